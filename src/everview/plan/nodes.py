@@ -1,0 +1,275 @@
+"""The logical plan: what is to be computed, as immutable nodes.
+
+A node is a bag (multiset) of rows. Columns are positions; names belong to `everview.collection.Collection`. Nodes are compared and hashed by
+structure, so equal sub-plans, however they were written, are built once and shared by all views.
+
+A loop is `Loop` (the bodies of one or more mutually recursive variables) read through `LoopResult`. Inside a body, `Variable(depth, index)`
+is the loop's own variable; `depth` counts enclosing loops from 1, so the same loop written twice is equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Literal
+
+from everview.expr.nodes import Expr
+from everview.types import DataType
+
+Types = tuple[DataType, ...]
+
+
+class Node:
+    """Any plan node; `types` are its columns' types."""
+
+    @property
+    def types(self) -> Types:
+        raise NotImplementedError
+
+    def children(self) -> tuple[Node, ...]:
+        """The nodes this one reads."""
+        found: list[Node] = []
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, Node):
+                found.append(value)
+            elif isinstance(value, tuple):
+                found.extend(v for v in value if isinstance(v, Node))
+        return tuple(found)
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all below it, each once."""
+        seen: set[int] = set()
+        todo: list[Node] = [self]
+        while todo:
+            node = todo.pop()
+            if id(node) not in seen:
+                seen.add(id(node))
+                yield node
+                todo.extend(node.children())
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((type(self), *(getattr(self, f.name) for f in fields(self))))  # type: ignore[arg-type]
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+@dataclass(frozen=True, eq=True)
+class Table(Node):
+    """The rows of a base table."""
+
+    id: int
+    columns: Types
+    __hash__ = Node.__hash__
+
+    @property
+    def types(self) -> Types:
+        return self.columns
+
+
+@dataclass(frozen=True, eq=True)
+class Project(Node):
+    """Each row becomes the values of `exprs`."""
+
+    child: Node
+    exprs: tuple[Expr, ...]
+    __hash__ = Node.__hash__
+
+    @property
+    def types(self) -> Types:
+        return tuple(e.type for e in self.exprs)
+
+
+@dataclass(frozen=True, eq=True)
+class Filter(Node):
+    """Rows for which `predicate` is true (neither false nor NULL)."""
+
+    child: Node
+    predicate: Expr
+    __hash__ = Node.__hash__
+
+    @property
+    def types(self) -> Types:
+        return self.child.types
+
+
+@dataclass(frozen=True, eq=True)
+class FlatMap(Node):
+    """Each row becomes the rows (tuples) that the Python function gives for its values."""
+
+    child: Node
+    function: Callable[..., Any]
+    columns: Types
+    __hash__ = Node.__hash__
+
+    @property
+    def types(self) -> Types:
+        return self.columns
+
+
+@dataclass(frozen=True, eq=True)
+class Negate(Node):
+    """The same rows with opposite multiplicities."""
+
+    child: Node
+    __hash__ = Node.__hash__
+
+    @property
+    def types(self) -> Types:
+        return self.child.types
+
+
+@dataclass(frozen=True, eq=True)
+class Union(Node):
+    """All rows of all inputs; multiplicities add. Inputs have equal kinds; a column is nullable if any input's is."""
+
+    inputs: tuple[Node, ...]
+    __hash__ = Node.__hash__
+
+    @property
+    def types(self) -> Types:
+        return tuple(
+            column[0].optional(any(t.nullable for t in column))
+            for column in zip(*(i.types for i in self.inputs), strict=True)
+        )
+
+
+@dataclass(frozen=True, eq=True)
+class Join(Node):
+    """Inner join on equal keys (no keys: every pair): the left row's columns, then the right row's. NULL keys match nothing."""
+
+    left: Node
+    right: Node
+    left_keys: tuple[int, ...]
+    right_keys: tuple[int, ...]
+    __hash__ = Node.__hash__
+
+    @property
+    def types(self) -> Types:
+        return self.left.types + self.right.types
+
+
+@dataclass(frozen=True, eq=True)
+class Threshold(Node):
+    """Each distinct row with a new multiplicity: 1 if it was positive ("distinct"), or the positive part ("positive")."""
+
+    child: Node
+    kind: Literal["distinct", "positive"]
+    __hash__ = Node.__hash__
+
+    @property
+    def types(self) -> Types:
+        return self.child.types
+
+
+AggregateKind = Literal["count", "sum", "avg", "min", "max", "count_distinct"]
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One aggregate over column `column` (None: count rows); NULLs are passed over; over no values it is NULL, a count is 0."""
+
+    kind: AggregateKind
+    column: int | None
+    type: DataType
+
+
+@dataclass(frozen=True, eq=True)
+class Reduce(Node):
+    """One row per group: the key columns, then the aggregates. No keys: one group, which exists only while it has rows."""
+
+    child: Node
+    keys: tuple[int, ...]
+    aggregates: tuple[Aggregate, ...]
+    __hash__ = Node.__hash__
+
+    @property
+    def types(self) -> Types:
+        child = self.child.types
+        return tuple(child[k] for k in self.keys) + tuple(a.type for a in self.aggregates)
+
+
+@dataclass(frozen=True, eq=True)
+class TopK(Node):
+    """Rows `offset` to `offset + limit` of each group in the given order (ties broken by the remaining columns, so the answer is unique).
+
+    `order` holds (column, descending). NULLs sort last, ascending or descending. Multiplicities count.
+    """
+
+    child: Node
+    keys: tuple[int, ...]
+    order: tuple[tuple[int, bool], ...]
+    limit: int
+    offset: int = 0
+    __hash__ = Node.__hash__
+
+    @property
+    def types(self) -> Types:
+        return self.child.types
+
+
+@dataclass(frozen=True, eq=True)
+class PythonReduce(Node):
+    """Any reduction in Python: `function(key, [(row, count), ...])` gives the group's output rows; the key columns come first."""
+
+    child: Node
+    keys: tuple[int, ...]
+    function: Callable[..., Any]
+    columns: Types
+    __hash__ = Node.__hash__
+
+    @property
+    def types(self) -> Types:
+        child = self.child.types
+        return tuple(child[k] for k in self.keys) + self.columns
+
+
+@dataclass(frozen=True, eq=True)
+class Variable(Node):
+    """Variable `index` of the enclosing loop number `depth` (counted from 1, outermost first)."""
+
+    depth: int
+    index: int
+    columns: Types
+    __hash__ = Node.__hash__
+
+    @property
+    def types(self) -> Types:
+        return self.columns
+
+
+@dataclass(frozen=True, eq=True)
+class Loop(Node):
+    """Fixed point of mutually recursive variables: variable i starts as `initials[i]` (None: empty) and is `bodies[i]` of the round before after that.
+
+    `priority` (an int expression over variable 0's columns, or None) delays rows of `initials[0]`: small priorities converge before larger ones come in.
+    `max_rounds` bounds the applications of the bodies; at the limit the loop fails ("error") or gives what it has ("stop").
+    """
+
+    depth: int
+    initials: tuple[Node | None, ...]
+    bodies: tuple[Node, ...]
+    priority: Expr | None = None
+    max_rounds: int | None = None
+    at_limit: Literal["error", "stop"] = "error"
+    __hash__ = Node.__hash__
+
+    @property
+    def types(self) -> Types:
+        raise TypeError("a Loop is read through LoopResult")
+
+
+@dataclass(frozen=True, eq=True)
+class LoopResult(Node):
+    """Body number `index` of a loop, at the fixed point."""
+
+    loop: Loop
+    index: int
+    __hash__ = Node.__hash__
+
+    @property
+    def types(self) -> Types:
+        return self.loop.bodies[self.index].types
