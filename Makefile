@@ -1,0 +1,80 @@
+# Two commands matter: `make demo` and `make test`. Each sets up what is missing first and is quick the second time.
+#
+# Set-up is two stamp files: packages (depends on pyproject.toml) and compiled kernels (depends on their sources).
+# The kernel cache itself is keyed by content (src/everview/kernels/cache.py), so a stamp that is too old costs a
+# second, never a stale kernel.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+PY := $(VENV)/bin/python
+INSTALLED := $(VENV)/.stamp-installed
+WARM := $(VENV)/.stamp-warm
+WARM_DEBUG := $(VENV)/.stamp-warm-debug
+KERNELS := $(shell find src/everview/kernels src/everview/codes src/everview/dataflow -name '*.py' 2>/dev/null) src/everview/types.py
+
+JOBS ?= 2
+PYTEST := $(PY) -m pytest -q
+# What the bounds-checked build runs again: everything that reaches compiled code.
+DEBUG_TESTS ?= $(wildcard tests/kernels tests/dataflow tests/session tests/expr tests/oracle)
+
+.PHONY: help setup demo test lint types fast-test debug-test slow-sample bench clean
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
+
+setup: $(WARM) ## make .venv, install packages, compile kernels
+
+demo: $(WARM) ## a 20-second story on a changing graph
+	@$(PY) -m everview.cli demo
+
+test: lint fast-test debug-test slow-sample ## lint, tests, a part of them in the debug build, a sample of the slow ones
+
+lint: $(INSTALLED) ## ruff and mypy
+	@echo "== ruff: style and likely mistakes"
+	@$(PY) -m ruff check .
+	@echo "== mypy: types"
+	@$(PY) -m mypy
+
+fast-test: $(WARM)
+	@echo "== pytest: everything but slow tests, $(JOBS) processes"
+	@$(PYTEST) -n $(JOBS) -m "not slow and not spark"
+
+debug-test: $(WARM_DEBUG) ## tests of compiled code in the bounds-checked build
+	@echo "== pytest: tests of compiled code in the bounds-checked build"
+	@EVERVIEW_DEBUG=1 $(PYTEST) -n $(JOBS) -m "not slow and not spark" --per-file 12 $(DEBUG_TESTS)
+
+slow-sample: $(WARM)
+	@echo "== pytest: one slow test of each file"
+	@$(PYTEST) -n $(JOBS) -m "slow and not spark" --per-file 1 || [ $$? -eq 5 ]
+
+bench: $(WARM) ## benchmarks as JSON, next to recomputation
+	@$(PY) -m pip install --quiet --editable '.[bench]'
+	@$(PY) -m everview.cli bench
+
+$(INSTALLED): pyproject.toml
+	@python=; for p in "$${PYTHON:-python3}" python3.14 python3.13 python3.12 python3.11; do \
+	  if "$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$p; break; fi; done; \
+	if [ -z "$$python" ]; then echo "Everview needs Python 3.11 or newer; set PYTHON=/path/to/python3" >&2; exit 1; fi; \
+	if [ ! -x $(PY) ]; then echo "== making $(VENV) with $$("$$python" --version)"; \
+	  "$$python" -m venv $(VENV) || { rm -rf $(VENV); echo "could not make $(VENV): is the venv module installed?" >&2; exit 1; }; fi
+	@echo "== installing packages into $(VENV) (a minute or two the first time)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+$(WARM): $(INSTALLED) $(KERNELS)
+	@echo "== compiling kernels (about a minute the first time, cached in .cache/)"
+	@EVERVIEW_PROGRESS=1 $(PY) -m everview.warm
+	@touch $@
+
+$(WARM_DEBUG): $(INSTALLED) $(KERNELS)
+	@echo "== compiling the bounds-checked build of the kernels"
+	@EVERVIEW_PROGRESS=1 $(PY) -m everview.warm --debug
+	@touch $@
+
+clean: ## remove caches, compiled kernels and built files (not .venv)
+	@rm -rf .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist $(WARM) $(WARM_DEBUG)
+	@find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	@echo "removed caches; delete $(VENV) as well for a fresh start"

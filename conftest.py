@@ -1,0 +1,85 @@
+"""Tests of the documentation, and two ways to run a part of the suite.
+
+Every ```python block of README.md and docs/ is run: the blocks of one page in order, in one namespace, as a reader who
+types along would. A block with `>>>` prompts is a doctest, any other is plain code that must not raise.
+"""
+
+from __future__ import annotations
+
+import doctest
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+class Page(pytest.File):
+    """A Markdown file with Python blocks."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        text = self.path.read_text()
+        blocks = [(text.count("\n", 0, m.start(1)), m.group(1)) for m in _BLOCK.finditer(text)]
+        if blocks:
+            yield PageRun.from_parent(self, name="blocks", blocks=blocks)
+
+
+class PageRun(pytest.Item):
+    """One run of a page from top to bottom."""
+
+    def __init__(self, *, blocks: list[tuple[int, str]], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.blocks = blocks
+
+    def runtest(self) -> None:
+        names: dict[str, Any] = {"__name__": "__main__"}
+        for line, code in self.blocks:
+            if ">>> " in code:
+                self._run_doctest(code, names, line)
+            else:
+                exec(compile("\n" * line + code, str(self.path), "exec"), names)
+
+    def _run_doctest(self, code: str, names: dict[str, Any], line: int) -> None:
+        test = doctest.DocTestParser().get_doctest(code, {}, self.path.name, str(self.path), line)
+        test.globs = names
+        report: list[str] = []
+        runner = doctest.DocTestRunner(verbose=False, optionflags=_FLAGS)
+        runner.run(test, out=report.append, clear_globs=False)
+        if runner.failures:
+            pytest.fail("".join(report), pytrace=False)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, 0, f"page {self.path.name}"
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Page | None:
+    """Collect README.md and the pages under docs/."""
+    root = parent.config.rootpath
+    if file_path.suffix == ".md" and (file_path == root / "README.md" or root / "docs" in file_path.parents):
+        return Page.from_parent(parent, path=file_path)
+    return None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--per-file N`: a quick sample that still touches every file."""
+    parser.addoption("--per-file", type=int, default=0, help="run only the first N selected tests of each file")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Apply `--per-file` after markers have selected."""
+    limit = config.getoption("--per-file")
+    if not limit:
+        return
+    seen: Counter[Path] = Counter()
+    kept, left = [], []
+    for item in items:
+        seen[item.path] += 1
+        (kept if seen[item.path] <= limit else left).append(item)
+    config.hook.pytest_deselected(items=left)
+    items[:] = kept

@@ -1,0 +1,96 @@
+"""The `everview` command: `demo`, `doctor` and `bench` so far.
+
+Each command is a thin face: the demo's story is in `everview.demo`, benchmarks live in the checkout's `benchmarks/`.
+Imports happen inside the commands, so `everview --help` does not load a compiler.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="everview",
+    help="Views that stay up to date: incremental queries by differential dataflow.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.callback()
+def _everview() -> None:
+    """Keep `demo` a subcommand even while there are few."""
+
+
+@app.command()
+def demo(
+    nodes: Annotated[int, typer.Option(help="Nodes of the generated graph.")] = 100_000,
+    edges: Annotated[int, typer.Option(help="Edges of the generated graph.")] = 200_000,
+    seconds: Annotated[float, typer.Option(help="How long to keep changing it.")] = 10.0,
+    seed: Annotated[int, typer.Option(help="Seed of the generator.")] = 1,
+) -> None:
+    """Connected components of a changing graph: what a change costs, against computing everything again."""
+    from everview import demo as story
+
+    story.run(nodes=nodes, edges=edges, seconds=seconds, seed=seed)
+
+
+@app.command()
+def doctor() -> None:
+    """Say what is installed, where compiled kernels are kept, and whether a first query is quick."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None)
+    for name, value in _facts():
+        table.add_row(name, value)
+    Console().print(table)
+
+
+def _facts() -> list[tuple[str, str]]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    started = time.process_time()
+    import everview  # noqa: F401
+    from everview.kernels import cache
+
+    directory = cache.configure()
+    ready = "complete" if (directory / cache.COMPLETE).exists() else "not complete: run `python -m everview.warm`"
+    facts = [
+        ("python", f"{sys.version.split()[0]} ({sys.executable})"),
+        ("cpus", str(os.cpu_count())),
+        ("kernel build", cache.build_mode()),
+        ("kernel cache", f"{directory} ({ready})"),
+        ("import everview", f"{time.process_time() - started:.2f} s CPU"),
+    ]
+    for package in ("everview", "numpy", "numba", "llvmlite", "pyarrow", "sqlglot", "pandas", "polars", "pyspark"):
+        try:
+            facts.append((package, version(package)))
+        except PackageNotFoundError:
+            facts.append((package, "not installed"))
+    return facts
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def bench(context: typer.Context) -> None:
+    """Run the benchmarks of a source checkout; arguments are passed on."""
+    folder = Path(__file__).resolve().parents[2] / "benchmarks"
+    if not (folder / "__main__.py").is_file():
+        typer.echo(f"No benchmarks in {folder}: they are part of the source checkout, not of the package.", err=True)
+        raise typer.Exit(2)
+    raise typer.Exit(subprocess.run([sys.executable, str(folder), *context.args], check=False).returncode)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()
+
+
+if __name__ == "__main__":
+    main()
