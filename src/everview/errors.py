@@ -1,0 +1,90 @@
+"""Every error Everview raises on purpose.
+
+An error says what is wrong, where, and what to do. Each carries a stable `code` to program against, a `message` for people
+and a `hint`:
+
+    EverviewError
+    ├── InputError        rows, columns or values that do not fit the table         E_TYPE E_WIDTH E_NULL E_RANGE E_COLUMN ...
+    ├── PlanError         a query that makes no sense: names, types, shapes         E_COLUMN E_AMBIGUOUS E_TYPE E_LOOP_TYPE ...
+    ├── LoopError         a loop that did not converge within its limit             E_LOOP_LIMIT
+    ├── CompactedError    a time that can no longer be read                         E_COMPACTED
+    ├── RowErrors         a view holds rows that failed (division by zero, ...)     E_ROWS
+    ├── UdfError          a user's Python function raised                           E_UDF
+    ├── ClosedError       the session, view or table is closed or dropped           E_CLOSED
+    └── InternalError     our fault: an invariant is broken                         E_INTERNAL
+
+Programs catch the class, or compare `error.code`; the texts are for people and may improve.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class EverviewError(Exception):
+    """Anything that goes wrong in Everview: a code, a message, and what to do about it.
+
+    >>> print(EverviewError("E_DEMO", "the cup is empty", "fill it"))
+    [E_DEMO] the cup is empty
+      hint: fill it
+    """
+
+    def __init__(self, code: str, message: str, hint: str = "") -> None:
+        super().__init__(code, message, hint)
+        self.code = code
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        text = f"[{self.code}] {self.message}"
+        return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+
+class InputError(EverviewError):
+    """Rows, columns or values that do not fit the table."""
+
+
+class PlanError(EverviewError):
+    """A query that makes no sense."""
+
+
+class LoopError(EverviewError):
+    """A loop that did not converge within its limit."""
+
+
+class CompactedError(EverviewError):
+    """A time that can no longer be read because its history was compacted."""
+
+
+class RowErrors(EverviewError):
+    """A view holds rows that could not be computed; deleting or correcting their inputs heals it."""
+
+
+class UdfError(EverviewError):
+    """A user's Python function raised an exception."""
+
+
+class ClosedError(EverviewError):
+    """The session, view or table is closed or dropped."""
+
+
+class InternalError(EverviewError):
+    """A broken invariant: a fault in Everview, not in the program that uses it."""
+
+
+def did_you_mean(name: str, candidates: Iterable[str]) -> str:
+    """A hint for a misspelt name: the closest candidate, else all of them.
+
+    >>> did_you_mean("weigth", ["src", "dst", "weight"])
+    "did you mean 'weight'?"
+    >>> did_you_mean("zzz", ["src", "dst"])
+    "available: 'src', 'dst'"
+    """
+    names = list(dict.fromkeys(candidates))
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if not close:
+        close = [n for n in names if n.lower() == name.lower()][:1]
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return "available: " + ", ".join(map(repr, names)) if names else "there are none"

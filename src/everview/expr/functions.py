@@ -1,0 +1,569 @@
+"""The built-in functions: names, types, and what they mean to the last corner.
+
+`FUNCTIONS[op]` describes every `op` that may stand in a `Call`. This page is the contract between the languages that make
+calls (Python, SQL, Datalog), the machines that run them (`everview.kernels.vm`, `everview.expr.evaluate`) and the oracle in the
+tests, so it is written to be implemented from. `call(op, *args)` is the one way to make a `Call`: it checks the types, makes
+every implicit conversion an explicit cast, and infers the result's type.
+
+Types
+    After `call`, arguments have exactly the kinds the function wants: both sides of `add`, of a comparison, all branches of
+    `case` have one kind (and one decimal scale), with casts put in where they were mixed. Mixing goes int -> float,
+    int -> decimal, decimal -> float, date -> timestamp, and nothing else; bool is not a number here (cast it). A NULL literal
+    takes any type. Casts name their target in `Call.type` (the scale of `cast_decimal` is `Call.type.scale`).
+
+NULL
+    Unless said otherwise a function of NULL is NULL ("propagate"), and the result is nullable if an argument is. The others:
+    `and or` are three-valued (false and NULL = false, true or NULL = true); `is_null is_not_null` give true or false;
+    `coalesce(a, ...)` = `if_null(a, b)` is the first that is not NULL; `nullif(a, b)` is NULL if a = b, else a;
+    `case(c1, v1, ..., else)` takes the first condition that is true (NULL is not); `greatest least` pass over NULLs and are NULL
+    only if all are; `hash` and `tuple_make` take NULL as a value like any other.
+
+Row errors
+    A function that cannot give a value fails for that row: the row becomes an error in the view and heals when its input is
+    deleted. `Function.fails` says which can. Evaluation is lazy where it matters: an error in a branch of `case` not taken, in
+    `coalesce`/`if_null` after the first value, right of a false `and` or of a true `or`, does not count.
+    A failing argument fails the function whatever the others are, NULL or not. Kinds of failure: division by zero, overflow (out of 64
+    bits, decimal over 18 digits, dates out of years 1 to 9999, or a nullable int, decimal, date or timestamp that would equal the reserved code
+    of NULL), domain (sqrt of a negative), bad cast.
+
+Numbers
+    int is 64-bit, overflow fails. `div` of ints is float; `floordiv` and `mod` round to minus infinity (Python's rule: the
+    remainder has the divisor's sign), for floats too (`math.floor(a / b)`, Python's `%`). Any division by zero fails, floats
+    included. Other float arithmetic is IEEE: it gives inf or NaN and does not fail.
+    decimal(s) is an integer times 10**-s: `add sub mod floordiv` align to the larger scale (floordiv gives int), `mul` adds scales (a
+    total over 18 is a plan error), `div` is float. `pow` is float: 0 to a negative power and a negative to a broken power fail.
+    `sqrt` of a negative, `ln log2 log10` of zero or less fail; NaN gives NaN. `floor ceil round` keep the type;
+    `round(x, n)` has n digits, 0 <= n <= 15, floats half to even (`rint(x * 10**n) / 10**n`), decimals half away from zero. `sign` is int (-1, 0, 1),
+    for floats float with sign(NaN) = NaN and sign(0.0) = sign(-0.0) = 0.0. `abs neg` of the smallest int fail. `neg(0.0)` is -0.0.
+
+Comparison
+    Floats compare as numbers: -0.0 = 0.0; NaN = NaN and is larger than everything (PostgreSQL's rule). int against float
+    compares as floats. Strings compare by code point, bytes by byte, false < true, tuples only for equality (by value, NULL items equal).
+    `greatest least` use the same order; of equals the first argument wins.
+
+Casts
+    `cast_int`: float and decimal towards zero (NaN, inf, out of range fail), bool 0/1, date days and timestamp microseconds since 1970, str
+    `[+-]digits` with surrounding white space allowed.
+    `cast_float`: int to nearest, decimal, bool, str as Python's `float()` reads it (also "inf", "nan", white space; no underscores).
+    `cast_bool`: a number is not zero (NaN is true); str, any case: true t yes y on 1 / false f no n off 0.
+    `cast_str`: int plain; float as Python's `repr` (1.0, 1e+22, inf, nan); bool true/false; date 2026-11-15; timestamp 2026-11-15 08:30:00, with .ffffff
+    only if not whole seconds; decimal with all its `scale` digits; bytes as UTF-8 or fail.
+    `cast_bytes`: str as UTF-8.
+    `cast_date`: str YYYY-MM-DD, timestamp (its day, also before 1970), int days.
+    `cast_timestamp`: date (midnight), int microseconds, str YYYY-MM-DD[(T| )HH:MM[:SS[.f to .ffffff]]][Z|+HH:MM|-HH:MM], in UTC unless it says otherwise.
+    `cast_decimal`: int, bool; decimal of another scale half away from zero; float `rint(x * 10**scale)` (NaN, inf fail); str plain digits with an
+    optional sign, point and white space, no exponent, extra digits half away from zero.
+
+Strings
+    Positions count code points from 1. `substr(s, start[, n])` is PostgreSQL's: positions before 1 exist and are empty, so
+    substr("abc", 0, 2) = "a"; n < 0 fails. `position(s, part)` is 0 if absent, 1 if part is empty. `split_part(s, sep, n)`: n from 1, or from the end if
+    negative, "" if there is no such part, 0 fails; an empty sep does not split. `lpad rpad (s, n[, fill])` also cut to n from the
+    right end of s; an empty fill cannot pad; n < 0 is 0. `trim ltrim rtrim (s[, chars])` take off any of chars, by default " \\t\\n\\r\\v\\f". `replace` replaces all, from the left; an
+    empty part changes nothing. `lower upper` map code point to code point (`pyarrow.compute.utf8_lower/utf8_upper`). `like(s, pattern)`: % any run, _ any one,
+    backslash escapes, the whole string, case counts. `regexp_matches(s, pattern)`: RE2, anywhere in the string. `reverse` reverses code points. `length` of bytes
+    counts bytes.
+
+Dates
+    timestamps are UTC microseconds. `dayofweek` is ISO: Monday 1 to Sunday 7. `second` is the whole second. `date_trunc(unit, x)`: year quarter month week (Monday) day
+    hour minute second; a date stays a date and allows no unit below day. `date_diff_days(a, b)` = a - b. `add_months` keeps the day or takes the month's last.
+    `extract_epoch` is seconds since 1970 as float. `timestamp_add(t, n)` adds microseconds; `timestamp_diff(a, b)` = a - b in microseconds.
+
+Hash
+    `hash(a, ...)`: h = 0; for each argument h = mix((h ^ code) + 0x9E3779B97F4A7C15) modulo 2**64, where code is the argument's int64 code (NULL's code for
+    NULL, 0.0's for -0.0) and mix is splitmix64's finaliser: z ^= z >> 30; z *= 0xBF58476D1CE4E5B9; z ^= z >> 27; z *= 0x94D049BB133111EB; z ^= z >> 31. The result
+    is read as a signed int. It is equal on all machines because codes are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Literal as OneOf
+
+from everview.errors import PlanError, did_you_mean
+from everview.expr.nodes import Call, Expr, Literal
+from everview.types import BOOL, BYTES, DATE, FLOAT, INT, STR, TIMESTAMP, DataType, decimal
+
+MAX_SCALE = 18
+"""Digits a decimal can have in all."""
+
+NUMBERS = frozenset({"int", "float", "decimal"})
+ORDERED = frozenset({"int", "float", "bool", "str", "bytes", "date", "timestamp", "decimal"})
+DATE_UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+
+Types = tuple[DataType, ...]
+Rule = Callable[[Types], tuple[Types, DataType]]
+"""Types of the arguments given -> types the function wants them cast to, and the type of its result."""
+
+
+class _NoMatch(Exception):
+    """The rule does not accept these types."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """One built-in: its rule of types, how it treats NULL, whether a row can fail, how many arguments, which must be literals."""
+
+    name: str
+    doc: str
+    rule: Rule
+    arity: tuple[int, int | None]
+    nulls: OneOf["propagate", "custom"] = "propagate"
+    fails: bool = False
+    literals: tuple[int, ...] = ()
+
+
+# ---------------------------------------------------------------------------------------------------------------- common types
+
+
+def common_type(types: Sequence[DataType]) -> DataType | None:
+    """The one type that values of all these types can be compared as, or None. Nullable if any is.
+
+    >>> common_type([INT, FLOAT.optional()])
+    float?
+    >>> common_type([INT, STR]) is None
+    True
+    """
+    result = types[0]
+    for other in types[1:]:
+        wider = _wider(result, other)
+        if wider is None:
+            return None
+        result = wider
+    return result
+
+
+def _wider(a: DataType, b: DataType) -> DataType | None:
+    nullable = a.nullable or b.nullable
+    kinds = {a.kind, b.kind}
+    if kinds == {"tuple"}:
+        if len(a.items) != len(b.items):
+            return None
+        items = tuple(_wider(x, y) for x, y in zip(a.items, b.items, strict=True))
+        same = all(
+            i is not None and i.kind == x.kind == y.kind and x.scale == y.scale
+            for i, x, y in zip(items, a.items, b.items, strict=True)
+        )
+        return DataType("tuple", nullable, items=tuple(i for i in items if i is not None)) if same else None
+    if len(kinds) == 1:
+        return replace(a, nullable=nullable, scale=max(a.scale, b.scale))
+    if kinds <= NUMBERS:
+        return FLOAT.optional(nullable) if "float" in kinds else decimal(max(a.scale, b.scale)).optional(nullable)
+    if kinds == {"date", "timestamp"}:
+        return TIMESTAMP.optional(nullable)
+    return None
+
+
+# ---------------------------------------------------------------------------------------------------------------- rules of types
+
+
+def _need(condition: bool) -> None:
+    if not condition:
+        raise _NoMatch
+
+
+def _common(types: Types, kinds: frozenset[str] | None = None) -> DataType:
+    found = common_type(types)
+    if found is None or (kinds is not None and found.kind not in kinds):
+        raise _NoMatch
+    return found
+
+
+def _fixed(wanted: Sequence[DataType], result: DataType) -> Rule:
+    """Exactly these kinds; fewer arguments may be given (the arity says how many)."""
+
+    def rule(types: Types) -> tuple[Types, DataType]:
+        for given, want in zip(types, wanted, strict=False):
+            _need(common_type((given, want)) == want.optional(given.nullable))
+        return tuple(wanted[: len(types)]), result
+
+    return rule
+
+
+def _arithmetic(types: Types) -> tuple[Types, DataType]:
+    t = _common(types, NUMBERS)
+    return (t,) * len(types), t
+
+
+def _mul(types: Types) -> tuple[Types, DataType]:
+    t = _common(types, NUMBERS)
+    if t.kind != "decimal":
+        return (t, t), t
+    scales = [x.scale if x.kind == "decimal" else 0 for x in types]
+    if sum(scales) > MAX_SCALE:
+        raise PlanError(
+            "E_TYPE",
+            f"the product of {types[0]!r} and {types[1]!r} would need {sum(scales)} digits after the point; {MAX_SCALE} is the most",
+            "cast one side to fewer digits first: .cast('decimal(4)')",
+        )
+    return (decimal(scales[0]), decimal(scales[1])), decimal(sum(scales))
+
+
+def _to_float(types: Types) -> tuple[Types, DataType]:
+    _common(types, NUMBERS)
+    return (FLOAT,) * len(types), FLOAT
+
+
+def _floordiv(types: Types) -> tuple[Types, DataType]:
+    t = _common(types, NUMBERS)
+    return (t, t), INT if t.kind == "decimal" else t
+
+
+def _number(types: Types) -> tuple[Types, DataType]:
+    _need(types[0].kind in NUMBERS)
+    return types, types[0]
+
+
+def _round(types: Types) -> tuple[Types, DataType]:
+    _need(types[0].kind in NUMBERS and all(t.kind == "int" for t in types[1:]))
+    return types, types[0]
+
+
+def _sign(types: Types) -> tuple[Types, DataType]:
+    _need(types[0].kind in NUMBERS)
+    return types, FLOAT if types[0].kind == "float" else INT
+
+
+def _equality(types: Types) -> tuple[Types, DataType]:
+    t = _common(types)
+    return (t, t), BOOL
+
+
+def _order(types: Types) -> tuple[Types, DataType]:
+    t = _common(types, ORDERED)
+    return (t, t), BOOL
+
+
+def _extreme(types: Types) -> tuple[Types, DataType]:
+    t = _common(types, ORDERED)
+    return (t,) * len(types), t.optional(all(x.nullable for x in types))
+
+
+def _first_value(types: Types) -> tuple[Types, DataType]:
+    t = _common(types)
+    return (t,) * len(types), t.optional(all(x.nullable for x in types))
+
+
+def _nullif(types: Types) -> tuple[Types, DataType]:
+    t = _common(types)
+    return (t, t), t.optional()
+
+
+def _case(types: Types) -> tuple[Types, DataType]:
+    _need(len(types) % 2 == 1 and all(t.kind == "bool" for t in types[:-1:2]))
+    t = _common((*types[1::2], types[-1]))
+    return (*[x for _ in types[:-1:2] for x in (BOOL, t)], t), t
+
+
+def _logic(types: Types) -> tuple[Types, DataType]:
+    _need(all(t.kind == "bool" for t in types))
+    return types, BOOL.optional(any(t.nullable for t in types))
+
+
+def _anything_to(result: DataType) -> Rule:
+    return lambda types: (types, result)
+
+
+def _cast(result: DataType, sources: str) -> Rule:
+    allowed = frozenset((*sources.split(), result.kind))
+
+    def rule(types: Types) -> tuple[Types, DataType]:
+        _need(types[0].kind in allowed)
+        return types, result
+
+    return rule
+
+
+def _length(types: Types) -> tuple[Types, DataType]:
+    _need(types[0].kind in {"str", "bytes"})
+    return types, INT
+
+
+def _moment_to(result: DataType) -> Rule:
+    def rule(types: Types) -> tuple[Types, DataType]:
+        _need(types[0].kind in {"date", "timestamp"})
+        return types, result
+
+    return rule
+
+
+def _date_trunc(types: Types) -> tuple[Types, DataType]:
+    _need(types[0].kind == "str" and types[1].kind in {"date", "timestamp"})
+    return types, types[1]
+
+
+def _add_months(types: Types) -> tuple[Types, DataType]:
+    _need(types[0].kind in {"date", "timestamp"} and types[1].kind == "int")
+    return types, types[0]
+
+
+def _tuple_make(types: Types) -> tuple[Types, DataType]:
+    return types, DataType("tuple", items=types)
+
+
+def _tuple_get(types: Types) -> tuple[Types, DataType]:
+    _need(types[0].kind == "tuple" and types[1].kind == "int")
+    return types, types[0]  # the item's type needs the index: see _tuple_item
+
+
+# ---------------------------------------------------------------------------------------------------------------- the table
+
+
+def _table() -> dict[str, Function]:
+    found: dict[str, Function] = {}
+
+    def add(
+        name: str,
+        doc: str,
+        rule: Rule,
+        low: int,
+        high: int | None = -1,
+        *,
+        custom: bool = False,
+        fails: bool = False,
+        literals: tuple[int, ...] = (),
+    ) -> None:
+        found[name] = Function(
+            name, doc, rule, (low, low if high == -1 else high), "custom" if custom else "propagate", fails, literals
+        )
+
+    add("add", "a + b", _arithmetic, 2, fails=True)
+    add("sub", "a - b", _arithmetic, 2, fails=True)
+    add("mul", "a * b", _mul, 2, fails=True)
+    add("div", "a / b as float", _to_float, 2, fails=True)
+    add("floordiv", "a / b rounded down", _floordiv, 2, fails=True)
+    add("mod", "what floordiv leaves", _arithmetic, 2, fails=True)
+    add("neg", "-a", _number, 1, fails=True)
+    add("abs", "a without its sign", _number, 1, fails=True)
+    add("pow", "a to the power b, as float", _to_float, 2, fails=True)
+    add("sqrt", "square root", _to_float, 1, fails=True)
+    add("exp", "e to the power a", _to_float, 1)
+    add("ln", "natural logarithm", _to_float, 1, fails=True)
+    add("log2", "logarithm to base 2", _to_float, 1, fails=True)
+    add("log10", "logarithm to base 10", _to_float, 1, fails=True)
+    add("floor", "rounded down", _number, 1, fails=True)
+    add("ceil", "rounded up", _number, 1, fails=True)
+    add("round", "rounded to the nearest, with n digits", _round, 1, 2, fails=True, literals=(1,))
+    add("sign", "-1, 0 or 1", _sign, 1)
+    add("greatest", "the largest that is not NULL", _extreme, 1, None, custom=True)
+    add("least", "the smallest that is not NULL", _extreme, 1, None, custom=True)
+
+    add("eq", "a equals b", _equality, 2)
+    add("ne", "a differs from b", _equality, 2)
+    for name, doc in (("lt", "a < b"), ("le", "a <= b"), ("gt", "a > b"), ("ge", "a >= b")):
+        add(name, doc, _order, 2)
+    add("and", "both, three-valued", _logic, 2, custom=True)
+    add("or", "either, three-valued", _logic, 2, custom=True)
+    add("not", "not a", _logic, 1)
+
+    add("is_null", "a is NULL", _anything_to(BOOL), 1, custom=True)
+    add("is_not_null", "a is not NULL", _anything_to(BOOL), 1, custom=True)
+    add("coalesce", "the first that is not NULL", _first_value, 1, None, custom=True)
+    add("if_null", "a, or b where a is NULL", _first_value, 2, custom=True)
+    add("nullif", "NULL where a = b, else a", _nullif, 2, custom=True)
+    add("case", "the value after the first true condition, else the last", _case, 3, None, custom=True)
+
+    add("cast_int", "as int", _cast(INT, "float bool decimal str date timestamp"), 1, fails=True)
+    add("cast_float", "as float", _cast(FLOAT, "int bool decimal str"), 1, fails=True)
+    add("cast_bool", "as bool", _cast(BOOL, "int float decimal str"), 1, fails=True)
+    add("cast_str", "as text", _cast(STR, "int float bool decimal date timestamp bytes"), 1, fails=True)
+    add("cast_bytes", "as bytes", _cast(BYTES, "str"), 1)
+    add("cast_date", "as date", _cast(DATE, "str timestamp int"), 1, fails=True)
+    add("cast_timestamp", "as timestamp", _cast(TIMESTAMP, "str date int"), 1, fails=True)
+    add("cast_decimal", "as decimal of the scale of the result", _cast(decimal(), "int float bool str"), 1, fails=True)
+
+    add("length", "number of code points (or bytes)", _length, 1)
+    for name in ("lower", "upper", "reverse"):
+        add(name, f"{name} of a text", _fixed((STR,), STR), 1)
+    for name, side in (("trim", "both ends"), ("ltrim", "the left"), ("rtrim", "the right")):
+        add(name, f"without white space (or the given characters) at {side}", _fixed((STR, STR), STR), 1, 2)
+    add("substr", "n code points from position start", _fixed((STR, INT, INT), STR), 2, 3, fails=True)
+    add("concat", "one after the other", lambda types: _fixed((STR,) * len(types), STR)(types), 1, None)
+    for name, doc in (("contains", "b is in a"), ("startswith", "a starts with b"), ("endswith", "a ends with b")):
+        add(name, doc, _fixed((STR, STR), BOOL), 2)
+    add("like", "SQL's LIKE", _fixed((STR, STR), BOOL), 2, literals=(1,))
+    add("regexp_matches", "the regular expression is found in a", _fixed((STR, STR), BOOL), 2, literals=(1,))
+    add("replace", "every b in a becomes c", _fixed((STR, STR, STR), STR), 3)
+    add("split_part", "part n of a split at b", _fixed((STR, STR, INT), STR), 3, fails=True)
+    add("lpad", "filled at the left to n", _fixed((STR, INT, STR), STR), 2, 3)
+    add("rpad", "filled at the right to n", _fixed((STR, INT, STR), STR), 2, 3)
+    add("position", "where b begins in a, from 1, or 0", _fixed((STR, STR), INT), 2)
+
+    for name in ("year", "month", "day", "dayofweek"):
+        add(name, f"the {name} of a date or timestamp", _moment_to(INT), 1)
+    for name in ("hour", "minute", "second"):
+        add(name, f"the {name} of a timestamp", _fixed((TIMESTAMP,), INT), 1)
+    add("date_trunc", "b cut to the unit a", _date_trunc, 2, fails=True, literals=(0,))
+    add("date_add_days", "b days after a", _fixed((DATE, INT), DATE), 2, fails=True)
+    add("date_diff_days", "days from b to a", _fixed((DATE, DATE), INT), 2)
+    add("add_months", "b months after a", _add_months, 2, fails=True)
+    add("extract_epoch", "seconds since 1970", _moment_to(FLOAT), 1)
+    add("timestamp_add", "b microseconds after a", _fixed((TIMESTAMP, INT), TIMESTAMP), 2, fails=True)
+    add("timestamp_diff", "microseconds from b to a", _fixed((TIMESTAMP, TIMESTAMP), INT), 2)
+
+    add("hash", "a stable 64-bit hash", _anything_to(INT), 1, None, custom=True)
+    add("tuple_make", "the values as one tuple", _tuple_make, 1, None, custom=True)
+    add("tuple_get", "item b of the tuple a, from 0", _tuple_get, 2, literals=(1,))
+    return found
+
+
+FUNCTIONS: dict[str, Function] = _table()
+"""Every built-in function by name."""
+
+
+# ---------------------------------------------------------------------------------------------------------------- making calls
+
+
+def call(op: str, *args: Expr) -> Expr:
+    """The function applied to arguments: types checked, conversions explicit, trivial constants folded.
+
+    >>> from everview.expr.nodes import ColumnRef
+    >>> call("add", ColumnRef(INT, 0), Literal(FLOAT.optional(), 0.5)).type
+    float?
+    """
+    function = FUNCTIONS.get(op)
+    if function is None:
+        raise PlanError("E_FUNCTION", f"there is no function {op!r}", did_you_mean(op, FUNCTIONS))
+    _check_arity(function, args)
+    _check_literals(function, args)
+    args = _give_nulls_a_type(function, args)
+    try:
+        wanted, result = function.rule(tuple(a.type for a in args))
+    except _NoMatch:
+        raise _wrong_types(function, args) from None
+    if op == "tuple_get":
+        result = _tuple_item(args)
+    if function.nulls == "propagate":
+        result = result.optional(any(a.type.nullable for a in args))
+    cast_args = tuple(cast(a, w) for a, w in zip(args, wanted, strict=True))
+    return _fold(op, result, cast_args)
+
+
+def cast(expr: Expr, target: DataType) -> Expr:
+    """The expression as the target's kind and scale; its own nullability stays. Nothing is done if it has them already.
+
+    >>> cast(Literal(INT, 3), FLOAT)
+    Literal(type=float, value=3.0)
+    """
+    source = expr.type
+    result = target.optional(source.nullable)
+    if isinstance(expr, Literal) and expr.value is None:
+        return Literal(target.optional(), None)
+    if (source.kind, source.scale) == (target.kind, target.scale):
+        return expr  # tuples of one kind differ at most in the nullability of items
+    function = FUNCTIONS.get(f"cast_{target.kind}")
+    try:
+        _need(function is not None)
+        assert function is not None
+        function.rule((source,))
+    except _NoMatch:
+        raise PlanError(
+            "E_TYPE", f"{source!r} cannot be cast to {target.optional(False)!r}", _cast_hint(target)
+        ) from None
+    if isinstance(expr, Literal) and source.kind == "int" and target.kind in {"float", "decimal"}:
+        return literal_cast(expr, result)
+    return Call(result, function.name, (expr,))
+
+
+def literal_cast(expr: Literal, target: DataType) -> Literal:
+    """An int literal as float or decimal."""
+    return Literal(target, float(expr.value) if target.kind == "float" else Decimal(expr.value))
+
+
+def _cast_hint(target: DataType) -> str:
+    if target.kind == "tuple":
+        return "tuples are made with ev.tuple_(...)"
+    rule_of = {
+        "int": "float, bool, decimal, str, date or timestamp",
+        "float": "int, bool, decimal or str",
+        "bool": "int, float, decimal or str",
+        "str": "anything but a tuple",
+    }
+    return (
+        f"{target.kind} can be made of {rule_of[target.kind]}"
+        if target.kind in rule_of
+        else "cast in two steps, or use a UDF"
+    )
+
+
+def _check_arity(function: Function, args: Sequence[Expr]) -> None:
+    low, high = function.arity
+    if len(args) < low or (high is not None and len(args) > high):
+        wants = str(low) if high == low else f"{low} or more" if high is None else f"{low} to {high}"
+        raise PlanError(
+            "E_ARITY", f"{function.name} takes {wants} arguments, not {len(args)}", f"{function.name}: {function.doc}"
+        )
+
+
+def _check_literals(function: Function, args: Sequence[Expr]) -> None:
+    for position in function.literals:
+        if position < len(args) and (not isinstance(args[position], Literal) or args[position].value is None):  # type: ignore[attr-defined]
+            raise PlanError(
+                "E_LITERAL",
+                f"argument {position + 1} of {function.name} must be a constant",
+                "give a plain Python value there",
+            )
+    if function.name == "date_trunc":
+        _check_date_unit(args)
+    if function.name == "round" and len(args) == 2 and isinstance(args[1], Literal) and args[1].value not in range(16):
+        raise PlanError("E_RANGE", f"round to {args[1].value!r} digits", "give a number of digits from 0 to 15")
+
+
+def _check_date_unit(args: Sequence[Expr]) -> None:
+    unit = args[0].value if isinstance(args[0], Literal) else None
+    allowed = DATE_UNITS[:5] if args[1].type.kind == "date" else DATE_UNITS
+    if unit not in allowed:
+        raise PlanError("E_UNIT", f"{args[1].type!r} cannot be truncated to {unit!r}", did_you_mean(str(unit), allowed))
+
+
+def _give_nulls_a_type(function: Function, args: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """A bare NULL takes the type its place asks for: tried as each kind until the rule agrees."""
+    places = [i for i, a in enumerate(args) if isinstance(a, Literal) and a.value is None]
+    if not places or len(places) == len(args):
+        candidates: list[DataType] = [] if not places else [args[0].type, BOOL, FLOAT, STR, DATE, TIMESTAMP]
+    else:
+        candidates = [*(a.type for i, a in enumerate(args) if i not in places), INT, BOOL, FLOAT, STR, DATE, TIMESTAMP]
+    for candidate in candidates:
+        tried = tuple(Literal(candidate.optional(), None) if i in places else a for i, a in enumerate(args))
+        try:
+            function.rule(tuple(a.type for a in tried))
+        except _NoMatch:
+            continue
+        return tried
+    return args
+
+
+def _wrong_types(function: Function, args: Sequence[Expr]) -> PlanError:
+    kinds = ", ".join(repr(a.type) for a in args)
+    return PlanError(
+        "E_TYPE",
+        f"{function.name}({kinds}) does not exist",
+        f"{function.name}: {function.doc}; cast the arguments, e.g. .cast(int)",
+    )
+
+
+def _tuple_item(args: Sequence[Expr]) -> DataType:
+    items = args[0].type.items
+    index = args[1].value if isinstance(args[1], Literal) else -1
+    if not 0 <= index < len(items):
+        raise PlanError("E_RANGE", f"the tuple has no item {index}", f"it has {len(items)}, counted from 0")
+    return items[index].optional(items[index].nullable or args[0].type.nullable)
+
+
+def _fold(op: str, result: DataType, args: tuple[Expr, ...]) -> Expr:
+    """Only what is certain and worth it: a sign in front of a number, casts of NULL (done in `cast`)."""
+    if op == "neg" and isinstance(args[0], Literal) and args[0].value is not None:
+        value = args[0].value
+        if value and not (isinstance(value, float) and math.isnan(value)) and value != -(2**63):
+            return Literal(result, -value)
+    return Call(result, op, args)
+
+
+def conjunction(parts: Sequence[Expr], op: OneOf["and", "or"] = "and") -> Expr:
+    """All parts joined by `and` (or `or`) as a balanced tree, so that long lists stay shallow."""
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2
+    return call(op, conjunction(parts[:middle], op), conjunction(parts[middle:], op))
