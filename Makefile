@@ -26,6 +26,7 @@ help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
 
 setup: $(WARM) ## make .venv, install packages, compile kernels
+	@echo "ready: $(PY)"
 
 demo: $(WARM) ## a 20-second story on a changing graph
 	@$(PY) -m everview.cli demo
