@@ -1,0 +1,76 @@
+"""Write docs/reference.md from the docstrings of the public names: `python docs/make_reference.py`.
+
+A test compares the page with what this script would write, so the reference cannot fall behind the code.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import everview
+
+PAGE = Path(__file__).with_name("reference.md")
+INTRODUCTION = """\
+# Reference
+
+Every public name of `everview`, from its docstring. Written by `docs/make_reference.py`; do not edit by hand.
+"""
+
+
+def reference() -> str:
+    """The whole page."""
+    names = sorted(everview.__all__, key=str.lower)
+    return "\n".join([INTRODUCTION, *(line for name in names for line in _entry(name))])
+
+
+def _entry(name: str) -> Iterator[str]:
+    thing = getattr(everview, name)
+    yield f"## {_heading(name, thing)}\n"
+    yield _text(thing)
+    if inspect.isclass(thing):
+        for member_name, member in _members(thing):
+            yield f"### {_heading(f'{name}.{member_name}', member)}\n"
+            yield _text(member)
+
+
+def _members(cls: type) -> Iterator[tuple[str, Any]]:
+    """Public methods and properties the class itself defines, in the order of its source."""
+    for name, member in vars(cls).items():
+        if not name.startswith("_") and (callable(member) or isinstance(member, property)):
+            yield name, member
+
+
+def _heading(name: str, thing: Any) -> str:
+    if inspect.isclass(thing) or not callable(thing):
+        return f"`{name}`"
+    try:
+        parameters = [p for p in inspect.signature(thing).parameters.values() if p.name != "self"]
+    except (TypeError, ValueError):
+        return f"`{name}`"
+    return f"`{name}({', '.join(_parameter(p) for p in parameters)})`"
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+    default = "" if parameter.default is inspect.Parameter.empty else f"={parameter.default!r}"
+    return f"{stars}{parameter.name}{default}"
+
+
+def _text(thing: Any) -> str:
+    """The docstring as Markdown: its doctests and drawings become code blocks of their own."""
+    lines: list[str] = []
+    for paragraph in (inspect.getdoc(thing) or "").split("\n\n"):
+        if paragraph.startswith((">>>", "    ")):
+            lines.append(f"```pycon\n{textwrap.dedent(paragraph)}\n```\n")
+        else:
+            lines.append(f"{paragraph}\n")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(reference())
+    print(f"wrote {PAGE}")
