@@ -1,0 +1,380 @@
+"""Codes of whole columns: Arrow arrays, NumPy arrays and Python lists, without a Python step per row.
+
+Each column takes one vectorised road that accepts exactly what `values.encoder` accepts. When the road refuses, the
+values are encoded one by one, only to find the first bad one and to explain it: errors read the same on every road.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from everview.codes.declare import arrow_field, arrow_type
+from everview.codes.interner import Interner, Words, item_tag, validity_buffer
+from everview.codes.scalars import (
+    DIGITS,
+    FIRST_DAY,
+    FIRST_MICROSECOND,
+    FLIP,
+    LAST_DAY,
+    LAST_MICROSECOND,
+    NAN_CODE,
+)
+from everview.codes.values import decoder, encoder, null_refused, reserved_code
+from everview.errors import InputError
+from everview.types import INTERNED, NULL, DataType
+
+Mask = npt.NDArray[np.bool_]
+_REFUSED = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError)
+
+
+class BadValue(InputError):
+    """A bad value in a column, and its row."""
+
+    def __init__(self, row: int, error: InputError) -> None:
+        super().__init__(error.code, error.message, error.hint)
+        self.row = row
+
+
+def floats_to_codes(numbers: npt.NDArray[np.float64]) -> Words:
+    """Order-preserving codes of floats.
+
+    >>> floats_to_codes(np.array([-0.0, 0.0])).tolist()
+    [-1, 0]
+    """
+    bits = np.ascontiguousarray(numbers).view(np.int64)
+    codes = bits ^ ((bits >> 63) & FLIP)
+    codes[np.isnan(numbers)] = NAN_CODE
+    return codes
+
+
+def codes_to_floats(codes: Words) -> npt.NDArray[np.float64]:
+    """
+    >>> codes_to_floats(np.array([-1, 0])).tolist()
+    [-0.0, 0.0]
+    """
+    return (codes ^ ((codes >> 63) & FLIP)).view(np.float64)
+
+
+# values to codes
+
+
+def encode_column(values: Any, declared: DataType, interner: Interner) -> Words:
+    """The codes of a column given as an Arrow array, a NumPy array or a sequence of Python values.
+
+    >>> encode_column(np.array([1, 2]), DataType("int"), Interner()).tolist()
+    [1, 2]
+    """
+    if isinstance(values, np.ndarray):
+        values = values.tolist() if values.dtype.kind == "O" else _arrow_of_numpy(values)
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return encode_arrow(values, declared, interner)
+    return encode_list(values, declared, interner)
+
+
+def encode_arrow(values: pa.Array | pa.ChunkedArray, declared: DataType, interner: Interner) -> Words:
+    """The codes of an Arrow array."""
+    array = _one_array(values)
+    null = np.zeros(len(array), dtype=np.bool_)
+    if array.null_count:
+        null = array.is_null().to_numpy(zero_copy_only=False)
+        if not declared.nullable:
+            raise BadValue(int(null.argmax()), null_refused(declared))
+    codes = _arrow_codes(array, declared, interner)
+    codes[null] = NULL
+    _check_reserved(codes, null, declared, interner)
+    return codes
+
+
+def encode_list(values: Sequence[Any], declared: DataType, interner: Interner) -> Words:
+    """The codes of a sequence of Python values."""
+    kinds = {*map(type, values)}
+    has_null = type(None) in kinds
+    kinds.discard(type(None))
+    quick = _LISTS.get(declared.kind)
+    if quick is None or not kinds <= quick[0] or (has_null and not declared.nullable):
+        return _one_by_one(values, declared, interner)
+    null = np.array([value is None for value in values], dtype=np.bool_) if has_null else None
+    try:
+        codes = quick[1](values, declared, interner, null)
+    except _REFUSED:
+        return _one_by_one(values, declared, interner)
+    if declared.nullable:
+        _check_reserved(codes, np.zeros(len(codes), dtype=np.bool_) if null is None else null, declared, interner)
+    return codes
+
+
+def _one_by_one(values: Sequence[Any], declared: DataType, interner: Interner) -> Words:
+    """The slow road, which also finds the first bad value."""
+    encode = encoder(declared, interner)
+    codes = np.empty(len(values), dtype=np.int64)
+    for row, value in enumerate(values):
+        try:
+            codes[row] = encode(value)
+        except InputError as error:
+            raise BadValue(row, error) from None
+    return codes
+
+
+def _check_reserved(codes: Words, null: Mask, declared: DataType, interner: Interner) -> None:
+    if not declared.nullable or declared.kind in INTERNED:
+        return
+    taken = (codes == NULL) & ~null
+    if taken.any():
+        value = decoder(declared.optional(False), interner)(NULL)
+        raise BadValue(int(taken.argmax()), reserved_code(value))
+
+
+def _filled(values: Sequence[Any], null: Mask | None, filler: Any) -> Sequence[Any]:
+    return values if null is None else [filler if value is None else value for value in values]
+
+
+def _list_ints(values: Sequence[Any], declared: DataType, interner: Interner, null: Mask | None) -> Words:
+    return np.array(_filled(values, null, NULL), dtype=np.int64)
+
+
+def _list_floats(values: Sequence[Any], declared: DataType, interner: Interner, null: Mask | None) -> Words:
+    codes = floats_to_codes(np.array(_filled(values, null, 0.0), dtype=np.float64))
+    if null is not None:
+        codes[null] = NULL
+    return codes
+
+
+def _list_texts(values: Sequence[Any], declared: DataType, interner: Interner, null: Mask | None) -> Words:
+    return interner.encode(values, declared)
+
+
+def _list_tuples(values: Sequence[Any], declared: DataType, interner: Interner, null: Mask | None) -> Words:
+    present = values if null is None else [value for value in values if value is not None]
+    if {*map(len, present)} - {len(declared.items)}:
+        raise OverflowError
+    columns = [[row[i] for row in present] for i in range(len(declared.items))]
+    try:
+        parts = [encode_list(part, item, interner) for part, item in zip(columns, declared.items, strict=True)]
+    except InputError:
+        return _one_by_one(values, declared, interner)
+    mask = np.zeros(len(values), dtype=np.bool_) if null is None else null
+    codes = np.full((len(parts), len(values)), NULL, dtype=np.int64)
+    for i, part in enumerate(parts):
+        codes[i, ~mask] = part
+    return _tuple_ids(codes, declared, interner, mask)
+
+
+def _tuple_ids(codes: Words, declared: DataType, interner: Interner, null: Mask) -> Words:
+    return interner.encode_tuples(
+        [item_tag(item) for item in declared.items], [item.nullable for item in declared.items], codes, null
+    )
+
+
+_LISTS: dict[str, tuple[set[type], Callable[[Sequence[Any], DataType, Interner, Mask | None], Words]]] = {
+    "int": ({int}, _list_ints),
+    "bool": ({bool}, _list_ints),
+    "float": ({float, int}, _list_floats),
+    "str": ({str}, _list_texts),
+    "bytes": ({bytes}, _list_texts),
+    "tuple": ({tuple}, _list_tuples),
+}
+"""Kind to the Python types its quick road accepts, and the road."""
+
+
+# Arrow to codes: each road gives rubbish where the array is null
+
+
+def _arrow_codes(array: pa.Array, declared: DataType, interner: Interner) -> Words:
+    if pa.types.is_null(array.type):
+        return np.full(len(array), NULL, dtype=np.int64)
+    if pa.types.is_dictionary(array.type) and declared.kind not in ("str", "bytes"):
+        array = array.dictionary_decode()
+    accepts, road = _ARROW[declared.kind]
+    source = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if not any(accept(source) for accept in accepts):
+        hint = f"cast the column to {arrow_type(declared)}, or declare its type differently"
+        raise InputError("E_TYPE", f"an Arrow column of {source} cannot become {declared!r}", hint)
+    try:
+        return road(array, declared, interner)
+    except _REFUSED as refusal:
+        _one_by_one(array.to_pylist(), declared, interner)
+        raise InputError("E_TYPE", f"Arrow cannot convert the column to {declared!r}: {refusal}", "") from refusal
+
+
+def _words(array: pa.Array, dtype: Any, per_value: int = 1) -> Any:
+    """The values of a fixed-width Arrow array as numbers, uncopied."""
+    data = np.frombuffer(array.buffers()[1] or b"", dtype=dtype)
+    return data[array.offset * per_value : (array.offset + len(array)) * per_value]
+
+
+def _arrow_ints(array: pa.Array, declared: DataType, interner: Interner) -> Words:
+    return np.array(_words(array.cast(pa.int64()), np.int64))
+
+
+def _arrow_floats(array: pa.Array, declared: DataType, interner: Interner) -> Words:
+    if pa.types.is_integer(array.type):  # Arrow refuses ints beyond 2**53, Python rounds them
+        return floats_to_codes(array.cast(pa.float64(), safe=False).fill_null(0).to_numpy(zero_copy_only=False))
+    return floats_to_codes(_words(array.cast(pa.float64()), np.float64))
+
+
+def _arrow_bools(array: pa.Array, declared: DataType, interner: Interner) -> Words:
+    return np.array(_words(array.cast(pa.int8()), np.int8), dtype=np.int64)
+
+
+def _arrow_dates(array: pa.Array, declared: DataType, interner: Interner) -> Words:
+    codes = _words(array.cast(pa.date32()), np.int32).astype(np.int64)
+    return _in_years(codes, array, FIRST_DAY, LAST_DAY)
+
+
+def _arrow_timestamps(array: pa.Array, declared: DataType, interner: Interner) -> Words:
+    codes = _words(array.cast(pa.timestamp("us", tz=array.type.tz)), np.int64).copy()
+    return _in_years(codes, array, FIRST_MICROSECOND, LAST_MICROSECOND)
+
+
+def _in_years(codes: Words, array: pa.Array, first: int, last: int) -> Words:
+    outside = (codes < first) | (codes > last)
+    if array.null_count:
+        outside &= array.is_valid().to_numpy(zero_copy_only=False)
+    if outside.any():
+        row = int(outside.argmax())
+        problem = f"{int(codes[row])} (as {array.type}) is outside the years 1 to 9999"
+        raise BadValue(row, InputError("E_RANGE", problem, "a date must be one that Python can hold"))
+    return codes
+
+
+def _arrow_decimals(array: pa.Array, declared: DataType, interner: Interner) -> Words:
+    words = _words(array.cast(pa.decimal128(38, declared.scale)), np.int64, 2)
+    codes, high = words[0::2].copy(), words[1::2]
+    wide = (codes >> 63 != high) | (codes >= 10**DIGITS) | (codes <= -(10**DIGITS))
+    if array.null_count:
+        wide &= array.is_valid().to_numpy(zero_copy_only=False)
+    if wide.any():
+        raise OverflowError
+    return codes
+
+
+def _arrow_texts(array: pa.Array, declared: DataType, interner: Interner) -> Words:
+    return interner.encode(array, declared)
+
+
+def _arrow_tuples(array: pa.Array, declared: DataType, interner: Interner) -> Words:
+    if array.type.num_fields != len(declared.items):
+        problem = f"an Arrow struct of {array.type.num_fields} fields cannot become {declared!r}"
+        raise InputError("E_WIDTH", problem, f"the tuple has {len(declared.items)} items")
+    null = array.is_null().to_numpy(zero_copy_only=False)
+    present = array.drop_null() if array.null_count else array
+    codes = np.full((len(declared.items), len(array)), NULL, dtype=np.int64)
+    rows = np.flatnonzero(~null)
+    for i, (part, item) in enumerate(zip(present.flatten(), declared.items, strict=True)):
+        try:
+            codes[i, rows] = encode_arrow(part, item, interner)
+        except BadValue as error:
+            raise BadValue(int(rows[error.row]), error) from None
+    return _tuple_ids(codes, declared, interner, null)
+
+
+_INT, _DEC = pa.types.is_integer, pa.types.is_decimal
+_TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_BYTES = (
+    pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view, pa.types.is_fixed_size_binary,
+)  # fmt: skip
+_ARROW: dict[str, tuple[tuple[Any, ...], Callable[[pa.Array, DataType, Interner], Words]]] = {
+    "int": ((_INT,), _arrow_ints),
+    "float": ((pa.types.is_floating, _INT), _arrow_floats),
+    "bool": ((pa.types.is_boolean,), _arrow_bools),
+    "date": ((pa.types.is_date,), _arrow_dates),
+    "timestamp": ((pa.types.is_timestamp,), _arrow_timestamps),
+    "decimal": ((_DEC, _INT), _arrow_decimals),
+    "str": (_TEXT, _arrow_texts),
+    "bytes": (_BYTES, _arrow_texts),
+    "tuple": ((pa.types.is_struct,), _arrow_tuples),
+}
+"""Kind to the Arrow types it accepts, and the road."""
+
+
+def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(values, pa.ChunkedArray):
+        values = values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()
+    if isinstance(values, pa.ChunkedArray):  # texts of more than 2 GB do not combine
+        wide = pa.large_string() if pa.types.is_string(values.type) else pa.large_binary()
+        values = values.cast(wide).combine_chunks()
+    return values.storage if isinstance(values, pa.ExtensionArray) else values
+
+
+def _arrow_of_numpy(values: npt.NDArray[Any]) -> pa.Array:
+    if values.dtype.byteorder not in ("=", "|"):
+        values = values.astype(values.dtype.newbyteorder("="))
+    return pa.array(np.ascontiguousarray(values))
+
+
+# codes to values
+
+
+def decode_arrow(codes: Words, declared: DataType, interner: Interner) -> pa.Array:
+    """The Arrow array of a column's codes.
+
+    >>> decode_arrow(np.array([1, NULL]), DataType("bool", nullable=True), Interner()).to_pylist()
+    [True, None]
+    """
+    if declared.kind in ("str", "bytes"):
+        return interner.decode(codes, declared)
+    if declared.kind == "tuple":
+        return _decode_tuples(codes, declared, interner)
+    valid = validity_buffer(codes != NULL) if declared.nullable else None
+    data = pa.py_buffer(_FIXED[declared.kind](codes))
+    return pa.Array.from_buffers(arrow_type(declared), len(codes), [valid, data])
+
+
+def decode_list(codes: Words, declared: DataType, interner: Interner) -> list[Any]:
+    """The Python values of a column's codes.
+
+    >>> decode_list(np.array([0, 1]), DataType("date"), Interner())
+    [datetime.date(1970, 1, 1), datetime.date(1970, 1, 2)]
+    """
+    if declared.kind in INTERNED:
+        return interner.decode_list(codes.tolist(), declared.kind)
+    if declared.kind == "decimal":
+        return [*map(decoder(declared, interner), codes.tolist())]
+    null = codes == NULL if declared.nullable else None
+    if null is None or not null.any():
+        return _PYTHON[declared.kind](codes)
+    values = np.empty(len(codes), dtype=object)
+    values[~null] = _PYTHON[declared.kind](codes[~null])
+    return values.tolist()
+
+
+def _decode_tuples(codes: Words, declared: DataType, interner: Interner) -> pa.Array:
+    parts, null = interner.decode_tuples(codes, len(declared.items))
+    arrays = [
+        decode_arrow(part, item.optional(item.nullable or declared.nullable), interner)
+        for part, item in zip(parts, declared.items, strict=True)
+    ]
+    fields = [arrow_field(f"f{i}", item) for i, item in enumerate(declared.items)]
+    valid = validity_buffer(~null)
+    return pa.Array.from_buffers(pa.struct(fields), len(codes), [valid], children=arrays)
+
+
+def _decimal_words(codes: Words) -> Words:
+    words = np.empty(2 * len(codes), dtype=np.int64)
+    words[0::2], words[1::2] = codes, codes >> 63
+    return words
+
+
+_FIXED: dict[str, Callable[[Words], Any]] = {
+    "int": np.copy,
+    "float": codes_to_floats,
+    "bool": lambda codes: np.packbits(codes == 1, bitorder="little"),
+    "date": lambda codes: codes.astype(np.int32),
+    "timestamp": np.copy,
+    "decimal": _decimal_words,
+}
+"""Kind to function from codes to the data buffer of its Arrow array."""
+
+_PYTHON: dict[str, Callable[[Words], list[Any]]] = {
+    "int": lambda codes: codes.tolist(),
+    "float": lambda codes: codes_to_floats(codes).tolist(),
+    "bool": lambda codes: (codes != 0).tolist(),
+    "date": lambda codes: codes.astype("datetime64[D]").tolist(),
+    "timestamp": lambda codes: codes.astype("datetime64[us]").tolist(),
+}
+"""Kind to function from codes to Python values."""

@@ -1,0 +1,301 @@
+"""The edge for one schema: rows and tables in, codes out, and back.
+
+A batch of n rows is one C-contiguous int64 array of shape (columns, n). Single rows are what a stream of small changes
+is made of, so for each schema two small functions are generated and compiled once: `encode_row` checks the common
+case of every column in a comparison or two and calls the general encoder (see `values`) only when that fails, and
+`decode_row` is its inverse. Batches go column by column through `arrays`.
+
+A bad row raises an `InputError` with one of these codes, naming row (counted from 0), column and value:
+`E_WIDTH` number of columns, `E_COLUMN` names, `E_TYPE`, `E_NULL`, `E_RANGE`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from everview.codes import scalars
+from everview.codes.arrays import BadValue, decode_arrow, decode_list, encode_column
+from everview.codes.declare import arrow_field
+from everview.codes.interner import Interner, Words
+from everview.codes.scalars import shown
+from everview.codes.tables import columns_of, is_series, is_table, of_series
+from everview.codes.values import Encode, decoder, encoder
+from everview.errors import InputError, did_you_mean
+from everview.types import INTERNED, NULL, DataType
+
+FEW = 24
+"""Up to so many rows, going row by row is faster than column by column."""
+
+Row = tuple[Any, ...]
+
+
+class Codec:
+    """Encoder and decoder of rows of one schema.
+
+    >>> from everview.types import INT, STR
+    >>> codec = Codec((INT, STR.optional()), ("id", "name"), Interner())
+    >>> codes = codec.encode([(1, "pear"), {"id": 2, "name": None}])
+    >>> codes.shape, codec.decode_rows(codes)
+    ((2, 2), [(1, 'pear'), (2, None)])
+    >>> codec.decode_row(codec.encode_row((3, "fig")))
+    (3, 'fig')
+    """
+
+    encode_row: Callable[[Any], tuple[int, ...]]
+    """Codes of one row (tuple, list or dict)."""
+    decode_row: Callable[[Sequence[int]], Row]
+    """Row of one tuple of codes."""
+
+    def __init__(self, types: Sequence[DataType], names: Sequence[str], interner: Interner) -> None:
+        self.types = tuple(types)
+        self.names = tuple(names)
+        self.interner = interner
+        self._pick = itemgetter(*self.names) if len(self.names) > 1 else None
+        self.encode_row = _compile_encoder(self)
+        self.decode_row = _compile_decoder(self)
+
+    # rows
+
+    def encode(self, data: Any) -> Words:
+        """Codes of rows (any iterable of tuples, lists or dicts) or of a table (see `encode_table`)."""
+        if type(data) is list or not is_table(data):
+            return self.encode_rows(data)
+        return self.encode_table(data)
+
+    def encode_rows(self, rows: Iterable[Any]) -> Words:
+        """Codes of rows given as tuples, lists or dicts."""
+        rows = rows if isinstance(rows, list) else _row_list(rows)
+        if len(rows) <= FEW:
+            return self._encode_few(rows)
+        if {*map(type, rows)} != {tuple}:
+            rows = self._located(rows, self.as_tuple)
+        if {*map(len, rows)} != {len(self.types)}:
+            self._located(rows, self._check_width)
+        return self._encode_columns([*zip(*rows, strict=True)], len(rows))
+
+    def decode_rows(self, columns: Words) -> list[Row]:
+        """The rows of codes of shape (columns, n)."""
+        if not self.types:
+            return [()] * columns.shape[1]
+        parts = [decode_list(part, kind, self.interner) for part, kind in zip(columns, self.types, strict=True)]
+        return [*zip(*parts, strict=True)]
+
+    # tables
+
+    def encode_table(self, data: Any) -> Words:
+        """Codes of an Arrow table or batch, a pandas or polars frame, a dict of columns, or a NumPy array.
+
+        Columns are found by name, in any order; those of a plain two-dimensional array by position.
+        """
+        columns = columns_of(data)
+        if isinstance(columns, list):
+            if len(columns) != len(self.types):
+                raise self._wrong_width("the array", len(columns))
+            return self._encode_columns(columns, len(columns[0]) if columns else 0)
+        self._check_names(columns, "the table")
+        sizes = {name: len(values) for name, values in columns.items()}
+        if len({*sizes.values()}) > 1:
+            listed = ", ".join(f"{name}: {size}" for name, size in sizes.items())
+            raise InputError("E_WIDTH", f"columns have different lengths ({listed})", "make them equally long")
+        return self._encode_columns([columns[name] for name in self.names], max(sizes.values(), default=0))
+
+    def to_arrow(self, columns: Words) -> pa.Table:
+        """An Arrow table of codes of shape (columns, n).
+
+        >>> Codec((DataType("bool"),), ("ok",), Interner()).to_arrow(np.array([[1, 0]])).to_pydict()
+        {'ok': [True, False]}
+        """
+        arrays = [decode_arrow(part, kind, self.interner) for part, kind in zip(columns, self.types, strict=True)]
+        fields = [
+            arrow_field(name, kind).with_type(array.type)
+            for name, kind, array in zip(self.names, self.types, arrays, strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+    def to_pandas(self, columns: Words) -> Any:
+        """A pandas frame; nullable ints and bools keep their values by pandas' own nullable types."""
+        import pandas as pd
+
+        nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
+        frame = self.to_arrow(columns)
+        wanted = {
+            name: nullable[field.type]
+            for name, field in zip(frame.schema.names, frame.schema, strict=True)
+            if field.nullable and field.type in nullable
+        }
+        plain = frame.to_pandas(integer_object_nulls=True)
+        return plain.astype(wanted) if wanted else plain
+
+    def to_polars(self, columns: Words) -> Any:
+        """A polars frame."""
+        import polars as pl
+
+        return pl.from_arrow(self.to_arrow(columns))
+
+    # parts
+
+    def as_tuple(self, row: Any) -> Row:
+        """A row in the schema's order, from a dict, list or other sequence of values."""
+        if isinstance(row, Mapping):
+            if len(row) != len(self.names) or not all(name in row for name in self.names):
+                self._check_names(row, "the row")
+            return self._pick(row) if self._pick else tuple(row[name] for name in self.names)
+        if isinstance(row, (tuple, list, np.void)):
+            return tuple(row)  # type: ignore[arg-type]
+        if isinstance(row, np.ndarray) and row.ndim == 1:
+            return tuple(row.tolist())
+        example = f"({', '.join(self.names)}{',' if len(self.names) == 1 else ''})"
+        raise scalars.wrong_type(row, "a row", f"a row is a tuple {example} or a dict; give a list of rows")
+
+    def _encode_few(self, rows: list[Any]) -> Words:
+        codes = self._located(rows, self.encode_row)
+        out = np.empty((len(self.types), len(rows)), dtype=np.int64)
+        for row, values in enumerate(codes):
+            out[:, row] = values
+        return out
+
+    def _located(self, rows: list[Any], function: Callable[[Any], Any]) -> list[Any]:
+        """`function` of each row; a refusal names the row."""
+        out = []
+        try:
+            for row in rows:
+                out.append(function(row))
+        except InputError as error:
+            raise _placed(error, f"row {len(out)}") from None
+        return out
+
+    def _encode_columns(self, columns: Sequence[Any], size: int) -> Words:
+        out = np.empty((len(self.types), size), dtype=np.int64)
+        for i, values in enumerate(columns):
+            try:
+                values = of_series(values, self.types[i]) if is_series(values) else values
+                out[i] = encode_column(values, self.types[i], self.interner)
+            except BadValue as error:
+                raise _placed(error, f"row {error.row}, column {self.names[i]!r}") from None
+            except InputError as error:
+                raise _placed(error, f"column {self.names[i]!r}") from None
+        return out
+
+    def _check_width(self, row: Row) -> None:
+        if len(row) != len(self.types):
+            raise self._wrong_width(shown(row), len(row))
+
+    def _wrong_width(self, what: str, width: int) -> InputError:
+        values = "value" if width == 1 else "values"
+        hint = f"the columns are {', '.join(self.names)}"
+        return InputError("E_WIDTH", f"{what} has {width} {values}, not {len(self.types)}", hint)
+
+    def _check_names(self, given: Iterable[Any], what: str) -> None:
+        names = [*given]
+        missing = [name for name in self.names if name not in names]
+        extra = [name for name in names if name not in self.names]
+        if extra:
+            hint = did_you_mean(str(extra[0]), missing or self.names)
+            raise InputError("E_COLUMN", f"{what} has a column {extra[0]!r} that the schema has not", hint)
+        if missing:
+            hint = f"the columns are {', '.join(self.names)}"
+            raise InputError("E_COLUMN", f"{what} has no column {missing[0]!r}", hint)
+
+
+def _row_list(rows: Iterable[Any]) -> list[Any]:
+    """Rows of any iterable; a single row in place of rows is the usual mistake."""
+    if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
+        raise scalars.wrong_type(rows, "a list of rows", "give a list of tuples or dicts, or a table")
+    return [*rows]
+
+
+def _placed(error: InputError, place: str) -> InputError:
+    joint = ", " if error.message.startswith("column ") else ": "
+    return InputError(error.code, place + joint + error.message, error.hint)
+
+
+# Generated functions. The text is made from types and column numbers alone; names and values never enter it.
+
+_QUICK_ENCODE = {
+    "int": "if type(c{i}) is not int or not {low} <= c{i} <= {high}: c{i} = f{i}(c{i})",
+    "int?": (
+        "c{i} = {null} if c{i} is None else c{i} if type(c{i}) is int and {low} <= c{i} <= {high} and c{i} != {null} "
+        "else f{i}(c{i})"
+    ),
+    "bool": "c{i} = 1 if c{i} is True else 0 if c{i} is False else f{i}(c{i})",
+    "bool?": "c{i} = 1 if c{i} is True else 0 if c{i} is False else f{i}(c{i})",
+    "date": "c{i} = c{i}.toordinal() - {day} if type(c{i}) is date else f{i}(c{i})",
+    "date?": "c{i} = c{i}.toordinal() - {day} if type(c{i}) is date else f{i}(c{i})",
+    "str": "c{i} = (text(c{i}) if type(c{i}) is str else None) or f{i}(c{i})",
+    "str?": "c{i} = (text(c{i}) if type(c{i}) is str else None) or f{i}(c{i})",
+    "bytes": "c{i} = (data(c{i}) if type(c{i}) is bytes else None) or f{i}(c{i})",
+    "bytes?": "c{i} = (data(c{i}) if type(c{i}) is bytes else None) or f{i}(c{i})",
+}
+"""Type to the statement that turns value c0, c1, ... into its code; other types call their encoder."""
+
+
+def _compile_encoder(codec: Codec) -> Callable[[Any], tuple[int, ...]]:
+    numbers = {"low": scalars.LOWEST, "high": scalars.HIGHEST, "null": NULL, "day": scalars.UNIX_DAY}
+    statements = [
+        _QUICK_ENCODE.get(repr(kind), "c{i} = f{i}(c{i})").format(i=i, **numbers) for i, kind in enumerate(codec.types)
+    ]
+    codes = _listed(len(codec.types))
+    text = "\n    ".join(
+        [
+            "def encode_row(row):",
+            "if type(row) is not tuple: row = as_tuple(row)",
+            f"if len(row) != {len(codec.types)}: check_width(row)",
+            f"{codes} = row",
+            *statements,
+            f"return {codes}",
+        ]
+    )
+    known: dict[str, Any] = {
+        f"f{i}": _named(encoder(kind, codec.interner), codec.names[i]) for i, kind in enumerate(codec.types)
+    }
+    known |= {"as_tuple": codec.as_tuple, "check_width": codec._check_width, "date": dt.date}
+    known |= {"text": codec.interner.known_texts.get, "data": codec.interner.known_bytes.get}
+    compiled: Callable[[Any], tuple[int, ...]] = _compiled(text, "encode_row", known)
+    return compiled
+
+
+def _compile_decoder(codec: Codec) -> Callable[[Sequence[int]], Row]:
+    codes = _listed(len(codec.types))
+    values = [_decode_expression(i, kind) for i, kind in enumerate(codec.types)]
+    text = f"def decode_row(codes):\n    {codes} = codes\n    return ({''.join(value + ', ' for value in values)})"
+    known: dict[str, Any] = {f"f{i}": decoder(kind, codec.interner) for i, kind in enumerate(codec.types)}
+    known["value"] = codec.interner.values.__getitem__
+    compiled: Callable[[Sequence[int]], Row] = _compiled(text, "decode_row", known)
+    return compiled
+
+
+def _decode_expression(i: int, declared: DataType) -> str:
+    if declared.kind in INTERNED:
+        return f"value(c{i})"
+    plain = {"int": f"c{i}", "bool": f"c{i} != 0"}.get(declared.kind)
+    if plain is None:
+        return f"f{i}(c{i})"
+    return f"(None if c{i} == {NULL} else {plain})" if declared.nullable else plain
+
+
+def _listed(width: int) -> str:
+    return f"({''.join(f'c{i}, ' for i in range(width))})"
+
+
+def _named(encode: Encode, name: str) -> Encode:
+    """The encoder, whose refusals name the column."""
+
+    def encode_named(value: Any) -> int:
+        try:
+            return encode(value)
+        except InputError as error:
+            raise _placed(error, f"column {name!r}") from None
+
+    return encode_named
+
+
+def _compiled(text: str, name: str, known: Mapping[str, Any]) -> Any:
+    scope = dict(known)
+    exec(compile(text, f"<everview {name}>", "exec"), scope)
+    return scope[name]

@@ -1,0 +1,179 @@
+"""Declared types: what people write for a column's type, and Arrow's names for the same.
+
+>>> from typing import Optional
+>>> [data_type(t) for t in (int, Optional[str], "decimal(2)?", tuple[int, str], pa.date32())]
+[int, str?, decimal(2)?, tuple(int, str), date]
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import re
+import types
+import typing
+from typing import Any
+
+import pyarrow as pa
+
+from everview.codes.scalars import DIGITS, shown
+from everview.errors import InputError, did_you_mean
+from everview.types import DataType
+
+_DEFAULT_SCALE = 6
+
+_PYTHON: dict[type, DataType] = {
+    int: DataType("int"),
+    float: DataType("float"),
+    bool: DataType("bool"),
+    str: DataType("str"),
+    bytes: DataType("bytes"),
+    dt.date: DataType("date"),
+    dt.datetime: DataType("timestamp"),
+    decimal.Decimal: DataType("decimal", scale=_DEFAULT_SCALE),
+}
+
+_NAMES: dict[str, DataType] = {
+    **{declared.kind: declared for declared in _PYTHON.values()},
+    "datetime": DataType("timestamp"),
+    "Decimal": DataType("decimal", scale=_DEFAULT_SCALE),
+}
+
+
+def data_type(declared: Any) -> DataType:
+    """The column type for a Python annotation, a name, an Arrow type, or a `DataType`.
+
+    >>> data_type(int | None)
+    int?
+    >>> data_type("tuple(int, str?)")
+    tuple(int, str?)
+    """
+    if isinstance(declared, DataType):
+        return declared
+    if isinstance(declared, str):
+        return _from_name(declared)
+    if isinstance(declared, pa.Field):
+        return _from_arrow(declared.type).optional(declared.nullable)
+    if isinstance(declared, pa.DataType):
+        return _from_arrow(declared)
+    origin = typing.get_origin(declared)
+    if origin is typing.Union or origin is types.UnionType:
+        return _from_union(declared)
+    if origin is tuple:
+        items = typing.get_args(declared)
+        if Ellipsis in items:
+            raise _unknown(declared, "a tuple has a fixed number of items: write tuple[int, int]")
+        return DataType("tuple", items=tuple(data_type(item) for item in items if item != ()))
+    if isinstance(declared, tuple):
+        return DataType("tuple", items=tuple(map(data_type, declared)))
+    known = _PYTHON.get(declared) if isinstance(declared, type) else None
+    if known is None:
+        raise _unknown(declared)
+    return known
+
+
+def arrow_type(declared: DataType) -> pa.DataType:
+    """The Arrow type of a column; a tuple is a struct with fields `f0`, `f1`, ...
+
+    >>> arrow_type(DataType("decimal", scale=2))
+    Decimal128Type(decimal128(18, 2))
+    """
+    if declared.kind == "decimal":
+        return pa.decimal128(DIGITS, declared.scale)
+    if declared.kind == "tuple":
+        return pa.struct([arrow_field(f"f{i}", item) for i, item in enumerate(declared.items)])
+    return _ARROW[declared.kind]
+
+
+def arrow_field(name: str, declared: DataType) -> pa.Field:
+    """The Arrow field of a column.
+
+    >>> arrow_field("x", DataType("int"))
+    pyarrow.Field<x: int64 not null>
+    """
+    return pa.field(name, arrow_type(declared), nullable=declared.nullable)
+
+
+_ARROW: dict[str, pa.DataType] = {
+    "int": pa.int64(),
+    "float": pa.float64(),
+    "bool": pa.bool_(),
+    "str": pa.string(),
+    "bytes": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+}
+
+
+def _unknown(declared: Any, hint: str = "") -> InputError:
+    hint = hint or (
+        "use int, float, bool, str, bytes, datetime.date, datetime.datetime, decimal.Decimal, tuple[...], "
+        "or X | None of these"
+    )
+    return InputError("E_TYPE", f"{shown(declared)} is not a column type", hint)
+
+
+def _from_union(declared: Any) -> DataType:
+    members = [member for member in typing.get_args(declared) if member is not type(None)]
+    if len(members) != 1:
+        raise _unknown(declared, "a column has one type; only X | None is allowed")
+    return data_type(members[0]).optional()
+
+
+def _from_name(name: str) -> DataType:
+    text = name.strip()
+    if text.endswith("?"):
+        return _from_name(text[:-1]).optional()
+    scaled = re.fullmatch(r"[dD]ecimal\(\s*(\d+)\s*\)", text)
+    if scaled:
+        return _decimal(int(scaled[1]))
+    if text.startswith("tuple(") and text.endswith(")"):
+        return DataType("tuple", items=tuple(map(_from_name, _split(text[6:-1]))))
+    if text not in _NAMES:
+        hint = did_you_mean(text, [*_NAMES, "decimal(2)", "tuple(int, str)"])
+        raise _unknown(name, hint)
+    return _NAMES[text]
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas that are in no parentheses."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part for part in parts if part.strip()]
+
+
+def _decimal(scale: int) -> DataType:
+    if not 0 <= scale <= DIGITS:
+        raise InputError("E_TYPE", f"a decimal cannot have scale {scale}", f"scales go from 0 to {DIGITS}")
+    return DataType("decimal", scale=scale)
+
+
+def _from_arrow(declared: pa.DataType) -> DataType:
+    kinds = pa.types
+    if kinds.is_dictionary(declared):
+        return _from_arrow(declared.value_type)
+    if kinds.is_decimal(declared):
+        return _decimal(declared.scale)
+    if kinds.is_struct(declared):
+        return DataType("tuple", items=tuple(data_type(field) for field in declared))
+    for test, kind in _ARROW_TESTS:
+        if test(declared):
+            return _NAMES[kind]
+    raise _unknown(declared)
+
+
+_ARROW_TESTS: tuple[tuple[Any, str], ...] = (
+    (pa.types.is_integer, "int"),
+    (pa.types.is_floating, "float"),
+    (pa.types.is_boolean, "bool"),
+    (lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t), "str"),
+    (lambda t: pa.types.is_binary(t) or pa.types.is_large_binary(t) or pa.types.is_binary_view(t), "bytes"),
+    (pa.types.is_fixed_size_binary, "bytes"),
+    (pa.types.is_date, "date"),
+    (pa.types.is_timestamp, "timestamp"),
+)

@@ -1,0 +1,451 @@
+"""The dictionary between texts, bytes and tuples, and their 64-bit ids.
+
+**Ids come from the value alone.** An id is a hash of the value's bytes, seeded with its kind ("a" and b"a" differ), so
+two machines that never talked give one value the same id. If a hash is taken by another value (or is the code of
+NULL), the value gets the hash under the next salt. Then, and only then, ids depend on who came first: among a hundred
+million values the chance that this ever happens is 0.03 %. `load` notices when dictionaries disagree for that reason
+and refuses; it never mixes two values up.
+
+**A tuple's bytes** are two words per item: what the item is (kind, and scale of a decimal; 0 for NULL) and its code. A
+text inside a tuple is interned itself, so tuples are of fixed width, nest, and describe themselves.
+
+**The store** (arrays and kernels in `hashing`) only ever grows. One writer at a time appends under a lock and then
+publishes a new `_Snapshot`; readers take the snapshot once and need no lock. Beside it live Python dictionaries that
+make single values fast; they are caches, bounded by `CACHED` entries.
+
+Hazard: values are never forgotten. A stream of ever new texts grows the dictionary for ever; `nbytes` tells.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from everview.codes import hashing
+from everview.codes.scalars import DECODERS, ENCODERS, kind_of, shown, wrong_type
+from everview.errors import InputError
+from everview.types import NULL, DataType
+
+Words = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+
+CACHED = 1 << 20
+"""Most entries of one of the Python dictionaries beside the store."""
+
+SCALE = 6
+"""Scale of a decimal in a tuple whose type was not declared."""
+
+TAGS: dict[str, int] = {
+    "int": 1, "float": 2, "bool": 3, "str": 4, "bytes": 5, "date": 6, "timestamp": 7, "decimal": 8, "tuple": 9,
+}  # fmt: skip
+"""Numbers of the kinds, in tuples and as seeds of ids. Part of the stored format: never change one."""
+
+KINDS = {tag: kind for kind, tag in TAGS.items()}
+_NO_BYTES: Bytes = np.zeros(0, dtype=np.uint8)
+_NO_BYTES.flags.writeable = False
+_SHORT_TEXT = 2**31 - 1
+_MANY = 256
+
+
+class _Snapshot(NamedTuple):
+    """What readers see: arrays that hold at least `size` entries."""
+
+    heap: Bytes
+    starts: Words
+    ids: Words
+    kinds: Bytes
+    table: Words
+    size: int
+    used: int
+
+
+class _Values(dict[int, Any]):
+    """Cache from id to value that fills itself."""
+
+    def __init__(self, interner: Interner) -> None:
+        super().__init__({NULL: None})
+        self._interner = interner
+
+    def __missing__(self, wanted: int) -> Any:
+        value = self._interner._read(wanted)
+        if len(self) < CACHED:
+            self[wanted] = value
+        return value
+
+
+class Interner:
+    """Stable 64-bit ids of texts, bytes and tuples.
+
+    >>> interner = Interner()
+    >>> interner.id("pear") == Interner().id("pear"), interner.id("pear") == interner.id(b"pear")
+    (True, False)
+    >>> interner.value(interner.id(("pear", 1, None)))
+    ('pear', 1, None)
+    >>> interner.decode(interner.encode(["pear", None, "fig"])).to_pylist()
+    ['pear', None, 'fig']
+    """
+
+    def __init__(self, *, hash_bits: int = 64) -> None:
+        """`hash_bits` below 64 makes collisions likely: for tests."""
+        self._mask = -1 if hash_bits == 64 else (1 << hash_bits) - 1
+        self._lock = threading.Lock()
+        self._state = np.zeros(2, dtype=np.int64)
+        starts = np.zeros(257, dtype=np.int64)
+        empty = np.empty(256, dtype=np.int64)
+        kinds = np.empty(256, dtype=np.uint8)
+        table = np.zeros(2 * 512, dtype=np.int64)
+        self._snapshot = _Snapshot(np.empty(4096, dtype=np.uint8), starts, empty, kinds, table, 0, 0)
+        self.known_texts: dict[str, int] = {}
+        self.known_bytes: dict[bytes, int] = {}
+        self.values = _Values(self)
+
+    def __len__(self) -> int:
+        return self._snapshot.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held: the store's arrays, and an estimate for the caches of single values."""
+        arrays = sum(array.nbytes for array in self._snapshot[:5])
+        caches = (self.known_texts, self.known_bytes, self.values)
+        return arrays + sum(sys.getsizeof(cache) + 90 * len(cache) for cache in caches)
+
+    # single values
+
+    def id(self, value: str | bytes | tuple[Any, ...]) -> int:
+        """The id of one value; a tuple's items are taken for what they are (see `tuple_id` for declared types)."""
+        kind = kind_of(value)
+        if kind == "str":
+            return self.text_id(str(value))
+        if kind == "bytes":
+            return self.bytes_id(bytes(value))  # type: ignore[arg-type]
+        if kind == "tuple":
+            return self._tuple(value)  # type: ignore[arg-type]
+        raise wrong_type(value, "a str, bytes or tuple")
+
+    def text_id(self, text: str) -> int:
+        """The id of one text."""
+        known = self.known_texts.get(text)
+        if known is None:
+            known = self._add_one(TAGS["str"], utf8(text))
+            if len(self.known_texts) >= CACHED:
+                self.known_texts.clear()
+            self.known_texts[text] = known
+        return known
+
+    def bytes_id(self, data: bytes) -> int:
+        """The id of one bytes object."""
+        known = self.known_bytes.get(data)
+        if known is None:
+            known = self._add_one(TAGS["bytes"], data)
+            if len(self.known_bytes) >= CACHED:
+                self.known_bytes.clear()
+            self.known_bytes[data] = known
+        return known
+
+    def tuple_id(self, tags: Sequence[int], codes: Sequence[int]) -> int:
+        """The id of the tuple whose items have these tags (see `item_tag`, 0 for NULL) and codes."""
+        words = np.array([*zip(tags, codes, strict=True)], dtype="<i8")
+        return self._add_one(TAGS["tuple"], words.tobytes())
+
+    def value(self, wanted: int) -> Any:
+        """The value of an id; None for the code of NULL."""
+        return self.values[wanted]
+
+    # batches
+
+    def encode(self, values: Any, kind: str | DataType = "str") -> Words:
+        """Ids of an Arrow array (or chunked array, or list) of texts or bytes; NULL's code for nulls.
+
+        >>> interner = Interner()
+        >>> interner.encode(pa.array([b"a", b"a"]), "bytes").tolist() == [interner.id(b"a")] * 2
+        True
+        """
+        name = kind.kind if isinstance(kind, DataType) else kind
+        if name not in ("str", "bytes"):
+            raise InputError("E_TYPE", f"a column of {name} is not a column of texts", "use a Codec for other columns")
+        wide = pa.large_string() if name == "str" else pa.large_binary()
+        if not isinstance(values, (pa.Array, pa.ChunkedArray)):
+            values = pa.array(values, type=wide)
+        if isinstance(values, pa.ChunkedArray):
+            parts = [self.encode(chunk, name) for chunk in values.chunks]
+            return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+        if pa.types.is_dictionary(values.type):
+            return self._encode_dictionary(values, name)
+        narrow = pa.types.is_string(values.type) if name == "str" else pa.types.is_binary(values.type)
+        if not narrow and values.type != wide:
+            values = values.cast(wide)
+        _, spans, payload = values.buffers()
+        offsets = np.frombuffer(spans, dtype=np.int32 if narrow else np.int64) if spans else np.zeros(1, dtype=np.int64)
+        offsets = offsets[values.offset : values.offset + len(values) + 1].astype(np.int64)
+        return self._add(TAGS[name], _frozen(payload), offsets, *_validity(values), len(values))
+
+    def decode(self, ids: Words, kind: str | DataType = "str") -> pa.Array:
+        """The Arrow array (string or binary; the large variant beyond 2 GB) of ids of one kind."""
+        name = kind.kind if isinstance(kind, DataType) else kind
+        payload, spans, slots = self.payloads(ids, name)
+        short = payload.size <= _SHORT_TEXT
+        offsets = spans.astype(np.int32) if short else spans
+        arrow = {
+            ("str", True): pa.string(), ("str", False): pa.large_string(),
+            ("bytes", True): pa.binary(), ("bytes", False): pa.large_binary(),
+        }[name, short]  # fmt: skip
+        valid = validity_buffer(slots >= 0)
+        return pa.Array.from_buffers(arrow, len(slots), [valid, pa.py_buffer(offsets), pa.py_buffer(payload)])
+
+    def decode_list(self, ids: Sequence[int], kind: str) -> list[Any]:
+        """The Python values of ids of one kind."""
+        values: dict[int, Any] = self.values
+        if len(ids) > _MANY and kind != "tuple":
+            distinct = {*ids}
+            unknown = [wanted for wanted in distinct if wanted not in values]
+            if len(unknown) + len(values) > CACHED:
+                values = {NULL: None}
+                unknown = [*distinct - {NULL}]
+            texts = self.decode(np.array(unknown, dtype=np.int64), kind).to_numpy(zero_copy_only=False)
+            values.update(zip(unknown, texts.tolist(), strict=True))
+        return [*map(values.__getitem__, ids)]
+
+    def encode_tuples(
+        self, tags: Sequence[int], nullable: Sequence[bool], codes: Words, null: npt.NDArray[np.bool_]
+    ) -> Words:
+        """Ids of n tuples: their items' tags, which items may be NULL, codes (items, n), which tuples are NULL."""
+        count = codes.shape[1]
+        words = np.empty((count, len(tags), 2), dtype="<i8")
+        missing = (codes.T == NULL) & np.array(nullable, dtype=np.bool_)
+        words[:, :, 0] = np.where(missing, 0, np.array(tags, dtype=np.int64))
+        words[:, :, 1] = codes.T
+        spans = np.arange(count + 1, dtype=np.int64) * (16 * len(tags))
+        valid = _NO_BYTES
+        if null.any():
+            valid = np.packbits(~null, bitorder="little")
+        return self._add(TAGS["tuple"], _frozen(words.reshape(-1).view(np.uint8)), spans, _frozen(valid), 0, count)
+
+    def decode_tuples(self, ids: Words, width: int) -> tuple[Words, npt.NDArray[np.bool_]]:
+        """The items' codes (width, n) of tuples with `width` items, and which tuples are NULL."""
+        payload, spans, slots = self.payloads(ids, "tuple")
+        null = slots < 0
+        widths = np.diff(spans)[~null] // 16
+        if (widths != width).any():
+            raise InputError("E_WIDTH", f"a tuple has {widths[widths != width][0]} items, not {width}", "")
+        codes = np.full((width, len(slots)), NULL, dtype=np.int64)
+        codes[:, ~null] = payload.view("<i8").reshape(-1, width, 2)[:, :, 1].T if width else 0
+        return codes, null
+
+    def payloads(self, ids: Words, kind: str | None) -> tuple[Bytes, Words, Words]:
+        """The bytes of values of one kind: all in a row, where each starts and ends, and its slot (-1 for NULL)."""
+        wanted = np.ascontiguousarray(ids, dtype=np.int64)
+        store = self._snapshot
+        slots = np.empty(wanted.size, dtype=np.int64)
+        spans = np.empty(wanted.size + 1, dtype=np.int64)
+        stranger = hashing.locate(
+            wanted, TAGS[kind] if kind else 0, store.kinds, store.starts, store.table, store.size, slots, spans
+        )
+        if stranger >= 0:
+            raise _unknown(int(wanted[stranger]), kind)
+        out = np.empty(int(spans[-1]), dtype=np.uint8)
+        hashing.gather(slots, store.heap, store.starts, out)
+        return out, spans, slots
+
+    # shipping
+
+    def export(self, since: int = 0) -> pa.Table:
+        """Entries from number `since` on (the `len` of an earlier export) as a table of kind, id and value.
+
+        >>> interner, other = Interner(), Interner()
+        >>> wanted = interner.id(("fig", 2.5))
+        >>> other.load(interner.export())
+        >>> other.value(wanted)
+        ('fig', 2.5)
+        """
+        store = self._snapshot
+        starts = store.starts[since : store.size + 1] - store.starts[since]
+        heap = store.heap[store.starts[since] : store.used]
+        buffers = [None, pa.py_buffer(starts), pa.py_buffer(heap)]
+        values = pa.Array.from_buffers(pa.large_binary(), store.size - since, buffers)
+        ids, kinds = store.ids[since : store.size], store.kinds[since : store.size]
+        return pa.table({"kind": pa.array(kinds), "id": pa.array(ids), "value": values})
+
+    def load(self, table: pa.Table) -> None:
+        """Add entries that another interner exported; all or, if one disagrees with an entry here, none."""
+        table = table.combine_chunks()
+        kinds = table["kind"].to_numpy().astype(np.int64)
+        cuts = [0, *(np.flatnonzero(np.diff(kinds)) + 1).tolist(), len(kinds)]
+        with self._lock:
+            before = self._snapshot
+            for low, high in itertools.pairwise(cuts):
+                if low < high:
+                    self._load_run(int(kinds[low]), table.slice(low, high - low), before)
+
+    def _load_run(self, kind: int, run: pa.Table, before: _Snapshot) -> None:
+        """Add entries of one kind; on a conflict go back to `before`."""
+        values = run["value"].combine_chunks().cast(pa.large_binary())
+        values = values.chunk(0) if isinstance(values, pa.ChunkedArray) else values
+        _, spans, payload = values.buffers()
+        offsets = np.frombuffer(spans, dtype=np.int64)[values.offset : values.offset + len(values) + 1].copy()
+        given = run["id"].to_numpy()
+        got = self._add_locked(kind, _frozen(payload), offsets, _NO_BYTES, 0, len(values))
+        differs = np.flatnonzero(got != given)
+        if not len(differs):
+            return
+        self._go_back(before)
+        at = int(differs[0])
+        value = bytes(values[at].as_py())
+        text = shown(value.decode() if kind == TAGS["str"] else value)
+        raise InputError(
+            "E_CONFLICT",
+            f"the value {text} has id {int(given[at])} in the loaded dictionary and {int(got[at])} here",
+            "two values share a hash, or the table is damaged: re-encode from the values instead of the ids",
+        )
+
+    # the store
+
+    def _add_one(self, kind: int, payload: bytes) -> int:
+        data = np.frombuffer(payload, dtype=np.uint8)
+        spans = np.array((0, len(payload)), dtype=np.int64)
+        return int(self._add(kind, data, spans, _NO_BYTES, 0, 1)[0])
+
+    def _add(self, kind: int, payload: Bytes, spans: Words, valid: Bytes, first_bit: int, count: int) -> Words:
+        with self._lock:
+            return self._add_locked(kind, payload, spans, valid, first_bit, count)
+
+    def _add_locked(self, kind: int, payload: Bytes, spans: Words, valid: Bytes, first_bit: int, count: int) -> Words:
+        out = np.empty(count, dtype=np.int64)
+        try:
+            store = self._fill(kind, payload, spans, valid, first_bit, out)
+        except BaseException:  # no memory, or Ctrl-C: what was added was not published
+            self._go_back(self._snapshot)
+            raise
+        if self._state[hashing.COUNT] != self._snapshot.size:
+            self._snapshot = store._replace(size=int(self._state[0]), used=int(self._state[1]))
+        return out
+
+    def _fill(self, kind: int, payload: Bytes, spans: Words, valid: Bytes, first_bit: int, out: Words) -> _Snapshot:
+        """Run the kernel until all ids are in `out`, growing the store whenever it is full."""
+        store, done = self._snapshot, 0
+        while True:
+            done = hashing.intern(
+                kind, self._mask, payload, spans, valid, first_bit, done, out,
+                store.heap, store.starts, store.ids, store.kinds, store.table, self._state,
+            )  # fmt: skip
+            if done == out.size:
+                return store
+            store = self._grown(store, int(spans[done + 1] - spans[done]))
+
+    def _grown(self, store: _Snapshot, needed: int) -> _Snapshot:
+        """Copies of whatever is full, twice the size, with room for a value of `needed` bytes."""
+        count, used = int(self._state[hashing.COUNT]), int(self._state[hashing.USED])
+        if used + needed > store.heap.size:
+            store = store._replace(heap=_longer(store.heap, used, max(2 * store.heap.size, 2 * (used + needed))))
+        if count >= store.ids.size:
+            size = 2 * store.ids.size
+            table = np.zeros(4 * size, dtype=np.int64)
+            ids = _longer(store.ids, count, size)
+            hashing.fill_table(table, ids, count)
+            starts, kinds = _longer(store.starts, count + 1, size + 1), _longer(store.kinds, count, size)
+            store = store._replace(ids=ids, starts=starts, kinds=kinds, table=table)
+        return store
+
+    def _go_back(self, before: _Snapshot) -> None:
+        """Forget the entries after `before`; nobody can have seen their ids."""
+        table = np.zeros_like(before.table)
+        hashing.fill_table(table, before.ids, before.size)
+        self._snapshot = before._replace(table=table)
+        self._state[:] = before.size, before.used
+
+    def _encode_dictionary(self, values: pa.DictionaryArray, kind: str) -> Words:
+        ids = np.append(self.encode(values.dictionary, kind), NULL)
+        indices = values.indices.fill_null(len(values.dictionary)) if values.indices.null_count else values.indices
+        return ids[indices.to_numpy(zero_copy_only=False)]
+
+    def _tuple(self, items: tuple[Any, ...]) -> int:
+        """The id of a tuple whose items are taken for what they are."""
+        pairs = [self._item(item) for item in items]
+        return self.tuple_id([tag for tag, _ in pairs], [code for _, code in pairs])
+
+    def _item(self, item: Any) -> tuple[int, int]:
+        if item is None:
+            return 0, NULL
+        kind = kind_of(item)
+        if kind is None:
+            raise wrong_type(item, "a value that a tuple can hold")
+        if kind in ENCODERS:
+            scale = SCALE if kind == "decimal" else 0
+            return item_tag(DataType(kind, scale=scale)), ENCODERS[kind](item, scale)
+        return TAGS[kind], self.id(item)
+
+    def _read(self, wanted: int) -> Any:
+        """The value of an id, from the store."""
+        payload, _, slots = self.payloads(np.array([wanted], dtype=np.int64), None)
+        kind = KINDS[int(self._snapshot.kinds[slots[0]])]
+        data = payload.tobytes()
+        return self._read_tuple(data) if kind == "tuple" else data.decode() if kind == "str" else data
+
+    def _read_tuple(self, data: bytes) -> tuple[Any, ...]:
+        return tuple(self._read_item(tag, code) for tag, code in np.frombuffer(data, "<i8").reshape(-1, 2).tolist())
+
+    def _read_item(self, tag: int, code: int) -> Any:
+        if tag == 0:
+            return None
+        kind = KINDS[tag & 255]
+        return DECODERS[kind](code, tag >> 8) if kind in DECODERS else self.values[code]
+
+
+def item_tag(declared: DataType) -> int:
+    """What the tag of a tuple's item of this type is, if it is not NULL.
+
+    >>> item_tag(DataType("int")), item_tag(DataType("decimal", scale=2))
+    (1, 520)
+    """
+    return TAGS[declared.kind] | (declared.scale << 8)
+
+
+def utf8(text: str) -> bytes:
+    """The text's bytes, refusing half characters.
+
+    >>> utf8("é")
+    b'\\xc3\\xa9'
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        hint = "it holds half of a surrogate pair; decode the source with errors='replace'"
+        raise InputError("E_TYPE", f"{shown(text)} is not valid Unicode text", hint) from None
+
+
+def validity_buffer(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
+    """Arrow's bitmap of which values are not null; None if all are."""
+    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def _validity(values: pa.Array) -> tuple[Bytes, int]:
+    """An Arrow array's bitmap and its first bit; no bytes if nothing is null."""
+    if not values.null_count:
+        return _NO_BYTES, 0
+    return _frozen(values.buffers()[0]), values.offset
+
+
+def _frozen(data: Any) -> Bytes:
+    """Bytes as the kernels want them: a read-only array."""
+    if data is None:
+        return _NO_BYTES
+    array = np.frombuffer(data, dtype=np.uint8)
+    array.flags.writeable = False
+    return array
+
+
+def _longer(array: Any, used: int, size: int) -> Any:
+    longer = np.empty(size, dtype=array.dtype)
+    longer[:used] = array[:used]
+    return longer
+
+
+def _unknown(wanted: int, kind: str | None) -> InputError:
+    hint = "ids come from the interner that made them, or from a dictionary loaded from it"
+    return InputError("E_CODE", f"no {kind or 'value'} has id {wanted}", hint)

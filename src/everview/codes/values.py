@@ -1,0 +1,131 @@
+"""Codes of single values of a declared type: scalars, texts and tuples, with NULL.
+
+`encoder` and `decoder` are made once per column and called per value. Rows take quicker roads where they can (see
+`codec`); these functions are the rule those roads follow, and the ones that explain what is wrong with a value.
+
+>>> from everview.codes.interner import Interner
+>>> interner = Interner()
+>>> encode_value(DataType("float"), 2, interner) == encode_value(DataType("float"), 2.0, interner)
+True
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from everview.codes.interner import Interner, item_tag
+from everview.codes.scalars import DECODERS, ENCODERS, shown, wrong_type
+from everview.errors import InputError
+from everview.types import INTERNED, NULL, DataType
+
+Encode = Callable[[Any], int]
+Decode = Callable[[int], Any]
+
+
+def encode_value(declared: DataType, value: Any, interner: Interner) -> int:
+    """The code of one value."""
+    return encoder(declared, interner)(value)
+
+
+def decode_value(declared: DataType, code: int, interner: Interner) -> Any:
+    """The value of one code.
+
+    >>> decode_value(DataType("bool"), 1, Interner())
+    True
+    """
+    return decoder(declared, interner)(code)
+
+
+def encoder(declared: DataType, interner: Interner) -> Encode:
+    """A function from values of the type to codes; it raises an `InputError` without a place for a bad value.
+
+    >>> encoder(DataType("int", nullable=True), Interner())(None) == NULL
+    True
+    """
+    plain = _plain_encoder(declared, interner)
+    reserved = declared.nullable and declared.kind not in INTERNED
+
+    def encode(value: Any) -> int:
+        if is_null(value):
+            if not declared.nullable:
+                raise null_refused(declared)
+            return NULL
+        code = plain(value)
+        if code == NULL and reserved:
+            raise reserved_code(value)
+        return code
+
+    return encode
+
+
+def decoder(declared: DataType, interner: Interner) -> Decode:
+    """A function from codes to values of the type."""
+    if declared.kind in INTERNED:
+        return interner.value
+    plain, scale = DECODERS[declared.kind], declared.scale
+    if declared.nullable:
+        return lambda code: None if code == NULL else plain(code, scale)
+    return lambda code: plain(code, scale)
+
+
+def is_null(value: Any) -> bool:
+    """Whether a value stands for NULL: None, and what pandas has for it.
+
+    >>> is_null(None), is_null(0)
+    (True, False)
+    """
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def null_refused(declared: DataType) -> InputError:
+    """The error for NULL in a column without NULLs."""
+    hint = f"declare the column with NULLs, e.g. '{declared!r}?', or leave the row out"
+    return InputError("E_NULL", f"NULL in a column of {declared!r}", hint)
+
+
+def reserved_code(value: Any) -> InputError:
+    """The error for the one value whose code means NULL."""
+    hint = "this one value stands for NULL in nullable columns; declare the column without NULLs to store it"
+    return InputError("E_RANGE", f"{shown(value)} is reserved", hint)
+
+
+def _plain_encoder(declared: DataType, interner: Interner) -> Encode:
+    if declared.kind == "str":
+        return functools.partial(_text, interner)
+    if declared.kind == "bytes":
+        return functools.partial(_bytes, interner)
+    if declared.kind == "tuple":
+        return _tuple_encoder(declared, interner)
+    encode, scale = ENCODERS[declared.kind], declared.scale
+    return lambda value: encode(value, scale)
+
+
+def _text(interner: Interner, value: Any) -> int:
+    if not isinstance(value, str):
+        raise wrong_type(value, "a str", "convert it with str(...), or declare the column's type differently")
+    return interner.text_id(str(value))
+
+
+def _bytes(interner: Interner, value: Any) -> int:
+    if not isinstance(value, (bytes, bytearray)):
+        hint = "encode it, e.g. with .encode()" if isinstance(value, str) else "write bytes(...)"
+        raise wrong_type(value, "bytes", hint)
+    return interner.bytes_id(bytes(value))
+
+
+def _tuple_encoder(declared: DataType, interner: Interner) -> Encode:
+    items = [encoder(item, interner) for item in declared.items]
+    tags = [item_tag(item) for item in declared.items]
+
+    def encode(value: Any) -> int:
+        if not isinstance(value, (tuple, list)):
+            raise wrong_type(value, f"a {declared.optional(False)!r}", "write a tuple")
+        if len(value) != len(items):
+            raise InputError("E_WIDTH", f"{shown(value)} has {len(value)} items, not {len(items)}", "")
+        codes = [item(part) for item, part in zip(items, value, strict=True)]
+        present = [0 if is_null(part) else tag for tag, part in zip(tags, value, strict=True)]
+        return interner.tuple_id(present, codes)
+
+    return encode
