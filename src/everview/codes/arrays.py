@@ -6,6 +6,7 @@ values are encoded one by one, only to find the first bad one and to explain it:
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,13 +24,16 @@ from everview.codes.scalars import (
     LAST_DAY,
     LAST_MICROSECOND,
     NAN_CODE,
+    UNIX_DAY,
+    timestamp_code,
 )
 from everview.codes.values import decoder, encoder, null_refused, reserved_code
 from everview.errors import InputError
 from everview.types import INTERNED, NULL, DataType
 
 Mask = npt.NDArray[np.bool_]
-_REFUSED = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError)
+_REFUSED = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError, InputError)
+_DAY_ZERO, _TIME_ZERO = dt.date(1970, 1, 1), dt.datetime(1970, 1, 1)
 
 
 class BadValue(InputError):
@@ -133,15 +137,28 @@ def _filled(values: Sequence[Any], null: Mask | None, filler: Any) -> Sequence[A
     return values if null is None else [filler if value is None else value for value in values]
 
 
+def _without(codes: Words, null: Mask | None) -> Words:
+    """The codes, with NULL where the filler was."""
+    if null is not None:
+        codes[null] = NULL
+    return codes
+
+
 def _list_ints(values: Sequence[Any], declared: DataType, interner: Interner, null: Mask | None) -> Words:
     return np.array(_filled(values, null, NULL), dtype=np.int64)
 
 
 def _list_floats(values: Sequence[Any], declared: DataType, interner: Interner, null: Mask | None) -> Words:
-    codes = floats_to_codes(np.array(_filled(values, null, 0.0), dtype=np.float64))
-    if null is not None:
-        codes[null] = NULL
-    return codes
+    return _without(floats_to_codes(np.array(_filled(values, null, 0.0), dtype=np.float64)), null)
+
+
+def _list_dates(values: Sequence[Any], declared: DataType, interner: Interner, null: Mask | None) -> Words:
+    days = [value.toordinal() for value in _filled(values, null, _DAY_ZERO)]
+    return _without(np.array(days, dtype=np.int64) - UNIX_DAY, null)
+
+
+def _list_timestamps(values: Sequence[Any], declared: DataType, interner: Interner, null: Mask | None) -> Words:
+    return _without(np.array([*map(timestamp_code, _filled(values, null, _TIME_ZERO))], dtype=np.int64), null)
 
 
 def _list_texts(values: Sequence[Any], declared: DataType, interner: Interner, null: Mask | None) -> Words:
@@ -153,10 +170,7 @@ def _list_tuples(values: Sequence[Any], declared: DataType, interner: Interner, 
     if {*map(len, present)} - {len(declared.items)}:
         raise OverflowError
     columns = [[row[i] for row in present] for i in range(len(declared.items))]
-    try:
-        parts = [encode_list(part, item, interner) for part, item in zip(columns, declared.items, strict=True)]
-    except InputError:
-        return _one_by_one(values, declared, interner)
+    parts = [encode_list(part, item, interner) for part, item in zip(columns, declared.items, strict=True)]
     mask = np.zeros(len(values), dtype=np.bool_) if null is None else null
     codes = np.full((len(parts), len(values)), NULL, dtype=np.int64)
     for i, part in enumerate(parts):
@@ -176,6 +190,8 @@ _LISTS: dict[str, tuple[set[type], Callable[[Sequence[Any], DataType, Interner, 
     "float": ({float, int}, _list_floats),
     "str": ({str}, _list_texts),
     "bytes": ({bytes}, _list_texts),
+    "date": ({dt.date}, _list_dates),
+    "timestamp": ({dt.datetime}, _list_timestamps),
     "tuple": ({tuple}, _list_tuples),
 }
 """Kind to the Python types its quick road accepts, and the road."""
@@ -196,6 +212,8 @@ def _arrow_codes(array: pa.Array, declared: DataType, interner: Interner) -> Wor
         raise InputError("E_TYPE", f"an Arrow column of {source} cannot become {declared!r}", hint)
     try:
         return road(array, declared, interner)
+    except InputError:
+        raise
     except _REFUSED as refusal:
         _one_by_one(array.to_pylist(), declared, interner)
         raise InputError("E_TYPE", f"Arrow cannot convert the column to {declared!r}: {refusal}", "") from refusal
@@ -244,7 +262,8 @@ def _in_years(codes: Words, array: pa.Array, first: int, last: int) -> Words:
 
 def _arrow_decimals(array: pa.Array, declared: DataType, interner: Interner) -> Words:
     words = _words(array.cast(pa.decimal128(38, declared.scale)), np.int64, 2)
-    codes, high = words[0::2].copy(), words[1::2]
+    codes: Words = np.array(words[0::2])
+    high = words[1::2]
     wide = (codes >> 63 != high) | (codes >= 10**DIGITS) | (codes <= -(10**DIGITS))
     if array.null_count:
         wide &= array.is_valid().to_numpy(zero_copy_only=False)

@@ -155,10 +155,9 @@ class Codec:
 
     def _encode_few(self, rows: list[Any]) -> Words:
         codes = self._located(rows, self.encode_row)
-        out = np.empty((len(self.types), len(rows)), dtype=np.int64)
-        for row, values in enumerate(codes):
-            out[:, row] = values
-        return out
+        if not codes:
+            return np.empty((len(self.types), 0), dtype=np.int64)
+        return np.array([*zip(*codes, strict=True)], dtype=np.int64).reshape(len(self.types), len(rows))
 
     def _located(self, rows: list[Any], function: Callable[[Any], Any]) -> list[Any]:
         """`function` of each row; a refusal names the row."""
@@ -227,6 +226,11 @@ _QUICK_ENCODE = {
     "bool?": "c{i} = 1 if c{i} is True else 0 if c{i} is False else f{i}(c{i})",
     "date": "c{i} = c{i}.toordinal() - {day} if type(c{i}) is date else f{i}(c{i})",
     "date?": "c{i} = c{i}.toordinal() - {day} if type(c{i}) is date else f{i}(c{i})",
+    "float": "c{i} = quick_float(c{i}) if type(c{i}) is float else f{i}(c{i})",
+    # the one float whose code means NULL is below -1e300
+    "float?": "c{i} = quick_float(c{i}) if type(c{i}) is float and c{i} > -1e300 else f{i}(c{i})",
+    "timestamp": "c{i} = quick_timestamp(c{i}) if type(c{i}) is datetime else f{i}(c{i})",
+    "timestamp?": "c{i} = quick_timestamp(c{i}) if type(c{i}) is datetime else f{i}(c{i})",
     "str": "c{i} = (text(c{i}) if type(c{i}) is str else None) or f{i}(c{i})",
     "str?": "c{i} = (text(c{i}) if type(c{i}) is str else None) or f{i}(c{i})",
     "bytes": "c{i} = (data(c{i}) if type(c{i}) is bytes else None) or f{i}(c{i})",
@@ -254,7 +258,8 @@ def _compile_encoder(codec: Codec) -> Callable[[Any], tuple[int, ...]]:
     known: dict[str, Any] = {
         f"f{i}": _named(encoder(kind, codec.interner), codec.names[i]) for i, kind in enumerate(codec.types)
     }
-    known |= {"as_tuple": codec.as_tuple, "check_width": codec._check_width, "date": dt.date}
+    known |= {"as_tuple": codec.as_tuple, "check_width": codec._check_width, "date": dt.date, "datetime": dt.datetime}
+    known |= {"quick_float": scalars.float_code, "quick_timestamp": scalars.timestamp_code}
     known |= {"text": codec.interner.known_texts.get, "data": codec.interner.known_bytes.get}
     compiled: Callable[[Any], tuple[int, ...]] = _compiled(text, "encode_row", known)
     return compiled

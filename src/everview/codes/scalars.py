@@ -137,20 +137,29 @@ def timestamp_code(value: Any) -> int:
     >>> timestamp_code(dt.datetime(1970, 1, 1, 0, 0, 1))
     1000000
     """
+    if type(value) is not dt.datetime:
+        value = _plain_datetime(value)
+    if value.tzinfo is None:
+        return _microseconds(value - _EPOCH)
+    code = _microseconds(value.replace(tzinfo=None) - _EPOCH - (value.utcoffset() or dt.timedelta()))
+    if not FIRST_MICROSECOND <= code <= LAST_MICROSECOND:
+        raise InputError("E_RANGE", f"{shown(value)} is outside the years 1 to 9999 in UTC", "clip it")
+    return code
+
+
+def _microseconds(span: dt.timedelta) -> int:
+    return span.days * MICROSECONDS + span.seconds * 1_000_000 + span.microseconds
+
+
+def _plain_datetime(value: Any) -> Any:
+    """A datetime from NumPy's and pandas' kinds of it."""
     if isinstance(value, np.datetime64):
-        value = _from_datetime64(value)
+        return _from_datetime64(value)
     if not isinstance(value, dt.datetime):
         raise wrong_type(value, "a datetime", "write datetime.datetime(...)")
     if getattr(value, "nanosecond", 0):
         raise InputError("E_RANGE", f"{shown(value)} has nanoseconds", "round it to microseconds")
-    zone = value.utcoffset()
-    since = value.replace(tzinfo=None) - _EPOCH
-    if zone is not None:
-        since -= zone
-    code = since.days * MICROSECONDS + since.seconds * 1_000_000 + since.microseconds
-    if not FIRST_MICROSECOND <= code <= LAST_MICROSECOND:
-        raise InputError("E_RANGE", f"{shown(value)} is outside the years 1 to 9999 in UTC", "")
-    return code
+    return value
 
 
 def _from_datetime64(value: np.datetime64) -> Any:
@@ -188,10 +197,9 @@ def decimal_code(value: Any, scale: int) -> int:
     if number.adjusted() < -scale:
         raise _too_fine(value, scale)
     top, bottom = number.as_integer_ratio()
-    code, rest = divmod(top * 10**scale, bottom)
-    if rest:
+    if top * 10**scale % bottom:
         raise _too_fine(value, scale)
-    return code
+    return int(top * 10**scale // bottom)
 
 
 def _too_fine(value: object, scale: int) -> InputError:
