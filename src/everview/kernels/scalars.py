@@ -1,38 +1,42 @@
 """One value at a time: what the machine of `everview.kernels.vm` applies to every row.
 
-Functions take and give int64 *codes* (`everview.types`). Two kinds:
+Functions take and give int64 *codes* (`everview.types`); their meaning is pinned in `everview.expr.functions`. Two kinds:
 
 - total functions, such as `float_add`, have a result for every input;
 - partial functions come in pairs: `int_add` gives the value, `int_add_failure` says with an error code why there is
   none (0: there is one). The value function must come back with *something* for every input, without a trap: it is
   run on all rows of a chunk, also on NULLs and on rows whose branch of a `case` is not taken.
 
+There are more than a hundred of these, and an `@njit` function costs a quarter of a second to compile, most of it for
+wrappers that only Python would call. `inner` compiles a function as part of the kernel that uses it, nothing else.
+
 Hazard: hardware division traps on `-2**63 / -1` as well as on zero, hence the detours in `int_floordiv`.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from llvmlite import ir
-from numba import njit
-from numba import types as nbtypes
+from numba import types as nb
+from numba.core.compiler import Flags, compile_internal
 from numba.extending import intrinsic
 
 from everview.kernels.memory import bits_of_float, float_of_bits
 from everview.types import NULL
 
-INLINE: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-"""Options of functions that only live inside other kernels (those are cached with all that is in them)."""
-
-OVERFLOW, DIVISION, DOMAIN, CAST, DATE_RANGE, RESERVED, TEXT = range(1, 8)
+DIVISION, OVERFLOW, DOMAIN, CAST, TEXT = range(1, 6)
 """Error codes of rows; texts in `everview.expr.evaluate.ERRORS`."""
 
 MAX = 2**63 - 1
 MIN = -(2**63)
 NAN_CODE = 0x7FF8_0000_0000_0000
 MINUS_ZERO = -1  # the code of -0.0
+DECIMAL_LIMIT = 10**18
 
 DAY = 86_400_000_000  # microseconds
 HOUR = 3_600_000_000
@@ -42,6 +46,42 @@ FIRST_DAY = -719_162  # 0001-01-01
 LAST_DAY = 2_932_896  # 9999-12-31
 
 
+_compiled: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()  # code library -> what it holds already
+
+
+def inner_returning(result: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Make a function callable in kernels and only there: compiled for the arguments' types as part of its caller."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            library = context.active_code_library
+            done = _compiled.setdefault(library, {})
+            key = (function, signature)
+            if key not in done:
+                flags = Flags()
+                flags.error_model = "numpy"
+                flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
+                done[key] = compile_internal(
+                    context.typing_context, context, library, function, signature.args, signature.return_type, flags, {}
+                ).fndesc
+            return context.call_internal(builder, done[key], signature, args)
+
+        def typing(typingctx: Any, *args: Any) -> Any:
+            return result(*map(nb.unliteral, args)), codegen
+
+        context_first = inspect.Parameter("typingctx", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        shape = inspect.signature(function)
+        typing.__signature__ = shape.replace(parameters=[context_first, *shape.parameters.values()])  # type: ignore[attr-defined]
+        return intrinsic(typing)
+
+    return decorate
+
+
+inner = inner_returning(nb.int64)
+inner_float = inner_returning(nb.float64)
+inner_void = inner_returning(nb.void)
+
+
 @intrinsic  # type: ignore[misc]
 def product_overflows(typingctx: Any, x: Any, y: Any) -> Any:
     """Whether the product of two int64 needs more than 64 bits."""
@@ -49,7 +89,7 @@ def product_overflows(typingctx: Any, x: Any, y: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.extract_value(builder.smul_with_overflow(args[0], args[1]), 1)
 
-    return nbtypes.boolean(nbtypes.int64, nbtypes.int64), codegen
+    return nb.boolean(nb.int64, nb.int64), codegen
 
 
 @intrinsic  # type: ignore[misc]
@@ -59,168 +99,519 @@ def truncated(typingctx: Any, number: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.fptosi(args[0], ir.IntType(64))
 
-    return nbtypes.int64(nbtypes.float64), codegen
+    return nb.int64(nb.float64), codegen
+
+
+def _float_intrinsic(name: str) -> Any:
+    """A float64 function that is one machine instruction."""
+
+    @intrinsic  # type: ignore[misc]
+    def function(typingctx: Any, number: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            double = ir.DoubleType()
+            return builder.call(builder.module.declare_intrinsic(f"llvm.{name}", [double]), args)
+
+        return nb.float64(nb.float64), codegen
+
+    return function
+
+
+_floor, _ceil, _rint = _float_intrinsic("floor"), _float_intrinsic("ceil"), _float_intrinsic("rint")
 
 
 # ---- floats -------------------------------------------------------------------------------------------------------
 
 
-@njit(**INLINE)
+@inner_float
 def decode(code):
     """The float of a code."""
     return float_of_bits(code ^ ((code >> 63) & MAX))
 
 
-@njit(**INLINE)
+@inner
 def encode(number):
     """The code of a float; every NaN becomes the same one."""
     bits = bits_of_float(number)
     return NAN_CODE if number != number else bits ^ ((bits >> 63) & MAX)
 
 
-@njit(**INLINE)
+@inner
 def float_normal(x):
     """The same number with -0.0 as 0.0: normal codes compare like numbers, NaN last."""
     return 0 if x == MINUS_ZERO else x
 
 
-@njit(**INLINE)
+@inner
 def float_add(x, y):
     return encode(decode(x) + decode(y))
 
 
-@njit(**INLINE)
+@inner
 def float_sub(x, y):
     return encode(decode(x) - decode(y))
 
 
-@njit(**INLINE)
+@inner
 def float_mul(x, y):
     return encode(decode(x) * decode(y))
 
 
-@njit(**INLINE)
+@inner
 def float_div(x, y):
     return encode(decode(x) / decode(y))
 
 
-@njit(**INLINE)
+@inner
 def float_zero_divisor(x, y):
     return DIVISION if decode(y) == 0.0 else 0
 
 
-@njit(**INLINE)
+@inner
 def float_mod(x, y):
     """The remainder with the divisor's sign."""
-    a, b = decode(x), decode(y)
-    r = math.fmod(a, b)
-    if r != 0.0 and (r < 0.0) != (b < 0.0):
-        r += b
-    elif r == 0.0:
-        r = math.copysign(0.0, b)
-    return encode(r)
+    return encode(decode(x) % decode(y))
 
 
-@njit(**INLINE)
+@inner
 def float_floordiv(x, y):
-    return encode(math.floor(decode(x) / decode(y)) * 1.0)
+    return encode(_floor(decode(x) / decode(y)))
 
 
-@njit(**INLINE)
+@inner
 def float_neg(x):
     return encode(-decode(x))
 
 
-@njit(**INLINE)
+@inner
 def float_abs(x):
     return encode(abs(decode(x)))
 
 
-@njit(**INLINE)
+@inner
 def float_sign(x):
+    """-1.0, 0.0 or 1.0; NaN stays."""
     v = decode(x)
-    return encode(1.0 if v > 0.0 else (-1.0 if v < 0.0 else v))
+    return encode(1.0 if v > 0.0 else (-1.0 if v < 0.0 else abs(v)))
 
 
-@njit(**INLINE)
-def float_sqrt(x):
+@inner
+def float_sqrt(x, _):
     return encode(math.sqrt(decode(x)))
 
 
-@njit(**INLINE)
+@inner
 def float_negative(x, _):
     return DOMAIN if decode(x) < 0.0 else 0
 
 
-@njit(**INLINE)
+@inner
 def float_exp(x):
     return encode(math.exp(decode(x)))
 
 
-@njit(**INLINE)
+@inner
 def float_ln(x, _):
     return encode(math.log(decode(x)))
 
 
-@njit(**INLINE)
+@inner
 def float_log2(x, _):
     return encode(math.log2(decode(x)))
 
 
-@njit(**INLINE)
+@inner
 def float_log10(x, _):
     return encode(math.log10(decode(x)))
 
 
-@njit(**INLINE)
+@inner
 def float_not_positive(x, _):
     return DOMAIN if decode(x) <= 0.0 else 0
 
 
-@njit(**INLINE)
+@inner
 def float_pow(x, y):
     return encode(math.pow(decode(x), decode(y)))
 
 
-@njit(**INLINE)
+@inner
 def float_pow_failure(x, y):
     """Zero to a negative power, a negative number to a power that is not whole."""
     a, b = decode(x), decode(y)
-    if a == 0.0 and b < 0.0:
-        return DIVISION
-    if a < 0.0 and a != -math.inf and b != math.floor(b) and b == b:
-        return DOMAIN
-    return 0
+    broken = b == b and b != _floor(b)
+    return DOMAIN if (a == 0.0 and b < 0.0) or (a < 0.0 and broken) else 0
 
 
-@njit(**INLINE)
+@inner
 def float_floor(x):
     return encode(_floor(decode(x)))
 
 
-@njit(**INLINE)
+@inner
 def float_ceil(x):
-    return encode(-_floor(-decode(x)))
+    return encode(_ceil(decode(x)))
 
 
-@njit(**INLINE)
-def _floor(v):
-    """Floor that stays a float (math.floor gives an int in Numba and fails for large numbers)."""
-    if not abs(v) < 4503599627370496.0:
-        return v
-    t = float(truncated(v))
-    if t > v:
-        t -= 1.0
-    return math.copysign(t, v)
+@inner
+def float_round(x, power):
+    """Rounded to the digits that `power` = 10**digits says, halves to even."""
+    return encode(_rint(decode(x) * float(power)) / float(power))
 
 
-@njit(**INLINE)
-def _round_half_away(v):
-    """The nearest whole number, halves away from zero, as a float."""
-    if not abs(v) < 4503599627370496.0:
-        return v
-    a = abs(v)
-    t = float(truncated(a))
-    if a - t >= 0.5:
-        t += 1.0
-    return math.copysign(t, v)
+# ---- whole numbers (ints, decimals, timestamps as microseconds) ----------------------------------------------------
+
+
+@inner
+def int_add(x, y):
+    return x + y
+
+
+@inner
+def int_add_failure(x, y):
+    r = x + y
+    return OVERFLOW if ((x ^ r) & (y ^ r)) < 0 else 0
+
+
+@inner
+def int_sub(x, y):
+    return x - y
+
+
+@inner
+def int_sub_failure(x, y):
+    return OVERFLOW if ((x ^ y) & (x ^ (x - y))) < 0 else 0
+
+
+@inner
+def int_mul(x, y):
+    return x * y
+
+
+@inner
+def int_mul_failure(x, y):
+    return OVERFLOW if product_overflows(x, y) else 0
+
+
+@inner
+def int_floordiv(x, y):
+    if y == 0:
+        return 0
+    if y == -1:
+        return -x
+    return x // y
+
+
+@inner
+def int_floordiv_failure(x, y):
+    if y == 0:
+        return DIVISION
+    return OVERFLOW if y == -1 and x == MIN else 0
+
+
+@inner
+def int_mod(x, y):
+    """The remainder with the divisor's sign."""
+    if y == 0 or y == -1:
+        return 0
+    return x % y
+
+
+@inner
+def int_mod_failure(x, y):
+    return DIVISION if y == 0 else 0
+
+
+@inner
+def int_neg(x, _):
+    return -x
+
+
+@inner
+def int_is_least(x, _):
+    return OVERFLOW if x == MIN else 0
+
+
+@inner
+def int_abs(x, _):
+    return -x if x < 0 else x
+
+
+@inner
+def int_sign(x):
+    return (1 if x > 0 else 0) - (1 if x < 0 else 0)
+
+
+@inner
+def divide_rounding(x, divisor):
+    """x / divisor (positive) to the nearest whole number, halves away from zero: a decimal losing digits."""
+    q = x // divisor
+    r = x - q * divisor
+    twice = r - (divisor - r)  # 2r - divisor without overflow
+    if twice > 0 or (twice == 0 and x > 0):
+        q += 1
+    return q
+
+
+@inner
+def equal(x, y):
+    return 1 if x == y else 0
+
+
+@inner
+def not_equal(x, y):
+    return 1 if x != y else 0
+
+
+@inner
+def less(x, y):
+    return 1 if x < y else 0
+
+
+@inner
+def less_equal(x, y):
+    return 1 if x <= y else 0
+
+
+@inner
+def greatest(x, y, zero):
+    """The larger, the first of equals; a NULL is passed over. `zero` is the code that counts as 0 (-1 for floats, else 0)."""
+    if x == NULL:
+        return y
+    return y if y != NULL and (0 if y == zero else y) > (0 if x == zero else x) else x
+
+
+@inner
+def least(x, y, zero):
+    """The smaller, the first of equals; a NULL is passed over."""
+    if x == NULL:
+        return y
+    return y if y != NULL and (0 if y == zero else y) < (0 if x == zero else x) else x
+
+
+# ---- truth and NULL ------------------------------------------------------------------------------------------------
+
+
+@inner
+def logic_and(x, y):
+    """Three-valued: false wins, then NULL."""
+    if x == 0 or y == 0:
+        return 0
+    return NULL if x == NULL or y == NULL else 1
+
+
+@inner
+def logic_or(x, y):
+    """Three-valued: true wins, then NULL."""
+    if x == 1 or y == 1:
+        return 1
+    return NULL if x == NULL or y == NULL else 0
+
+
+@inner
+def logic_not(x):
+    return 1 - x
+
+
+@inner
+def equals_constant(x, constant):
+    return 1 if x == constant else 0
+
+
+@inner
+def differs_from_constant(x, constant):
+    return 1 if x != constant else 0
+
+
+@inner
+def coalesce(x, y):
+    return y if x == NULL else x
+
+
+@inner
+def both_true(x, y):
+    return 1 if x == 1 and y == 1 else 0
+
+
+# ---- casts ---------------------------------------------------------------------------------------------------------
+
+
+@inner
+def int_to_float(x):
+    return encode(float(x))
+
+
+@inner
+def decimal_to_float(x, power):
+    return encode(float(x) / float(power))
+
+
+@inner
+def float_to_int(x, _):
+    """Towards zero."""
+    return truncated(decode(x))
+
+
+@inner
+def float_to_int_failure(x, _):
+    v = decode(x)
+    return 0 if -9223372036854775808.0 <= v < 9223372036854775808.0 else CAST
+
+
+@inner
+def float_to_decimal(x, power):
+    return truncated(_rint(decode(x) * float(power)))
+
+
+@inner
+def float_to_decimal_failure(x, power):
+    return 0 if abs(_rint(decode(x) * float(power))) < 1e18 else CAST
+
+
+@inner
+def decimal_to_int(x, power):
+    """Towards zero."""
+    q = x // power
+    return q + 1 if x < 0 and q * power != x else q
+
+
+@inner
+def decimal_failure(x, _):
+    return 0 if -DECIMAL_LIMIT < x < DECIMAL_LIMIT else OVERFLOW
+
+
+@inner
+def times(x, factor):
+    """A product that is known to fit."""
+    return x * factor
+
+
+# ---- dates: days since 1970-01-01, in the proleptic Gregorian calendar ---------------------------------------------
+
+
+@inner_returning(nb.UniTuple(nb.int64, 3))
+def _civil(days):
+    """(year, month, day) of a day number; eras of 400 years that begin on 1 March."""
+    z = days + 719468
+    era = z // 146097
+    doe = z - era * 146097
+    yoe = (doe - doe // 1460 + doe // 36524 - doe // 146096) // 365
+    doy = doe - (365 * yoe + yoe // 4 - yoe // 100)
+    mp = (5 * doy + 2) // 153
+    month = mp + 3 if mp < 10 else mp - 9
+    year = yoe + era * 400 + (1 if month <= 2 else 0)
+    return year, month, doy - (153 * mp + 2) // 5 + 1
+
+
+@inner
+def _days(year, month, day):
+    """The day number of a date."""
+    y = year - 1 if month <= 2 else year
+    era = y // 400
+    yoe = y - era * 400
+    mp = month - 3 if month > 2 else month + 9
+    doy = (153 * mp + 2) // 5 + day - 1
+    return era * 146097 + yoe * 365 + yoe // 4 - yoe // 100 + doy - 719468
+
+
+@inner
+def date_year(x):
+    return _civil(x)[0]
+
+
+@inner
+def date_month(x):
+    return _civil(x)[1]
+
+
+@inner
+def date_day(x):
+    return _civil(x)[2]
+
+
+@inner
+def date_trunc_months(x, months):
+    """The first day of the period of `months` months (1, 3 or 12) that holds day x."""
+    year, month, _ = _civil(x)
+    return _days(year, month - (month - 1) % months, 1)
+
+
+@inner
+def date_add_months(x, months):
+    """The same day so many months on, or the last day of a shorter month."""
+    year, month, day = _civil(x)
+    m = year * 12 + (month - 1) + months
+    year, month = m // 12, m % 12 + 1
+    first = _days(year, month, 1)
+    following = _days(year + 1, 1, 1) if month == 12 else _days(year, month + 1, 1)
+    return min(first + day - 1, following - 1)
+
+
+@inner
+def date_add_months_failure(x, months):
+    if months > 120_000 or months < -120_000:
+        return OVERFLOW
+    return date_failure(date_add_months(x, months), 0)
+
+
+@inner
+def date_failure(x, _):
+    return 0 if FIRST_DAY <= x <= LAST_DAY else OVERFLOW
+
+
+@inner
+def timestamp_failure(x, _):
+    return 0 if FIRST_DAY * DAY <= x < (LAST_DAY + 1) * DAY else OVERFLOW
+
+
+@inner
+def same(x, _):
+    return x
+
+
+@inner
+def timestamp_to_date(x):
+    return x // DAY
+
+
+@inner
+def time_hour(x):
+    return (x % DAY) // HOUR
+
+
+@inner
+def time_minute(x):
+    return (x % HOUR) // MINUTE
+
+
+@inner
+def time_second(x):
+    return (x % MINUTE) // SECOND
+
+
+@inner
+def date_weekday(x):
+    """Monday 1 to Sunday 7."""
+    return (x + 3) % 7 + 1
+
+
+@inner
+def floor_to_multiple(x, unit, offset):
+    """The last moment before or at x when a period of length `unit` began; one began at -offset."""
+    return x - (x + offset) % unit
+
+
+# ---- hash ----------------------------------------------------------------------------------------------------------
+
+
+@inner
+def mix(h, x):
+    """The hash h so far and the next code x: splitmix64's finaliser."""
+    z = (h ^ x) + _GOLDEN
+    z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * _MIX1
+    z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * _MIX2
+    return z ^ ((z >> 31) & 0x1FFFFFFFF)
+
+
+_GOLDEN = 0x9E3779B97F4A7C15 - 2**64
+_MIX1 = 0xBF58476D1CE4E5B9 - 2**64
+_MIX2 = 0x94D049BB133111EB - 2**64
