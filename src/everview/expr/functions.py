@@ -1,77 +1,89 @@
 """The built-in functions: names, types, and what they mean to the last corner.
 
-`FUNCTIONS[op]` describes every `op` that may stand in a `Call`. This page is the contract between the languages that make
-calls (Python, SQL, Datalog), the machines that run them (`everview.kernels.vm`, `everview.expr.evaluate`) and the oracle in the
-tests, so it is written to be implemented from. `call(op, *args)` is the one way to make a `Call`: it checks the types, makes
-every implicit conversion an explicit cast, and infers the result's type.
+`FUNCTIONS[op]` describes every `op` that may stand in a `Call`. This page is the contract between the languages
+that make calls (Python, SQL, Datalog), the machines that run them (`everview.kernels.vm`, `everview.expr.evaluate`)
+and the oracle in the tests, so it is written to be implemented from. `call(op, *args)` is the one way to make a
+`Call`: it checks the types, makes every implicit conversion an explicit cast, and infers the result's type.
 
 Types
-    After `call`, arguments have exactly the kinds the function wants: both sides of `add`, of a comparison, all branches of
-    `case` have one kind (and one decimal scale), with casts put in where they were mixed. Mixing goes int -> float,
-    int -> decimal, decimal -> float, date -> timestamp, and nothing else; bool is not a number here (cast it). A NULL literal
-    takes any type. Casts name their target in `Call.type` (the scale of `cast_decimal` is `Call.type.scale`).
+    After `call`, arguments have exactly the kinds the function wants: both sides of `add`, of a comparison, all
+    branches of `case` have one kind (and one decimal scale), with casts put in where they were mixed. Mixing goes
+    int -> float, int -> decimal, decimal -> float, date -> timestamp, and nothing else; bool is not a number here
+    (cast it). A NULL literal takes any type. Casts name their target in `Call.type` (the scale of `cast_decimal` is
+    `Call.type.scale`).
 
 NULL
-    Unless said otherwise a function of NULL is NULL ("propagate"), and the result is nullable if an argument is. The others:
-    `and or` are three-valued (false and NULL = false, true or NULL = true); `is_null is_not_null` give true or false;
-    `coalesce(a, ...)` = `if_null(a, b)` is the first that is not NULL; `nullif(a, b)` is NULL if a = b, else a;
-    `case(c1, v1, ..., else)` takes the first condition that is true (NULL is not); `greatest least` pass over NULLs and are NULL
-    only if all are; `hash` and `tuple_make` take NULL as a value like any other.
+    Unless said otherwise a function of NULL is NULL ("propagate"), and the result is nullable if an argument is.
+    The others: `and or` are three-valued (false and NULL = false, true or NULL = true); `is_null is_not_null` give
+    true or false; `coalesce(a, ...)` = `if_null(a, b)` is the first that is not NULL; `nullif(a, b)` is NULL if a =
+    b, else a; `case(c1, v1, ..., else)` takes the first condition that is true (NULL is not); `greatest least` pass
+    over NULLs and are NULL only if all are; `hash` and `tuple_make` take NULL as a value like any other.
 
 Row errors
-    A function that cannot give a value fails for that row: the row becomes an error in the view and heals when its input is
-    deleted. `Function.fails` says which can. Evaluation is lazy where it matters: an error in a branch of `case` not taken, in
-    `coalesce`/`if_null` after the first value, right of a false `and` or of a true `or`, does not count.
-    A failing argument fails the function whatever the others are, NULL or not. Kinds of failure: division by zero, overflow (out of 64
-    bits, decimal over 18 digits, dates out of years 1 to 9999, or a nullable int, decimal, date or timestamp that would equal the reserved code
-    of NULL), domain (sqrt of a negative), bad cast.
+    A function that cannot give a value fails for that row: the row becomes an error in the view and heals when its
+    input is deleted. `Function.fails` says which can. Evaluation is lazy where it matters: an error in a branch of
+    `case` not taken, in `coalesce`/`if_null` after the first value, right of a false `and` or of a true `or`, does
+    not count. A failing argument fails the function whatever the others are, NULL or not. Kinds of failure:
+    division by zero, overflow (out of 64 bits, decimal over 18 digits, dates out of years 1 to 9999, or a nullable
+    int, decimal, date or timestamp that would equal the reserved code of NULL), domain (sqrt of a negative), bad
+    cast.
 
 Numbers
-    int is 64-bit, overflow fails. `div` of ints is float; `floordiv` and `mod` round to minus infinity (Python's rule: the
-    remainder has the divisor's sign), for floats too (`math.floor(a / b)`, Python's `%`). Any division by zero fails, floats
-    included. Other float arithmetic is IEEE: it gives inf or NaN and does not fail.
-    decimal(s) is an integer times 10**-s: `add sub mod floordiv` align to the larger scale (floordiv gives int), `mul` adds scales (a
-    total over 18 is a plan error), `div` is float. `pow` is float: 0 to a negative power and a negative to a broken power fail.
-    `sqrt` of a negative, `ln log2 log10` of zero or less fail; NaN gives NaN. `floor ceil round` keep the type;
-    `round(x, n)` has n digits, 0 <= n <= 15, floats half to even (`rint(x * 10**n) / 10**n`), decimals half away from zero. `sign` is int (-1, 0, 1),
-    for floats float with sign(NaN) = NaN and sign(0.0) = sign(-0.0) = 0.0. `abs neg` of the smallest int fail. `neg(0.0)` is -0.0.
+    int is 64-bit, overflow fails. `div` of ints is float; `floordiv` and `mod` round to minus infinity (Python's
+    rule: the remainder has the divisor's sign), for floats too (IEEE floor of a / b, and Python's `%`). Any division by
+    zero fails, floats included. Other float arithmetic is IEEE: it gives inf or NaN and does not fail. decimal(s)
+    is an integer times 10**-s: `add sub mod floordiv` align to the larger scale (floordiv gives int), `mul` adds
+    scales (a total over 18 is a plan error), `div` is float. `pow` is float: 0 to a negative power and a negative
+    to a broken power fail. `sqrt` of a negative, `ln log2 log10` of zero or less fail; NaN gives NaN. `floor ceil
+    round` keep the type; `round(x, n)` has n digits, 0 <= n <= 15, floats half to even (`rint(x * 10**n) / 10**n`),
+    decimals half away from zero. `sign` is int (-1, 0, 1), for floats float with sign(NaN) = NaN and sign(0.0) =
+    sign(-0.0) = 0.0. `abs neg` of the smallest int fail. `neg(0.0)` is -0.0.
 
 Comparison
-    Floats compare as numbers: -0.0 = 0.0; NaN = NaN and is larger than everything (PostgreSQL's rule). int against float
-    compares as floats. Strings compare by code point, bytes by byte, false < true, tuples only for equality (by value, NULL items equal).
-    `greatest least` use the same order; of equals the first argument wins.
+    Floats compare as numbers: -0.0 = 0.0; NaN = NaN and is larger than everything (PostgreSQL's rule). int against
+    float compares as floats. Strings compare by code point, bytes by byte, false < true, tuples only for equality
+    (by value, NULL items equal). `greatest least` use the same order; of equals the first argument wins.
 
 Casts
-    `cast_int`: float and decimal towards zero (NaN, inf, out of range fail), bool 0/1, date days and timestamp microseconds since 1970, str
-    `[+-]digits` with surrounding white space allowed.
-    `cast_float`: int to nearest, decimal, bool, str as Python's `float()` reads it (also "inf", "nan", white space; no underscores).
+    `cast_int`: float and decimal towards zero (NaN, inf, out of range fail), bool 0/1, date days and timestamp
+      microseconds since 1970, str `[+-]digits` with surrounding white space allowed.
+    `cast_float`: int to nearest, decimal, bool, str as Python's `float()` reads it (also "inf", "nan", white space;
+      no underscores).
     `cast_bool`: a number is not zero (NaN is true); str, any case: true t yes y on 1 / false f no n off 0.
-    `cast_str`: int plain; float as Python's `repr` (1.0, 1e+22, inf, nan); bool true/false; date 2026-11-15; timestamp 2026-11-15 08:30:00, with .ffffff
-    only if not whole seconds; decimal with all its `scale` digits; bytes as UTF-8 or fail.
+    `cast_str`: int plain; float as Python's `repr` (1.0, 1e+22, inf, nan); bool true/false; date 2026-11-15;
+      timestamp 2026-11-15 08:30:00, with .ffffff only if not whole seconds; decimal with all its `scale` digits;
+      bytes as UTF-8 or fail.
     `cast_bytes`: str as UTF-8.
     `cast_date`: str YYYY-MM-DD, timestamp (its day, also before 1970), int days.
-    `cast_timestamp`: date (midnight), int microseconds, str YYYY-MM-DD[(T| )HH:MM[:SS[.f to .ffffff]]][Z|+HH:MM|-HH:MM], in UTC unless it says otherwise.
-    `cast_decimal`: int, bool; decimal of another scale half away from zero; float `rint(x * 10**scale)` (NaN, inf fail); str plain digits with an
-    optional sign, point and white space, no exponent, extra digits half away from zero.
+    `cast_timestamp`: date (midnight), int microseconds, str YYYY-MM-DD[(T| )HH:MM[:SS[.f to
+      .ffffff]]][Z|+HH:MM|-HH:MM], in UTC unless it says otherwise.
+    `cast_decimal`: int, bool; decimal of another scale half away from zero; float `rint(x * 10**scale)` (NaN, inf
+      fail); str plain digits with an optional sign, point and white space, no exponent, extra digits half away from
+      zero.
 
 Strings
-    Positions count code points from 1. `substr(s, start[, n])` is PostgreSQL's: positions before 1 exist and are empty, so
-    substr("abc", 0, 2) = "a"; n < 0 fails. `position(s, part)` is 0 if absent, 1 if part is empty. `split_part(s, sep, n)`: n from 1, or from the end if
-    negative, "" if there is no such part, 0 fails; an empty sep does not split. `lpad rpad (s, n[, fill])` also cut to n from the
-    right end of s; an empty fill cannot pad; n < 0 is 0. `trim ltrim rtrim (s[, chars])` take off any of chars, by default " \\t\\n\\r\\v\\f". `replace` replaces all, from the left; an
-    empty part changes nothing. `lower upper` map code point to code point (`pyarrow.compute.utf8_lower/utf8_upper`). `like(s, pattern)`: % any run, _ any one,
-    backslash escapes, the whole string, case counts. `regexp_matches(s, pattern)`: RE2, anywhere in the string. `reverse` reverses code points. `length` of bytes
-    counts bytes.
+    Positions count code points from 1. `substr(s, start[, n])` is PostgreSQL's: positions before 1 exist and are
+    empty, so substr("abc", 0, 2) = "a"; n < 0 fails. `position(s, part)` is 0 if absent, 1 if part is empty.
+    `split_part(s, sep, n)`: n from 1, or from the end if negative, "" if there is no such part, 0 fails; an empty
+    sep does not split. `lpad rpad (s, n[, fill])` also cut to n from the right end of s; an empty fill cannot pad;
+    n < 0 is 0. `trim ltrim rtrim (s[, chars])` take off any of chars, by default " \\t\\n\\r\\v\\f". `replace`
+    replaces all, from the left; an empty part changes nothing. `lower upper` map code point to code point
+    (`pyarrow.compute.utf8_lower/utf8_upper`). `like(s, pattern)`: % any run, _ any one, backslash escapes, the
+    whole string, case counts. `regexp_matches(s, pattern)`: RE2, anywhere in the string. `reverse` reverses code
+    points. `length` of bytes counts bytes.
 
 Dates
-    timestamps are UTC microseconds. `dayofweek` is ISO: Monday 1 to Sunday 7. `second` is the whole second. `date_trunc(unit, x)`: year quarter month week (Monday) day
-    hour minute second; a date stays a date and allows no unit below day. `date_diff_days(a, b)` = a - b. `add_months` keeps the day or takes the month's last.
-    `extract_epoch` is seconds since 1970 as float. `timestamp_add(t, n)` adds microseconds; `timestamp_diff(a, b)` = a - b in microseconds.
+    timestamps are UTC microseconds. `dayofweek` is ISO: Monday 1 to Sunday 7. `second` is the whole second.
+    `date_trunc(unit, x)`: year quarter month week (Monday) day hour minute second; a date stays a date and allows
+    no unit below day. `date_diff_days(a, b)` = a - b. `add_months` keeps the day or takes the month's last.
+    `extract_epoch` is seconds since 1970 as float. `timestamp_add(t, n)` adds microseconds; `timestamp_diff(a, b)`
+    = a - b in microseconds.
 
 Hash
-    `hash(a, ...)`: h = 0; for each argument h = mix((h ^ code) + 0x9E3779B97F4A7C15) modulo 2**64, where code is the argument's int64 code (NULL's code for
-    NULL, 0.0's for -0.0) and mix is splitmix64's finaliser: z ^= z >> 30; z *= 0xBF58476D1CE4E5B9; z ^= z >> 27; z *= 0x94D049BB133111EB; z ^= z >> 31. The result
-    is read as a signed int. It is equal on all machines because codes are.
+    `hash(a, ...)`: h = 0; for each argument h = mix((h ^ code) + 0x9E3779B97F4A7C15) modulo 2**64, where code is
+    the argument's int64 code (NULL's code for NULL, 0.0's for -0.0) and mix is splitmix64's finaliser: z ^= z >>
+    30; z *= 0xBF58476D1CE4E5B9; z ^= z >> 27; z *= 0x94D049BB133111EB; z ^= z >> 31. The result is read as a signed
+    int. It is equal on all machines because codes are.
 """
 
 from __future__ import annotations

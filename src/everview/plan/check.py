@@ -1,0 +1,87 @@
+"""Questions about a plan: which loop variables it still needs, and whether its types fit.
+
+`Variable(depth, index)` belongs to the nearest enclosing `Loop` of that depth, as names do in nested functions. A loop's depth is
+one more than that of the deepest *other* variable it reads, not the number of loops it happens to stand in: a loop that does not depend on the
+loop around it has the depth it would have outside, so it is the same node, and is computed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Sequence
+
+from everview.errors import PlanError
+from everview.expr.nodes import ColumnRef
+from everview.plan.nodes import Loop, Node, Project, Types, Variable
+
+VariableKey = tuple[int, int]
+"""Depth and index of a loop variable."""
+
+
+def postorder(*roots: Node, skip: Container[Node] = ()) -> Iterator[Node]:
+    """Every node once, after the nodes it reads, except `skip` and what only it reads; no recursion, because plans can be deep."""
+    done: set[int] = set()
+    todo: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
+    while todo:
+        current, ready = todo.pop()
+        if id(current) in done or (not ready and current in skip):
+            continue
+        if ready:
+            done.add(id(current))
+            yield current
+        else:
+            todo.append((current, True))
+            todo.extend((child, False) for child in reversed(current.children()))
+
+
+def free_variables(node: Node) -> frozenset[VariableKey]:
+    """Loop variables that no loop inside the plan defines.
+
+    >>> from everview.types import INT
+    >>> free_variables(Variable(1, 0, (INT,)))
+    frozenset({(1, 0)})
+    """
+    return free_variables_below(node)[id(node)]
+
+
+def free_variables_below(node: Node) -> dict[int, frozenset[VariableKey]]:
+    """Free variables of every node of the plan, by the node's identity."""
+    found: dict[int, frozenset[VariableKey]] = {}
+    nothing: frozenset[VariableKey] = frozenset()
+    for current in postorder(node):
+        if isinstance(current, Variable):
+            free = frozenset({(current.depth, current.index)})
+        elif isinstance(current, Loop):
+            inside = nothing.union(*(found[id(b)] for b in current.bodies))
+            outside = nothing.union(*(found[id(i)] for i in current.initials if i is not None))
+            free = outside | {v for v in inside if v[0] != current.depth}
+        else:
+            free = nothing.union(*(found[id(c)] for c in current.children()))
+        found[id(current)] = free
+    return found
+
+
+def check_closed(node: Node) -> None:
+    """Refuse a plan that reads a loop variable outside its loop."""
+    if free_variables(node):
+        raise leaked()
+
+
+def leaked() -> PlanError:
+    """The error for a loop variable used where its loop is not."""
+    return PlanError(
+        "E_LEAK",
+        "this collection reads the variable of a loop, but stands outside the loop's body",
+        "use what iterate() or fixpoint() returns, and return everything the body computes",
+    )
+
+
+def widened(types: Types, others: Sequence[Types]) -> Types:
+    """The types, nullable where they or any of the others are."""
+    return tuple(t.optional(t.nullable or any(o[i].nullable for o in others)) for i, t in enumerate(types))
+
+
+def widen(node: Node, types: Types) -> Node:
+    """The same rows with these types, which differ at most in being nullable where the node's are not."""
+    if node.types == types:
+        return node
+    return Project(node, tuple(ColumnRef(t, i) for i, t in enumerate(types)))

@@ -1,0 +1,216 @@
+"""A plan as a readable list: one line per node, each sub-plan once, what a node reads named by its number.
+
+    r0 := Table edges (src int, dst int)
+    r1 := Filter[r0] src > 3
+    r2 := Reduce[r1] by src: n = count()
+
+Nodes have no names; `names` gives those that are known (collections know theirs), the rest are carried up from below or made up.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from everview.expr import nodes as expr
+from everview.plan.check import free_variables_below, postorder
+from everview.plan.nodes import (
+    Aggregate,
+    Filter,
+    FlatMap,
+    Join,
+    Loop,
+    LoopResult,
+    Node,
+    Project,
+    PythonReduce,
+    Reduce,
+    Table,
+    Threshold,
+    TopK,
+    Variable,
+)
+
+Names = Mapping[Node, Sequence[str]]
+
+_SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "**"}
+_SIGNS |= {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "and", "or": "or"}
+
+
+def explain(node: Node, names: Names | None = None, labels: Mapping[Node, str] | None = None) -> str:
+    """The plan as text; `labels` are the names of tables.
+
+    >>> from everview.types import INT
+    >>> print(explain(Threshold(Table(0, (INT,)), "distinct"), labels={Table(0, (INT,)): "t"}))
+    r0 := Table t (c0 int)
+    r1 := Distinct[r0]
+    """
+    return "\n".join(_Explainer(node, names or {}, labels or {}).lines([node]))
+
+
+def describe(e: expr.Expr, names: Sequence[str]) -> str:
+    """One expression as text, with these names of columns.
+
+    >>> from everview.types import BOOL, INT
+    >>> describe(expr.Call(BOOL, "gt", (expr.ColumnRef(INT, 0), expr.Literal(INT, 3))), ["x"])
+    'x > 3'
+    """
+    match e:
+        case expr.ColumnRef():
+            return names[e.index]
+        case expr.Literal():
+            return "NULL" if e.value is None else str(e.value) if e.type.kind == "decimal" else repr(e.value)
+        case expr.Udf():
+            return f"{_name(e.function)}({', '.join(describe(a, names) for a in e.args)})"
+        case expr.Call(op=op, args=args) if op in _SIGNS:
+            return f" {_SIGNS[op]} ".join(_bracketed(a, names) for a in args)
+        case expr.Call(op="case", args=args):
+            pairs = zip(args[:-1:2], args[1::2], strict=True)
+            branches = " ".join(f"when {describe(c, names)} then {describe(v, names)}" for c, v in pairs)
+            return f"case {branches} else {describe(args[-1], names)} end"
+        case expr.Call():
+            kind = f"cast_{e.type.optional(False)!r}" if e.op == "cast_decimal" else e.op
+            return f"{kind}({', '.join(describe(a, names) for a in e.args)})"
+    raise TypeError(f"not an expression: {e!r}")
+
+
+def _bracketed(e: expr.Expr, names: Sequence[str]) -> str:
+    text = describe(e, names)
+    return f"({text})" if isinstance(e, expr.Call) and e.op in _SIGNS else text
+
+
+def _name(function: Any) -> str:
+    return str(getattr(function, "__name__", None) or repr(function))
+
+
+class _Explainer:
+    """Numbers nodes in the order in which they are shown.
+
+    What a loop's body computes without the loop's variable is shown before the loop, where it is computed. So a node is shown at
+    its *level*: the depth of the deepest loop variable it reads.
+    """
+
+    def __init__(self, node: Node, names: Names, labels: Mapping[Node, str]) -> None:
+        self.known = names
+        self.labels = labels
+        self.free = free_variables_below(node)
+        self.shown: dict[Node, str] = {}
+        self.columns: dict[Node, list[str]] = {}
+        self.numbers = itertools.count()
+
+    def lines(self, roots: Sequence[Node], level: int = 0) -> Iterator[str]:
+        """Lines for everything below the roots that belongs to the level and was not shown yet."""
+        for node in postorder(*roots, skip=self.shown):
+            if node in self.shown or max((depth for depth, _ in self.free[id(node)]), default=0) > level:
+                continue
+            if isinstance(node, Loop):
+                yield from self.loop(node, level)
+                continue
+            self.columns[node] = self.names(node)
+            text = f"{_title(node)}{self.inputs(node)}{self.detail(node)}"
+            self.shown[node] = f"r{next(self.numbers)}"
+            yield f"{'  ' * level}{self.shown[node]} := {text}"
+
+    def loop(self, loop: Loop, level: int) -> Iterator[str]:
+        """The loop's line, then its body indented. Its nodes are forgotten afterwards: another loop's variable may be equal."""
+        starts = ", ".join("nothing" if i is None else self.shown[i] for i in loop.initials)
+        number = f"r{next(self.numbers)}"
+        yield f"{'  ' * level}{number} := Loop from {starts}{self.limits(loop)}"
+        before = dict(self.shown)
+        yield from self.lines(loop.bodies, level + 1)
+        yield f"{'  ' * (level + 1)}again with {', '.join(self.shown[b] for b in loop.bodies)}"
+        self.shown = {**before, loop: number}
+
+    def limits(self, loop: Loop) -> str:
+        text = f", at most {loop.max_rounds} rounds then {loop.at_limit}" if loop.max_rounds is not None else ""
+        if loop.priority is not None and loop.initials[0] is not None:
+            text += f", priority {describe(loop.priority, self.columns[loop.initials[0]])}"
+        return text
+
+    def inputs(self, node: Node) -> str:
+        children = [self.shown[c] for c in node.children()]
+        return f"[{', '.join(children)}]" if children else ""
+
+    def keys(self, join: Join) -> Iterator[list[str]]:
+        """The key columns of either side, with the side's number, because both often have the same names."""
+        sides = ((join.left, join.left_keys), (join.right, join.right_keys))
+        for node, keys in sides:
+            yield [f"{self.shown[node]}.{self.columns[node][k]}" for k in keys]
+
+    def names(self, node: Node) -> list[str]:
+        """Known names, else carried up from the node's inputs, else c0, c1, ..."""
+        if node in self.known:
+            return list(self.known[node])
+        inner = [self.columns[c] for c in node.children() if c in self.columns]
+        made_up = [f"c{i}" for i in range(len(node.types))]
+        match node:
+            case Project():
+                return [
+                    inner[0][e.index] if isinstance(e, expr.ColumnRef) else made_up[i] for i, e in enumerate(node.exprs)
+                ]
+            case Join():
+                return inner[0] + inner[1]
+            case Reduce() | PythonReduce():
+                return [inner[0][k] for k in node.keys] + made_up[len(node.keys) :]
+            case Table() | Variable() | LoopResult() | FlatMap():
+                return made_up
+        return inner[0]
+
+    def detail(self, node: Node) -> str:
+        own = self.columns[node]
+        match node:
+            case Table():
+                return f" {self.labels.get(node, node.id)} ({_schema(own, node)})"
+            case Variable():
+                return f" {node.depth}.{node.index} ({_schema(own, node)})"
+            case Project(child=child):
+                below = self.columns[child]
+                return " " + ", ".join(
+                    _output(name, describe(e, below)) for name, e in zip(own, node.exprs, strict=True)
+                )
+            case Filter(child=child):
+                return " " + describe(node.predicate, self.columns[child])
+            case FlatMap():
+                return f" {_name(node.function)} ({_schema(own, node)})"
+            case Join():
+                return ",".join(f" {a} == {b}" for a, b in zip(*self.keys(node), strict=True))
+            case Reduce(child=child):
+                below = self.columns[child]
+                outputs = own[len(node.keys) :]
+                aggregates = ", ".join(
+                    f"{n} = {_aggregate(a, below)}" for n, a in zip(outputs, node.aggregates, strict=True)
+                )
+                return f"{_by(node.keys, below)}: {aggregates}"
+            case TopK(child=child):
+                below = self.columns[child]
+                order = ", ".join(below[c] + (" desc" if descending else "") for c, descending in node.order)
+                offset = f" after {node.offset}" if node.offset else ""
+                return f"{_by(node.keys, below)}: {node.limit}{offset} in order {order}"
+            case PythonReduce(child=child):
+                return f"{_by(node.keys, self.columns[child])}: {_name(node.function)} ({_schema(own, node)})"
+            case LoopResult():
+                return f" {node.index}"
+        return ""
+
+
+def _title(node: Node) -> str:
+    if isinstance(node, Threshold):
+        return "Distinct" if node.kind == "distinct" else "Positive"
+    return type(node).__name__
+
+
+def _schema(names: Sequence[str], node: Node) -> str:
+    return ", ".join(f"{n} {t!r}" for n, t in zip(names, node.types, strict=True))
+
+
+def _output(name: str, text: str) -> str:
+    return name if name == text else f"{name}: {text}"
+
+
+def _by(keys: Sequence[int], names: Sequence[str]) -> str:
+    return " by " + ", ".join(names[k] for k in keys) if keys else ""
+
+
+def _aggregate(aggregate: Aggregate, names: Sequence[str]) -> str:
+    return f"{aggregate.kind}({'' if aggregate.column is None else names[aggregate.column]})"
