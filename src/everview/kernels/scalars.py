@@ -1,6 +1,6 @@
 """One value at a time: what the machine of `everview.kernels.vm` applies to every row.
 
-Functions take and give int64 *codes* (`everview.types`); their meaning is pinned in `everview.expr.functions`. Two kinds:
+Functions take and give int64 *codes* (`everview.types`); what they mean is pinned in `everview.expr.functions`.
 
 - total functions, such as `float_add`, have a result for every input;
 - partial functions come in pairs: `int_add` gives the value, `int_add_failure` says with an error code why there is
@@ -374,7 +374,7 @@ def less_equal(x, y):
 
 @inner
 def greatest(x, y, zero):
-    """The larger, the first of equals; a NULL is passed over. `zero` is the code that counts as 0 (-1 for floats, else 0)."""
+    """The larger, the first of equals; a NULL is passed over. The code `zero` counts as 0 (for floats that of -0.0)."""
     if x == NULL:
         return y
     return y if y != NULL and (0 if y == zero else y) > (0 if x == zero else x) else x

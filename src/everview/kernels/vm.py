@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from llvmlite import binding as llvm
 from llvmlite import ir
 from numba import cfunc, njit
@@ -57,10 +56,12 @@ NAMES = (
 """Names of the ops, in the order of their numbers."""
 
 (
-    LOAD, ERRORS, ADD, SUB, MUL, EQ, NE, LT, LE, AND, OR, NOT, SELECT, COALESCE, EQUALS, DIFFERS, BOTH_TRUE, NORMAL, NULLIF,
+    LOAD, ERRORS, ADD, SUB, MUL, EQ, NE, LT, LE, AND, OR, NOT,
+    SELECT, COALESCE, EQUALS, DIFFERS, BOTH_TRUE, NORMAL, NULLIF,
     FADD, FSUB, FMUL, FDIV, TO_FLOAT, FLOORDIV, MOD, NEG, ABS, SIGN, GREATEST, LEAST, HASH,
     RESCALE, TIMES, DECIMAL_TO_FLOAT, DECIMAL_TO_INT, FLOAT_TO_INT, FLOAT_TO_DECIMAL, CHECK_DECIMAL,
-    YEAR, MONTH, DAY, WEEKDAY, HOUR, MINUTE, SECOND, TRUNC_MONTHS, ADD_MONTHS, TO_DATE, FLOOR_TO, CHECK_DATE, CHECK_TIMESTAMP,
+    YEAR, MONTH, DAY, WEEKDAY, HOUR, MINUTE, SECOND,
+    TRUNC_MONTHS, ADD_MONTHS, TO_DATE, FLOOR_TO, CHECK_DATE, CHECK_TIMESTAMP,
     FFLOORDIV, FMOD, FNEG, FABS, FSIGN, SQRT, EXP, LN, LOG2, LOG10, POW, FLOOR, CEIL, ROUND,
 ) = range(len(NAMES))  # fmt: skip
 
@@ -403,7 +404,7 @@ def run(typingctx: Any, code: Any, instructions: Any, regs: Any, n: Any) -> Any:
 
 @njit("void(int64[:,::1], int64, int64[:,::1], int64[::1], int64[:,::1])", **OPTIONS)
 def run_on_arrays(code, registers, columns, wanted, out):
-    """Run a program over whole columns (rows of `columns`); the registers named in `wanted` become the rows of `out`."""
+    """Run a program over whole columns (rows of `columns`); the registers named in `wanted` become rows of `out`."""
     program = alloc(max(code.size, 1))
     regs = alloc(registers * CHUNK)
     for k in range(code.shape[0]):
