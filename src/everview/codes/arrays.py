@@ -31,6 +31,9 @@ from everview.codes.values import decoder, encoder, null_refused, reserved_code
 from everview.errors import InputError
 from everview.types import INTERNED, NULL, DataType
 
+CACHED_ROWS = 256
+"""Up to so many texts are looked up one by one in the interner's cache, which is faster when they come again."""
+
 Mask = npt.NDArray[np.bool_]
 _REFUSED = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError, InputError)
 _DAY_ZERO, _TIME_ZERO = dt.date(1970, 1, 1), dt.datetime(1970, 1, 1)
@@ -350,16 +353,33 @@ def decode_list(codes: Words, declared: DataType, interner: Interner) -> list[An
     >>> decode_list(np.array([0, 1]), DataType("date"), Interner())
     [datetime.date(1970, 1, 1), datetime.date(1970, 1, 2)]
     """
-    if declared.kind in INTERNED:
-        return interner.decode_list(codes.tolist(), declared.kind)
+    if declared.kind in INTERNED and len(codes) <= CACHED_ROWS:
+        return [*map(interner.values.__getitem__, codes.tolist())]
+    if declared.kind in ("str", "bytes"):
+        values: list[Any] = interner.decode(codes, declared).to_numpy(zero_copy_only=False).tolist()
+        return values
+    if declared.kind == "tuple":
+        return _tuple_list(codes, declared, interner)
     if declared.kind == "decimal":
         return [*map(decoder(declared, interner), codes.tolist())]
-    null = codes == NULL if declared.nullable else None
-    if null is None or not null.any():
+    null = codes == NULL
+    if not declared.nullable or not null.any():
         return _PYTHON[declared.kind](codes)
-    values = np.empty(len(codes), dtype=object)
-    values[~null] = _PYTHON[declared.kind](codes[~null])
-    return values.tolist()
+    return _spread(_PYTHON[declared.kind](codes[~null]), null)
+
+
+def _spread(present: list[Any], null: Mask) -> list[Any]:
+    """The values, and None where `null` says so."""
+    following = iter(present)
+    return [None if missing else next(following) for missing in null.tolist()]
+
+
+def _tuple_list(codes: Words, declared: DataType, interner: Interner) -> list[Any]:
+    parts, null = interner.decode_tuples(codes, len(declared.items))
+    if not declared.items:
+        return _spread([()] * int((~null).sum()), null)
+    columns = [decode_list(part[~null], item, interner) for part, item in zip(parts, declared.items, strict=True)]
+    return _spread([*zip(*columns, strict=True)], null)
 
 
 def _decode_tuples(codes: Words, declared: DataType, interner: Interner) -> pa.Array:

@@ -23,6 +23,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from everview.kernels.memory import OPTIONS
@@ -35,6 +36,9 @@ _I128 = ir.IntType(128)
 _S0 = -0x5F89E29B87429BD9
 _S1 = -0x1775A4E6D78B2A3B
 _S2 = 0x589965CC75374CC3
+
+BLOCK = 64
+"""Values whose memory is asked for ahead of their turn."""
 
 COUNT, USED = 0, 1
 """Words of the store's state: entries, bytes of the heap in use."""
@@ -56,6 +60,20 @@ def _loader(width: int) -> Any:
     return load
 
 
+def _storer(width: int) -> Any:
+    @intrinsic  # type: ignore[misc]
+    def store(typingctx: Any, address: Any, offset: Any, word: Any) -> Any:
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            pointer = builder.inttoptr(builder.add(args[0], args[1]), ir.IntType(width).as_pointer())
+            builder.store(builder.trunc(args[2], ir.IntType(width)) if width < 64 else args[2], pointer, align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, types.int64), codegen
+
+    return store
+
+
+_store8, _store64 = _storer(8), _storer(64)
 _load8, _load32, _load64 = _loader(8), _loader(32), _loader(64)
 
 
@@ -70,6 +88,21 @@ def _mix(typingctx: Any, left: Any, right: Any) -> Any:
         return builder.xor(low, high)
 
     return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def _prefetch(typingctx: Any, address: Any) -> Any:
+    """Ask for the cache line of `address`; harmless whatever the address is."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        pointer = ir.IntType(8).as_pointer()
+        shape = ir.FunctionType(ir.VoidType(), [pointer, *[ir.IntType(32)] * 3])
+        function = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
+        read, keep, data = (ir.Constant(ir.IntType(32), number) for number in (0, 3, 1))
+        builder.call(function, [builder.inttoptr(args[0], pointer), read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
 
 
 @njit("int64(int64, int64, int64)", **OPTIONS)
@@ -111,14 +144,48 @@ def _same(left, right, size):
 
 
 @njit(**OPTIONS)
+def _home(table, wanted):
+    """Where the search for an id begins: ids are uniform (but for masked salts), a multiplication spreads them all."""
+    return ((wanted * 0x1E3779B97F4A7C15) >> 20) & ((table.size >> 1) - 1)
+
+
+@njit(**OPTIONS)
 def _probe(table, wanted):
     """Position of the pair of id `wanted`, or of the empty pair where it belongs."""
     mask = (table.size >> 1) - 1
-    # ids are uniform except those of masked salts: spread them by a multiplication
-    at = ((wanted * 0x1E3779B97F4A7C15) >> 20) & mask
+    at = _home(table, wanted)
     while table[2 * at + 1] != 0 and table[2 * at] != wanted:
         at = (at + 1) & mask
     return 2 * at
+
+
+@njit(**OPTIONS)
+def _fetch(wanted, low, high, starts, table):
+    """Ask for the memory that look-ups of a block of ids will touch.
+
+    A look-up waits for memory several times (table, start, bytes); so a whole block waits together.
+    """
+    for i in range(low, high):
+        _prefetch(table.ctypes.data + 16 * _home(table, wanted[i]))
+    for i in range(low, high):
+        _prefetch(starts.ctypes.data + 8 * _guess(table, wanted[i]))
+
+
+@njit(**OPTIONS)
+def _guess(table, wanted):
+    """The slot where the search for an id begins, mostly the right one; 0 if there is none."""
+    return max(table[2 * _home(table, wanted) + 1] - 1, 0)
+
+
+@njit(**OPTIONS)
+def _copy(target, source, size):
+    i = 0
+    while size - i >= 8:
+        _store64(target, i, _load64(source, i))
+        i += 8
+    while i < size:
+        _store8(target, i, _load8(source, i))
+        i += 1
 
 
 _READ = types.Array(types.uint8, 1, "C", readonly=True)
@@ -138,10 +205,18 @@ def intern(kind, mask, payload, spans, valid, first_bit, start, out, heap, start
     """
     source = payload.ctypes.data
     target = heap.ctypes.data
+    ready = start
     count = state[0]
     used = state[1]
     room = min(ids.size, starts.size - 1, table.size >> 2)
     for i in range(start, out.size):
+        if i == ready:
+            ready = min(i + BLOCK, out.size)
+            for j in range(i, ready):
+                out[j] = hash_bytes(source + spans[j], spans[j + 1] - spans[j], kind) & mask
+            _fetch(out, i, ready, starts, table)
+            for j in range(i, ready):
+                _prefetch(target + starts[_guess(table, out[j])])
         if valid.size > 0:
             bit = first_bit + i
             if (valid[bit >> 3] >> (bit & 7)) & 1 == 0:
@@ -151,9 +226,11 @@ def intern(kind, mask, payload, spans, valid, first_bit, start, out, heap, start
         size = spans[i + 1] - spans[i]
         salt = 0
         while True:
-            wanted = hash_bytes(address, size, kind + (salt << 8))
-            if salt < MASKED_SALTS:
-                wanted &= mask
+            wanted = out[i]
+            if salt > 0:
+                wanted = hash_bytes(address, size, kind + (salt << 8))
+                if salt < MASKED_SALTS:
+                    wanted &= mask
             salt += 1
             if wanted == NULL:
                 continue
@@ -164,8 +241,7 @@ def intern(kind, mask, payload, spans, valid, first_bit, start, out, heap, start
                     state[0] = count
                     state[1] = used
                     return i
-                for j in range(size):
-                    heap[used + j] = _load8(address, j)
+                _copy(target + used, address, size)
                 used += size
                 ids[count] = wanted
                 kinds[count] = kind
@@ -207,6 +283,8 @@ def locate(wanted, kind, kinds, starts, table, count, slots, spans):
     total = 0
     spans[0] = 0
     for i in range(wanted.size):
+        if i % BLOCK == 0:
+            _fetch(wanted, i, min(i + BLOCK, wanted.size), starts, table)
         slot = -1
         if wanted[i] != NULL:
             slot = table[_probe(table, wanted[i]) + 1] - 1
@@ -221,10 +299,16 @@ def locate(wanted, kind, kinds, starts, table, count, slots, spans):
 @njit(types.void(types.int64[::1], types.uint8[::1], types.int64[::1], types.uint8[::1]), **OPTIONS)
 def gather(slots, heap, starts, out):
     """Copy the bytes of values `slots` one after the other into `out`."""
-    at = 0
+    at = out.ctypes.data
+    base = heap.ctypes.data
     for i in range(slots.size):
+        if i % BLOCK == 0:
+            for j in range(i, min(i + BLOCK, slots.size)):
+                _prefetch(starts.ctypes.data + 8 * slots[j])
+            for j in range(i, min(i + BLOCK, slots.size)):
+                _prefetch(base + starts[max(slots[j], 0)])
         slot = slots[i]
         if slot >= 0:
-            for j in range(starts[slot], starts[slot + 1]):
-                out[at] = heap[j]
-                at += 1
+            size = starts[slot + 1] - starts[slot]
+            _copy(at, base + starts[slot], size)
+            at += size

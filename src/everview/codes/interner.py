@@ -51,7 +51,6 @@ KINDS = {tag: kind for kind, tag in TAGS.items()}
 _NO_BYTES: Bytes = np.zeros(0, dtype=np.uint8)
 _NO_BYTES.flags.writeable = False
 _SHORT_TEXT = 2**31 - 1
-_MANY = 256
 
 
 class _Snapshot(NamedTuple):
@@ -198,19 +197,6 @@ class Interner:
         }[name, short]  # fmt: skip
         valid = validity_buffer(slots >= 0)
         return pa.Array.from_buffers(arrow, len(slots), [valid, pa.py_buffer(offsets), pa.py_buffer(payload)])
-
-    def decode_list(self, ids: Sequence[int], kind: str) -> list[Any]:
-        """The Python values of ids of one kind."""
-        values: dict[int, Any] = self.values
-        if len(ids) > _MANY and kind != "tuple":
-            distinct = {*ids}
-            unknown = [wanted for wanted in distinct if wanted not in values]
-            if len(unknown) + len(values) > CACHED:
-                values = {NULL: None}
-                unknown = [*distinct - {NULL}]
-            texts = self.decode(np.array(unknown, dtype=np.int64), kind).to_numpy(zero_copy_only=False)
-            values.update(zip(unknown, texts.tolist(), strict=True))
-        return [*map(values.__getitem__, ids)]
 
     def encode_tuples(
         self, tags: Sequence[int], nullable: Sequence[bool], codes: Words, null: npt.NDArray[np.bool_]
