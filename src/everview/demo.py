@@ -1,9 +1,9 @@
 """The story `everview demo` tells: connected components of a graph that will not hold still.
 
-A random graph is loaded, its components are computed once by label propagation (every node takes the smallest label among
-its own and its neighbours', until nothing changes), and then edges come and go, one transaction each. What a transaction
-costs stands next to what computing everything again costs, with Everview and, where installed, with SciPy. At the end the
-maintained answer is compared with a recomputation.
+A random graph is loaded, its components are computed once by label propagation (every node takes the smallest label
+among its own and its neighbours', until nothing changes), and then edges come and go, one transaction each. What a
+transaction costs stands next to what computing everything again costs, with Everview and, where installed, with SciPy.
+At the end the maintained answer is compared with a recomputation.
 """
 
 from __future__ import annotations
