@@ -26,7 +26,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from everview.kernels.memory import OPTIONS
+from everview.kernels import memory
 from everview.types import NULL
 
 _I64 = ir.IntType(64)
@@ -39,6 +39,9 @@ _S2 = 0x589965CC75374CC3
 
 BLOCK = 64
 """Values whose memory is asked for ahead of their turn."""
+
+OPTIONS = memory.OPTIONS | {"boundscheck": memory.DEBUG}
+"""Array accesses are checked in the debug build; those through addresses are not."""
 
 COUNT, USED = 0, 1
 """Words of the store's state: entries, bytes of the heap in use."""
