@@ -29,7 +29,7 @@ from numba.extending import intrinsic
 from everview.kernels.memory import bits_of_float, float_of_bits
 from everview.types import NULL
 
-DIVISION, OVERFLOW, DOMAIN, CAST, TEXT = range(1, 6)
+DIVISION, OVERFLOW, DOMAIN, CAST = range(1, 5)
 """Error codes of rows; texts in `everview.expr.evaluate.ERRORS`."""
 
 MAX = 2**63 - 1

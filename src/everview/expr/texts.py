@@ -1,0 +1,245 @@
+"""Functions of texts: what the compiled machine cannot do because ids do not show what is written.
+
+Two tables, both implementing `everview.expr.functions` to the letter:
+
+- `ARRAYS`: functions of an Arrow array and constants, done by Arrow's compute kernels in one go;
+- `VALUES`: functions of single Python values, for arguments that vary per row and for what Arrow has no kernel for.
+
+`everview.expr.evaluate` calls either on *distinct* values where it can. No NULL comes in here: the caller takes NULLs
+out first. Results that are numbers, dates or times are codes already (dates as days, decimals times 10**scale), only
+floats, bools, texts and bytes are themselves. A function that has no answer raises `RowFailure`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from everview.codes.scalars import DECODERS, ENCODERS
+from everview.errors import InputError
+from everview.kernels.scalars import CAST, DECIMAL_LIMIT, DOMAIN, MAX, MIN
+from everview.types import DataType
+
+SPACE = " \t\n\r\v\f"
+
+
+class RowFailure(Exception):
+    """This row has no value; `code` says why."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+# ---- whole arrays ----------------------------------------------------------------------------------------------------
+
+
+def _length(array: pa.Array) -> pa.Array:
+    return pc.utf8_length(array) if pa.types.is_string(array.type) else pc.binary_length(array)
+
+
+def _substr_array(array: pa.Array, start: int, count: int | None = None) -> pa.Array:
+    if count is not None and count < 0:
+        raise RowFailure(DOMAIN)
+    stop = None if count is None else max(start - 1 + count, 0)
+    return pc.utf8_slice_codeunits(array, max(start - 1, 0), stop)
+
+
+def _trim_array(kernel: Callable[..., pa.Array]) -> Callable[..., pa.Array]:
+    def trim(array: pa.Array, characters: str = SPACE) -> pa.Array:
+        return kernel(array, characters) if characters else array
+
+    return trim
+
+
+def _replace_array(array: pa.Array, part: str, by: str) -> pa.Array:
+    return pc.replace_substring(array, part, by) if part else array
+
+
+ARRAYS: dict[str, Callable[..., pa.Array]] = {
+    "length": _length,
+    "lower": pc.utf8_lower,
+    "upper": pc.utf8_upper,
+    "reverse": pc.utf8_reverse,
+    "trim": _trim_array(pc.utf8_trim),
+    "ltrim": _trim_array(pc.utf8_ltrim),
+    "rtrim": _trim_array(pc.utf8_rtrim),
+    "substr": _substr_array,
+    "contains": pc.match_substring,
+    "startswith": pc.starts_with,
+    "endswith": pc.ends_with,
+    "like": pc.match_like,
+    "regexp_matches": pc.match_substring_regex,
+    "replace": _replace_array,
+}
+"""Functions of an Arrow array and constants."""
+
+
+# ---- single values ---------------------------------------------------------------------------------------------------
+
+
+def _substr(text: str, start: int, count: int | None = None) -> str:
+    if count is None:
+        return text[max(start - 1, 0) :]
+    if count < 0:
+        raise RowFailure(DOMAIN)
+    return text[max(start - 1, 0) : max(start - 1 + count, 0)]
+
+
+def _split_part(text: str, separator: str, number: int) -> str:
+    if number == 0:
+        raise RowFailure(DOMAIN)
+    parts = text.split(separator) if separator else [text]
+    if abs(number) > len(parts):
+        return ""
+    return parts[number - 1] if number > 0 else parts[number]
+
+
+def _lpad(text: str, width: int, fill: str = " ") -> str:
+    width = max(width, 0)
+    return _padding(width - len(text), fill) + text[:width]
+
+
+def _rpad(text: str, width: int, fill: str = " ") -> str:
+    width = max(width, 0)
+    return text[:width] + _padding(width - len(text), fill)
+
+
+def _padding(width: int, fill: str) -> str:
+    if width <= 0 or not fill:
+        return ""
+    return (fill * (width // len(fill) + 1))[:width]
+
+
+VALUES: dict[str, Callable[..., Any]] = {
+    "trim": lambda text, characters=SPACE: text.strip(characters),
+    "ltrim": lambda text, characters=SPACE: text.lstrip(characters),
+    "rtrim": lambda text, characters=SPACE: text.rstrip(characters),
+    "substr": _substr,
+    "contains": lambda text, part: part in text,
+    "startswith": lambda text, part: text.startswith(part),
+    "endswith": lambda text, part: text.endswith(part),
+    "replace": lambda text, part, by: text.replace(part, by) if part else text,
+    "split_part": _split_part,
+    "lpad": _lpad,
+    "rpad": _rpad,
+    "position": lambda text, part: text.find(part) + 1,
+}
+"""Functions of single values."""
+
+
+# ---- casts -----------------------------------------------------------------------------------------------------------
+
+_INT = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)")
+_DATE = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})")
+_TIMESTAMP = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
+    r"(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,6}))?)?)?"
+    r"(?:(Z)|([+-])([0-9]{2}):([0-9]{2}))?"
+)
+_TRUE, _FALSE = {"true", "t", "yes", "y", "on", "1"}, {"false", "f", "no", "n", "off", "0"}
+_EXACT = decimal.Context(prec=60, rounding=decimal.ROUND_HALF_UP)
+
+
+def _matched(pattern: re.Pattern[str], text: str) -> re.Match[str]:
+    match = pattern.fullmatch(text.strip(SPACE))
+    if match is None:
+        raise RowFailure(CAST)
+    return match
+
+
+def _text_to_int(text: str, _: DataType) -> int:
+    digits = _matched(_INT, text).group()
+    if len(digits.lstrip("+-0")) > 19 or not MIN <= int(digits) <= MAX:
+        raise RowFailure(CAST)
+    return int(digits)
+
+
+def _text_to_float(text: str, _: DataType) -> float:
+    try:
+        if "_" not in text:
+            return float(text)
+    except ValueError:
+        pass
+    raise RowFailure(CAST)
+
+
+def _text_to_bool(text: str, _: DataType) -> bool:
+    word = text.strip(SPACE).lower()
+    if word not in _TRUE | _FALSE:
+        raise RowFailure(CAST)
+    return word in _TRUE
+
+
+def _text_to_date(text: str, _: DataType) -> int:
+    year, month, day = map(int, _matched(_DATE, text).groups())
+    return _code("date", lambda: dt.date(year, month, day))
+
+
+def _text_to_timestamp(text: str, _: DataType) -> int:
+    *parts, fraction, _utc, sign, hours, minutes = _matched(_TIMESTAMP, text).groups()
+    year, month, day, hour, minute, second = (int(p or 0) for p in parts)
+    micros = int((fraction or "0").ljust(6, "0"))
+    code = _code("timestamp", lambda: dt.datetime(year, month, day, hour, minute, second, micros))
+    if sign is None:
+        return code
+    if int(hours) > 23 or int(minutes) > 59:
+        raise RowFailure(CAST)
+    offset = (int(hours) * 60 + int(minutes)) * 60_000_000
+    moved = code - offset if sign == "+" else code + offset
+    _code("timestamp", lambda: DECODERS["timestamp"](moved, 0))
+    return moved
+
+
+def _code(kind: str, make: Callable[[], Any]) -> int:
+    try:
+        return ENCODERS[kind](make(), 0)
+    except (ValueError, OverflowError, InputError):
+        raise RowFailure(CAST) from None
+
+
+def _text_to_decimal(text: str, target: DataType) -> int:
+    number = decimal.Decimal(_matched(_DECIMAL, text).group())
+    if number.adjusted() > 18:
+        raise RowFailure(CAST)
+    code = int(_EXACT.to_integral_value(_EXACT.scaleb(number, target.scale)))
+    if abs(code) >= DECIMAL_LIMIT:
+        raise RowFailure(CAST)
+    return code
+
+
+def _bytes_to_text(data: bytes, _: DataType) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise RowFailure(CAST) from None
+
+
+def _timestamp_text(moment: dt.datetime) -> str:
+    return moment.replace(tzinfo=None).isoformat(" ")
+
+
+CASTS: dict[tuple[str, str], Callable[[Any, DataType], Any]] = {
+    ("str", "int"): _text_to_int,
+    ("str", "float"): _text_to_float,
+    ("str", "bool"): _text_to_bool,
+    ("str", "date"): _text_to_date,
+    ("str", "timestamp"): _text_to_timestamp,
+    ("str", "decimal"): _text_to_decimal,
+    ("str", "bytes"): lambda text, _: text.encode(),
+    ("bytes", "str"): _bytes_to_text,
+    ("int", "str"): lambda number, _: str(number),
+    ("float", "str"): lambda number, _: repr(number),
+    ("bool", "str"): lambda truth, _: "true" if truth else "false",
+    ("date", "str"): lambda day, _: day.isoformat(),
+    ("timestamp", "str"): lambda moment, _: _timestamp_text(moment),
+    ("decimal", "str"): lambda number, _: format(number, "f"),
+}
+"""(from, to) -> function of the value and the target type."""
