@@ -570,7 +570,8 @@ class Grouping:
         keys = tuple(k.expr for k in self._keys)
         work = Aggregation(c._node, keys, _scope(c))
         columns = tuple(_columns_of(self._keys))
-        scope = Scope(columns, "agg(), which sees only group keys outside aggregates,", work.slot)
+        hint = "aggregate it, e.g. col.x.max(), or add it to group_by"
+        scope = Scope(columns, "the result of agg()", work.slot, hint)
         outputs = [_Output(name, resolve(value, scope)) for name, value in aggregates.items()]
         work.check_some()
         node = work.node()

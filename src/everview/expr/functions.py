@@ -445,10 +445,10 @@ def call(op: str, *args: Expr) -> Expr:
         wanted, result = function.rule(tuple(a.type for a in args))
     except _NoMatch:
         raise _wrong_types(function, args) from None
-    if op == "tuple_get":
-        result = _tuple_item(args)
     if function.nulls == "propagate":
         result = result.optional(any(a.type.nullable for a in args))
+    if op == "tuple_get":
+        result = _tuple_item(args)
     cast_args = tuple(cast(a, w) for a, w in zip(args, wanted, strict=True))
     return _fold(op, result, cast_args)
 

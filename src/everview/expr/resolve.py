@@ -40,11 +40,16 @@ OnAggregate = Callable[[language.AggregateCall], nodes.Expr]
 
 @dataclass(frozen=True)
 class Scope:
-    """The columns an expression may use; `where` names the place in errors; `on_aggregate` takes aggregates, where allowed."""
+    """The columns an expression may use.
+
+    `where` names the place in errors, `hint` is advice for columns that are not there, `on_aggregate` takes aggregates
+    where they are allowed.
+    """
 
     columns: tuple[Column, ...]
     where: str = "the collection"
     on_aggregate: OnAggregate | None = None
+    hint: str = ""
 
     def named(self, name: str) -> nodes.ColumnRef:
         """The only column of that name."""
@@ -64,13 +69,7 @@ class Scope:
         origin = (ref.collection, ref.position)
         found = [i for i, c in enumerate(self.columns) if origin in c.origins]
         if not found:
-            raise PlanError(
-                "E_COLUMN",
-                f"{ref!r} is not a column of {self.where}: it was dropped or replaced on the way, or belongs to another collection",
-                f"use col.{ref.name} for the column now called that"
-                if ref.name in self.names()
-                else did_you_mean(ref.name, self.names()),
-            )
+            raise self.lost(ref)
         if len(found) > 1:
             raise PlanError(
                 "E_AMBIGUOUS",
@@ -86,7 +85,13 @@ class Scope:
         return [c.name for c in self.columns]
 
     def unknown(self, name: str) -> PlanError:
-        return PlanError("E_COLUMN", f"{self.where} has no column {name!r}", did_you_mean(name, self.names()))
+        hint = self.hint or did_you_mean(name, self.names())
+        return PlanError("E_COLUMN", f"{self.where} has no column {name!r}", hint)
+
+    def lost(self, ref: language.Bound) -> PlanError:
+        hint = f"use col.{ref.name} for the column now called that" if ref.name in self.names() else ""
+        message = f"{ref!r} is not in {self.where}: it was dropped or replaced, or is another collection's"
+        return PlanError("E_COLUMN", message, hint or self.hint or did_you_mean(ref.name, self.names()))
 
 
 def resolve(expr: Any, scope: Scope) -> nodes.Expr:
