@@ -1,0 +1,137 @@
+"""Frames and arrays of other libraries, in and out."""
+
+from __future__ import annotations
+
+import datetime as dt
+import subprocess
+import sys
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from everview.codes import Codec, Interner, data_type
+from everview.types import INT, DataType
+
+SCHEMA = {
+    "i": int | None, "f": float, "b": bool | None, "s": str | None, "y": bytes, "d": dt.date,
+    "t": dt.datetime, "m": data_type("decimal(2)"), "z": int,
+}  # fmt: skip
+ROWS: list[tuple[Any, ...]] = [
+    (2**62 + 1, -0.0, True, "𝄞", b"\xff", dt.date(1, 1, 1), dt.datetime(1900, 1, 1), Decimal("1.25"), 2**63 - 1),
+    (None, float("inf"), None, None, b"", dt.date(2024, 2, 29), dt.datetime(2024, 2, 29, 1), Decimal("-0.01"), 0),
+    (3, 2.5, False, "", b"x", dt.date(9999, 12, 31), dt.datetime(2100, 1, 1), Decimal("0.00"), -(2**63)),
+]
+
+
+@pytest.fixture
+def codec() -> Codec:
+    return Codec([data_type(declared) for declared in SCHEMA.values()], [*SCHEMA], Interner())
+
+
+def test_pandas_round_trip(codec: Codec) -> None:
+    codes = codec.encode(ROWS)
+    frame = codec.to_pandas(codes)
+    assert frame["i"].dtype == "Int64" and frame["b"].dtype == "boolean" and frame["z"].dtype == "int64"
+    assert frame["i"][0] == 2**62 + 1
+    assert (codec.encode(frame) == codes).all()
+    assert (codec.encode(frame[[*SCHEMA][::-1]]) == codes).all()
+    assert (codec.encode(frame.astype(object)) == codes).all()
+
+
+def test_polars_round_trip(codec: Codec) -> None:
+    codes = codec.encode(ROWS)
+    frame = codec.to_polars(codes)
+    assert isinstance(frame, pl.DataFrame)
+    assert (codec.encode(frame) == codes).all()
+    assert (codec.encode(frame.to_dict()) == codes).all(), "a dict of series"
+
+
+def test_arrow_batches_and_streams(codec: Codec) -> None:
+    codes = codec.encode(ROWS)
+    table = codec.to_arrow(codes)
+    assert (codec.encode(table.to_batches()[0]) == codes).all()
+    assert (codec.encode(pa.RecordBatchReader.from_batches(table.schema, table.to_batches())) == codes).all()
+    assert (codec.encode({name: table[name] for name in table.schema.names}) == codes).all()
+
+
+def one(declared: Any) -> Codec:
+    return Codec([data_type(declared)], ["x"], Interner())
+
+
+@pytest.mark.parametrize(
+    ("declared", "column", "expected"),
+    [
+        (int, pa.array([1, 2], pa.uint8()), [1, 2]),
+        (int, pa.array([5], pa.uint64()), [5]),
+        (float, pa.array([1, 2**60], pa.int64()), [1.0, 2.0**60]),
+        (float, pa.array([0.5], pa.float32()), [0.5]),
+        (str, pa.array(["a", "b"], pa.string_view()), ["a", "b"]),
+        (str, pa.array(["a", "b", "a"]).dictionary_encode(), ["a", "b", "a"]),
+        (int, pa.array([7, 8, 7]).dictionary_encode(), [7, 8, 7]),
+        (bytes, pa.array([b"ab"], pa.binary(2)), [b"ab"]),
+        (dt.date, pa.array([dt.date(2020, 1, 1)], pa.date64()), [dt.date(2020, 1, 1)]),
+        (dt.datetime, pa.array([1_000_000_000], pa.timestamp("ns")), [dt.datetime(1970, 1, 1, 0, 0, 1)]),
+        (dt.datetime, pa.array([1], pa.timestamp("s", "Europe/Paris")), [dt.datetime(1970, 1, 1, 0, 0, 1)]),
+        ("decimal(2)", pa.array([Decimal("1.5")], pa.decimal128(5, 1)), [Decimal("1.50")]),
+        ("decimal(2)", pa.array([Decimal("1.5000")], pa.decimal256(50, 4)), [Decimal("1.50")]),
+        ("decimal(2)", pa.array([3]), [Decimal("3.00")]),
+        ("str?", pa.nulls(2), [None, None]),
+        ("tuple(int, str?)?", pa.array([{"a": 1, "b": None}, None]), [(1, None), None]),
+        (int, np.array([1, 2], dtype=">i4"), [1, 2]),
+        (bool, np.array([True, False]), [True, False]),
+        (str, np.array(["a", "bc"]), ["a", "bc"]),
+        (dt.datetime, np.array(["2020-01-01"], dtype="M8[s]"), [dt.datetime(2020, 1, 1)]),
+        (float, np.array([1.5, np.nan])[::-1], [float("nan"), 1.5]),
+        ("float?", pd.Series([1.5, None]), [1.5, None]),
+        (float, pd.Series([1.5, float("nan")]), [1.5, float("nan")]),
+        ("int?", pd.Series([1, None]), [1, None]),
+        ("str?", pd.Series(["a", None]), ["a", None]),
+        (str, pd.Series(["a", "b"], dtype="category"), ["a", "b"]),
+        ("datetime?", pd.Series([pd.Timestamp("2020-01-01"), pd.NaT]), [dt.datetime(2020, 1, 1), None]),
+        ("int?", [1, pd.NA], [1, None]),
+        (int, range(3), [0, 1, 2]),
+    ],
+    ids=lambda value: repr(value)[:30].replace("\n", " "),
+)
+def test_columns_of_other_types(declared: Any, column: Any, expected: list[Any]) -> None:
+    codec = one(declared)
+    assert repr(codec.decode_rows(codec.encode({"x": column}))) == repr([(value,) for value in expected])
+
+
+def test_plain_and_structured_arrays() -> None:
+    codec = Codec((INT, INT), ("a", "b"), Interner())
+    assert codec.encode(np.array([[1, 2], [3, 4], [5, 6]])).tolist() == [[1, 3, 5], [2, 4, 6]]
+    records = np.array([(1, 2), (3, 4)], dtype=[("b", "i4"), ("a", "i8")])
+    assert codec.encode(records).tolist() == [[2, 4], [1, 3]]
+    assert codec.encode([*records[["a", "b"]]]).tolist() == [[2, 4], [1, 3]], "rows of a structured array"
+
+
+def test_arrow_types_of_a_schema(codec: Codec) -> None:
+    assert codec.to_arrow(codec.encode(ROWS)).schema == pa.schema(
+        [
+            ("i", pa.int64()), pa.field("f", pa.float64(), False), ("b", pa.bool_()), ("s", pa.string()),
+            pa.field("y", pa.binary(), False), pa.field("d", pa.date32(), False),
+            pa.field("t", pa.timestamp("us"), False), pa.field("m", pa.decimal128(18, 2), False),
+            pa.field("z", pa.int64(), False),
+        ]
+    )  # fmt: skip
+
+
+def test_null_tuples_with_items_that_are_not_null() -> None:
+    codec = Codec([DataType("tuple", True, items=(INT, data_type("str")))], ["x"], Interner())
+    rows = [((1, "a"),), (None,)] * 200
+    codes = codec.encode(rows)
+    assert codec.decode_rows(codes) == rows
+    assert (codec.encode(codec.to_arrow(codes)) == codes).all()
+
+
+def test_frames_are_not_imported_for_nothing() -> None:
+    script = "import sys, everview.codes; print([m for m in ('pandas', 'polars', 'duckdb') if m in sys.modules])"
+    environment = {"PYTHONPATH": ":".join(sys.path), "PATH": ""}
+    run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert run.stdout == "[]\n"
