@@ -1,19 +1,22 @@
 """Collections: queries as values.
 
-A `Collection` is a bag of rows that is not computed yet: a plan (`everview.plan.nodes`) plus the names of its columns. Every method
-gives a new collection; nothing runs until `db.view(name, collection)` installs it, and from then on it is kept up to date.
+A `Collection` is a bag of rows that is not computed yet: a plan (`everview.plan.nodes`) plus the names of its
+columns. Every method gives a new collection; nothing runs until `db.view(name, collection)` installs it, and from
+then on it is kept up to date.
 
     edges = db.table("edges", {"src": int, "dst": int})
     two_hops = edges.join(far := edges.alias("far"), edges.dst == far.src).select(src=edges.src, dst=far.dst)
 
-Columns are named by `col.x` (the column of that name here) or by `edges.src` (that column of `edges`, wherever it went: through joins, filters,
-renames). Columns called like a method (`filter`, `join`) are reached as `c["filter"]`.
+Columns are named by `col.x` (the column of that name here) or by `edges.src` (that column of `edges`, wherever it
+went: through joins, filters, renames). Columns called like a method (`filter`, `join`) are reached as
+`c["filter"]`.
 
-Loops (`iterate`, `fixpoint`) call their body once or a few times with a collection that stands for the loop's variable; the body is a plain function and must
-give the same collections each time. What the body builds from the variable is only good inside that loop; using it elsewhere is
-refused (E_LEAK).
+Loops (`iterate`, `fixpoint`) call their body once or a few times with a collection that stands for the loop's
+variable; the body is a plain function and must give the same collections each time. What the body builds from the
+variable is only good inside that loop; using it elsewhere is refused (E_LEAK).
 
-Bags, not sets: rows have multiplicities. `union_all` adds, `except_` subtracts down to zero, `intersect` takes the smaller, `distinct` makes them 1.
+Bags, not sets: rows have multiplicities. `union_all` adds, `except_` subtracts down to zero, `intersect` takes the
+smaller, `distinct` makes them 1.
 """
 
 from __future__ import annotations
@@ -21,11 +24,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from everview import loops
 from everview.errors import PlanError, did_you_mean
-from everview.expr import functions, language, nodes
+from everview.expr import language, nodes
 from everview.expr.resolve import Column, Scope, predicate, resolve
 from everview.plan import joins
 from everview.plan.explain import explain
@@ -35,14 +38,15 @@ from everview.plan.nodes import (
     Negate,
     Node,
     Project,
-    PythonReduce,
     Threshold,
-    TopK,
     Union,
 )
 from everview.types import DataType
 
-__all__ = ["Collection", "Column", "Grouping"]
+if TYPE_CHECKING:
+    from everview.grouping import Grouping
+
+__all__ = ["Collection", "Column"]
 
 _numbers = itertools.count()
 
@@ -59,6 +63,17 @@ class Collection:
     >>> edges = Collection(Table(0, (INT, INT)), (Column("src", INT), Column("dst", INT)), None, label="edges")
     >>> edges.filter(edges.src > 3).select(node=edges.dst)
     Collection(node int)
+    >>> far = edges.alias("far")
+    >>> edges.join(far, edges.dst == far.src, how="left").select(edges.src, to=far.dst)
+    Collection(src int, to int?)
+    >>> from everview.expr.language import col, count
+    >>> print(edges.group_by("src").agg(n=count(), low=col.dst.min()).filter(col.n > 1).explain())
+    r0 := Table edges (src int, dst int)
+    r1 := Reduce[r0] by src: n = count(), low = min(dst)
+    r2 := Filter[r1] n > 1
+    >>> edges.iterate(lambda path: path.join(far, path.dst == far.src).select(src=path.src, dst=far.dst)
+    ...     .union_all(edges).distinct())
+    Collection(src int, dst int)
     """
 
     # Public names are methods only: everything else would hide a column of that name.
@@ -84,7 +99,7 @@ class Collection:
         loops.check_running(self._loop_tokens)
         hash(node)  # hashes are kept in the nodes: made step by step, no deep recursion comes later
 
-    # ------------------------------------------------------------------------------------------------------------ columns
+    # -------------------------------------------------------------------------------------- columns
 
     def __getattr__(self, name: str) -> language.Expression:
         if name.startswith("_"):
@@ -92,7 +107,7 @@ class Collection:
         return self[name]
 
     def __getitem__(self, name: str) -> language.Expression:
-        position = _scope(self).named(name).index if name in self.schema() else -1
+        position = scope_of(self).named(name).index if name in self.schema() else -1
         if position < 0:
             methods = [m for m in dir(type(self)) if not m.startswith("_")]
             raise UnknownColumn(
@@ -122,7 +137,7 @@ class Collection:
                 labels[c._node] = c._label
         return explain(self._node, names, labels)
 
-    # ------------------------------------------------------------------------------------------------------------ row by row
+    # ----------------------------------------------------------------------------------- row by row
 
     def select(self, *names: str | language.Expression, **named: Any) -> Collection:
         """Each row as new columns: `c.select("a", c.b, total=col.x + col.y)`."""
@@ -137,14 +152,14 @@ class Collection:
 
     def rename(self, **new_to_old: str) -> Collection:
         """Columns under new names: `c.rename(new="old")`."""
-        scope = _scope(self)
+        scope = scope_of(self)
         at = {scope.named(old).index: new for new, old in new_to_old.items()}
         columns = [replace(c, name=at.get(i, c.name)) for i, c in enumerate(self._columns)]
         return self._derive(self._node, columns)
 
     def drop(self, *names: str) -> Collection:
         """All columns but these."""
-        scope = _scope(self)
+        scope = scope_of(self)
         dropped = {scope.named(n).index for n in names}
         kept = [(c.name, _At(i)) for i, c in enumerate(self._columns) if i not in dropped]
         return self._project(kept, "drop")
@@ -153,7 +168,7 @@ class Collection:
         """Rows for which all conditions are true (neither false nor NULL)."""
         if not conditions:
             return self
-        return self._derive(Filter(self._node, predicate(conditions, _scope(self))), self._columns)
+        return self._derive(Filter(self._node, predicate(conditions, scope_of(self))), self._columns)
 
     def map(self, function: Callable[..., Any], returns: Mapping[str, Any]) -> Collection:
         """Each row becomes `function(*values)`: a tuple of the returned columns (with one column, its bare value)."""
@@ -168,7 +183,7 @@ class Collection:
         columns = [replace(c, origins=()) for c in self._columns]
         return Collection(self._node, columns, self._session, label=name, parents=(self,))
 
-    # ------------------------------------------------------------------------------------------------------------ bags
+    # ----------------------------------------------------------------------------------------- bags
 
     def union_all(self, *others: Collection) -> Collection:
         """All rows of all, matched by position; multiplicities add."""
@@ -198,7 +213,7 @@ class Collection:
         """The rows with positive multiplicities, as they are."""
         return self._derive(Threshold(self._node, "positive"), self._columns)
 
-    # ------------------------------------------------------------------------------------------------------------ joins
+    # ---------------------------------------------------------------------------------------- joins
 
     def join(self, other: Collection, on: Any = None, how: joins.How = "inner") -> Collection:
         """Pairs of rows for which `on` holds.
@@ -207,27 +222,32 @@ class Collection:
         `how`: inner, left, right, full (rows without a partner get NULLs), semi and anti (rows of this with, without a
         partner, as often as they are there), cross (every pair). NULL equals nothing.
         """
-        _check_how(how, on)
-        if isinstance(on, str) or (isinstance(on, list | tuple) and all(isinstance(n, str) for n in on)):
-            return _join_using(self, other, [on] if isinstance(on, str) else list(on), how)
-        return _join_on(self, other, on, how)
+        from everview.joining import join
 
-    # ------------------------------------------------------------------------------------------------------------ groups
+        return join(self, other, on, how)
+
+    # --------------------------------------------------------------------------------------- groups
 
     def group_by(self, *columns: str | language.Expression, **named: Any) -> Grouping:
         """Groups of rows with equal values (NULL is a value here): `c.group_by("k", year=col.day.year()).agg(...)`."""
+        from everview.grouping import Grouping
+
         outputs = [(_name_of(n), language.Named(n) if isinstance(n, str) else n) for n in columns]
-        return Grouping(self, _resolve_outputs(self, [*outputs, *named.items()], "group_by"))
+        return Grouping(self, resolve_outputs(self, [*outputs, *named.items()], "group_by"))
 
     def agg(self, **aggregates: Any) -> Collection:
         """Aggregates of the whole collection: one row, or none while the collection is empty."""
+        from everview.grouping import Grouping
+
         return Grouping(self, []).agg(**aggregates)
 
     def top(self, k: int, by: Any, offset: int = 0) -> Collection:
-        """The first k rows in the order of `by` (`col.x.desc()`, a name, or a list), ties broken by the other columns."""
+        """The first k rows in the order of `by` (`col.x.desc()`, a name, a list); ties: by the other columns."""
+        from everview.grouping import Grouping
+
         return Grouping(self, []).top(k, by, offset)
 
-    # ------------------------------------------------------------------------------------------------------------ loops
+    # ---------------------------------------------------------------------------------------- loops
 
     def iterate(
         self,
@@ -239,12 +259,13 @@ class Collection:
         """The fixed point of `body`, started with these rows.
 
         The body's result replaces the variable in every round, so a body that should keep these rows adds them itself
-        (`.union_all(start)`). `priority` orders the work: rows with small values are settled before larger ones come in; it changes the cost, not the
-        answer. After `max_rounds` the loop fails, or with at_limit="stop" gives what it has.
+        (`.union_all(start)`). `priority` orders the work: rows with small values are settled before larger ones come
+        in; it changes the cost, not the answer. After `max_rounds` the loop fails, or with at_limit="stop" gives what
+        it has.
         """
         return loops.iterate(self, body, priority, max_rounds, at_limit)
 
-    # ------------------------------------------------------------------------------------------------------------ plumbing
+    # ------------------------------------------------------------------------------------- plumbing
 
     def _derive(self, node: Node, columns: Sequence[Column], *others: Collection) -> Collection:
         """A collection made of this (and others); types are the node's, names and origins the columns'."""
@@ -252,10 +273,10 @@ class Collection:
         return Collection(node, typed, common_session(self, *others), parents=(self, *others))
 
     def _project(self, outputs: Sequence[tuple[str, Any]], where: str) -> Collection:
-        columns = _resolve_outputs(self, outputs, where)
+        columns = resolve_outputs(self, outputs, where)
         if not columns:
             raise PlanError("E_EMPTY", f"{where} would leave no columns", "keep at least one; lit(1) will do")
-        return self._derive(_project(self._node, [c.expr for c in columns]), _columns_of(columns))
+        return self._derive(project(self._node, [c.expr for c in columns]), columns_of(columns))
 
     def _flat_map(self, function: Callable[..., Any], returns: Mapping[str, Any], many: bool) -> Collection:
         types = [language.declared(t) for t in returns.values()]
@@ -289,11 +310,11 @@ class RowFunction:
         return str(getattr(self.function, "__name__", repr(self.function)))
 
 
-# -------------------------------------------------------------------------------------------------------------------- columns
+# ----------------------------------------------------------------------------------------- columns
 
 
 @dataclass(frozen=True)
-class _Output:
+class Output:
     """A column to be: its name, its value, and the origins it keeps if it is a plain column."""
 
     name: str
@@ -310,27 +331,27 @@ class _At(language.Expression):
         self.position = position
 
 
-def _scope(c: Collection, where: str = "") -> Scope:
+def scope_of(c: Collection, where: str = "") -> Scope:
     return Scope(c._columns, f"{where} of {c!r}" if where else repr(c))
 
 
-def _resolve_outputs(c: Collection, outputs: Sequence[tuple[str, Any]], where: str) -> list[_Output]:
+def resolve_outputs(c: Collection, outputs: Sequence[tuple[str, Any]], where: str) -> list[Output]:
     """Resolve named expressions; of several outputs that are one plain column the first keeps its origins."""
-    scope = _scope(c)
+    scope = scope_of(c)
     taken: set[int] = set()
-    found: list[_Output] = []
+    found: list[Output] = []
     for name, value in outputs:
         expr = scope.at(value.position) if isinstance(value, _At) else resolve(value, scope)
         origins: tuple[tuple[int, int], ...] = ()
         if isinstance(expr, nodes.ColumnRef) and expr.index not in taken:
             taken.add(expr.index)
             origins = c._columns[expr.index].origins
-        found.append(_Output(name, expr, origins))
-    _refuse_duplicates([o.name for o in found], where, allowed=[col.name for col in c._columns])
+        found.append(Output(name, expr, origins))
+    refuse_duplicates([o.name for o in found], where, allowed=[col.name for col in c._columns])
     return found
 
 
-def _refuse_duplicates(names: Sequence[str], where: str, allowed: Sequence[str] = ()) -> None:
+def refuse_duplicates(names: Sequence[str], where: str, allowed: Sequence[str] = ()) -> None:
     """One name for two outputs is a mistake, unless the input (a join) has it twice already."""
     for name in names:
         if names.count(name) > max(1, allowed.count(name)):
@@ -345,11 +366,11 @@ def _name_of(given: str | language.Expression) -> str:
     raise PlanError("E_NAME", f"{given!r} needs a name", "write it as a keyword: total=...")
 
 
-def _columns_of(outputs: Sequence[_Output]) -> list[Column]:
+def columns_of(outputs: Sequence[Output]) -> list[Column]:
     return [Column(o.name, o.expr.type, o.origins) for o in outputs]
 
 
-def _project(node: Node, exprs: Sequence[nodes.Expr]) -> Node:
+def project(node: Node, exprs: Sequence[nodes.Expr]) -> Node:
     """A Project, unless nothing would change."""
     return node if tuple(exprs) == joins.refs(node.types) else Project(node, tuple(exprs))
 
@@ -372,7 +393,7 @@ def common_session(*collections: Collection) -> Any:
 
 def check_names(c: Collection, where: str = "the view") -> None:
     """Refuse a result whose columns cannot be told apart by name."""
-    _refuse_duplicates([col.name for col in c._columns], where)
+    refuse_duplicates([col.name for col in c._columns], where)
 
 
 def _family(c: Collection) -> Iterator[Collection]:
@@ -401,212 +422,11 @@ def _fitting(first: Collection, other: Collection, where: str) -> Collection:
             raise PlanError(
                 "E_TYPE",
                 f"{where}: column {i + 1} is {a.name} {a.type!r} here and {b.name} {b.type!r} there",
-                f"cast one side, e.g. select(..., {b.name}=col.{b.name}.cast({a.type.optional(False)!r})); columns are matched by position",
+                f"cast one side, e.g. select(..., {b.name}=col.{b.name}.cast({a.type.optional(False)!r})); "
+                "columns are matched by position",
             )
     return other
 
 
 def _minus(first: Collection, other: Collection, where: str) -> Node:
     return Union((first._node, Negate(_fitting(first, other, where)._node)))
-
-
-# -------------------------------------------------------------------------------------------------------------------- joins
-
-
-def _check_how(how: str, on: Any) -> None:
-    allowed = ("inner", "left", "right", "full", "semi", "anti", "cross")
-    if how not in allowed:
-        raise PlanError("E_JOIN", f"there is no {how!r} join", did_you_mean(str(how), allowed))
-    if (on is None) != (how == "cross"):
-        message = "a cross join takes no condition" if how == "cross" else f"the {how} join needs a condition"
-        raise PlanError("E_JOIN", message, 'on=c.x == d.y, on="key", or how="cross" for every pair')
-
-
-def _both_sides(left: Collection, right: Collection) -> tuple[Column, ...]:
-    """Columns of a join. A column that both sides inherited stays with the side that is the collection itself, if one is."""
-    itself = {left._number: 0, right._number: 1} if left is not right else {}
-    return tuple(
-        replace(c, origins=tuple(o for o in c.origins if itself.get(o[0], side) == side))
-        for side, columns in enumerate((left._columns, right._columns))
-        for c in columns
-    )
-
-
-def _join_on(left: Collection, right: Collection, on: Any, how: joins.How) -> Collection:
-    session = common_session(left, right)
-    columns = _both_sides(left, right)
-    left_node, right_node = left._node, right._node
-    condition = joins.Condition((), ())
-    if on is not None:
-        whole = predicate([on], Scope(columns, f"the join of {left!r} and {right!r}"))
-        condition, right_only = _split(whole, len(left._columns), how)
-        right_node = right_node if right_only is None else Filter(right_node, right_only)
-    node = joins.join(left_node, right_node, condition, how)
-    kept = columns[: len(node.types)]
-    typed = [replace(c, type=t) for c, t in zip(kept, node.types, strict=True)]
-    return Collection(node, typed, session, parents=(left, right))
-
-
-def _split(whole: nodes.Expr, width: int, how: joins.How) -> tuple[joins.Condition, nodes.Expr | None]:
-    """A join's condition as keys and residual, and what concerns the right side alone, where it may be filtered first."""
-    left_keys: list[nodes.Expr] = []
-    right_keys: list[nodes.Expr] = []
-    rest: list[nodes.Expr] = []
-    right_only: list[nodes.Expr] = []
-    for part in _conjuncts(whole):
-        sides = [_side(a, width) for a in part.children()] if isinstance(part, nodes.Call) and part.op == "eq" else []
-        if sorted(sides) == ["left", "right"]:
-            a, b = part.children() if sides[0] == "left" else reversed(part.children())
-            left_keys.append(joins.canonical(a))
-            right_keys.append(joins.canonical(_shift(b, -width)))
-        elif _side(part, width) == "right" and how in {"left", "semi", "anti"}:
-            right_only.append(_shift(part, -width))
-        else:
-            rest.append(part)
-    residual = functions.conjunction(rest) if rest else None
-    return (
-        joins.Condition(tuple(left_keys), tuple(right_keys), residual),
-        functions.conjunction(right_only) if right_only else None,
-    )
-
-
-def _conjuncts(expr: nodes.Expr) -> Iterator[nodes.Expr]:
-    if isinstance(expr, nodes.Call) and expr.op == "and":
-        for part in expr.args:
-            yield from _conjuncts(part)
-    else:
-        yield expr
-
-
-def _side(expr: nodes.Expr, width: int) -> str:
-    sides = {"left" if i < width else "right" for i in expr.columns()}
-    return sides.pop() if len(sides) == 1 else "both" if sides else "neither"
-
-
-def _shift(expr: nodes.Expr, by: int) -> nodes.Expr:
-    refs = (e for e in expr.walk() if isinstance(e, nodes.ColumnRef))
-    return expr.remap({e.index: nodes.ColumnRef(e.type, e.index + by) for e in refs})
-
-
-def _join_using(left: Collection, right: Collection, names: list[str], how: joins.How) -> Collection:
-    """A join on equal columns of the same names; each appears once: the side's that is always there, or the first not NULL."""
-    session = common_session(left, right)
-    if not names:
-        raise PlanError("E_JOIN", "the join has an empty list of columns", 'name at least one, or how="cross"')
-    left_at = [_scope(left).named(n).index for n in names]
-    right_at = [_scope(right).named(n).index for n in names]
-    pairs = [_key_pair(left, right, a, b) for a, b in zip(left_at, right_at, strict=True)]
-    condition = joins.Condition(tuple(a for a, _ in pairs), tuple(b for _, b in pairs))
-    node = joins.join(left._node, right._node, condition, how)
-    if how in {"semi", "anti"}:
-        return left._derive(node, left._columns, right)
-    outputs = _merged_columns(left, right, node, dict(zip(left_at, right_at, strict=True)), how)
-    return Collection(_project(node, [o.expr for o in outputs]), _columns_of(outputs), session, parents=(left, right))
-
-
-def _key_pair(left: Collection, right: Collection, a: int, b: int) -> tuple[nodes.Expr, nodes.Expr]:
-    try:
-        equal = functions.call("eq", _scope(left).at(a), _scope(right).at(b))
-    except PlanError:
-        name, kinds = left._columns[a].name, (left._columns[a].type, right._columns[b].type)
-        raise PlanError(
-            "E_TYPE",
-            f"the join's column {name!r} is {kinds[0]!r} on one side and {kinds[1]!r} on the other",
-            "cast one of them first",
-        ) from None
-    first, second = equal.children()
-    return joins.canonical(first), joins.canonical(second)
-
-
-def _merged_columns(
-    left: Collection, right: Collection, node: Node, merged: dict[int, int], how: joins.How
-) -> list[_Output]:
-    columns = _both_sides(left, right)
-    width = len(left._columns)
-    refs = joins.refs(node.types)
-    outputs = []
-    for i, c in enumerate(columns):
-        if i < width and i in merged:
-            j = width + merged[i]
-            mine = {
-                "inner": c.origins + columns[j].origins,
-                "left": c.origins,
-                "right": columns[j].origins,
-                "full": (),
-            }[how]
-            value = {
-                "right": refs[j],
-                "full": functions.call("coalesce", refs[i], refs[j]) if how == "full" else refs[i],
-            }.get(how, refs[i])
-            outputs.append(_Output(c.name, value, mine))
-        elif i < width or i - width not in merged.values():
-            outputs.append(_Output(c.name, refs[i], c.origins))
-    return outputs
-
-
-# -------------------------------------------------------------------------------------------------------------------- groups
-
-
-class Grouping:
-    """Rows in groups; made by `group_by`. Ends in agg, top or reduce."""
-
-    def __init__(self, collection: Collection, keys: Sequence[_Output]) -> None:
-        self._collection = collection
-        self._keys = [replace(k, expr=joins.canonical(k.expr)) for k in keys]
-
-    def __repr__(self) -> str:
-        return f"Grouping({self._collection!r} by {', '.join(k.name for k in self._keys)})"
-
-    def agg(self, **aggregates: Any) -> Collection:
-        """One row per group: the keys, then the aggregates, which may be combined: `mean=col.x.sum() / col.x.count()`."""
-        from everview.plan.aggregates import Aggregation
-
-        if not aggregates:
-            raise PlanError(
-                "E_EMPTY", "agg() has nothing to compute", "give it n=ev.count(), or use select(keys).distinct()"
-            )
-        c = self._collection
-        _refuse_duplicates([*(k.name for k in self._keys), *aggregates], "agg")
-        keys = tuple(k.expr for k in self._keys)
-        work = Aggregation(c._node, keys, _scope(c))
-        columns = tuple(_columns_of(self._keys))
-        hint = "aggregate it, e.g. col.x.max(), or add it to group_by"
-        scope = Scope(columns, "the result of agg()", work.slot, hint)
-        outputs = [_Output(name, resolve(value, scope)) for name, value in aggregates.items()]
-        work.check_some()
-        node = work.node()
-        key_refs = joins.refs(node.types[: len(keys)])
-        node = _project(node, [*key_refs, *(o.expr for o in outputs)])
-        return c._derive(node, [*columns, *_columns_of(outputs)])
-
-    def top(self, k: int, by: Any, offset: int = 0) -> Collection:
-        """The first k rows of each group in the order of `by`, after `offset` rows; ties are broken by the other columns."""
-        if not isinstance(k, int) or k < 0 or not isinstance(offset, int) or offset < 0:
-            raise PlanError("E_RANGE", f"top({k!r}, offset={offset!r})", "both are whole numbers, 0 or more")
-        c = self._collection
-        order = [(_order_key(resolve(o.expr, _scope(c)), o), o.descending) for o in language.orderings(by)]
-        node, at = joins.with_columns(c._node, [*(key.expr for key in self._keys), *(e for e, _ in order)])
-        keys, columns = at[: len(self._keys)], at[len(self._keys) :]
-        ordered = tuple((i, descending) for i, (_, descending) in zip(columns, order, strict=True))
-        node = TopK(node, keys, ordered, k, offset)
-        return c._derive(joins.take(node, range(len(c._columns))), c._columns)
-
-    def reduce(self, function: Callable[..., Any], returns: Mapping[str, Any]) -> Collection:
-        """Any reduction: `function(key, rows)` with key a tuple and rows a list of (row, count) gives the group's output rows.
-
-        A row is the tuple of the collection's columns (computed keys come after them). It must depend on its arguments alone.
-        """
-        c = self._collection
-        types = tuple(language.declared(t) for t in returns.values())
-        node, keys = joins.with_columns(c._node, [k.expr for k in self._keys])
-        columns = [*_columns_of(self._keys), *(Column(n, t) for n, t in zip(returns, types, strict=True))]
-        _refuse_duplicates([col.name for col in columns], "reduce")
-        return c._derive(PythonReduce(node, keys, function, types), columns)
-
-
-def _order_key(expr: nodes.Expr, given: language.Ordering) -> nodes.Expr:
-    if expr.type.kind not in functions.ORDERED:
-        raise PlanError(
-            "E_TYPE", f"{given.expr!r} is {expr.type!r}, which has no order", "order by its items: col.t[0]"
-        )
-    return expr

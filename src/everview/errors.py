@@ -1,11 +1,11 @@
 """Every error Everview raises on purpose.
 
-An error says what is wrong, where, and what to do. Each carries a stable `code` to program against, a `message` for people
-and a `hint`:
+An error says what is wrong, where, and what to do. Each carries a stable `code` to program against, a `message` for
+people and a `hint`:
 
     EverviewError
-    ├── InputError        rows, columns or values that do not fit the table         E_TYPE E_WIDTH E_NULL E_RANGE E_COLUMN ...
-    ├── PlanError         a query that makes no sense: names, types, shapes         E_COLUMN E_AMBIGUOUS E_TYPE E_LOOP_TYPE ...
+    ├── InputError        rows, columns or values that do not fit the table         E_TYPE E_WIDTH E_NULL E_RANGE ...
+    ├── PlanError         a query that makes no sense: names, types, shapes         E_COLUMN E_AMBIGUOUS E_TYPE ...
     ├── LoopError         a loop that did not converge within its limit             E_LOOP_LIMIT
     ├── CompactedError    a time that can no longer be read                         E_COMPACTED
     ├── RowErrors         a view holds rows that failed (division by zero, ...)     E_ROWS

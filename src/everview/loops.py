@@ -1,11 +1,11 @@
 """Fixed points: how a Python function becomes the body of a loop.
 
-The body runs with a collection that stands for the loop's variable and gives back the collection of the next round. It is called again if the first
-try shows that the variable must allow NULLs (types are widened until they agree) or that the loop depends on fewer of the loops
-around it than it seemed (see `everview.plan.check` for depths).
+The body runs with a collection that stands for the loop's variable and gives back the collection of the next round.
+It is called again if the first try shows that the variable must allow NULLs (types are widened until they agree) or
+that the loop depends on fewer of the loops around it than it seemed (see `everview.plan.check` for depths).
 
-While a body runs, its loop has a *token*; everything made from the variable carries it. A collection whose token's loop is over has leaked, and is
-refused the moment something is made of it.
+While a body runs, its loop has a *token*; everything made from the variable carries it. A collection whose token's
+loop is over has leaked, and is refused the moment something is made of it.
 """
 
 from __future__ import annotations
@@ -169,8 +169,10 @@ def _check_results(results: list[Any], columns: Sequence[tuple[Column, ...]], wh
         if not same or (names != wanted and sorted(names) == sorted(wanted)):
             raise PlanError(
                 "E_LOOP_TYPE",
-                f"the body of {where} gives ({_schema(result._columns)}) for variable {i + 1}, which is ({_schema(expected)})",
-                f"end the body with .select({', '.join(f'{n}=...' for n in wanted)}), in this order and with these types",
+                f"the body of {where} gives ({_schema(result._columns)}) for variable {i + 1}, "
+                f"which is ({_schema(expected)})",
+                f"end the body with .select({', '.join(f'{n}=...' for n in wanted)}), "
+                "in this order and with these types",
             )
 
 

@@ -6,6 +6,7 @@ Only what the tests here need; the engine's oracle is in tests/oracle.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from typing import Any
 
 from everview.collection import Collection, Column
@@ -61,8 +62,7 @@ def run(node: Node, tables: Tables, variables: dict[tuple[int, int], Bag]) -> Ba
                 for row, n in run(child, tables, variables).items():
                     out[row] += n
         case _:
-            child = run(node.children()[0], tables, variables)
-            _one_input(node, child, out)
+            _one_input(node, run(node.children()[0], tables, variables), out)
     return Counter({row: n for row, n in out.items() if n})
 
 
@@ -88,8 +88,7 @@ def _one_input(node: Node, child: Bag, out: Bag) -> None:
             for group in _groups(child, node.keys).values():
                 expanded = [row for row, n in group.items() for _ in range(n)]
                 expanded.sort(key=lambda row: tuple(_rank(v, False) for v in row))
-                for column, descending in reversed(node.order):
-                    expanded.sort(key=lambda row, c=column, d=descending: _rank(row[c], d))
+                expanded.sort(key=lambda row: tuple(_rank(row[c], descending) for c, descending in node.order))
                 out.update(expanded[node.offset : node.offset + node.limit])
         case PythonReduce():
             for key, group in _groups(child, node.keys).items():
@@ -130,7 +129,8 @@ def _aggregate(aggregate: Aggregate, group: Bag) -> Any:
         return None
     if aggregate.kind == "avg":
         return sum(values) / len(values)
-    return {"sum": sum, "min": min, "max": max}[aggregate.kind](values)
+    functions: dict[str, Callable[[list[Any]], Any]] = {"sum": sum, "min": min, "max": max}
+    return functions[aggregate.kind](values)
 
 
 def _loop(loop: Loop, tables: Tables, variables: dict[tuple[int, int], Bag]) -> list[Bag]:
@@ -144,7 +144,7 @@ def _loop(loop: Loop, tables: Tables, variables: dict[tuple[int, int], Bag]) -> 
     raise AssertionError("the loop does not converge")
 
 
-_BINARY = {
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
@@ -185,5 +185,10 @@ def value(e: nodes.Expr, row: tuple[Any, ...]) -> Any:
             return tuple(args)
     if None in args:
         return None
-    unary = {"neg": lambda a: -a, "not": lambda a: not a, "cast_float": float, "cast_int": int}
+    unary: dict[str, Callable[[Any], Any]] = {
+        "neg": lambda a: -a,
+        "not": lambda a: not a,
+        "cast_float": float,
+        "cast_int": int,
+    }
     return unary[e.op](*args) if e.op in unary else _BINARY[e.op](*args)

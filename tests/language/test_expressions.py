@@ -119,7 +119,7 @@ def test_python_logic_is_refused() -> None:
         ".between() for a < x < b"
     )
     with pytest.raises(TypeError):
-        list(col.x)
+        list(col.x)  # type: ignore[call-overload]
     with pytest.raises(PlanError, match="is an order, not a value"):
         lit(col.x.desc())
 

@@ -69,7 +69,7 @@ def by_definition(left: Bag, right: Bag, match: Any, how: str) -> Bag:
 
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("name", CONDITIONS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(left=bags, right=bags)
 def test_join(name: str, how: Any, left: Bag, right: Bag) -> None:
     on, match = CONDITIONS[name]
@@ -78,7 +78,7 @@ def test_join(name: str, how: Any, left: Bag, right: Bag) -> None:
 
 
 @pytest.mark.parametrize("how", HOWS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(left=bags, right=bags)
 def test_using(how: Any, left: Bag, right: Bag) -> None:
     pairs = by_definition(left, right, lambda x, y: equal(x[0], y[0]), how)
@@ -91,7 +91,7 @@ def test_using(how: Any, left: Bag, right: Bag) -> None:
     assert rows(LEFT.join(RIGHT, "k", how), {0: left, 1: right}) == merged
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(left=bags, right=bags)
 def test_cross_and_bags(left: Bag, right: Bag) -> None:
     data = {0: left, 1: right}

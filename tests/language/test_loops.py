@@ -14,11 +14,16 @@ from everview.loops import fixpoint
 from everview.plan.check import check_closed, free_variables
 from everview.plan.nodes import Loop, LoopResult, Variable
 from everview.types import FLOAT, INT, STR
-from tests.language.interpreter import rows, table
+from tests.language.interpreter import Tables, rows, table
 
 EDGES = table(0, "edges", src=INT, dst=INT)
 ROOTS = table(1, "roots", node=INT)
 CYCLE = Counter([(1, 2), (2, 3), (3, 1), (3, 4), (5, 6)])
+
+
+def loop_of(c: Collection) -> Loop:
+    assert isinstance(c._node, LoopResult)
+    return c._node.loop
 
 
 def reach(roots: Collection, edges: Collection) -> Collection:
@@ -102,7 +107,7 @@ def test_a_loop_that_does_not_need_its_surroundings_is_the_same_loop() -> None:
         "  again with r12",
         "r13 := LoopResult[r9] 0",
     ]
-    data = {0: CYCLE, 1: Counter([(5,)])}
+    data: Tables = {0: CYCLE, 1: Counter([(5,)])}
     assert rows(c, data) == Counter([(5,), (6,)])
 
 
@@ -132,11 +137,11 @@ def test_mutual_recursion() -> None:
         return ROOTS.union_all(step(odd)).distinct(), step(even).distinct()
 
     even, odd = fixpoint(body, {"node": int}, {"node": int})
-    data = {0: Counter([(1, 2), (2, 3), (3, 4)]), 1: Counter([(1,)])}
+    data: Tables = {0: Counter([(1, 2), (2, 3), (3, 4)]), 1: Counter([(1,)])}
     assert rows(even, data) == Counter([(1,), (3,)])
     assert rows(odd, data) == Counter([(2,), (4,)])
     assert even.explain().splitlines()[2] == "r2 := Loop from nothing, nothing"
-    assert even._node.loop == odd._node.loop
+    assert loop_of(even) == loop_of(odd)
 
 
 def test_one_variable_that_starts_empty() -> None:
@@ -154,7 +159,8 @@ def test_nulls_widen_the_variable() -> None:
     c = ROOTS.iterate(body)
     assert calls == ["Collection(node int)", "Collection(node int?)"]
     assert repr(c) == "Collection(node int?)"
-    loop = c._node.loop
+    loop = loop_of(c)
+    assert loop.initials[0] is not None
     assert loop.initials[0].types == loop.bodies[0].types == (INT.optional(),)
     assert rows(c, {1: Counter([(2,), (5,)])}) == Counter([(2,), (5,), (None,)])
 
@@ -163,7 +169,8 @@ def test_priority_is_an_int() -> None:
     costs = table(2, "costs", node=INT, cost=FLOAT.optional(), name=STR)
     line = costs.iterate(lambda c: c.distinct(), priority=col.cost).explain().splitlines()[1]
     assert line == "r1 := Loop from r0, priority if_null(cast_int(floor(cost)), 0)"
-    assert costs.iterate(lambda c: c, priority=costs.node)._node.loop.priority.type == INT
+    priority = loop_of(costs.iterate(lambda c: c, priority=costs.node)).priority
+    assert priority is not None and priority.type == INT
 
 
 def leak() -> Collection:
@@ -222,7 +229,7 @@ def test_error_texts(text: str) -> None:
 def test_an_error_in_a_body_leaves_no_loop_running() -> None:
     with pytest.raises(ZeroDivisionError):
         ROOTS.iterate(lambda r: 1 / 0)  # type: ignore[arg-type,return-value]
-    assert ROOTS.iterate(lambda r: r)._node.loop.depth == 1
+    assert loop_of(ROOTS.iterate(lambda r: r)).depth == 1
 
 
 def test_deep_plans() -> None:

@@ -28,16 +28,15 @@ Row errors
     int, decimal, date or timestamp that would equal the reserved code of NULL), domain (sqrt of a negative), bad
     cast.
 
-Numbers
-    int is 64-bit, overflow fails. `div` of ints is float; `floordiv` and `mod` round to minus infinity (Python's
-    rule: the remainder has the divisor's sign), for floats too (IEEE floor of a / b, and Python's `%`). Any division by
-    zero fails, floats included. Other float arithmetic is IEEE: it gives inf or NaN and does not fail. decimal(s)
-    is an integer times 10**-s: `add sub mod floordiv` align to the larger scale (floordiv gives int), `mul` adds
-    scales (a total over 18 is a plan error), `div` is float. `pow` is float: 0 to a negative power and a negative
-    to a broken power fail. `sqrt` of a negative, `ln log2 log10` of zero or less fail; NaN gives NaN. `floor ceil
-    round` keep the type; `round(x, n)` has n digits, 0 <= n <= 15, floats half to even (`rint(x * 10**n) / 10**n`),
-    decimals half away from zero. `sign` is int (-1, 0, 1), for floats float with sign(NaN) = NaN and sign(0.0) =
-    sign(-0.0) = 0.0. `abs neg` of the smallest int fail. `neg(0.0)` is -0.0.
+Numbers int is 64-bit, overflow fails. `div` of ints is float; `floordiv` and `mod` round to minus infinity
+(Python's rule: the remainder has the divisor's sign), for floats too (IEEE floor of a / b, and Python's `%`). Any
+division by zero fails, floats included. Other float arithmetic is IEEE: it gives inf or NaN and does not fail.
+decimal(s) is an integer times 10**-s: `add sub mod floordiv` align to the larger scale (floordiv gives int), `mul`
+adds scales (a total over 18 is a plan error), `div` is float. `pow` is float: 0 to a negative power and a negative
+to a broken power fail. `sqrt` of a negative, `ln log2 log10` of zero or less fail; NaN gives NaN. `floor ceil
+round` keep the type; `round(x, n)` has n digits, 0 <= n <= 15, floats half to even (`rint(x * 10**n) / 10**n`),
+decimals half away from zero. `sign` is int (-1, 0, 1), for floats float with sign(NaN) = NaN and sign(0.0) =
+sign(-0.0) = 0.0. `abs neg` of the smallest int fail. `neg(0.0)` is -0.0.
 
 Comparison
     Floats compare as numbers: -0.0 = 0.0; NaN = NaN and is larger than everything (PostgreSQL's rule). int against
@@ -116,7 +115,7 @@ class _NoMatch(Exception):
 
 @dataclass(frozen=True)
 class Function:
-    """One built-in: its rule of types, how it treats NULL, whether a row can fail, how many arguments, which must be literals."""
+    """One built-in: types, treatment of NULL, whether a row can fail, number of arguments, which must be literals."""
 
     name: str
     doc: str
@@ -127,7 +126,7 @@ class Function:
     literals: tuple[int, ...] = ()
 
 
-# ---------------------------------------------------------------------------------------------------------------- common types
+# ------------------------------------------------------------------------------------ common types
 
 
 def common_type(types: Sequence[DataType]) -> DataType | None:
@@ -168,7 +167,7 @@ def _wider(a: DataType, b: DataType) -> DataType | None:
     return None
 
 
-# ---------------------------------------------------------------------------------------------------------------- rules of types
+# ---------------------------------------------------------------------------------- rules of types
 
 
 def _need(condition: bool) -> None:
@@ -207,7 +206,8 @@ def _mul(types: Types) -> tuple[Types, DataType]:
     if sum(scales) > MAX_SCALE:
         raise PlanError(
             "E_TYPE",
-            f"the product of {types[0]!r} and {types[1]!r} would need {sum(scales)} digits after the point; {MAX_SCALE} is the most",
+            f"the product of {types[0]!r} and {types[1]!r} would need {sum(scales)} digits after the point; "
+            f"{MAX_SCALE} is the most",
             "cast one side to fewer digits first: .cast('decimal(4)')",
         )
     return (decimal(scales[0]), decimal(scales[1])), decimal(sum(scales))
@@ -320,7 +320,7 @@ def _tuple_get(types: Types) -> tuple[Types, DataType]:
     return types, types[0]  # the item's type needs the index: see _tuple_item
 
 
-# ---------------------------------------------------------------------------------------------------------------- the table
+# --------------------------------------------------------------------------------------- the table
 
 
 def _table() -> dict[str, Function]:
@@ -425,7 +425,7 @@ FUNCTIONS: dict[str, Function] = _table()
 """Every built-in function by name."""
 
 
-# ---------------------------------------------------------------------------------------------------------------- making calls
+# ------------------------------------------------------------------------------------ making calls
 
 
 def call(op: str, *args: Expr) -> Expr:

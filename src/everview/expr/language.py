@@ -1,16 +1,18 @@
 """What a person writes: `col.x + 1`, `when(col.x > 3, "big").otherwise("small")`, `col.price.sum()`.
 
-These expressions know names, not positions or types; nothing is checked while they are written. A collection resolves them
-against its columns (`everview.expr.resolve`), and only then do types, ambiguity and misspellings matter.
+These expressions know names, not positions or types; nothing is checked while they are written. A collection
+resolves them against its columns (`everview.expr.resolve`), and only then do types, ambiguity and misspellings
+matter.
 
-Two ways to name a column: `col.x` is the column called x of whatever collection the expression is used on; `edges.src` is that
-very column of `edges`, found again after joins and filters even if another column has the same name.
+Two ways to name a column: `col.x` is the column called x of whatever collection the expression is used on;
+`edges.src` is that very column of `edges`, found again after joins and filters even if another column has the same
+name.
 
 Every function of `everview.expr.functions` that makes sense on a value is a method of the same name (`col.s.lower()`,
 `col.t.date_trunc("month")`).
 
-Hazard: Python's `and`, `or`, `not`, `in` and chained comparisons (`1 < col.x < 3`) cannot be overloaded. They are refused with
-a hint instead of silently meaning something else.
+Hazard: Python's `and`, `or`, `not`, `in` and chained comparisons (`1 < col.x < 3`) cannot be overloaded. They are
+refused with a hint instead of silently meaning something else.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """From what a person wrote to typed expressions over column positions.
 
-`resolve(expression, scope)` finds the columns, infers the types, and refuses what makes no sense, with the names that would
-have been right. A scope is the columns of a collection; each column remembers the collections it came through (its
-*origins*), which is how `edges.src` is still found after a join.
+`resolve(expression, scope)` finds the columns, infers the types, and refuses what makes no sense, with the names
+that would have been right. A scope is the columns of a collection; each column remembers the collections it came
+through (its *origins*), which is how `edges.src` is still found after a join.
 """
 
 from __future__ import annotations
@@ -144,11 +144,11 @@ def predicate(exprs: Sequence[Any], scope: Scope) -> nodes.Expr:
     return functions.conjunction(found)
 
 
-# ---------------------------------------------------------------------------------------------------------------- constants
+# --------------------------------------------------------------------------------------- constants
 
 
 def literal(value: Any) -> nodes.Expr:
-    """A Python value as an expression. -0.0 becomes neg(0.0), because plans compare literals with ==, which 0.0 would pass.
+    """A Python value as an expression; -0.0 becomes neg(0.0), because plans compare literals with ==.
 
     >>> literal(Decimal("1.50"))
     Literal(type=decimal(2), value=Decimal('1.50'))
@@ -204,7 +204,7 @@ def _decimal_literal(value: Decimal) -> nodes.Literal:
     return nodes.Literal(decimal(scale), value)
 
 
-# ---------------------------------------------------------------------------------------------------------------- functions
+# --------------------------------------------------------------------------------------- functions
 
 
 def _apply(expr: language.Apply, scope: Scope) -> nodes.Expr:
@@ -243,7 +243,7 @@ def _duration(expr: language.Expression) -> datetime.timedelta | None:
 
 
 def _with_duration(expr: language.Apply, scope: Scope) -> nodes.Expr:
-    """A timedelta next to a date, a timestamp, or a difference of two takes its neighbour's unit (days or microseconds)."""
+    """A timedelta beside a date, a timestamp, or a difference of two takes its unit (days or microseconds)."""
     first, second = expr.args
     moment = expr.op in {"add", "sub"}
     if expr.op == "add" and _duration(first) is not None:

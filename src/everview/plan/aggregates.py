@@ -1,7 +1,8 @@
 """Group-by with any mix of aggregates, as plan nodes.
 
-Arguments that are not plain columns are computed by a Project below the Reduce. `first` and `last` by an order are a TopK of one row per
-group; next to other aggregates their results are joined back by the group's key, NULL-safely, because a group may have the key NULL.
+Arguments that are not plain columns are computed by a Project below the Reduce. `first` and `last` by an order are
+a TopK of one row per group; next to other aggregates their results are joined back by the group's key, NULL-safely,
+because a group may have the key NULL.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Aggregation:
         positions = [len(self.keys) + order_of_slots.index(s) for s in self.slots]
         return joins.take(node, [*range(len(self.keys)), *positions])
 
-    # ---------------------------------------------------------------------------------------------------------------- one aggregate
+    # -------------------------------------------------------------------------------- one aggregate
 
     def _slot(self, call: language.AggregateCall) -> _Slot:
         if call.arg is None:
@@ -83,7 +84,7 @@ class Aggregation:
             arg = joins.canonical(arg)
         return _Slot(kind, arg, _result_type(kind, arg, call))
 
-    # ---------------------------------------------------------------------------------------------------------------- pieces of the plan
+    # --------------------------------------------------------------------------- pieces of the plan
 
     def _reduce(self, slots: list[_Slot]) -> Node:
         exprs = [*self.keys, *(s.arg for s in slots if s.arg is not None)]

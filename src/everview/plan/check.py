@@ -1,8 +1,9 @@
 """Questions about a plan: which loop variables it still needs, and whether its types fit.
 
-`Variable(depth, index)` belongs to the nearest enclosing `Loop` of that depth, as names do in nested functions. A loop's depth is
-one more than that of the deepest *other* variable it reads, not the number of loops it happens to stand in: a loop that does not depend on the
-loop around it has the depth it would have outside, so it is the same node, and is computed once.
+`Variable(depth, index)` belongs to the nearest enclosing `Loop` of that depth, as names do in nested functions. A
+loop's depth is one more than that of the deepest *other* variable it reads, not the number of loops it happens to
+stand in: a loop that does not depend on the loop around it has the depth it would have outside, so it is the same
+node, and is computed once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ VariableKey = tuple[int, int]
 
 
 def postorder(*roots: Node, skip: Container[Node] = ()) -> Iterator[Node]:
-    """Every node once, after the nodes it reads, except `skip` and what only it reads; no recursion, because plans can be deep."""
+    """Every node once, after those it reads, without `skip` and what only it reads; no recursion: plans can be deep."""
     done: set[int] = set()
     todo: list[tuple[Node, bool]] = [(root, False) for root in reversed(roots)]
     while todo:

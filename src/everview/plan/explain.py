@@ -4,7 +4,8 @@
     r1 := Filter[r0] src > 3
     r2 := Reduce[r1] by src: n = count()
 
-Nodes have no names; `names` gives those that are known (collections know theirs), the rest are carried up from below or made up.
+Nodes have no names; `names` gives those that are known (collections know theirs), the rest are carried up from
+below or made up.
 """
 
 from __future__ import annotations
@@ -87,8 +88,8 @@ def _name(function: Any) -> str:
 class _Explainer:
     """Numbers nodes in the order in which they are shown.
 
-    What a loop's body computes without the loop's variable is shown before the loop, where it is computed. So a node is shown at
-    its *level*: the depth of the deepest loop variable it reads.
+    What a loop's body computes without the loop's variable is shown before the loop, where it is computed. So a node is
+    shown at its *level*: the depth of the deepest loop variable it reads.
     """
 
     def __init__(self, node: Node, names: Names, labels: Mapping[Node, str]) -> None:
@@ -113,7 +114,7 @@ class _Explainer:
             yield f"{'  ' * level}{self.shown[node]} := {text}"
 
     def loop(self, loop: Loop, level: int) -> Iterator[str]:
-        """The loop's line, then its body indented. Its nodes are forgotten afterwards: another loop's variable may be equal."""
+        """The loop's line, then its body, forgotten afterwards: another loop's variable may be equal."""
         starts = ", ".join("nothing" if i is None else self.shown[i] for i in loop.initials)
         number = f"r{next(self.numbers)}"
         yield f"{'  ' * level}{number} := Loop from {starts}{self.limits(loop)}"

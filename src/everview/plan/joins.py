@@ -4,10 +4,11 @@
     anti(l, r)   l - semi(l, r), exact because semi(l, r) is a part of l; a NULL key matches nothing, so it stays
     left(l, r)   inner(l, r) + anti(l, r) padded with NULLs;  right and full alike
 
-A *residual* (the part of the condition that is not an equality between the sides) belongs to the match: whether a left row has a match depends
-on its key and on the left columns the residual reads, together its *match columns*. The distinct match columns of the inner join's
-rows say which have one. Joining them back must find NULLs too, which an equi-join does not, so a nullable match column c becomes two: c is NULL, and c or some
-value. Float keys lose the sign of zero first (x + 0.0), because -0.0 = 0.0 but their codes differ.
+A *residual* (the part of the condition that is not an equality between the sides) belongs to the match: whether a
+left row has a match depends on its key and on the left columns the residual reads, together its *match columns*.
+The distinct match columns of the inner join's rows say which have one. Joining them back must find NULLs too, which
+an equi-join does not, so a nullable match column c becomes two: c is NULL, and c or some value. Float keys lose the
+sign of zero first (x + 0.0), because -0.0 = 0.0 but their codes differ.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ How = Literal["inner", "left", "right", "full", "semi", "anti", "cross"]
 
 @dataclass(frozen=True)
 class Condition:
-    """When rows match: equal keys (expressions over either side) and the residual, over the left columns then the right."""
+    """When rows match: equal keys (expressions over either side) and the residual (over both sides' columns)."""
 
     left: tuple[Expr, ...]
     right: tuple[Expr, ...]
