@@ -238,3 +238,13 @@ def test_deep_plans() -> None:
         c = c.with_columns(node=col.node + lit(i))
     assert len(c.explain().splitlines()) == 3001
     assert free_variables(c._node) == frozenset()
+
+
+def test_shared_plans_cost_no_more_than_their_nodes() -> None:
+    c = ROOTS
+    for _ in range(60):
+        c = c.union_all(c).filter(col.node > 0)
+    assert len(c.explain().splitlines()) == 121
+    for i in range(3000):
+        c = c.filter(col.node > i)
+    assert c.schema() == {"node": INT}

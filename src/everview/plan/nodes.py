@@ -21,7 +21,7 @@ Types = tuple[DataType, ...]
 
 
 class Node:
-    """Any plan node; `types` are its columns' types."""
+    """Any plan node; `types` are its columns' types (kept once known: shared sub-plans would ask exponentially often)."""
 
     @property
     def types(self) -> Types:
@@ -65,7 +65,7 @@ class Table(Node):
     columns: Types
     __hash__ = Node.__hash__
 
-    @property
+    @cached_property
     def types(self) -> Types:
         return self.columns
 
@@ -78,7 +78,7 @@ class Project(Node):
     exprs: tuple[Expr, ...]
     __hash__ = Node.__hash__
 
-    @property
+    @cached_property
     def types(self) -> Types:
         return tuple(e.type for e in self.exprs)
 
@@ -91,7 +91,7 @@ class Filter(Node):
     predicate: Expr
     __hash__ = Node.__hash__
 
-    @property
+    @cached_property
     def types(self) -> Types:
         return self.child.types
 
@@ -105,7 +105,7 @@ class FlatMap(Node):
     columns: Types
     __hash__ = Node.__hash__
 
-    @property
+    @cached_property
     def types(self) -> Types:
         return self.columns
 
@@ -117,7 +117,7 @@ class Negate(Node):
     child: Node
     __hash__ = Node.__hash__
 
-    @property
+    @cached_property
     def types(self) -> Types:
         return self.child.types
 
@@ -129,7 +129,7 @@ class Union(Node):
     inputs: tuple[Node, ...]
     __hash__ = Node.__hash__
 
-    @property
+    @cached_property
     def types(self) -> Types:
         return tuple(
             column[0].optional(any(t.nullable for t in column))
@@ -147,7 +147,7 @@ class Join(Node):
     right_keys: tuple[int, ...]
     __hash__ = Node.__hash__
 
-    @property
+    @cached_property
     def types(self) -> Types:
         return self.left.types + self.right.types
 
@@ -160,7 +160,7 @@ class Threshold(Node):
     kind: Literal["distinct", "positive"]
     __hash__ = Node.__hash__
 
-    @property
+    @cached_property
     def types(self) -> Types:
         return self.child.types
 
@@ -186,7 +186,7 @@ class Reduce(Node):
     aggregates: tuple[Aggregate, ...]
     __hash__ = Node.__hash__
 
-    @property
+    @cached_property
     def types(self) -> Types:
         child = self.child.types
         return tuple(child[k] for k in self.keys) + tuple(a.type for a in self.aggregates)
@@ -206,7 +206,7 @@ class TopK(Node):
     offset: int = 0
     __hash__ = Node.__hash__
 
-    @property
+    @cached_property
     def types(self) -> Types:
         return self.child.types
 
@@ -221,7 +221,7 @@ class PythonReduce(Node):
     columns: Types
     __hash__ = Node.__hash__
 
-    @property
+    @cached_property
     def types(self) -> Types:
         child = self.child.types
         return tuple(child[k] for k in self.keys) + self.columns
@@ -236,7 +236,7 @@ class Variable(Node):
     columns: Types
     __hash__ = Node.__hash__
 
-    @property
+    @cached_property
     def types(self) -> Types:
         return self.columns
 
@@ -257,7 +257,7 @@ class Loop(Node):
     at_limit: Literal["error", "stop"] = "error"
     __hash__ = Node.__hash__
 
-    @property
+    @cached_property
     def types(self) -> Types:
         raise TypeError("a Loop is read through LoopResult")
 
@@ -270,6 +270,6 @@ class LoopResult(Node):
     index: int
     __hash__ = Node.__hash__
 
-    @property
+    @cached_property
     def types(self) -> Types:
         return self.loop.bodies[self.index].types
