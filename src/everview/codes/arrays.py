@@ -25,6 +25,7 @@ from everview.codes.scalars import (
     LAST_MICROSECOND,
     NAN_CODE,
     UNIX_DAY,
+    counted,
     timestamp_code,
 )
 from everview.codes.values import decoder, encoder, null_refused, reserved_code
@@ -218,8 +219,21 @@ def _arrow_codes(array: pa.Array, declared: DataType, interner: Interner) -> Wor
     except InputError:
         raise
     except _REFUSED as refusal:
-        _one_by_one(array.to_pylist(), declared, interner)
-        raise InputError("E_TYPE", f"Arrow cannot convert the column to {declared!r}: {refusal}", "") from refusal
+        raise _explained(array, declared, interner, refusal) from None
+
+
+def _explained(array: pa.Array, declared: DataType, interner: Interner, refusal: Exception) -> InputError:
+    """The error of the first value that is to blame for Arrow's refusal."""
+    encode = encoder(declared, interner)
+    for row, value in enumerate(array):
+        try:
+            encode(value.as_py())
+        except InputError as error:
+            return BadValue(row, error)
+        except (ValueError, OverflowError):  # Python has no such value
+            problem = f"{getattr(value, 'value', 'the value')} (as {array.type}) does not fit {declared!r}"
+            return BadValue(row, InputError("E_RANGE", problem, f"cast the column to {arrow_type(declared)} first"))
+    return InputError("E_TYPE", f"Arrow cannot convert the column to {declared!r}: {refusal}", "")
 
 
 def _words(array: pa.Array, dtype: Any, per_value: int = 1) -> Any:
@@ -281,8 +295,8 @@ def _arrow_texts(array: pa.Array, declared: DataType, interner: Interner) -> Wor
 
 def _arrow_tuples(array: pa.Array, declared: DataType, interner: Interner) -> Words:
     if array.type.num_fields != len(declared.items):
-        problem = f"an Arrow struct of {array.type.num_fields} fields cannot become {declared!r}"
-        raise InputError("E_WIDTH", problem, f"the tuple has {len(declared.items)} items")
+        problem = f"an Arrow struct of {counted(array.type.num_fields, 'field')} cannot become {declared!r}"
+        raise InputError("E_WIDTH", problem, f"the tuple has {counted(len(declared.items), 'item')}")
     null = array.is_null().to_numpy(zero_copy_only=False)
     present = array.drop_null() if array.null_count else array
     codes = np.full((len(declared.items), len(array)), NULL, dtype=np.int64)

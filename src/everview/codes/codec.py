@@ -23,7 +23,7 @@ from everview.codes import scalars
 from everview.codes.arrays import BadValue, decode_arrow, decode_list, encode_column
 from everview.codes.declare import arrow_field
 from everview.codes.interner import Interner, Words
-from everview.codes.scalars import shown
+from everview.codes.scalars import counted, shown
 from everview.codes.tables import columns_of, is_series, is_table, of_series
 from everview.codes.values import Encode, decoder, encoder
 from everview.errors import InputError, did_you_mean
@@ -96,7 +96,7 @@ class Codec:
         columns = columns_of(data)
         if isinstance(columns, list):
             if len(columns) != len(self.types):
-                raise self._wrong_width("the array", len(columns))
+                raise self._wrong_width("the array", len(columns), "column")
             return self._encode_columns(columns, len(columns[0]) if columns else 0)
         self._check_names(columns, "the table")
         sizes = {name: len(values) for name, values in columns.items()}
@@ -185,10 +185,9 @@ class Codec:
         if len(row) != len(self.types):
             raise self._wrong_width(shown(row), len(row))
 
-    def _wrong_width(self, what: str, width: int) -> InputError:
-        values = "value" if width == 1 else "values"
+    def _wrong_width(self, what: str, width: int, noun: str = "value") -> InputError:
         hint = f"the columns are {', '.join(self.names)}"
-        return InputError("E_WIDTH", f"{what} has {width} {values}, not {len(self.types)}", hint)
+        return InputError("E_WIDTH", f"{what} has {counted(width, noun)}, not {len(self.types)}", hint)
 
     def _check_names(self, given: Iterable[Any], what: str) -> None:
         names = [*given]
@@ -229,8 +228,8 @@ _QUICK_ENCODE = {
     "float": "c{i} = quick_float(c{i}) if type(c{i}) is float else f{i}(c{i})",
     # the one float whose code means NULL is below -1e300
     "float?": "c{i} = quick_float(c{i}) if type(c{i}) is float and c{i} > -1e300 else f{i}(c{i})",
-    "timestamp": "c{i} = quick_timestamp(c{i}) if type(c{i}) is datetime else f{i}(c{i})",
-    "timestamp?": "c{i} = quick_timestamp(c{i}) if type(c{i}) is datetime else f{i}(c{i})",
+    "timestamp": "c{i} = quick_timestamp(c{i}) if type(c{i}) is datetime and c{i}.tzinfo is None else f{i}(c{i})",
+    "timestamp?": "c{i} = quick_timestamp(c{i}) if type(c{i}) is datetime and c{i}.tzinfo is None else f{i}(c{i})",
     "str": "c{i} = (text(c{i}) if type(c{i}) is str else None) or f{i}(c{i})",
     "str?": "c{i} = (text(c{i}) if type(c{i}) is str else None) or f{i}(c{i})",
     "bytes": "c{i} = (data(c{i}) if type(c{i}) is bytes else None) or f{i}(c{i})",

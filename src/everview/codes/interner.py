@@ -29,7 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from everview.codes import hashing
-from everview.codes.scalars import DECODERS, ENCODERS, kind_of, shown, wrong_type
+from everview.codes.scalars import DECODERS, ENCODERS, counted, kind_of, shown, wrong_type
 from everview.errors import InputError
 from everview.types import NULL, DataType
 
@@ -219,7 +219,9 @@ class Interner:
         null = slots < 0
         widths = np.diff(spans)[~null] // 16
         if (widths != width).any():
-            raise InputError("E_WIDTH", f"a tuple has {widths[widths != width][0]} items, not {width}", "")
+            raise InputError(
+                "E_WIDTH", f"a tuple has {counted(int(widths[widths != width][0]), 'item')}, not {width}", ""
+            )
         codes = np.full((width, len(slots)), NULL, dtype=np.int64)
         codes[:, ~null] = payload.view("<i8").reshape(-1, width, 2)[:, :, 1].T if width else 0
         return codes, null

@@ -48,10 +48,21 @@ def shown(value: object) -> str:
 
 def wrong_type(value: object, expected: str, hint: str = "") -> InputError:
     """The error for a value of another type."""
-    return InputError("E_TYPE", f"{shown(value)} is {_article(type(value).__name__)}, not {expected}", hint)
+    what = "None is" if value is None else f"{shown(value)} is {_article(type(value).__name__)},"
+    return InputError("E_TYPE", f"{what} not {expected}", hint)
+
+
+def counted(number: int, noun: str) -> str:
+    """
+    >>> counted(1, "item"), counted(2, "item")
+    ('1 item', '2 items')
+    """
+    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _article(name: str) -> str:
+    if name == "bytes":
+        return name
     return f"an {name}" if name[0] in "aeioAEIO" else f"a {name}"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everview.codes.scalars import shown, wrong_type
+from everview.codes.scalars import counted, shown, wrong_type
 from everview.errors import InputError
 from everview.types import DataType
 
@@ -74,8 +74,8 @@ def _numpy_columns(data: np.ndarray[Any, Any]) -> dict[str, Any] | list[Any]:
     if data.dtype.names:
         return {name: data[name].reshape(-1) for name in data.dtype.names}
     if data.ndim != 2:
-        hint = "give rows as array of shape (rows, columns), or a dict of columns"
-        raise InputError("E_WIDTH", f"an array of {data.ndim} dimension(s) is not a table", hint)
+        hint = "give an array of shape (rows, columns), or a dict of columns"
+        raise InputError("E_WIDTH", f"an array of {counted(data.ndim, 'dimension')} is not a table", hint)
     return [data[:, i] for i in range(data.shape[1])]
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from everview.codes.interner import Interner, item_tag
-from everview.codes.scalars import DECODERS, ENCODERS, shown, wrong_type
+from everview.codes.scalars import DECODERS, ENCODERS, counted, shown, wrong_type
 from everview.errors import InputError
 from everview.types import INTERNED, NULL, DataType
 
@@ -81,8 +81,8 @@ def is_null(value: Any) -> bool:
 
 def null_refused(declared: DataType) -> InputError:
     """The error for NULL in a column without NULLs."""
-    hint = f"declare the column with NULLs, e.g. '{declared!r}?', or leave the row out"
-    return InputError("E_NULL", f"NULL in a column of {declared!r}", hint)
+    hint = f"declare it nullable, e.g. '{declared!r}?' or Optional[...], or leave the row out"
+    return InputError("E_NULL", f"NULL is not allowed in {declared!r}", hint)
 
 
 def reserved_code(value: Any) -> InputError:
@@ -123,7 +123,11 @@ def _tuple_encoder(declared: DataType, interner: Interner) -> Encode:
         if not isinstance(value, (tuple, list)):
             raise wrong_type(value, f"a {declared.optional(False)!r}", "write a tuple")
         if len(value) != len(items):
-            raise InputError("E_WIDTH", f"{shown(value)} has {len(value)} items, not {len(items)}", "")
+            raise InputError(
+                "E_WIDTH",
+                f"{shown(value)} has {counted(len(value), 'item')}, not {len(items)}",
+                f"the type is {declared!r}",
+            )
         codes = [item(part) for item, part in zip(items, value, strict=True)]
         present = [0 if is_null(part) else tag for tag, part in zip(tags, value, strict=True)]
         return interner.tuple_id(present, codes)
