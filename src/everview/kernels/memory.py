@@ -31,7 +31,10 @@ _I64 = ir.IntType(64)
 _I8P = ir.IntType(8).as_pointer()
 
 OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": False, "error_model": "numpy"}
-"""Options of every kernel: cached on disk, running without the GIL, C-like arithmetic."""
+"""Options of every kernel that Python calls: cached on disk, running without the GIL, C-like arithmetic."""
+
+INNER: dict[str, Any] = {**OPTIONS, "cache": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Options of functions that only kernels call: no wrappers, no cache entry of their own."""
 
 FAULTS, FAULT_ADDRESS, FAULT_INDEX, FAULT_SIZE, LIVE_BLOCKS, LIVE_WORDS = range(6)
 cell = np.zeros(8, dtype=np.int64)
@@ -134,7 +137,7 @@ def raw_copy(typingctx: Any, target: Any, source: Any, words: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), codegen
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def copy_words(target, at, source, start, words):
     """Copy `words` words from block `source` (from word `start`) to block `target` (from word `at`)."""
     if DEBUG:
@@ -167,7 +170,7 @@ if DEBUG:
 
         return types.int64(), codegen
 
-    @njit(**OPTIONS)
+    @njit(**INNER)
     def _fault(address, index, size):
         c = _cell()
         if raw_load(c, 0) == 0:
@@ -176,7 +179,7 @@ if DEBUG:
             raw_store(c, 3, size)
         raw_store(c, 0, raw_load(c, 0) + 1)
 
-    @njit(**OPTIONS)
+    @njit(**INNER)
     def _inside(address, index):
         if address < 4096:
             _fault(address, index, -1)
@@ -190,20 +193,20 @@ if DEBUG:
             return False
         return True
 
-    @njit(**OPTIONS)
+    @njit(**INNER)
     def ld(address, index):
         """Word `index` of the block at `address`; checked."""
         if _inside(address, index):
             return raw_load(address, index)
         return 0
 
-    @njit(**OPTIONS)
+    @njit(**INNER)
     def st(address, index, value):
         """Set word `index` of the block at `address`; checked."""
         if _inside(address, index):
             raw_store(address, index, value)
 
-    @njit(**OPTIONS)
+    @njit(**INNER)
     def alloc(words):
         """A new block of `words` words filled with rubbish; 0 if there is no memory."""
         block = _c_malloc((words + 2) * 8)
@@ -218,7 +221,7 @@ if DEBUG:
         raw_store(c, 5, raw_load(c, 5) + words)
         return block + 16
 
-    @njit(**OPTIONS)
+    @njit(**INNER)
     def free(address):
         """Give a block back; 0 is ignored, anything else that is no live block is a fault."""
         if address != 0 and _inside(address, 0 if raw_load(address, -1) > 0 else -1):
@@ -230,17 +233,10 @@ if DEBUG:
 
 else:
 
-    @njit(inline="always", **OPTIONS)
-    def ld(address, index):
-        """Word `index` of the block at `address`."""
-        return raw_load(address, index)
+    ld = raw_load
+    st = raw_store
 
-    @njit(inline="always", **OPTIONS)
-    def st(address, index, value):
-        """Set word `index` of the block at `address`."""
-        raw_store(address, index, value)
-
-    @njit(**OPTIONS)
+    @njit(**INNER)
     def alloc(words):
         """A new block of `words` words filled with rubbish; 0 if there is no memory."""
         block = _c_malloc((words + 2) * 8)
@@ -250,7 +246,7 @@ else:
         raw_store(block, 1, words)
         return block + 16
 
-    @njit(**OPTIONS)
+    @njit(**INNER)
     def free(address):
         """Give a block back; 0 is ignored."""
         if address != 0:
@@ -258,13 +254,21 @@ else:
             _c_free(address - 16)
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
+def faults():
+    """Bad accesses so far (debug build; otherwise always 0)."""
+    if DEBUG:
+        return raw_load(_cell(), 0)
+    return 0
+
+
+@njit(**INNER)
 def size_of(address):
     """Size in words of a block."""
     return raw_load(address, -1)
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def grow(address, words, used):
     """A block of at least `words` words that holds the first `used` words of `address`, which is freed."""
     new = alloc(words)
@@ -277,7 +281,7 @@ def grow(address, words, used):
     return new
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def zeros(words):
     """A new block of zeros; 0 if there is no memory."""
     block = alloc(words)

@@ -454,7 +454,9 @@ def float_to_int(x, _):
 @inner
 def float_to_int_failure(x, _):
     v = decode(x)
-    return 0 if -9223372036854775808.0 <= v < 9223372036854775808.0 else CAST
+    if -9223372036854775808.0 <= v < 9223372036854775808.0:
+        return 0
+    return OVERFLOW if abs(v) < math.inf else CAST
 
 
 @inner
@@ -464,7 +466,10 @@ def float_to_decimal(x, power):
 
 @inner
 def float_to_decimal_failure(x, power):
-    return 0 if abs(_rint(decode(x) * float(power))) < 1e18 else CAST
+    v = decode(x)
+    if abs(_rint(v * float(power))) < 1e18:
+        return 0
+    return OVERFLOW if abs(v) < math.inf else CAST
 
 
 @inner

@@ -1,0 +1,122 @@
+"""The executor: runs a program of operators for one step, loops included, without returning to Python.
+
+A program is a block of instructions, four words each: [what, operator's address, context, jump].
+
+    CALL   call the operator with its context
+    LOOP   enter the loop's next pending time, or jump behind its END
+    END    leave the pass and jump back to LOOP
+
+A step begins, runs and commits in one call (`step`) unless an operator needs Python (a Python reduction or function): then the call
+returns PYTHON, the driver serves instruction PC and calls `resume`. Every few thousand instructions the executor returns
+YIELD so that Ctrl-C is heard. Anything else that is not DONE has stopped the step, and `abort` puts all back.
+"""
+
+from __future__ import annotations
+
+from numba import int64, njit
+
+from everview.kernels.inbox import clear_inbox
+from everview.kernels.memory import DEBUG, INNER, OPTIONS, call_pointer, faults, ld, st
+from everview.kernels.operator import CALL_PYTHON
+from everview.kernels.scope import OVERRUN, end_time, next_time, reset_scope
+from everview.kernels.stream import STEP_BASE, STEP_EPOCHS, STEP_FAULT, STEP_STOP
+from everview.kernels.trace import commit, roll_back
+
+PROGRAM, LENGTH, PC, X_STEP, TRACES, NTRACES, SCOPES, NSCOPES, INBOXES, NINBOXES, X_WORDS = range(11)
+
+CALL, LOOP, END = range(3)
+DONE, PYTHON_NEEDED, YIELD, ROUNDS, OVERFLOW, VIOLATION, MEMORY_FAULT = range(7)
+
+SLICE = 4096  # instructions between looks at Ctrl-C
+
+
+@njit(**INNER)
+def _run(session):
+    program = ld(session, PROGRAM)
+    length = ld(session, LENGTH)
+    pc = ld(session, PC)
+    left = SLICE
+    while pc < length:
+        at = 4 * pc
+        what = ld(program, at)
+        ctx = ld(program, at + 2)
+        if what == CALL:
+            answer = call_pointer(ld(program, at + 1), ctx)
+            if DEBUG and faults() != 0:
+                st(session, PC, pc)
+                return MEMORY_FAULT
+            if answer != 0:
+                st(session, PC, pc)
+                return PYTHON_NEEDED if answer == CALL_PYTHON else VIOLATION
+            pc += 1
+        elif what == LOOP:
+            if next_time(ctx):
+                pc += 1
+            else:
+                pc = ld(program, at + 3)
+        else:
+            end_time(ctx)
+            if ld(ctx, OVERRUN) != 0:
+                st(session, PC, pc)
+                return ROUNDS
+            left -= pc - ld(program, at + 3) + 1
+            pc = ld(program, at + 3)
+            if left < 0:
+                st(session, PC, pc)
+                return YIELD
+    st(session, PC, pc)
+    if ld(ld(session, X_STEP), STEP_FAULT) != 0:
+        return OVERFLOW
+    return DONE
+
+
+@njit(**INNER)
+def _commit(session):
+    traces = ld(session, TRACES)
+    s = ld(session, X_STEP)
+    time = ld(s, STEP_BASE) + ld(s, STEP_EPOCHS)
+    for i in range(ld(session, NTRACES)):
+        commit(ld(traces, i), time)
+    scopes = ld(session, SCOPES)
+    for i in range(ld(session, NSCOPES)):
+        reset_scope(ld(scopes, i))
+
+
+@njit(int64(int64, int64, int64), **OPTIONS)
+def step(session, base, epochs):
+    """Begin a step of `epochs` epochs after `base` and run it; commits if that is all there is to do."""
+    s = ld(session, X_STEP)
+    st(s, STEP_BASE, base)
+    st(s, STEP_EPOCHS, epochs)
+    st(s, STEP_STOP, 0)
+    st(s, STEP_FAULT, 0)
+    st(session, PC, 0)
+    answer = _run(session)
+    if answer == DONE:
+        _commit(session)
+    return answer
+
+
+@njit(int64(int64, int64), **OPTIONS)
+def resume(session, pc):
+    """Go on with the step at instruction `pc`."""
+    st(session, PC, pc)
+    answer = _run(session)
+    if answer == DONE:
+        _commit(session)
+    return answer
+
+
+@njit(int64(int64), **OPTIONS)
+def abort(session):
+    """Undo the step under way: traces, inboxes and agendas are as they were before it."""
+    traces = ld(session, TRACES)
+    for i in range(ld(session, NTRACES)):
+        roll_back(ld(traces, i))
+    inboxes = ld(session, INBOXES)
+    for i in range(ld(session, NINBOXES)):
+        clear_inbox(ld(inboxes, i))
+    scopes = ld(session, SCOPES)
+    for i in range(ld(session, NSCOPES)):
+        reset_scope(ld(scopes, i))
+    return 0

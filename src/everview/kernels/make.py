@@ -1,0 +1,309 @@
+"""Building blocks for the Python side: making, filling, reading and freeing what the kernels work on."""
+
+from __future__ import annotations
+
+from numba import int64, njit
+from numba import types as nb
+
+from everview.kernels.arrange import A_TRACE, PRESET
+from everview.kernels.batch import CAP, COLS, DATA, ROWS, diff_at, time_at
+from everview.kernels.inbox import ROWS_AT, WIDTH, free_inbox, new_inbox, room
+from everview.kernels.join import J_STREAM, join_all
+from everview.kernels.memory import DEBUG, OPTIONS, alloc, free, ld, st, zeros
+from everview.kernels.operator import CALL_PYTHON, operator
+from everview.kernels.reduce import ANSWERS, ANSWERS_N, CURSORS, EPOCH_LIST, FOUND, OUT, REQUESTS, REQUESTS_N
+from everview.kernels.scope import free_scope, new_scope
+from everview.kernels.sort import sort_columns
+from everview.kernels.stream import R_COLS, R_N, REGS, STEP, STEP_BASE, TAIL, flush, free_stream, new_stream
+from everview.kernels.trace import (
+    COUNT,
+    DELTA,
+    TABLE,
+    compact,
+    free_trace,
+    new_trace,
+    trace_rows,
+    trace_words,
+)
+from everview.kernels.vm import CHUNK
+
+_array = nb.Array(int64, 1, "C")
+_matrix = nb.Array(int64, 2, "C")
+
+
+@njit(int64(int64), **OPTIONS)
+def make_block(words):
+    """A new block of zeros."""
+    return zeros(words)
+
+
+@njit(int64(_array), **OPTIONS)
+def make_filled(values):
+    """A new block with the given words."""
+    block = alloc(max(len(values), 1))
+    for i in range(len(values)):
+        st(block, i, values[i])
+    return block
+
+
+@njit(int64(int64), **OPTIONS)
+def drop_block(block):
+    """Give a block back."""
+    free(block)
+    return 0
+
+
+@njit(int64(int64, int64), **OPTIONS)
+def peek(block, index):
+    """A word of a block."""
+    return ld(block, index)
+
+
+@njit(int64(int64, int64, int64), **OPTIONS)
+def poke(block, index, value):
+    """Set a word of a block."""
+    st(block, index, value)
+    return 0
+
+
+@njit(int64(int64, int64, int64, int64, int64, int64), **OPTIONS)
+def make_trace(cols, diffs, keep, since, effort, stateless):
+    """See `trace.new_trace`."""
+    return new_trace(cols, diffs, keep, since, effort, stateless)
+
+
+@njit(int64(int64), **OPTIONS)
+def drop_trace(trace):
+    """See `trace.free_trace`."""
+    free_trace(trace)
+    return 0
+
+
+@njit(int64(int64), **OPTIONS)
+def compact_trace(trace):
+    """See `trace.compact`."""
+    return compact(trace)
+
+
+@njit(nb.UniTuple(int64, 3)(int64), **OPTIONS)
+def measure_trace(trace):
+    """(batches, updates, bytes) held by a trace."""
+    return ld(trace, COUNT), trace_rows(trace), 8 * trace_words(trace)
+
+
+@njit(int64(int64, int64, int64, int64, _array), **OPTIONS)
+def make_scope(parent, coords, outer, unit, fields):
+    """See `scope.new_scope`."""
+    block = alloc(len(fields))
+    for i in range(len(fields)):
+        st(block, i, fields[i])
+    return new_scope(parent, coords, outer, unit, block, len(fields))
+
+
+@njit(int64(int64), **OPTIONS)
+def drop_scope(scope):
+    """See `scope.free_scope`."""
+    free_scope(scope)
+    return 0
+
+
+@njit(int64(int64, int64), **OPTIONS)
+def make_inbox(width, scope):
+    """See `inbox.new_inbox`."""
+    return new_inbox(width, scope)
+
+
+@njit(int64(int64), **OPTIONS)
+def drop_inbox(inbox):
+    """See `inbox.free_inbox`."""
+    free_inbox(inbox)
+    return 0
+
+
+@njit(int64(int64, int64, int64), **OPTIONS)
+def make_stream(cols, registers, step):
+    """See `stream.new_stream`."""
+    return new_stream(cols, registers, step)
+
+
+@njit(int64(int64, int64), **OPTIONS)
+def widen_stream(stream, registers):
+    """Make room for programs with more registers."""
+    free(ld(stream, REGS))
+    st(stream, REGS, alloc(max(registers, ld(stream, R_COLS), 1) * CHUNK))
+    return 0
+
+
+@njit(int64(int64), **OPTIONS)
+def drop_stream(stream):
+    """See `stream.free_stream`."""
+    free_stream(stream)
+    return 0
+
+
+@njit(int64(int64), **OPTIONS)
+def drop_reduce(ctx):
+    """Give back the scratch blocks of a reduction."""
+    for f in (CURSORS, FOUND, EPOCH_LIST, OUT, REQUESTS, ANSWERS):
+        free(ld(ctx, f))
+        st(ctx, f, 0)
+    return 0
+
+
+@njit(int64(int64, _array, int64), **OPTIONS)
+def push_rows(inbox, words, rows):
+    """Append rows, given as consecutive words (columns, time, diff), to an inbox outside loops."""
+    width = ld(inbox, WIDTH)
+    buffer = room(inbox, 0, rows)
+    at = ROWS_AT + ld(buffer, 0) * width
+    for i in range(rows * width):
+        st(buffer, at + i, words[i])
+    st(buffer, 0, ld(buffer, 0) + rows)
+    return 0
+
+
+@njit(int64(int64, _matrix, int64, int64), **OPTIONS)
+def push_columns(inbox, columns, time, diff):
+    """Append rows given as columns, all at one time and with one diff, to an inbox outside loops."""
+    cols = columns.shape[0]
+    n = columns.shape[1]
+    buffer = room(inbox, 0, n)
+    at = ROWS_AT + ld(buffer, 0) * (cols + 2)
+    for i in range(n):
+        for c in range(cols):
+            st(buffer, at + i * (cols + 2) + c, columns[c, i])
+        st(buffer, at + i * (cols + 2) + cols, time)
+        st(buffer, at + i * (cols + 2) + cols + 1, diff)
+    st(buffer, 0, ld(buffer, 0) + n)
+    return 0
+
+
+@njit(int64(int64, _matrix, int64), **OPTIONS)
+def preset_columns(ctx, columns, time):
+    """Sort a bulk load straight into the batch that the table's arrange operator will take."""
+    cols = columns.shape[0]
+    n = columns.shape[1]
+    if DEBUG:  # only blocks of our own can be checked
+        copy = alloc(max(cols * n, 1))
+        for c in range(cols):
+            for i in range(n):
+                st(copy, c * n + i, columns[c, i])
+        st(ctx, PRESET, sort_columns(copy, n, cols, time))
+        free(copy)
+    else:
+        st(ctx, PRESET, sort_columns(columns.ctypes.data, n, cols, time))
+    return 0
+
+
+@njit(int64(int64), **OPTIONS)
+def batch_rows(batch):
+    """Number of rows of a batch; 0 for no batch."""
+    return 0 if batch == 0 else ld(batch, ROWS)
+
+
+@njit(nb.void(int64, _matrix, _array, _array), **OPTIONS)
+def batch_contents(batch, columns, times, diffs):
+    """Copy a batch into arrays."""
+    data = ld(batch, DATA)
+    cap = ld(batch, CAP)
+    rows = ld(batch, ROWS)
+    for c in range(ld(batch, COLS)):
+        for i in range(rows):
+            columns[c, i] = ld(data, c * cap + i)
+    for i in range(rows):
+        times[i] = time_at(batch, data, i)
+        diffs[i] = diff_at(batch, data, i, 0)
+
+
+@operator
+def serve(ctx):
+    """Operator of a linear step in Python: the driver takes the delta of the stateless trace in front of it."""
+    trace = ld(ctx, A_TRACE)
+    return CALL_PYTHON if ld(trace, DELTA) != 0 else 0
+
+
+@njit(int64(int64, _matrix, _array, _array), **OPTIONS)
+def emit_columns(stream, columns, times, diffs):
+    """Send rows given as columns down a stream."""
+    regs = ld(stream, REGS)
+    tail = ld(stream, TAIL)
+    n = 0
+    for i in range(len(times)):
+        for c in range(columns.shape[0]):
+            st(regs, c * CHUNK + n, columns[c, i])
+        st(tail, n, times[i])
+        st(tail, CHUNK + n, diffs[i])
+        n += 1
+        if n == CHUNK:
+            st(stream, R_N, n)
+            flush(stream)
+            n = 0
+    st(stream, R_N, n)
+    flush(stream)
+    return 0
+
+
+@njit(int64(int64, int64, int64), **OPTIONS)
+def replay_trace(trace, stream, nested):
+    """Send a trace's whole history down a stream (to the one new sink it has), as coming in this step."""
+    base = ld(ld(stream, STEP), STEP_BASE)
+    regs = ld(stream, REGS)
+    tail = ld(stream, TAIL)
+    table = ld(trace, TABLE)
+    n = 0
+    for b in range(ld(trace, COUNT)):
+        batch = ld(table, b)
+        data = ld(batch, DATA)
+        cap = ld(batch, CAP)
+        for i in range(ld(batch, ROWS)):
+            for c in range(ld(batch, COLS)):
+                st(regs, c * CHUNK + n, ld(data, c * cap + i))
+            st(tail, n, (time_at(batch, data, i) | 1) if nested != 0 else base + 1)
+            st(tail, CHUNK + n, diff_at(batch, data, i, 0))
+            n += 1
+            if n == CHUNK:
+                st(stream, R_N, n)
+                flush(stream)
+                n = 0
+    st(stream, R_N, n)
+    flush(stream)
+    return 0
+
+
+@njit(int64(int64, int64), **OPTIONS)
+def replay_join(ctx, stream):
+    """Send all a join has ever said down another stream."""
+    own = ld(ctx, J_STREAM)
+    st(ctx, J_STREAM, stream)
+    join_all(ctx)
+    flush(stream)
+    st(ctx, J_STREAM, own)
+    return 0
+
+
+@njit(int64(int64), **OPTIONS)
+def requested(ctx):
+    """Number of request rows of a Python reduction."""
+    return ld(ctx, REQUESTS_N)
+
+
+@njit(nb.void(int64, _matrix), **OPTIONS)
+def take_requests(ctx, rows):
+    """Copy the request rows into a matrix, one row each."""
+    block = ld(ctx, REQUESTS)
+    for i in range(rows.shape[0]):
+        for c in range(rows.shape[1]):
+            rows[i, c] = ld(block, 1 + i * rows.shape[1] + c)
+
+
+@njit(int64(int64, _matrix), **OPTIONS)
+def give_answers(ctx, rows):
+    """Hand the answer rows of a Python reduction over."""
+    free(ld(ctx, ANSWERS))
+    block = alloc(1 + rows.shape[0] * rows.shape[1])
+    for i in range(rows.shape[0]):
+        for c in range(rows.shape[1]):
+            st(block, 1 + i * rows.shape[1] + c, rows[i, c])
+    st(ctx, ANSWERS, block)
+    st(ctx, ANSWERS_N, rows.shape[0])
+    return 0

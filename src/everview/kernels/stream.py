@@ -1,0 +1,256 @@
+"""Streams: rows on their way from one stateful operator to the inboxes of the next ones.
+
+A stateful operator writes its output rows into a chunk of its stream; when the chunk is full, or the operator done, the chunk goes
+to every *sink*. A sink is a fused chain of linear operators: it runs a small program over the chunk (projection, filter), moves the
+times (entering or leaving a loop, going round it), flips signs (negation) and appends the rows to the inbox of a stateful
+operator. Union is several sinks with one inbox. Linear operators hold no state, so rows of any time pass at once.
+
+Times move by  t' = ((t - PRE * base) & AND) + ADD + POST * base,  where `base` is the last epoch before this step: times are epochs
+outside loops and count from the step inside (see `times`). A sink with a priority lifts its loop's coordinate to at least
+(priority, 0). A sink that goes round the loop checks the round limit.
+
+Sums and counts turn values into diffs: a sink with accumulators writes, instead of one diff, the diff times 1, times a value's low
+or high half, and so on; see `reduce` for how they are read back.
+
+Rows for which the program failed go, with the error's code as their only column, to the error inbox.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+from everview.kernels.inbox import ROWS_AT, WIDTH, room
+from everview.kernels.memory import INNER, alloc, bits_of_float, float_of_bits, free, ld, st
+from everview.kernels.operator import shared
+from everview.kernels.scope import COORDS, OVERRUN, slot_of
+from everview.kernels.vm import CHUNK, run
+from everview.types import NULL as NULL_CODE
+
+NULL = NULL_CODE
+
+R_COLS, REGS, TAIL, R_N, SINKS, NSINKS, STEP, R_WORDS = range(8)
+
+(
+    CODE,
+    INSTRUCTIONS,
+    KEEP_REG,
+    ERROR_REG,
+    OUT_REGS,
+    NOUT,
+    SIGN,
+    BOX,
+    BOX_SC,
+    ERROR_BOX,
+    PRE,
+    AND,
+    ADD,
+    POST,
+    PRIORITY_REG,
+    FIELD,
+    PRIORITY_SHIFT,
+    PRIORITY_MAX,
+    LIMIT,
+    LIMIT_STOPS,
+    ERROR_AND,
+    ERROR_POST,
+    ACCUMULATORS,
+    NACC,
+    K_WORDS,
+) = range(25)
+
+STEP_BASE, STEP_EPOCHS, STEP_STOP, STEP_FAULT, STEP_WORDS = range(5)
+
+NOT_ENTERING = -(2**63)
+
+ACC_ONE, ACC_NOT_NULL, ACC_LOW, ACC_HIGH, ACC_FLOAT = range(5)
+"""How an accumulator makes a diff of a value: 1; 1 unless NULL; low or high 32 bits; ACC_FLOAT + k: digit k of a float."""
+
+FLOAT_DIGITS = 6
+FLOAT_LOW = -64  # weight of the lowest bit of digit 0; digits are 32 bits, so sums are exact from 2**-64 to 2**127
+
+
+@njit(**INNER)
+def new_stream(cols, registers, step):
+    """A stream of rows with `cols` columns whose sinks' programs need `registers` registers."""
+    stream = alloc(R_WORDS)
+    st(stream, R_COLS, cols)
+    st(stream, REGS, alloc(max(registers, cols, 1) * CHUNK))
+    st(stream, TAIL, alloc(2 * CHUNK))
+    st(stream, R_N, 0)
+    st(stream, SINKS, 0)
+    st(stream, NSINKS, 0)
+    st(stream, STEP, step)
+    return stream
+
+
+@njit(**INNER)
+def free_stream(stream):
+    """Give a stream back (sinks belong to whoever made them)."""
+    free(ld(stream, REGS))
+    free(ld(stream, TAIL))
+    free(ld(stream, SINKS))
+    free(stream)
+
+
+@njit(**INNER)
+def float_code(x):
+    """Order-preserving code of a float."""
+    if x != x:
+        return 0x7FF8000000000000
+    b = bits_of_float(x)
+    return b ^ ((b >> 63) & 0x7FFFFFFFFFFFFFFF)
+
+
+@njit(**INNER)
+def code_float(code):
+    """The float with a given code."""
+    return float_of_bits(code ^ ((code >> 63) & 0x7FFFFFFFFFFFFFFF))
+
+
+@njit(**INNER)
+def float_digit(code, k):
+    """Signed digit k (base 2**32, lowest weight 2**FLOAT_LOW) of a finite float; digit FLOAT_DIGITS - 1 counts what is out of range.
+
+    The last digit is not a digit: it collects 1 for NaN, 2**20 for +inf, 2**40 for -inf (and finite numbers beyond 2**94), so
+    that special values can be taken back too.
+    """
+    x = code_float(code)
+    special = FLOAT_DIGITS - 1
+    if x != x:
+        return 1 if k == special else 0
+    if x >= 2.0**94:
+        return 2**20 if k == special else 0
+    if x <= -(2.0**94):
+        return 2**40 if k == special else 0
+    if k == special:
+        return 0
+    sign = 1
+    if x < 0:
+        sign = -1
+        x = -x
+    for back in range(special):
+        d = special - 1 - back
+        weight = 2.0 ** (32 * d + FLOAT_LOW)
+        digit = int(x / weight)
+        if d == k:
+            return sign * digit
+        x -= digit * weight
+    return 0
+
+
+@njit(**INNER)
+def _accumulate(kind, value):
+    if kind == ACC_ONE:
+        return 1
+    if value == NULL:
+        return 0
+    if kind == ACC_NOT_NULL:
+        return 1
+    if kind == ACC_LOW:
+        return value & 0xFFFFFFFF
+    if kind == ACC_HIGH:
+        return value >> 32
+    return float_digit(value, kind - ACC_FLOAT)
+
+
+@njit(**INNER)
+def _note_error(sink, code, time, diff):
+    """Send an error row to the view's error collection, at the epoch it belongs to."""
+    box = ld(sink, ERROR_BOX)
+    if box == 0:
+        return
+    buffer = room(box, 0, 1)
+    n = ld(buffer, 0)
+    at = ROWS_AT + n * ld(box, WIDTH)
+    st(buffer, at, code)
+    st(buffer, at + 1, time)
+    st(buffer, at + 2, diff)
+    st(buffer, 0, n + 1)
+
+
+@njit(**INNER)
+def _pour(stream, sink):
+    """Send the chunk's rows through one sink."""
+    n = ld(stream, R_N)
+    regs = ld(stream, REGS)
+    tail = ld(stream, TAIL)
+    base = ld(ld(stream, STEP), STEP_BASE)
+    instructions = ld(sink, INSTRUCTIONS)
+    error_reg = ld(sink, ERROR_REG)
+    keep_reg = ld(sink, KEEP_REG)
+    if instructions > 0:
+        run(ld(sink, CODE), instructions, regs, n)
+    outs = ld(sink, OUT_REGS)
+    nout = ld(sink, NOUT)
+    nacc = ld(sink, NACC)
+    accs = ld(sink, ACCUMULATORS)
+    sign = ld(sink, SIGN)
+    box = ld(sink, BOX)
+    scope = ld(sink, BOX_SC)
+    coords = ld(scope, COORDS)
+    pre = base if ld(sink, PRE) != 0 else NOT_ENTERING
+    keep_bits = ld(sink, AND)
+    post = ld(sink, ADD) + ld(sink, POST) * base
+    priority_reg = ld(sink, PRIORITY_REG)
+    field = ld(sink, FIELD)
+    limit = ld(sink, LIMIT)
+    width = ld(box, WIDTH)
+    buffer = 0
+    last = -1
+    used = 0
+    for i in range(n):
+        if keep_reg >= 0 and ld(regs, keep_reg * CHUNK + i) != 1:
+            if error_reg >= 0 and ld(regs, error_reg * CHUNK + i) != 0:
+                t = (ld(tail, i) & ld(sink, ERROR_AND)) + ld(sink, ERROR_POST) * base
+                _note_error(sink, ld(regs, error_reg * CHUNK + i), t, sign * ld(tail, CHUNK + i))
+            continue
+        t = ld(tail, i)
+        diff = sign * ld(tail, CHUNK + i)
+        if error_reg >= 0 and ld(regs, error_reg * CHUNK + i) != 0:
+            t = (t & ld(sink, ERROR_AND)) + ld(sink, ERROR_POST) * base
+            _note_error(sink, ld(regs, error_reg * CHUNK + i), t, diff)
+            continue
+        if pre != NOT_ENTERING:
+            t = max(t - pre, 1)  # replayed history counts as coming in this step
+        t = (t & keep_bits) + post
+        if priority_reg >= 0:
+            p = min(max(ld(regs, priority_reg * CHUNK + i), 0), ld(sink, PRIORITY_MAX)) << ld(sink, PRIORITY_SHIFT)
+            if (t & field) < p:
+                t = (t & ~field) | p
+        if limit >= 0 and (t & field) >= limit:
+            if ld(sink, LIMIT_STOPS) == 0:
+                st(scope, OVERRUN, 1)
+            continue
+        loop_time = t & coords
+        if loop_time != last:
+            if buffer != 0:
+                st(buffer, 0, used)
+            buffer = room(box, slot_of(scope, loop_time), n - i)
+            used = ld(buffer, 0)
+            last = loop_time
+        at = ROWS_AT + used * width
+        for c in range(nout):
+            st(buffer, at + c, ld(regs, ld(outs, c) * CHUNK + i))
+        st(buffer, at + nout, t)
+        if nacc == 0:
+            st(buffer, at + nout + 1, diff)
+        else:
+            for a in range(nacc):
+                reg = ld(accs, 2 * a + 1)
+                value = ld(regs, reg * CHUNK + i) if reg >= 0 else 1
+                st(buffer, at + nout + 1 + a, diff * _accumulate(ld(accs, 2 * a), value))
+        used += 1
+    if buffer != 0:
+        st(buffer, 0, used)
+
+
+@shared
+def flush(stream):
+    """Send the chunk to all sinks and empty it."""
+    if ld(stream, R_N) == 0:
+        return 0
+    sinks = ld(stream, SINKS)
+    for s in range(ld(stream, NSINKS)):
+        _pour(stream, ld(sinks, s))
+    st(stream, R_N, 0)
+    return 0

@@ -1,0 +1,295 @@
+"""Traces: the history of a collection as a short list of sorted batches.
+
+A trace's table lists its committed batches, oldest and largest first, then the batches made in the step under way. A step only
+*appends*, so undoing it is truncation (`roll_back`). `commit` folds the step's batches into one, advances its times, and restores
+the geometric sizes of the list by merging; large merges are done in pieces, a bounded amount per commit ("effort" is the knob from
+lazy to eager), during which both inputs stay readable. The number of batches is logarithmic in the number of rows, always: if the
+list gets too long, merges are finished at once.
+
+HISTORY says for how many epochs times stay distinguishable outside loops (0: only the present matters to its readers), HOLD is the oldest
+time that some reader asked to keep. CAPTURE, if not 0, is a block whose word 0 receives a copy of each step's change, for subscribers.
+
+DELTA is the batch that the last pass added, STAMP the loop time of that pass: readers that run at the same loop time find the
+change there and the state before it in the rest of the list.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+from everview.kernels.batch import (
+    CAP,
+    COLS,
+    D_MASK,
+    DATA,
+    DIFFS,
+    ROWS,
+    T_MASK,
+    batch_words,
+    free_batch,
+    new_batch,
+)
+from everview.kernels.memory import INNER, alloc, copy_words, free, grow, ld, size_of, st
+from everview.kernels.operator import shared
+from everview.kernels.merge import (
+    RESULT,
+    advance,
+    drop_merge,
+    finish_merge,
+    merge_now,
+    start_merge,
+    work_merge,
+)
+
+T_COLS, T_DIFFS, COUNT, TABLE, MERGES, ROOM, OLD, DELTA, STAMP, T_KEEP, T_SINCE, EFFORT, STATELESS, HISTORY, HOLD, CAPTURE, T_WORDS = range(17)
+
+ALWAYS = 128  # rows up to which the last batch is simply rewritten
+AT_ONCE = 4096  # rows up to which a merge is done in one go
+NO_SINCE = -(2**63)
+
+
+@njit(**INNER)
+def new_trace(cols, diffs, keep, since, effort, stateless):
+    """An empty trace. `keep`, `since`: how times advance when a step commits; `stateless`: only the delta is of interest."""
+    trace = alloc(T_WORDS)
+    room = 16
+    st(trace, T_COLS, cols)
+    st(trace, T_DIFFS, diffs)
+    st(trace, COUNT, 0)
+    st(trace, TABLE, alloc(room))
+    st(trace, MERGES, alloc(room))
+    st(trace, ROOM, room)
+    st(trace, OLD, 0)
+    st(trace, DELTA, 0)
+    st(trace, STAMP, -1)
+    st(trace, T_KEEP, keep)
+    st(trace, T_SINCE, since)
+    st(trace, EFFORT, effort)
+    st(trace, STATELESS, stateless)
+    st(trace, HISTORY, 0)
+    st(trace, HOLD, 2**62)
+    st(trace, CAPTURE, 0)
+    return trace
+
+
+@njit(**INNER)
+def free_trace(trace):
+    """Give a trace and all its batches back."""
+    table = ld(trace, TABLE)
+    merges = ld(trace, MERGES)
+    for i in range(ld(trace, COUNT)):
+        free_batch(ld(table, i))
+        if ld(merges, i) != 0:
+            drop_merge(ld(merges, i))
+    free(table)
+    free(merges)
+    free(trace)
+
+
+@njit(**INNER)
+def trace_rows(trace):
+    """Updates held (not the number of distinct rows)."""
+    table = ld(trace, TABLE)
+    rows = 0
+    for i in range(ld(trace, COUNT)):
+        rows += ld(ld(table, i), ROWS)
+    return rows
+
+
+@njit(**INNER)
+def trace_words(trace):
+    """Words of memory held, merges under way included."""
+    table = ld(trace, TABLE)
+    merges = ld(trace, MERGES)
+    words = T_WORDS + 2 * ld(trace, ROOM)
+    for i in range(ld(trace, COUNT)):
+        words += batch_words(ld(table, i))
+        if ld(merges, i) != 0:
+            words += batch_words(ld(ld(merges, i), RESULT))
+    return words
+
+
+@njit(**INNER)
+def _append(trace, batch):
+    n = ld(trace, COUNT)
+    room = ld(trace, ROOM)
+    if n == room:
+        st(trace, TABLE, grow(ld(trace, TABLE), 2 * room, n))
+        st(trace, MERGES, grow(ld(trace, MERGES), 2 * room, n))
+        st(trace, ROOM, 2 * room)
+    st(ld(trace, TABLE), n, batch)
+    st(ld(trace, MERGES), n, 0)
+    st(trace, COUNT, n + 1)
+
+
+@njit(**INNER)
+def _remove(trace, i):
+    table = ld(trace, TABLE)
+    merges = ld(trace, MERGES)
+    n = ld(trace, COUNT) - 1
+    for k in range(i, n):
+        st(table, k, ld(table, k + 1))
+        st(merges, k, ld(merges, k + 1))
+    st(trace, COUNT, n)
+
+
+@njit(**INNER)
+def _merge_last_two(trace, keep, since):
+    """Replace the last two batches by their merge; False if nothing was left of them."""
+    table = ld(trace, TABLE)
+    n = ld(trace, COUNT)
+    batch = merge_now(ld(table, n - 2), ld(table, n - 1), keep, since)
+    st(trace, COUNT, n - 2)
+    if batch == 0:
+        return False
+    _append(trace, batch)
+    return True
+
+
+@njit(**INNER)
+def clear_delta(trace):
+    """There is no change at this pass; a stateless trace forgets the last one."""
+    if ld(trace, STATELESS) != 0:
+        free_batch(ld(trace, DELTA))
+    st(trace, DELTA, 0)
+
+
+@shared
+def add_delta(trace, batch, stamp):
+    """Append the change of this pass, first folding earlier batches of the same step to keep them few."""
+    clear_delta(trace)
+    st(trace, DELTA, batch)
+    st(trace, STAMP, stamp)
+    if ld(trace, STATELESS) != 0:
+        return 0
+    old = ld(trace, OLD)
+    table = ld(trace, TABLE)
+    while ld(trace, COUNT) - old >= 2:
+        n = ld(trace, COUNT)
+        if ld(ld(table, n - 2), ROWS) > 2 * ld(ld(table, n - 1), ROWS):
+            break
+        _merge_last_two(trace, -1, NO_SINCE)
+    _append(trace, batch)
+    return 0
+
+
+@njit(**INNER)
+def roll_back(trace):
+    """Undo the step under way."""
+    clear_delta(trace)
+    st(trace, STAMP, -1)
+    table = ld(trace, TABLE)
+    old = ld(trace, OLD)
+    for i in range(old, ld(trace, COUNT)):
+        free_batch(ld(table, i))
+    st(trace, COUNT, old)
+
+
+@njit(**INNER)
+def _finish(trace, i):
+    """Batches i and i + 1 have been merged: put the result in their place."""
+    merges = ld(trace, MERGES)
+    batch = finish_merge(ld(merges, i))
+    st(merges, i, 0)
+    _remove(trace, i + 1)
+    if batch == 0:
+        _remove(trace, i)
+    else:
+        st(ld(trace, TABLE), i, batch)
+
+
+@njit(**INNER)
+def _limit(rows):
+    n = 6
+    while rows > 0:
+        n += 1
+        rows >>= 1
+    return n
+
+
+@njit(**INNER)
+def settle(trace, fuel, at_once):
+    """Work on the merges under way and start those that the geometric sizes ask for."""
+    table = ld(trace, TABLE)
+    merges = ld(trace, MERGES)
+    keep = ld(trace, T_KEEP)
+    since = ld(trace, T_SINCE)
+    i = 0
+    while i < ld(trace, COUNT):
+        if ld(merges, i) != 0 and work_merge(ld(merges, i), fuel):
+            _finish(trace, i)
+        else:
+            i += 1
+    i = ld(trace, COUNT) - 2
+    while i >= 0:
+        free_pair = ld(merges, i) == 0 and ld(merges, i + 1) == 0 and (i == 0 or ld(merges, i - 1) == 0)
+        if free_pair:
+            older = ld(ld(table, i), ROWS)
+            newer = ld(ld(table, i + 1), ROWS)
+            if older <= max(2 * newer, ALWAYS):
+                merge = start_merge(ld(table, i), ld(table, i + 1), keep, since)
+                st(merges, i, merge)
+                if work_merge(merge, max(fuel, at_once)):
+                    _finish(trace, i)
+                    i = min(i + 1, ld(trace, COUNT) - 1)
+        i -= 1
+
+
+@njit(**INNER)
+def copy_batch(batch):
+    """A copy of a batch, without index."""
+    new = new_batch(ld(batch, CAP), ld(batch, COLS), ld(batch, DIFFS), ld(batch, T_MASK) == 0, ld(batch, D_MASK) == 0)
+    st(new, ROWS, ld(batch, ROWS))
+    copy_words(ld(new, DATA), 0, ld(batch, DATA), 0, size_of(ld(batch, DATA)))
+    return new
+
+
+@shared
+def commit(trace, time):
+    """The step is complete, `time` the last epoch: its batches become part of the trace. Gives the number of rows added."""
+    capture = ld(trace, CAPTURE)
+    if capture != 0 and ld(trace, DELTA) != 0:
+        st(capture, 0, copy_batch(ld(trace, DELTA)))
+    clear_delta(trace)
+    if ld(trace, T_KEEP) == -1:
+        st(trace, T_SINCE, max(ld(trace, T_SINCE), min(time - ld(trace, HISTORY), ld(trace, HOLD))))
+    st(trace, STAMP, -1)
+    old = ld(trace, OLD)
+    if ld(trace, COUNT) == old:
+        return 0
+    keep = ld(trace, T_KEEP)
+    since = ld(trace, T_SINCE)
+    while ld(trace, COUNT) - old >= 2:
+        _merge_last_two(trace, keep, since)
+    if ld(trace, COUNT) == old:
+        return 0
+    table = ld(trace, TABLE)
+    if keep != -1:
+        batch = advance(ld(table, old), keep, since)
+        if batch == 0:
+            st(trace, COUNT, old)
+            return 0
+        st(table, old, batch)
+    added = ld(ld(table, old), ROWS)
+    effort = ld(trace, EFFORT)
+    settle(trace, effort * max(added, 64), AT_ONCE)
+    if ld(trace, COUNT) > _limit(trace_rows(trace)):
+        settle(trace, 2**62, AT_ONCE)
+    st(trace, OLD, ld(trace, COUNT))
+    return added
+
+
+@shared
+def compact(trace):
+    """Merge everything into at most one batch, with all times advanced."""
+    settle(trace, 2**62, 2**62)
+    while ld(trace, COUNT) >= 2:
+        _merge_last_two(trace, ld(trace, T_KEEP), ld(trace, T_SINCE))
+    if ld(trace, COUNT) == 1:
+        table = ld(trace, TABLE)
+        batch = advance(ld(table, 0), ld(trace, T_KEEP), ld(trace, T_SINCE))
+        st(table, 0, batch)
+        if batch == 0:
+            st(trace, COUNT, 0)
+    st(trace, OLD, ld(trace, COUNT))
+    return 0
