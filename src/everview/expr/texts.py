@@ -21,9 +21,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from everview.codes.scalars import DECODERS, ENCODERS
+from everview.codes.scalars import ENCODERS
 from everview.errors import InputError
-from everview.kernels.scalars import CAST, DECIMAL_LIMIT, DOMAIN, MAX, MIN
+from everview.kernels.scalars import CAST, DAY, DECIMAL_LIMIT, DOMAIN, FIRST_DAY, LAST_DAY, MAX, MIN, OVERFLOW
 from everview.types import DataType
 
 SPACE = " \t\n\r\v\f"
@@ -158,7 +158,7 @@ def _matched(pattern: re.Pattern[str], text: str) -> re.Match[str]:
 def _text_to_int(text: str, _: DataType) -> int:
     digits = _matched(_INT, text).group()
     if len(digits.lstrip("+-0")) > 19 or not MIN <= int(digits) <= MAX:
-        raise RowFailure(CAST)
+        raise RowFailure(OVERFLOW)
     return int(digits)
 
 
@@ -194,7 +194,8 @@ def _text_to_timestamp(text: str, _: DataType) -> int:
         raise RowFailure(CAST)
     offset = (int(hours) * 60 + int(minutes)) * 60_000_000
     moved = code - offset if sign == "+" else code + offset
-    _code("timestamp", lambda: DECODERS["timestamp"](moved, 0))
+    if not FIRST_DAY * DAY <= moved < (LAST_DAY + 1) * DAY:
+        raise RowFailure(OVERFLOW)
     return moved
 
 
@@ -208,10 +209,10 @@ def _code(kind: str, make: Callable[[], Any]) -> int:
 def _text_to_decimal(text: str, target: DataType) -> int:
     number = decimal.Decimal(_matched(_DECIMAL, text).group())
     if number.adjusted() > 18:
-        raise RowFailure(CAST)
+        raise RowFailure(OVERFLOW)
     code = int(_EXACT.to_integral_value(_EXACT.scaleb(number, target.scale)))
     if abs(code) >= DECIMAL_LIMIT:
-        raise RowFailure(CAST)
+        raise RowFailure(OVERFLOW)
     return code
 
 
