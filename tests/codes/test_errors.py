@@ -133,6 +133,8 @@ IN_YEARS = "a date must be one that Python can hold"
         ("float?", pa.array([RESERVED]), "E_RANGE", "row 0, column 'x': -5.994880073679287e+306 is reserved", STANDS_FOR_NULL),
         ("tuple(int, str)", pa.array([{"a": 1}]), "E_WIDTH", "column 'x': an Arrow struct of 1 field cannot become tuple(int, str)", "the tuple has 2 items"),
         ("tuple(int)?", pa.array([None, {"a": None}], pa.struct({"a": pa.int64()})), "E_NULL", "row 1, column 'x': NULL is not allowed in int", "declare it nullable, e.g. 'int?' or Optional[...], or leave the row out"),
+        (float, np.array([1j]), "E_TYPE", "column 'x': a NumPy array of complex128 is not a column", "convert it first"),
+        (dt.date, np.array([2**40], dtype="M8[D]"), "E_RANGE", "row 0, column 'x': 2147483647 (as date32[day]) is outside the years 1 to 9999", IN_YEARS),
         (str, pa.array([b"a"]), "E_TYPE", "column 'x': an Arrow column of binary cannot become str", "cast the column to string, or declare its type differently"),
         (dt.datetime, np.array(["NaT"], dtype="M8[us]"), "E_NULL", "row 0, column 'x': NULL is not allowed in timestamp", "declare it nullable, e.g. 'timestamp?' or Optional[...], or leave the row out"),
     ],

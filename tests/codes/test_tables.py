@@ -87,6 +87,11 @@ def one(declared: Any) -> Codec:
         (str, np.array(["a", "bc"]), ["a", "bc"]),
         (dt.datetime, np.array(["2020-01-01"], dtype="M8[s]"), [dt.datetime(2020, 1, 1)]),
         (float, np.array([1.5, np.nan])[::-1], [float("nan"), 1.5]),
+        (float, np.array([0.5], dtype=np.float16), [0.5]),
+        (dt.date, np.array(["2020-01-01"], dtype="M8[D]"), [dt.date(2020, 1, 1)]),
+        ("timestamp?", np.array(["2020-01-01T01", "NaT"], dtype="M8[h]"), [dt.datetime(2020, 1, 1, 1), None]),
+        (bytes, np.array([b"a", b"bc"]), [b"a", b"bc"]),
+        (bool, np.arange(20)[::2] > 8, [False] * 5 + [True] * 5),
         ("float?", pd.Series([1.5, None]), [1.5, None]),
         (float, pd.Series([1.5, float("nan")]), [1.5, float("nan")]),
         ("int?", pd.Series([1, None]), [1, None]),
@@ -131,7 +136,18 @@ def test_null_tuples_with_items_that_are_not_null() -> None:
 
 
 def test_frames_are_not_imported_for_nothing() -> None:
-    script = "import sys, everview.codes; print([m for m in ('pandas', 'polars', 'duckdb') if m in sys.modules])"
+    """pandas alone takes half a second, and `pa.array` imports it."""
+    script = """
+import sys, numpy as np, pyarrow as pa
+from everview.codes import Codec, Interner, data_type
+codec = Codec([data_type(t) for t in ("int?", "str", "tuple(int)", "timestamp")], ["a", "b", "c", "d"], Interner())
+times = np.array([0, 1], dtype="M8[us]")
+codes = codec.encode([(1, "x", (1,), times[0].item()), (None, "y", (2,), times[1].item())] * 300)
+codec.encode(codec.to_arrow(codes)), codec.decode_rows(codes)
+codec.encode({"a": np.array([1, 2]), "b": ["x", "y"], "c": [(1,), (2,)], "d": times})
+Interner().load(codec.interner.export())
+print([name for name in ("pandas", "polars", "duckdb") if name in sys.modules])
+"""
     environment = {"PYTHONPATH": ":".join(sys.path), "PATH": ""}
     run = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"

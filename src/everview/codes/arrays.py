@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from everview.codes.declare import arrow_field, arrow_type
-from everview.codes.interner import Interner, Words, item_tag, validity_buffer
+from everview.codes.interner import Interner, Words, item_tag, null_mask, numbers_of, validity_buffer
 from everview.codes.scalars import (
     DIGITS,
     FIRST_DAY,
@@ -78,7 +78,7 @@ def encode_column(values: Any, declared: DataType, interner: Interner) -> Words:
     [1, 2]
     """
     if isinstance(values, np.ndarray):
-        values = values.tolist() if values.dtype.kind == "O" else _arrow_of_numpy(values)
+        values = values.tolist() if values.dtype.kind in "OUS" else _arrow_of_numpy(values)
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return encode_arrow(values, declared, interner)
     return encode_list(values, declared, interner)
@@ -87,9 +87,11 @@ def encode_column(values: Any, declared: DataType, interner: Interner) -> Words:
 def encode_arrow(values: pa.Array | pa.ChunkedArray, declared: DataType, interner: Interner) -> Words:
     """The codes of an Arrow array."""
     array = _one_array(values)
+    if pa.types.is_dictionary(array.type) and (declared.kind not in ("str", "bytes") or array.dictionary.null_count):
+        array = array.dictionary_decode()
     null = np.zeros(len(array), dtype=np.bool_)
     if array.null_count:
-        null = array.is_null().to_numpy(zero_copy_only=False)
+        null = null_mask(array)
         if not declared.nullable:
             raise BadValue(int(null.argmax()), null_refused(declared))
     codes = _arrow_codes(array, declared, interner)
@@ -207,8 +209,6 @@ _LISTS: dict[str, tuple[set[type], Callable[[Sequence[Any], DataType, Interner, 
 def _arrow_codes(array: pa.Array, declared: DataType, interner: Interner) -> Words:
     if pa.types.is_null(array.type):
         return np.full(len(array), NULL, dtype=np.int64)
-    if pa.types.is_dictionary(array.type) and declared.kind not in ("str", "bytes"):
-        array = array.dictionary_decode()
     accepts, road = _ARROW[declared.kind]
     source = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     if not any(accept(source) for accept in accepts):
@@ -236,40 +236,33 @@ def _explained(array: pa.Array, declared: DataType, interner: Interner, refusal:
     return InputError("E_TYPE", f"Arrow cannot convert the column to {declared!r}: {refusal}", "")
 
 
-def _words(array: pa.Array, dtype: Any, per_value: int = 1) -> Any:
-    """The values of a fixed-width Arrow array as numbers, uncopied."""
-    data = np.frombuffer(array.buffers()[1] or b"", dtype=dtype)
-    return data[array.offset * per_value : (array.offset + len(array)) * per_value]
-
-
 def _arrow_ints(array: pa.Array, declared: DataType, interner: Interner) -> Words:
-    return np.array(_words(array.cast(pa.int64()), np.int64))
+    return np.array(numbers_of(array.cast(pa.int64()), np.int64))
 
 
 def _arrow_floats(array: pa.Array, declared: DataType, interner: Interner) -> Words:
-    if pa.types.is_integer(array.type):  # Arrow refuses ints beyond 2**53, Python rounds them
-        return floats_to_codes(array.cast(pa.float64(), safe=False).fill_null(0).to_numpy(zero_copy_only=False))
-    return floats_to_codes(_words(array.cast(pa.float64()), np.float64))
+    # Arrow refuses ints beyond 2**53 when it is to be safe, Python rounds them
+    return floats_to_codes(numbers_of(array.cast(pa.float64(), safe=False), np.float64))
 
 
 def _arrow_bools(array: pa.Array, declared: DataType, interner: Interner) -> Words:
-    return np.array(_words(array.cast(pa.int8()), np.int8), dtype=np.int64)
+    return np.array(numbers_of(array.cast(pa.int8()), np.int8), dtype=np.int64)
 
 
 def _arrow_dates(array: pa.Array, declared: DataType, interner: Interner) -> Words:
-    codes = _words(array.cast(pa.date32()), np.int32).astype(np.int64)
+    codes = numbers_of(array.cast(pa.date32()), np.int32).astype(np.int64)
     return _in_years(codes, array, FIRST_DAY, LAST_DAY)
 
 
 def _arrow_timestamps(array: pa.Array, declared: DataType, interner: Interner) -> Words:
-    codes = _words(array.cast(pa.timestamp("us", tz=array.type.tz)), np.int64).copy()
+    codes = numbers_of(array.cast(pa.timestamp("us", tz=array.type.tz)), np.int64).copy()
     return _in_years(codes, array, FIRST_MICROSECOND, LAST_MICROSECOND)
 
 
 def _in_years(codes: Words, array: pa.Array, first: int, last: int) -> Words:
     outside = (codes < first) | (codes > last)
     if array.null_count:
-        outside &= array.is_valid().to_numpy(zero_copy_only=False)
+        outside &= ~null_mask(array)
     if outside.any():
         row = int(outside.argmax())
         problem = f"{int(codes[row])} (as {array.type}) is outside the years 1 to 9999"
@@ -278,12 +271,12 @@ def _in_years(codes: Words, array: pa.Array, first: int, last: int) -> Words:
 
 
 def _arrow_decimals(array: pa.Array, declared: DataType, interner: Interner) -> Words:
-    words = _words(array.cast(pa.decimal128(38, declared.scale)), np.int64, 2)
+    words = numbers_of(array.cast(pa.decimal128(38, declared.scale)), np.int64, 2)
     codes: Words = np.array(words[0::2])
     high = words[1::2]
     wide = (codes >> 63 != high) | (codes >= 10**DIGITS) | (codes <= -(10**DIGITS))
     if array.null_count:
-        wide &= array.is_valid().to_numpy(zero_copy_only=False)
+        wide &= ~null_mask(array)
     if wide.any():
         raise OverflowError
     return codes
@@ -297,7 +290,7 @@ def _arrow_tuples(array: pa.Array, declared: DataType, interner: Interner) -> Wo
     if array.type.num_fields != len(declared.items):
         problem = f"an Arrow struct of {counted(array.type.num_fields, 'field')} cannot become {declared!r}"
         raise InputError("E_WIDTH", problem, f"the tuple has {counted(len(declared.items), 'item')}")
-    null = array.is_null().to_numpy(zero_copy_only=False)
+    null = null_mask(array)
     present = array.drop_null() if array.null_count else array
     codes = np.full((len(declared.items), len(array)), NULL, dtype=np.int64)
     rows = np.flatnonzero(~null)
@@ -338,9 +331,27 @@ def _one_array(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _arrow_of_numpy(values: npt.NDArray[Any]) -> pa.Array:
-    if values.dtype.byteorder not in ("=", "|"):
-        values = values.astype(values.dtype.newbyteorder("="))
-    return pa.array(np.ascontiguousarray(values))
+    """An Arrow array with NumPy's values; not by `pa.array`, which would import pandas (0.5 s)."""
+    values = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
+    if values.dtype.kind == "M":
+        return _arrow_of_times(values)
+    try:
+        arrow = pa.from_numpy_dtype(values.dtype)
+    except pa.ArrowNotImplementedError:
+        raise InputError("E_TYPE", f"a NumPy array of {values.dtype} is not a column", "convert it first") from None
+    data = np.packbits(values, bitorder="little") if values.dtype.kind == "b" else values
+    return pa.Array.from_buffers(arrow, len(values), [None, pa.py_buffer(data)])
+
+
+def _arrow_of_times(values: npt.NDArray[Any]) -> pa.Array:
+    valid = [validity_buffer(~np.isnat(values))]
+    unit = np.datetime_data(values.dtype)[0]
+    if unit == "D":
+        days = np.clip(values.view(np.int64), -(2**31), 2**31 - 1).astype(np.int32)
+        return pa.Array.from_buffers(pa.date32(), len(values), [*valid, pa.py_buffer(days)])
+    unit = unit if unit in ("s", "ms", "us", "ns") else "us"
+    ticks = pa.py_buffer(values.astype(f"datetime64[{unit}]").view(np.int64))
+    return pa.Array.from_buffers(pa.timestamp(unit), len(values), [*valid, ticks])
 
 
 # codes to values
@@ -370,7 +381,7 @@ def decode_list(codes: Words, declared: DataType, interner: Interner) -> list[An
     if declared.kind in INTERNED and len(codes) <= CACHED_ROWS:
         return [*map(interner.values.__getitem__, codes.tolist())]
     if declared.kind in ("str", "bytes"):
-        values: list[Any] = interner.decode(codes, declared).to_numpy(zero_copy_only=False).tolist()
+        values: list[Any] = interner.decode(codes, declared).to_pylist()
         return values
     if declared.kind == "tuple":
         return _tuple_list(codes, declared, interner)

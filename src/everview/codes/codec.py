@@ -154,10 +154,13 @@ class Codec:
         raise scalars.wrong_type(row, "a row", f"a row is a tuple {example} or a dict; give a list of rows")
 
     def _encode_few(self, rows: list[Any]) -> Words:
-        codes = self._located(rows, self.encode_row)
-        if not codes:
-            return np.empty((len(self.types), 0), dtype=np.int64)
-        return np.array([*zip(*codes, strict=True)], dtype=np.int64).reshape(len(self.types), len(rows))
+        try:
+            codes = [*map(self.encode_row, rows)]
+        except InputError:
+            codes = self._located(rows, self.encode_row)  # once more, to tell the row
+        if codes and self.types:
+            return np.array([*zip(*codes, strict=True)], dtype=np.int64)
+        return np.empty((len(self.types), len(codes)), dtype=np.int64)
 
     def _located(self, rows: list[Any], function: Callable[[Any], Any]) -> list[Any]:
         """`function` of each row; a refusal names the row."""
