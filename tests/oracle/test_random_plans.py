@@ -1,0 +1,44 @@
+"""Random plans of all operators under random inserts and deletes: every time of every view against the oracle."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given, note
+from hypothesis import strategies as st
+
+from tests.oracle import plans
+from tests.oracle.harness import Runtime, Scenario, ViewPlan, effort, run
+from tests.oracle.reference import Divergent, TooBig
+
+
+def check(runtime: Runtime, specs: list[plans.Spec], moments: list[tuple[int, int]], steps: list) -> None:
+    """Views of all the specs, each from one step to another, over the steps."""
+    views = []
+    for i, (spec, (at, length)) in enumerate(zip(specs, moments, strict=False)):
+        start = at % (len(steps) + 1)
+        until = start + length if length < 3 else None
+        views.append(ViewPlan(f"v{i}", lambda tables, spec=spec: plans.build(spec, tables), start, until))
+    try:
+        run(Scenario(plans.TABLES, views, plans.valid(steps)), runtime)
+    except (TooBig, Divergent):
+        assume(False)
+
+
+moments = st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 2, 5]), st.integers(0, 6)), min_size=3, max_size=3)
+
+
+@effort(120)
+@given(specs=st.lists(plans.flat_plans, min_size=1, max_size=3), moments=moments, steps=plans.steps)
+def test_plans_without_loops(runtime: Runtime, specs, moments, steps) -> None:
+    check(runtime, specs, moments, steps)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_plans_with_loops(runtime: Runtime, depth: int) -> None:
+    @effort({1: 120, 2: 80, 3: 60}[depth])
+    @given(spec=plans.with_loops(depth), other=plans.with_loops(1), moments=moments, steps=plans.steps)
+    def looped(spec, other, moments, steps) -> None:
+        note(str(spec))
+        check(runtime, [spec, other], moments, steps)
+
+    looped()
