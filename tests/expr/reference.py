@@ -149,7 +149,8 @@ def number(kind: DataType, result: Any) -> Any:
         scaled = result.scaleb(kind.scale, EXACT)
         if abs(scaled) >= 10**18:
             raise RowError("overflow")
-        return result.quantize(Decimal(1).scaleb(-kind.scale), context=EXACT)
+        exact = result.quantize(Decimal(1).scaleb(-kind.scale), context=EXACT)
+        return exact if exact else abs(exact)  # an integer times a power of ten: there is no -0
     return result
 
 

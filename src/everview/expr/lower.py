@@ -11,7 +11,7 @@ narrower ones inside it.
 **Masks are made when somebody needs them.** A context becomes a mask register only if something in it can fail.
 
 **Registers are given out at the end.** Code is made with as many registers as it likes, each written once; one pass
-over it re-uses those that are no longer read. A result never shares a register with an operand (the hazard in
+over it re-uses those that are no longer read. A result never shares a register with an operand (see the hazard in
 `kernels.vm`).
 
 What the machine cannot do (texts beyond equality, tuples, Python functions) makes `lower` give None;
@@ -61,8 +61,8 @@ def lower(exprs: tuple[Expr, ...], predicate: Expr | None, ncols: int, encode_li
     >>> x = ColumnRef(INT, 0)
     >>> program = lower((Call(INT, "mul", (x, x)),), None, 1, lambda type, value: value)
     >>> print(program.explain())
-    r1 = errors 0 0 0
-    r2 = mul 0 0 -1
+    r2 = errors 1 0 0
+    r3 = mul 0 0 -1
     """
     lowering = _Lowering(ncols, encode_literal)
     try:
@@ -200,14 +200,17 @@ class _Lowering:
     def finish(self, outputs: list[_Register], keep: _Register | None) -> Program:
         """Give out registers: each is free again after its last use; results and errors stay to the end."""
         code = self.code
+        scratch = _Register()
         if self.error is not None:
-            code = [(vm.ERRORS, self.error, 0, 0, 0), *code]
+            code = [(vm.ERRORS, self.error, scratch, 0, 0), *code]
         last = {operand: k for k, words in enumerate(code) for operand in words[2:] if isinstance(operand, _Register)}
-        for result in (*outputs, keep, self.error):
+        for result in (*outputs, keep, self.error, scratch):
             if result is not None:
                 last[result] = len(code)
         number = {r: r.input for r in self.inputs}
         count = len(self.inputs)
+        if self.error is not None:
+            number[scratch], count = count, count + 1
         free: list[int] = []
         for k, (_, target, *operands) in enumerate(code):
             if free:

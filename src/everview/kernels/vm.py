@@ -11,13 +11,14 @@ block from word `r * CHUNK`; its first n words are the rows. The caller puts inp
 - `a`, `b` are registers, or for a few ops a plain number (a scale, a number of months, a constant).
 - NULL: an op with the bit `CHECKED` set gives NULL where an operand is NULL; without it operands are never looked
   at, which is right exactly when their static types cannot be NULL.
-- Row errors: `ERRORS r` clears register r and makes it the error register. A partial op (`add`, `div`, `cast`) puts an
-  error code there, the first one of a row stays. The value of a failed row is rubbish.
+- Row errors: `errors r s` clears register r and makes it the error register. A partial op (`add`, `div`, casts) puts an
+  error code there, the first one of a row stays. The value of a failed row is rubbish. Register s is scratch space:
+  a partial op notes there what it thinks of each row, and only if something failed is that looked at again.
 - Laziness: word `c` of a partial op is a *mask* register: only rows where it is 1 can fail (-1: all rows). So every
   branch of a `case` is computed for all rows, and errors count only where the branch is taken.
 
-A partial op first runs over the chunk noting whether anything failed, and only then looks for the culprits.
-Hazard: that second look reads the operands again, so a partial op must not write over them.
+Hazard: an op whose result shares a register with an operand is right, but slow (it cannot be done several rows at a
+time).
 """
 
 from __future__ import annotations
@@ -121,23 +122,19 @@ def _partial_each(function: Any, failure: Any) -> Any:
     """The op dst = function(a, the number b), where failure(a, b) may say no."""
 
     @f.inner_void
-    def loop(regs, errors, checked, dst, a, b, mask, n):
-        d, p = dst * CHUNK, a * CHUNK
-        failed = False
+    def loop(regs, errors, notes, checked, dst, a, b, mask, n):
+        d, p, e = dst * CHUNK, a * CHUNK, notes * CHUNK
+        failed = 0
         for i in range(n):
             x = ld(regs, p + i)
             null = checked & (x == NULL)
             result = function(x, b)
+            why = 0 if null else failure(x, b) | (OVERFLOW if checked & (result == NULL) else 0)
             st(regs, d + i, NULL if null else result)
-            failed |= ((failure(x, b) != 0) | (checked & (result == NULL))) & (not null)
-        if failed:
-            for i in range(n):
-                x = ld(regs, p + i)
-                if not (checked and x == NULL):
-                    why = failure(x, b)
-                    if why == 0 and checked and ld(regs, d + i) == NULL:
-                        why = OVERFLOW
-                    _blame(regs, errors, mask, i, why)
+            st(regs, e + i, why)
+            failed |= why
+        if failed != 0:
+            _blame(regs, errors, notes, mask, n)
 
     return loop
 
@@ -146,32 +143,30 @@ def _partial_pairs(function: Any, failure: Any) -> Any:
     """The op dst = function(a, b), where failure(a, b) may say no."""
 
     @f.inner_void
-    def loop(regs, errors, checked, dst, a, b, mask, n):
-        d, p, q = dst * CHUNK, a * CHUNK, b * CHUNK
-        failed = False
+    def loop(regs, errors, notes, checked, dst, a, b, mask, n):
+        d, p, q, e = dst * CHUNK, a * CHUNK, b * CHUNK, notes * CHUNK
+        failed = 0
         for i in range(n):
             x, y = ld(regs, p + i), ld(regs, q + i)
             null = checked & ((x == NULL) | (y == NULL))
             result = function(x, y)
+            why = 0 if null else failure(x, y) | (OVERFLOW if checked & (result == NULL) else 0)
             st(regs, d + i, NULL if null else result)
-            failed |= ((failure(x, y) != 0) | (checked & (result == NULL))) & (not null)
-        if failed:
-            for i in range(n):
-                x, y = ld(regs, p + i), ld(regs, q + i)
-                if not (checked and (x == NULL or y == NULL)):
-                    why = failure(x, y)
-                    if why == 0 and checked and ld(regs, d + i) == NULL:
-                        why = OVERFLOW
-                    _blame(regs, errors, mask, i, why)
+            st(regs, e + i, why)
+            failed |= why
+        if failed != 0:
+            _blame(regs, errors, notes, mask, n)
 
     return loop
 
 
 @f.inner_void
-def _blame(regs, errors, mask, i, why):
-    """Row i failed with code `why` (0: it did not), if it is in the mask and had not failed before."""
-    if why != 0 and (mask < 0 or ld(regs, mask * CHUNK + i) == 1) and ld(regs, errors * CHUNK + i) == 0:
-        st(regs, errors * CHUNK + i, why)
+def _blame(regs, errors, notes, mask, n):
+    """Take over what the op noted, for rows in the mask that had not failed before."""
+    for i in range(n):
+        why = ld(regs, notes * CHUNK + i)
+        if why != 0 and (mask < 0 or ld(regs, mask * CHUNK + i) == 1) and ld(regs, errors * CHUNK + i) == 0:
+            st(regs, errors * CHUNK + i, why)
 
 
 @f.inner_void
@@ -245,7 +240,7 @@ _check_timestamp = _partial_each(f.same, f.timestamp_failure)
 
 @cfunc("void(int64,int64,int64,int64)", cache=True, error_model="numpy")
 def _machine(code, instructions, regs, n):
-    errors = 0
+    errors, notes = 0, 0
     for k in range(instructions):
         w = k * WORDS
         word, d, a, b, c = ld(code, w), ld(code, w + 1), ld(code, w + 2), ld(code, w + 3), ld(code, w + 4)
@@ -254,14 +249,14 @@ def _machine(code, instructions, regs, n):
         if op == LOAD:
             _fill(regs, d, a, n)
         elif op == ERRORS:
-            errors = d
+            errors, notes = d, a
             _fill(regs, d, 0, n)
         elif op == ADD:
-            _add(regs, errors, null, d, a, b, c, n)
+            _add(regs, errors, notes, null, d, a, b, c, n)
         elif op == SUB:
-            _sub(regs, errors, null, d, a, b, c, n)
+            _sub(regs, errors, notes, null, d, a, b, c, n)
         elif op == MUL:
-            _mul(regs, errors, null, d, a, b, c, n)
+            _mul(regs, errors, notes, null, d, a, b, c, n)
         elif op == EQ:
             _eq(regs, null, d, a, b, n)
         elif op == NE:
@@ -297,17 +292,17 @@ def _machine(code, instructions, regs, n):
         elif op == FMUL:
             _fmul(regs, null, d, a, b, n)
         elif op == FDIV:
-            _fdiv(regs, errors, null, d, a, b, c, n)
+            _fdiv(regs, errors, notes, null, d, a, b, c, n)
         elif op == TO_FLOAT:
             _to_float(regs, null, d, a, n)
         elif op == FLOORDIV:
-            _floordiv(regs, errors, null, d, a, b, c, n)
+            _floordiv(regs, errors, notes, null, d, a, b, c, n)
         elif op == MOD:
-            _mod(regs, errors, null, d, a, b, c, n)
+            _mod(regs, errors, notes, null, d, a, b, c, n)
         elif op == NEG:
-            _neg(regs, errors, null, d, a, b, c, n)
+            _neg(regs, errors, notes, null, d, a, b, c, n)
         elif op == ABS:
-            _abs(regs, errors, null, d, a, b, c, n)
+            _abs(regs, errors, notes, null, d, a, b, c, n)
         elif op == SIGN:
             _sign(regs, null, d, a, n)
         elif op == GREATEST:
@@ -325,11 +320,11 @@ def _machine(code, instructions, regs, n):
         elif op == DECIMAL_TO_INT:
             _decimal_to_int(regs, null, d, a, b, n)
         elif op == FLOAT_TO_INT:
-            _float_to_int(regs, errors, null, d, a, b, c, n)
+            _float_to_int(regs, errors, notes, null, d, a, b, c, n)
         elif op == FLOAT_TO_DECIMAL:
-            _float_to_decimal(regs, errors, null, d, a, b, c, n)
+            _float_to_decimal(regs, errors, notes, null, d, a, b, c, n)
         elif op == CHECK_DECIMAL:
-            _check_decimal(regs, errors, null, d, a, b, c, n)
+            _check_decimal(regs, errors, notes, null, d, a, b, c, n)
         elif op == YEAR:
             _year(regs, null, d, a, n)
         elif op == MONTH:
@@ -347,19 +342,19 @@ def _machine(code, instructions, regs, n):
         elif op == TRUNC_MONTHS:
             _trunc_months(regs, null, d, a, b, n)
         elif op == ADD_MONTHS:
-            _add_months(regs, errors, null, d, a, b, c, n)
+            _add_months(regs, errors, notes, null, d, a, b, c, n)
         elif op == TO_DATE:
             _to_date(regs, null, d, a, n)
         elif op == FLOOR_TO:
             _floor_to(regs, null, d, a, b, c, n)
         elif op == CHECK_DATE:
-            _check_date(regs, errors, null, d, a, b, c, n)
+            _check_date(regs, errors, notes, null, d, a, b, c, n)
         elif op == CHECK_TIMESTAMP:
-            _check_timestamp(regs, errors, null, d, a, b, c, n)
+            _check_timestamp(regs, errors, notes, null, d, a, b, c, n)
         elif op == FFLOORDIV:
-            _ffloordiv(regs, errors, null, d, a, b, c, n)
+            _ffloordiv(regs, errors, notes, null, d, a, b, c, n)
         elif op == FMOD:
-            _fmod(regs, errors, null, d, a, b, c, n)
+            _fmod(regs, errors, notes, null, d, a, b, c, n)
         elif op == FNEG:
             _fneg(regs, null, d, a, n)
         elif op == FABS:
@@ -367,17 +362,17 @@ def _machine(code, instructions, regs, n):
         elif op == FSIGN:
             _fsign(regs, null, d, a, n)
         elif op == SQRT:
-            _sqrt(regs, errors, null, d, a, b, c, n)
+            _sqrt(regs, errors, notes, null, d, a, b, c, n)
         elif op == EXP:
             _exp(regs, null, d, a, n)
         elif op == LN:
-            _ln(regs, errors, null, d, a, b, c, n)
+            _ln(regs, errors, notes, null, d, a, b, c, n)
         elif op == LOG2:
-            _log2(regs, errors, null, d, a, b, c, n)
+            _log2(regs, errors, notes, null, d, a, b, c, n)
         elif op == LOG10:
-            _log10(regs, errors, null, d, a, b, c, n)
+            _log10(regs, errors, notes, null, d, a, b, c, n)
         elif op == POW:
-            _pow(regs, errors, null, d, a, b, c, n)
+            _pow(regs, errors, notes, null, d, a, b, c, n)
         elif op == FLOOR:
             _floor(regs, null, d, a, n)
         elif op == CEIL:
