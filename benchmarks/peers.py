@@ -1,0 +1,226 @@
+"""The same answers from scratch: by SciPy (what results are checked against), igraph and DuckDB.
+
+Every function takes the edges as a matrix. Building the library's graph from it is part of the time: whoever recomputes
+after a change pays that too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Peers = dict[str, Callable[[], Any]]
+
+
+def by_row(matrix: Ints) -> Ints:
+    """The rows in order."""
+    return matrix[np.lexsort(matrix.T[::-1])]
+
+
+def _sparse(edges: Ints, nodes: int) -> Any:
+    from scipy.sparse import csr_array
+
+    return csr_array((np.ones(len(edges), dtype=np.int8), (edges[:, 0], edges[:, 1])), shape=(nodes, nodes))
+
+
+def _igraph(edges: Ints, nodes: int) -> Any:
+    import igraph
+
+    return igraph.Graph(n=nodes, edges=edges, directed=True)
+
+
+def _duckdb(query: str, **tables: dict[str, Ints]) -> Any:
+    import duckdb
+
+    with duckdb.connect() as connection:
+        for name, columns in tables.items():
+            connection.register(f"{name}_columns", columns)
+            connection.execute(f"CREATE TABLE {name} AS SELECT * FROM {name}_columns")
+        return connection.execute(query).fetchnumpy()
+
+
+def _edge(edges: Ints) -> dict[str, Ints]:
+    return {"src": np.ascontiguousarray(edges[:, 0]), "dst": np.ascontiguousarray(edges[:, 1])}
+
+
+# --------------------------------------------------------------------------------- reach, distances
+
+
+def distances(edges: Ints, nodes: int, root: int) -> Ints:
+    """(node, hops from root) for every node that can be reached.
+
+    >>> distances(np.array([[0, 1], [1, 2], [3, 0]]), 4, 0).tolist()
+    [[0, 0], [1, 1], [2, 2]]
+    """
+    from scipy.sparse.csgraph import dijkstra
+
+    found = dijkstra(_sparse(edges, nodes), indices=root, unweighted=True)
+    reached = np.flatnonzero(np.isfinite(found))
+    return np.stack([reached, found[reached].astype(np.int64)], axis=1)
+
+
+def reachable(edges: Ints, nodes: int, root: int) -> Ints:
+    """(node,) for every node that can be reached.
+
+    >>> reachable(np.array([[0, 1], [1, 2], [3, 0]]), 4, 0).tolist()
+    [[0], [1], [2]]
+    """
+    from scipy.sparse.csgraph import breadth_first_order
+
+    order = breadth_first_order(_sparse(edges, nodes), root, return_predecessors=False)
+    return np.sort(order).astype(np.int64).reshape(-1, 1)
+
+
+_REACH = """
+WITH RECURSIVE reach(node) AS (
+  SELECT {root}::BIGINT UNION SELECT dst FROM reach JOIN edge ON src = node)
+SELECT node FROM reach"""
+
+_DISTANCES = """
+WITH RECURSIVE d(node, dist) USING KEY (node) AS (
+  SELECT {root}::BIGINT, 0::BIGINT
+  UNION
+  (SELECT e.dst, min(d.dist) + 1 FROM d JOIN edge e ON e.src = d.node LEFT JOIN recurring.d r ON r.node = e.dst
+   WHERE r.dist IS NULL OR r.dist > d.dist + 1 GROUP BY e.dst))
+SELECT node, dist FROM d"""
+
+
+def reach_peers(edges: Ints, nodes: int, root: int) -> Peers:
+    """Reachability elsewhere."""
+    return {
+        "scipy": lambda: reachable(edges, nodes, root),
+        "igraph": lambda: _igraph(edges, nodes).subcomponent(root, mode="out"),
+        "duckdb": lambda: _duckdb(_REACH.format(root=root), edge=_edge(edges)),
+    }
+
+
+def distance_peers(edges: Ints, nodes: int, root: int) -> Peers:
+    """Hop counts elsewhere."""
+    return {
+        "scipy": lambda: distances(edges, nodes, root),
+        "igraph": lambda: _igraph(edges, nodes).distances(source=root, mode="out"),
+        "duckdb": lambda: _duckdb(_DISTANCES.format(root=root), edge=_edge(edges)),
+    }
+
+
+# --------------------------------------------------------------------------------------- components
+
+
+def components(edges: Ints, nodes: int) -> Ints:
+    """(node, smallest node of its weakly connected component) for every node that has an edge.
+
+    >>> components(np.array([[3, 1], [1, 2], [5, 6]]), 8).tolist()
+    [[1, 1], [2, 1], [3, 1], [5, 5], [6, 5]]
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    _, label = connected_components(_sparse(edges, nodes), directed=True, connection="weak")
+    present = np.unique(edges)
+    smallest = np.full(label.max() + 1, nodes, dtype=np.int64)
+    np.minimum.at(smallest, label[present], present)
+    return np.stack([present, smallest[label[present]]], axis=1)
+
+
+def inside_components(edges: Ints, nodes: int) -> Ints:
+    """The edges whose ends are in one strongly connected component.
+
+    >>> inside_components(np.array([[0, 1], [1, 0], [1, 2]]), 3).tolist()
+    [[0, 1], [1, 0]]
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    _, label = connected_components(_sparse(edges, nodes), directed=True, connection="strong")
+    return by_row(edges[label[edges[:, 0]] == label[edges[:, 1]]])
+
+
+_COMPONENTS = """
+WITH RECURSIVE
+  both_ways AS MATERIALIZED (SELECT src, dst FROM edge UNION ALL SELECT dst, src FROM edge),
+  l(node, label) USING KEY (node) AS (
+    SELECT DISTINCT src, src FROM both_ways
+    UNION
+    (SELECT e.dst, min(l.label) FROM l JOIN both_ways e ON e.src = l.node JOIN recurring.l r ON r.node = e.dst
+     WHERE l.label < r.label GROUP BY e.dst))
+SELECT node, label FROM l"""
+
+
+def component_peers(edges: Ints, nodes: int) -> Peers:
+    """Weakly connected components elsewhere."""
+    return {
+        "scipy": lambda: components(edges, nodes),
+        "igraph": lambda: _igraph(edges, nodes).connected_components(mode="weak").membership,
+        "duckdb": lambda: _duckdb(_COMPONENTS, edge=_edge(edges)),
+    }
+
+
+def strong_peers(edges: Ints, nodes: int) -> Peers:
+    """Strongly connected components elsewhere."""
+    return {
+        "scipy": lambda: inside_components(edges, nodes),
+        "igraph": lambda: _igraph(edges, nodes).connected_components(mode="strong").membership,
+    }
+
+
+# -------------------------------------------------------------------------------------------- k-core
+
+
+def core(edges: Ints, nodes: int, k: int) -> Ints:
+    """The edges left when nodes with fewer than k edges (in or out) are taken away until there are none.
+
+    >>> triangle = np.array([[0, 1], [1, 2], [2, 0]])
+    >>> core(np.concatenate([triangle, [[2, 3]]]), 4, 2).tolist()
+    [[0, 1], [1, 2], [2, 0]]
+    """
+    left = edges
+    while True:
+        degree = np.bincount(left.ravel(), minlength=nodes)
+        kept = left[(degree[left[:, 0]] >= k) & (degree[left[:, 1]] >= k)]
+        if len(kept) == len(left):
+            return by_row(left)
+        left = kept
+
+
+def core_peers(edges: Ints, nodes: int, k: int) -> Peers:
+    """k-cores elsewhere."""
+    return {
+        "numpy": lambda: core(edges, nodes, k),
+        "igraph": lambda: _igraph(edges, nodes).coreness(mode="all"),
+    }
+
+
+# -------------------------------------------------------------------------------------- join and sum
+
+
+def revenue(customer: Ints, orders: Ints, lineitem: Ints) -> Ints:
+    """(nation, sum of price): lineitem joined with orders joined with customer, whose keys are 0, 1, 2 ..."""
+    buyer = orders[lineitem[:, 0], 1]
+    nation = customer[buyer, 1]
+    total = np.zeros(nation.max() + 1, dtype=np.int64)
+    np.add.at(total, nation, lineitem[:, 2])
+    present = np.unique(nation)
+    return np.stack([present, total[present]], axis=1)
+
+
+_REVENUE = """
+SELECT c.nation, sum(l.price) AS total
+FROM lineitem l JOIN orders o ON l."order" = o."order" JOIN customer c ON o.customer = c.customer
+GROUP BY c.nation"""
+
+
+def revenue_peers(customer: dict[str, Ints], orders: dict[str, Ints], lineitem: dict[str, Ints]) -> Peers:
+    """Join and sum elsewhere."""
+
+    def pandas() -> Any:
+        import pandas
+
+        c, o, i = (pandas.DataFrame(t) for t in (customer, orders, lineitem))
+        return i.merge(o, on="order").merge(c, on="customer").groupby("nation")["price"].sum()
+
+    return {
+        "pandas": pandas,
+        "duckdb": lambda: _duckdb(_REVENUE, customer=customer, orders=orders, lineitem=lineitem),
+    }

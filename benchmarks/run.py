@@ -1,0 +1,186 @@
+"""Run all benchmarks (or some), each in a process of its own; keep their JSON and a table of what matters.
+
+    python benchmarks/run.py                   # everything: about half an hour
+    python benchmarks/run.py --only reach,wcc  # names or beginnings of names
+    python benchmarks/run.py --quick           # tiny sizes: does everything run and give right answers?
+
+The JSON goes to `benchmarks/results/`, which git ignores; a dated table is added to `benchmarks/RESULTS.md`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results"
+TABLE = HERE / "RESULTS.md"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run: its name, the script, its arguments."""
+
+    name: str
+    script: str
+    arguments: tuple[str, ...] = ()
+
+
+def _graph_cases(script: str, graphs: str, *arguments: str, name: str = "") -> list[Case]:
+    return [Case(f"{name or script}-{g}", script, ("--graph", g, *arguments)) for g in graphs]
+
+
+CASES: list[Case] = [
+    *_graph_cases("arrange", "ab"),
+    *_graph_cases("arrange", "a", "--by", "dst", name="arrange-reverse"),
+    *_graph_cases("bfs", "abc"),
+    *_graph_cases("bfs", "a", "--spelling", "iterate", name="bfs-iterate"),
+    *_graph_cases("reach", "abc"),
+    *_graph_cases("wcc", "abc", "--order", "prioritized", name="wcc-prioritized"),
+    *_graph_cases("wcc", "ac", "--order", "plain", name="wcc-plain"),
+    *_graph_cases("wcc", "a", "--order", "plain", "--spelling", "fixpoint", name="wcc-plain-fixpoint"),
+    *_graph_cases("scc", "a"),
+    *_graph_cases("kcore", "ac"),
+    Case("join3", "join3"),
+    Case("start", "start", ("--cold",)),
+    Case("epochs", "epochs"),
+    Case("install", "install"),
+    Case("proportional", "proportional"),
+    Case("sharing", "sharing"),
+    Case("merge", "merge"),
+    Case("threads", "threads"),
+]
+
+
+def main(arguments: list[str]) -> int:
+    """Run what the arguments ask for; gives the number of benchmarks that failed."""
+    options = _options(arguments)
+    chosen = [c for c in CASES if not options.only or any(c.name.startswith(o) for o in options.only.split(","))]
+    if options.quick:  # one graph is as good as another at this size
+        chosen = list({(c.script, c.arguments[2:]): c for c in reversed(chosen)}.values())[::-1]
+    if options.list or not chosen:
+        print("\n".join(c.name for c in (chosen or CASES)))
+        return 0 if options.list else 2
+    outcomes = [(case, _run(case, options)) for case in chosen]
+    if not options.quick and not options.no_record:
+        _record([(case, report) for case, report in outcomes if "failed" not in report])
+    return sum("failed" in report for _, report in outcomes)
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", default="", help="names or beginnings of names, with commas between")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes; nothing is recorded")
+    parser.add_argument("--list", action="store_true", help="only name the benchmarks")
+    parser.add_argument("--no-peers", action="store_true", help="do not run other software")
+    parser.add_argument("--no-record", action="store_true", help="do not add to RESULTS.md")
+    parser.add_argument("--timeout", type=float, default=900.0, help="seconds after which a benchmark has failed")
+    return parser.parse_args(arguments)
+
+
+def _run(case: Case, options: argparse.Namespace) -> dict[str, Any]:
+    """One benchmark's report, or {"failed": why}."""
+    flags = [flag for flag, on in (("--quick", options.quick), ("--no-peers", options.no_peers)) if on]
+    command = [sys.executable, str(HERE / f"{case.script}.py"), *case.arguments, *flags]
+    started = time.perf_counter()
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout, check=False)
+        report = json.loads(done.stdout) if done.returncode == 0 else {"failed": done.stderr.strip()[-2000:]}
+    except subprocess.TimeoutExpired:
+        report = {"failed": f"not finished after {options.timeout:.0f} s"}
+    report["case"] = case.name
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / f"{case.name}{'-quick' if options.quick else ''}.json").write_text(json.dumps(report, indent=1))
+    print(f"{case.name:24} {time.perf_counter() - started:6.1f} s  {_line(report)}", flush=True)
+    return report
+
+
+def _line(report: dict[str, Any]) -> str:
+    if "failed" in report:
+        return f"FAILED: {report['failed']}"
+    if "single" not in report:
+        return ", ".join(f"{k} {v}" for k, v in _facts(report).items())
+    return (
+        f"load {report['load']['cpu_s']:.3g} s CPU, single {report['single']['cpu_ms_median']:.3g} ms, "
+        f"batch {report['batch']['changes_per_cpu_s']:,.0f}/s, net {report['memory']['net_mb']:.0f} MB"
+    )
+
+
+def _facts(report: dict[str, Any]) -> dict[str, Any]:
+    """The numbers of a report that has no single changes: what lies on top, and one level below."""
+    skip = {"machine", "stats", "quick", "benchmark", "case", "check", "graph"}
+    found: dict[str, Any] = {}
+    for key, value in report.items():
+        if key in skip:
+            continue
+        if isinstance(value, dict):
+            found |= {f"{key}.{k}": v for k, v in value.items() if isinstance(v, int | float)}
+        elif isinstance(value, int | float | str):
+            found[key] = value
+    return found
+
+
+# -------------------------------------------------------------------------------------------- RESULTS.md
+
+
+_INTRODUCTION = """# Results
+
+Each section is one run of `benchmarks/run.py` on a shared machine of two cores: trust CPU seconds and medians. How
+everything is measured: `common.py`. In brackets: times as good as the Rust differential-dataflow crate at its best
+(above 1 is better); for memory, times as much as it (the issue's bar is 1.5). Net memory is without the interpreter
+and imported libraries. "From scratch" is the least CPU another program needs to compute the answer anew.
+"""
+
+
+def _record(outcomes: list[tuple[Case, dict[str, Any]]]) -> None:
+    if not outcomes:
+        return
+    machine = outcomes[0][1]["machine"]
+    loads = [report["machine"]["load_average"][0] for _, report in outcomes]
+    sorts = [report["machine"]["calibration"]["numpy_sort_cpu_s"] for _, report in outcomes]
+    text = TABLE.read_text() if TABLE.exists() else _INTRODUCTION
+    text += (
+        f"\n## {datetime.date.today().isoformat()}, commit {machine['commit']}\n\n"
+        f"Load average {min(loads):.1f} to {max(loads):.1f}; sorting 10 M int64 took {min(sorts):.2f} to "
+        f"{max(sorts):.2f} s CPU; Python {machine['python']}, Numba {machine['numba']}.\n"
+    )
+    measured = [(c, r) for c, r in outcomes if "single" in r]
+    if measured:
+        text += (
+            "\n| benchmark | load CPU s | single median ms (p99) | changes/s in batches | net MB (peak) | from scratch CPU s |\n"
+            "|---|---|---|---|---|---|\n"
+        )
+        text += "".join(_row(case, report) for case, report in measured)
+    for case, report in outcomes:
+        if "single" not in report:
+            text += f"\n- **{case.name}**: " + ", ".join(f"{k} {v}" for k, v in _facts(report).items())
+    TABLE.write_text(text + "\n")
+
+
+def _row(case: Case, report: dict[str, Any]) -> str:
+    ratio = report["ratio"]
+
+    def against(key: str) -> str:
+        return f" [{ratio[key]:.2g}]" if key in ratio else ""
+
+    single, memory = report["single"], report["memory"]
+    peers = {k: v["cpu_s"] for k, v in report["peers"].items() if "cpu_s" in v}
+    best = min(peers, key=lambda k: peers[k], default="")
+    return (
+        f"| {case.name} | {report['load']['cpu_s']:.3g}{against('load_times_as_fast')} "
+        f"| {single['cpu_ms_median']:.3g} ({single['cpu_ms_p99']:.3g}){against('single_times_as_fast')} "
+        f"| {report['batch']['changes_per_cpu_s']:,.0f}{against('batch_times_as_fast')} "
+        f"| {memory['net_mb']:.0f} ({memory['peak_mb']:.0f}){against('net_memory_times_as_much')} "
+        f"| {f'{peers[best]:.2g} ({best})' if best else ''} |\n"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

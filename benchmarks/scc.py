@@ -1,0 +1,34 @@
+"""Strongly connected components: prioritized label propagation, forwards and backwards, inside an outer loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import common
+import graphs
+import peers
+import recursive
+
+
+def workload(graph: graphs.Graph) -> common.Workload:
+    """The edges inside strongly connected components."""
+
+    def build(db: Any) -> tuple[Any, Any]:
+        edge = db.table("edge", {"src": int, "dst": int})
+        view = db.view("scc", recursive.inside_components(edge))
+        return edge, lambda: common.sorted_rows(view)
+
+    return common.Workload(
+        "scc",
+        graph.name,
+        ("src", "dst"),
+        graph.edges,
+        graph.stream,
+        build,
+        lambda rows: peers.inside_components(rows, graph.nodes),
+        lambda rows: peers.strong_peers(rows, graph.nodes),
+    )
+
+
+if __name__ == "__main__":
+    common.run(workload, common.arguments(__doc__, ("graph", graphs.NAMES)).parse_args())
