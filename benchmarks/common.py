@@ -28,6 +28,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,9 +41,10 @@ ROOT = Path(__file__).resolve().parent.parent
 if find_spec("everview") is None:  # a checkout that is not installed
     sys.path.insert(0, str(ROOT / "src"))
 
-import everview as ev  # noqa: E402
 import graphs  # noqa: E402
 import reference  # noqa: E402
+
+import everview as ev  # noqa: E402
 
 Ints = NDArray[np.int64]
 Recompute = Callable[[], Any]
@@ -279,7 +281,7 @@ def measure(workload: Workload, options: argparse.Namespace, bare: float) -> dic
     inputs = memory_mb()
     with connect(options) as db:
         found["install"], (table, answer) = once(lambda: workload.build(db))
-        found["load"], _ = once(lambda: table.insert(given))
+        found["load"], _ = once(partial(table.insert, given))
         found["load"] |= {"rows": len(rows), "rows_per_cpu_s": len(rows) / found["load"]["cpu_s"]}
         del given
         loaded = memory_mb("VmHWM")
@@ -333,10 +335,11 @@ def _peers(workload: Workload, rows: Ints, single_ms: float) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, recompute in workload.peers(rows).items():
         try:
-            seconds, _ = once(recompute)
+            runs = [once(recompute)[0] for _ in range(2)]  # the first pays for imports
         except Exception as error:  # a peer that is missing or broken is a fact about the peer
             found[name] = {"failed": f"{type(error).__name__}: {error}"[:200]}
             continue
+        seconds = min(runs, key=lambda run: run["cpu_s"])
         found[name] = {**seconds, "cpu_of_one_change_times": seconds["cpu_s"] * 1e3 / single_ms}
     if (workload.name, workload.graph) in reference.PATHWAY:
         found["pathway 0.33 (recorded)"] = reference.PATHWAY[workload.name, workload.graph]

@@ -7,6 +7,7 @@ from typing import Any
 
 import common
 import numpy as np
+
 from everview import col
 
 

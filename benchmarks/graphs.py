@@ -4,7 +4,7 @@
 |---|---|---|---|
 | a | uniform random, directed | 100,000 | 500,000 |
 | b | uniform random, directed | 1,000,000 | 5,000,000 |
-| c | R-MAT (0.57, 0.19, 0.19, 0.05), 2^17 x 8 edges drawn | 131,072, of which about 77,000 have edges | about 1,000,000 |
+| c | R-MAT (0.57, 0.19, 0.19, 0.05), 2^17 x 8 edges drawn | 131,072, of which 77,537 have edges | 999,540 |
 | tiny | uniform, for smoke runs | 300 | 1,000 |
 
 No self-loops, no edge twice. A change replaces a random edge by a random new one, so the number of edges stays the

@@ -11,6 +11,7 @@ import common
 import graphs
 import numpy as np
 import peers
+
 from everview import col
 
 SCHEMAS = {

@@ -11,6 +11,7 @@ import arrange
 import bfs
 import common
 import graphs
+
 from everview import connect
 
 EFFORTS = (1, 2, 4, 8, 16, 64)

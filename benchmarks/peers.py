@@ -110,15 +110,21 @@ def distance_peers(edges: Ints, nodes: int, root: int) -> Peers:
 # --------------------------------------------------------------------------------------- components
 
 
+def _labels(edges: Ints, nodes: int, connection: str) -> Ints:
+    """A number for every node, equal for nodes of one component."""
+    from scipy.sparse.csgraph import connected_components
+
+    label: Ints = connected_components(_sparse(edges, nodes), directed=True, connection=connection)[1]
+    return label
+
+
 def components(edges: Ints, nodes: int) -> Ints:
     """(node, smallest node of its weakly connected component) for every node that has an edge.
 
     >>> components(np.array([[3, 1], [1, 2], [5, 6]]), 8).tolist()
     [[1, 1], [2, 1], [3, 1], [5, 5], [6, 5]]
     """
-    from scipy.sparse.csgraph import connected_components
-
-    _, label = connected_components(_sparse(edges, nodes), directed=True, connection="weak")
+    label = _labels(edges, nodes, "weak")
     present = np.unique(edges)
     smallest = np.full(label.max() + 1, nodes, dtype=np.int64)
     np.minimum.at(smallest, label[present], present)
@@ -131,9 +137,7 @@ def inside_components(edges: Ints, nodes: int) -> Ints:
     >>> inside_components(np.array([[0, 1], [1, 0], [1, 2]]), 3).tolist()
     [[0, 1], [1, 0]]
     """
-    from scipy.sparse.csgraph import connected_components
-
-    _, label = connected_components(_sparse(edges, nodes), directed=True, connection="strong")
+    label = _labels(edges, nodes, "strong")
     return by_row(edges[label[edges[:, 0]] == label[edges[:, 1]]])
 
 
@@ -151,7 +155,7 @@ SELECT node, label FROM l"""
 def component_peers(edges: Ints, nodes: int) -> Peers:
     """Weakly connected components elsewhere."""
     return {
-        "scipy": lambda: components(edges, nodes),
+        "scipy": lambda: _labels(edges, nodes, "weak"),
         "igraph": lambda: _igraph(edges, nodes).connected_components(mode="weak").membership,
         "duckdb": lambda: _duckdb(_COMPONENTS, edge=_edge(edges)),
     }
@@ -160,7 +164,7 @@ def component_peers(edges: Ints, nodes: int) -> Peers:
 def strong_peers(edges: Ints, nodes: int) -> Peers:
     """Strongly connected components elsewhere."""
     return {
-        "scipy": lambda: inside_components(edges, nodes),
+        "scipy": lambda: _labels(edges, nodes, "strong"),
         "igraph": lambda: _igraph(edges, nodes).connected_components(mode="strong").membership,
     }
 

@@ -59,7 +59,7 @@ PATHWAY: dict[tuple[str, str], dict[str, float]] = {
 
 
 def ratios(name: str, graph: str, report: dict[str, Any]) -> dict[str, float]:
-    """How many times as good as the reference's best (above 1: better); memory is the other way round: times as much."""
+    """How many times as good as the reference's best (above 1: better), but for memory: how many times as much."""
     known = REFERENCE.get((name, graph))
     if known is None:
         return {}

@@ -154,7 +154,8 @@ def _record(outcomes: list[tuple[Case, dict[str, Any]]]) -> None:
     measured = [(c, r) for c, r in outcomes if "single" in r]
     if measured:
         text += (
-            "\n| benchmark | load CPU s | single median ms (p99) | changes/s in batches | net MB (peak) | from scratch CPU s |\n"
+            "\n| benchmark | load CPU s | single median ms (p99) | changes/s in batches | net MB (peak) "
+            "| from scratch CPU s |\n"
             "|---|---|---|---|---|---|\n"
         )
         text += "".join(_row(case, report) for case, report in measured)

@@ -15,6 +15,7 @@ import arrange
 import common
 import graphs
 import wcc
+
 from everview import connect
 
 

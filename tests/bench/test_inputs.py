@@ -46,7 +46,7 @@ def test_peers_agree(modules: tuple[Any, Any]) -> None:
     assert np.array_equal(peers.by_row(from_duckdb), hops["scipy"])
     component = {k: v() for k, v in peers.component_peers(edges, nodes).items()}
     from_duckdb = np.stack([component["duckdb"]["node"], component["duckdb"]["label"]], axis=1)
-    assert np.array_equal(peers.by_row(from_duckdb), component["scipy"])
+    assert np.array_equal(peers.by_row(from_duckdb), peers.components(edges, nodes))
     core = {k: v() for k, v in peers.core_peers(edges, nodes, 5).items()}
     inside = np.array(core["igraph"]) >= 5
     assert np.array_equal(core["numpy"], peers.by_row(edges[inside[edges].all(axis=1)]))
