@@ -23,7 +23,7 @@ from typing import Literal
 
 Kind = Literal["int", "float", "bool", "str", "bytes", "date", "timestamp", "decimal", "tuple"]
 
-NULL = -(2**63) + 0x5EED_0F_4E_55_4C_4C
+NULL = -(2**63) + 0x5EED_4E55_4C4C
 """The code of NULL in every nullable column."""
 
 INTERNED: frozenset[str] = frozenset({"str", "bytes", "tuple"})

@@ -1,0 +1,520 @@
+"""From plan to dataflow: every plan node becomes a flow (rows on their way) or an arrangement (rows indexed and kept).
+
+Building is memoised by plan node, so whatever two views have in common is built once; nodes that read loop variables are memoised per loop.
+A node runs in the scope of the innermost variable it reads, so what does not change inside a loop is computed outside it.
+
+Linear nodes (project, filter, negate, union) make no operators: they only transform the branches of a flow. Joins and reductions ask for
+arrangements, and any existing arrangement of the same node with the right columns in front is shared: a table's own index, the output
+of a reduction, another query's index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
+from everview.dataflow import pythonic
+from everview.dataflow.graph import Graph
+from everview.dataflow.operators import Arrange, Arrangement, Join, Operator, PythonMap, Reduce, Wake, columns
+from everview.dataflow.scopes import Scope, deeper
+from everview.dataflow.streams import Branch, Flow, Route, scope_of
+from everview.errors import PlanError
+from everview.expr.functions import conjunction
+from everview.expr.lower import lower
+from everview.expr.nodes import Call, ColumnRef, Expr, Literal
+from everview.kernels import reduce as reduce_k
+from everview.kernels import stream as stream_k
+from everview.plan import nodes as plan
+from everview.plan.check import free_variables_below
+from everview.types import BOOL, INT, INTERNED, DataType
+
+DEFAULT_ROUNDS = 1_000_000
+"""Rounds after which a loop without max_rounds counts as diverging."""
+
+
+class LoopBuild:
+    """A loop under construction or built: its scope, and the operators of its variables."""
+
+    def __init__(self, scope: Scope, variables: list[Arrangement | None]) -> None:
+        self.scope = scope
+        self.variables = variables
+
+
+Key = tuple[plan.Node, tuple[int, ...]]
+
+
+class Builder:
+    """Turns plans into operators of a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.tables: dict[int, Arrangement] = {}
+        self.flows: dict[Key, Flow] = {}
+        self.arrangements: dict[Key, list[Arrangement]] = {}
+        self.loops: dict[Key, LoopBuild] = {}
+        self._env: dict[int, LoopBuild] = {}
+        self._free: dict[int, frozenset[tuple[int, int]]] = {}
+        self._roots: list[plan.Node] = []  # keeps the ids in _free alive
+        self._wakes: set[tuple[Operator, Scope]] = set()
+
+    # entry points
+
+    def add_table(self, node: plan.Table, order: tuple[int, ...], label: str) -> Arrangement:
+        """The operator of a base table: its rows, arranged."""
+        operator = Arrange(self.graph, self.graph.root, len(order), label=label)
+        operator.check_deletes()
+        arrangement = Arrangement(operator, order)
+        self.tables[node.id] = arrangement
+        self.arrangements[self._key(node)] = [arrangement]
+        self.flows[self._key(node)] = columns(operator, node.types, order)
+        return arrangement
+
+    def stored(self, node: plan.Node, keys: tuple[int, ...]) -> Arrangement:
+        """An arrangement outside all loops for a view of the node."""
+        for arrangement in self.arrangements.get(self._key(node), []):
+            if arrangement.serves(keys) and arrangement.operator.scope.is_root:
+                return arrangement
+        return self._arrange(node, keys, self.graph.root)
+
+    def forget(self, gone: set[Operator]) -> None:
+        """Operators were dropped: forget whatever led to them."""
+        self.flows = {k: f for k, f in self.flows.items() if not any(b.producer in gone for b in f)}
+        kept = {k: [a for a in v if a.operator not in gone] for k, v in self.arrangements.items()}
+        self.arrangements = {k: v for k, v in kept.items() if v}
+        self.loops = {
+            k: b for k, b in self.loops.items() if not any(v is not None and v.operator in gone for v in b.variables)
+        }
+        self.tables = {k: a for k, a in self.tables.items() if a.operator not in gone}
+        self._wakes = {(o, s) for o, s in self._wakes if o not in gone}
+
+    # memo
+
+    def _key(self, node: plan.Node) -> Key:
+        """The node and the loops whose variables it reads."""
+        if id(node) not in self._free:
+            self._free.update(free_variables_below(node))
+            self._roots.append(node)
+        depths = sorted({depth for depth, _ in self._free[id(node)]})
+        return node, tuple(id(self._env[d]) for d in depths)
+
+    def flow(self, node: plan.Node) -> Flow:
+        """The node's rows on their way."""
+        key = self._key(node)
+        found = self.flows.get(key)
+        if found is None or not self._sharable(found):
+            found = self._build(node)
+            self.flows[key] = found
+        return found
+
+    @staticmethod
+    def _sharable(flow: Flow) -> bool:
+        """Whether a newcomer can get the flow's history."""
+        return all(b.producer.replayable or not b.producer.old for b in flow)
+
+    def _build(self, node: plan.Node) -> Flow:
+        build: Callable[[Any], Flow] = getattr(self, f"_build_{type(node).__name__.lower()}")
+        return build(node)
+
+    # linear nodes
+
+    def _build_table(self, node: plan.Table) -> Flow:
+        raise PlanError("E_DROPPED", "a table of this plan was dropped", "build the collection anew from existing tables")
+
+    def _build_project(self, node: plan.Project) -> Flow:
+        return self._linear(node.child, node.exprs, None)
+
+    def _build_filter(self, node: plan.Filter) -> Flow:
+        return self._linear(node.child, None, node.predicate)
+
+    def _linear(self, child: plan.Node, exprs: tuple[Expr, ...] | None, predicate: Expr | None) -> Flow:
+        flow = self.flow(child)
+        wanted = exprs if exprs is not None else tuple(ColumnRef(t, i) for i, t in enumerate(child.types))
+        if lower(wanted, predicate, len(child.types), self.graph.encode_literal) is None:
+            run = pythonic.expressions(wanted, predicate, self.graph.interner)
+            return self._python(flow, len(child.types), tuple(e.type for e in wanted), run, "expressions")
+        result = []
+        for branch in flow:
+            moved = branch if predicate is None else branch.filter(predicate)
+            result.append(moved if exprs is None else moved.project(exprs))
+        return tuple(result)
+
+    def _python(self, flow: Flow, cols: int, types: tuple[DataType, ...], run: Callable[..., Any], label: str) -> Flow:
+        operator = PythonMap(self.graph, scope_of(flow), cols, len(types), run, label)
+        operator.listen(flow)
+        return columns(operator, types, tuple(range(len(types))))
+
+    def _build_flatmap(self, node: plan.FlatMap) -> Flow:
+        run = pythonic.flat_map(node.function, node.child.types, node.columns, self.graph.interner)
+        label = getattr(node.function, "__name__", "flat_map")
+        return self._python(self.flow(node.child), len(node.child.types), node.columns, run, label)
+
+    def _build_negate(self, node: plan.Negate) -> Flow:
+        return tuple(b.negate() for b in self.flow(node.child))
+
+    def _build_union(self, node: plan.Union) -> Flow:
+        return tuple(b for i in node.inputs for b in self.flow(i))
+
+    # arrangements
+
+    def arrange(self, node: plan.Node, keys: tuple[int, ...]) -> Arrangement:
+        """An arrangement of the node with these key columns in front: an existing one if there is one."""
+        for arrangement in self._existing(node):
+            if arrangement.serves(keys):
+                return arrangement
+        flow = self.flow(node)  # building the node may bring an arrangement with it
+        for arrangement in self._existing(node):
+            if arrangement.serves(keys):
+                return arrangement
+        return self._arrange(node, keys, scope_of(flow))
+
+    def _existing(self, node: plan.Node) -> list[Arrangement]:
+        return self.arrangements.get(self._key(node), [])
+
+    def _arrange(self, node: plan.Node, keys: tuple[int, ...], scope: Scope) -> Arrangement:
+        order = (*keys, *(c for c in range(len(node.types)) if c not in keys))
+        flow = self.flow(node)
+        for arrangement in self._existing(node):
+            if arrangement.serves(keys) and arrangement.operator.scope is scope:
+                return arrangement
+        operator = Arrange(self.graph, scope, len(order), label=f"by {list(keys)}" if keys else "rows")
+        operator.listen(_reordered(flow, order))
+        arrangement = Arrangement(operator, order)
+        self.arrangements.setdefault(self._key(node), []).append(arrangement)
+        if scope is scope_of(flow) and not isinstance(node, plan.Table):
+            # later readers take the rows from here: consolidated, and with a history to replay
+            self.flows[self._key(node)] = columns(operator, node.types, order)
+        return arrangement
+
+    # joins
+
+    def _build_join(self, node: plan.Join) -> Flow:
+        left, right, residual = _null_safe(node), node.right, []
+        pairs: list[tuple[int, int]] = []
+        for l, r in zip(node.left_keys, node.right_keys, strict=True):
+            if any(l == a or r == b for a, b in pairs):
+                residual.append((l, r))
+            else:
+                pairs.append((l, r))
+        flow = self.join(left, right, tuple(pairs))
+        if residual:
+            width = len(node.left.types)
+            equal = [
+                Call(BOOL, "eq", (ColumnRef(node.types[l], l), ColumnRef(node.types[width + r], width + r)))
+                for l, r in residual
+            ]
+            flow = tuple(b.filter(conjunction(equal, "and")) for b in flow)
+        return flow
+
+    def join(self, left: plan.Node, right: plan.Node, pairs: tuple[tuple[int, int], ...]) -> Flow:
+        """Inner join on pairs of columns; equal codes match, NULLs too."""
+        pairs = self._best_order(left, right, pairs)
+        l = self.arrange(left, tuple(a for a, _ in pairs))
+        r = self.arrange(right, tuple(b for _, b in pairs))
+        scope = deeper(l.operator.scope, r.operator.scope)
+        for side in (l, r):
+            self._wake(side, scope)
+        operator = Join(self.graph, l, r, len(pairs), scope)
+        exprs: list[Expr] = [ColumnRef(t, l.order.index(c)) for c, t in enumerate(left.types)]
+        for c, t in enumerate(right.types):
+            at = r.order.index(c)
+            exprs.append(ColumnRef(t, at if at < len(pairs) else l.cols + at - len(pairs)))
+        return (Branch(operator, tuple(exprs)),)
+
+    def _best_order(
+        self, left: plan.Node, right: plan.Node, pairs: tuple[tuple[int, int], ...]
+    ) -> tuple[tuple[int, int], ...]:
+        """The order of key columns that existing arrangements serve best."""
+        if not 1 < len(pairs) <= 4:
+            return pairs
+
+        def score(order: tuple[tuple[int, int], ...]) -> int:
+            l = any(a.serves(tuple(x for x, _ in order)) for a in self._existing(left))
+            r = any(a.serves(tuple(y for _, y in order)) for a in self._existing(right))
+            return int(l) + int(r)
+
+        self.flow(left)
+        self.flow(right)
+        return max(permutations(pairs), key=score)
+
+    def _wake(self, source: Arrangement, scope: Scope) -> None:
+        if source.operator.scope is not scope and (source.operator, scope) not in self._wakes:
+            self._wakes.add((source.operator, scope))
+            Wake(self.graph, source, scope)
+
+    # reductions
+
+    def _build_threshold(self, node: plan.Threshold) -> Flow:
+        source = self.arrange(node.child, ())
+        kind = reduce_k.DISTINCT if node.kind == "distinct" else reduce_k.POSITIVE
+        cols = len(node.types)
+        return self._reduced(node, Reduce(self.graph, source, cols, cols, kind, label=node.kind), source.order)
+
+    def _reduced(self, node: plan.Node, operator: Reduce, order: tuple[int, ...]) -> Flow:
+        """Register a reduction's output arrangement and give its flow."""
+        self.arrangements.setdefault(self._key(node), []).append(Arrangement(operator, order))
+        return columns(operator, node.types, order)
+
+    def _build_reduce(self, node: plan.Reduce) -> Flow:
+        parts = _parts(node)
+        if len(parts) == 1:
+            return self._build_part(node)
+        keys = len(node.keys)
+        pairs = tuple((i, i) for i in range(keys))
+        joined: plan.Node = parts[0][0]
+        flow = self.flow(joined)
+        where = {aggregate: keys + i for i, aggregate in enumerate(parts[0][0].aggregates)}
+        for part, _ in parts[1:]:
+            flow = self.join(joined, part, pairs)
+            joined = plan.Join(joined, part, tuple(range(keys)), tuple(range(keys)))
+            self.flows[self._key(joined)] = flow
+            start = len(joined.types) - len(part.aggregates)
+            where.update({aggregate: start + i for i, aggregate in enumerate(part.aggregates)})
+        exprs = [ColumnRef(t, i) for i, t in enumerate(node.types[:keys])]
+        exprs += [ColumnRef(a.type, where[a]) for a in node.aggregates]
+        return tuple(b.project(tuple(exprs)) for b in flow)
+
+    def _build_part(self, node: plan.Reduce) -> Flow:
+        kind = node.aggregates[0].kind
+        if kind == "count_distinct":
+            return self._count_distinct(node)
+        if kind in ("min", "max"):
+            return self._extreme(node)
+        return self._accumulate(node)
+
+    def _count_distinct(self, node: plan.Reduce) -> Flow:
+        aggregate = node.aggregates[0]
+        assert aggregate.column is not None
+        narrow = _narrow(node.child, (*node.keys, aggregate.column))
+        keys = tuple(range(len(node.keys)))
+        count = plan.Aggregate("count", len(keys), aggregate.type)
+        return self.flow(plan.Reduce(plan.Threshold(narrow, "distinct"), keys, (count,)))
+
+    def _extreme(self, node: plan.Reduce) -> Flow:
+        aggregate = node.aggregates[0]
+        assert aggregate.column is not None
+        keys = tuple(range(len(node.keys)))
+        narrow = _narrow(node.child, (*node.keys, aggregate.column))
+        source = self.arrange(narrow, keys)
+        label = f"{aggregate.kind} by {list(node.keys)}"
+        if node.child.types[aggregate.column].kind in INTERNED:
+            run = pythonic.extreme(aggregate.kind == "min", narrow.types, len(keys), self.graph.interner)
+            operator = Reduce(self.graph, source, len(keys), len(node.types), reduce_k.PYTHON, label=label, run=run)
+        else:
+            kind = reduce_k.MINIMUM if aggregate.kind == "min" else reduce_k.MAXIMUM
+            operator = Reduce(self.graph, source, len(keys), len(node.types), kind, label=label)
+        return self._reduced(node, operator, tuple(range(len(node.types))))
+
+    def _accumulate(self, node: plan.Reduce) -> Flow:
+        values = list(dict.fromkeys(a.column for a in node.aggregates if a.column is not None))
+        keys = len(node.keys)
+        accumulators: list[tuple[int, int]] = [(stream_k.ACC_ONE, -1)]
+        spec: list[int] = []
+        for aggregate in node.aggregates:
+            column = -1 if aggregate.column is None else keys + values.index(aggregate.column)
+            declared = None if aggregate.column is None else node.child.types[aggregate.column]
+            spec += _accumulators(aggregate, column, declared, accumulators)
+        flow = self.flow(node.child)
+        scope = scope_of(flow)
+        order = (*node.keys, *(v for v in values))
+        accumulator = Arrange(self.graph, scope, keys, diffs=len(accumulators), label=f"totals by {list(node.keys)}")
+        accumulator.listen(_reordered(flow, order), Route(accumulators=tuple(accumulators)))
+        source = Arrangement(accumulator, tuple(range(keys)))
+        label = f"{', '.join(a.kind for a in node.aggregates)} by {list(node.keys)}"
+        operator = Reduce(self.graph, source, keys, len(node.types), reduce_k.ACCUMULATE, spec, label=label)
+        return self._reduced(node, operator, tuple(range(len(node.types))))
+
+    def _build_topk(self, node: plan.TopK) -> Flow:
+        if any(node.child.types[c].kind in INTERNED for c, _ in node.order):
+            run = pythonic.top(node, self.graph.interner)
+            return self._python_reduction(node, run, len(node.types), f"top {node.limit}")
+        sort_keys = tuple(_sort_key(ColumnRef(node.child.types[c], c), down) for c, down in node.order)
+        rest = [c for c in range(len(node.types)) if c not in node.keys]
+        exprs = [ColumnRef(node.child.types[c], c) for c in (*node.keys, *rest)]
+        keys = len(node.keys)
+        ordered = plan.Project(node.child, (*exprs[:keys], *sort_keys, *exprs[keys:]))
+        source = self.arrange(ordered, tuple(range(keys + len(sort_keys))))
+        cols = len(ordered.types)
+        label = f"top {node.limit} by {list(node.keys)}"
+        operator = Reduce(self.graph, source, keys, cols, reduce_k.TOP, [node.offset, node.limit], label=label)
+        flow = columns(operator, ordered.types, source.order)
+        place = {c: i for i, c in enumerate(node.keys)} | {c: keys + len(sort_keys) + i for i, c in enumerate(rest)}
+        return tuple(b.project(tuple(ColumnRef(t, place[c]) for c, t in enumerate(node.types))) for b in flow)
+
+    def _build_pythonreduce(self, node: plan.PythonReduce) -> Flow:
+        run = pythonic.reduction(node, self.graph.interner)
+        label = getattr(node.function, "__name__", "reduce")
+        return self._python_reduction(node, run, len(node.types), label)
+
+    def _python_reduction(self, node: plan.TopK | plan.PythonReduce, run: Callable[..., Any], cols: int, label: str) -> Flow:
+        """Group in key order with `run` telling the output; `run` expects and gives the key columns first."""
+        keys = node.keys
+        order = (*keys, *(c for c in range(len(node.child.types)) if c not in keys))
+        narrow = _narrow(node.child, order)
+        source = self.arrange(narrow, tuple(range(len(keys))))
+        operator = Reduce(self.graph, source, len(keys), cols, reduce_k.PYTHON, label=label, run=run)
+        if isinstance(node, plan.TopK):
+            return columns(operator, node.types, order)
+        return self._reduced(node, operator, tuple(range(cols)))
+
+    # loops
+
+    def _build_variable(self, node: plan.Variable) -> Flow:
+        arrangement = self._env[node.depth].variables[node.index]
+        assert arrangement is not None
+        return columns(arrangement.operator, node.types, arrangement.order, arrangement.delay)
+
+    def _build_loopresult(self, node: plan.LoopResult) -> Flow:
+        self._loop(node.loop)
+        key = self._key(node.loop)
+        build = self.loops[key]
+        with_variables = {**self._env, node.loop.depth: build}
+        outer, self._env = self._env, with_variables
+        try:
+            return self.flow(node.loop.bodies[node.index])
+        finally:
+            self._env = outer
+
+    def _loop(self, loop: plan.Loop) -> None:
+        key = self._key(loop)
+        if key in self.loops:
+            return
+        parent = self.graph.root
+        for depth, _ in self._free[id(loop)]:
+            parent = deeper(parent, self._env[depth].scope)
+        scope = Scope(parent, levels=_levels(loop) if parent.is_root else 0)
+        build = LoopBuild(scope, [])
+        initials = [None if i is None else self.flow(i) for i in loop.initials]
+        outer, self._env = self._env, {**self._env, loop.depth: build}
+        try:
+            for index, body in enumerate(loop.bodies):
+                build.variables.append(self._variable(loop, index, body, scope))
+            self.loops[key] = build
+            bodies = [self.flow(body) for body in loop.bodies]
+            self._close(loop, build, initials, bodies)
+        except BaseException:
+            self.loops.pop(key, None)
+            raise
+        finally:
+            self._env = outer
+        self.graph.add_loop(scope)
+
+    def _variable(self, loop: plan.Loop, index: int, body: plan.Node, scope: Scope) -> Arrangement:
+        """The operator of a loop variable: arranged for the first join that wants it, else only consolidated."""
+        variable = plan.Variable(loop.depth, index, body.types)
+        keys = _wanted_keys(loop.bodies, variable)
+        order = tuple(range(len(body.types)))
+        if keys is not None:
+            order = (*keys, *(c for c in order if c not in keys))
+        operator = Arrange(self.graph, scope, len(order), stateless=keys is None, label=f"variable {index}")
+        arrangement = Arrangement(operator, order)
+        if keys is not None:
+            self.arrangements[self._key(variable)] = [arrangement]
+        return arrangement
+
+    def _close(self, loop: plan.Loop, build: LoopBuild, initials: Sequence[Flow | None], bodies: Sequence[Flow]) -> None:
+        """Feed the variables: what they start with, and what the bodies said a round ago."""
+        scope = build.scope
+        rounds = loop.max_rounds
+        stop = loop.at_limit == "stop" and rounds is not None
+        most = (1 << scope.bits) - 2
+        limit = most if loop.priority is not None and rounds is None else min(rounds or DEFAULT_ROUNDS, most)
+        round_again = Route(add=scope.unit, rounds=limit, stop_at_limit=stop)
+        for variable, initial, body in zip(build.variables, initials, bodies, strict=True):
+            assert variable is not None
+            order = variable.order
+            operator = variable.operator
+            operator.listen(_reordered(body, order), round_again)
+            if initial is not None:
+                priority = _reordered_expr(loop.priority, order)
+                first = _reordered(initial, order)
+                operator.listen(first, Route(priority=priority, rounds=limit, stop_at_limit=stop))
+                # one round later the body has taken over from the initial rows
+                negative = tuple(b.negate() for b in first)
+                operator.listen(negative, replace(round_again, priority=priority))
+
+
+def _reordered(flow: Flow, order: tuple[int, ...]) -> Flow:
+    return tuple(replace(b, exprs=tuple(b.exprs[c] for c in order)) for b in flow)
+
+
+def _reordered_expr(expr: Expr | None, order: tuple[int, ...]) -> Expr | None:
+    if expr is None:
+        return None
+    types = {e.index: e.type for e in expr.walk() if isinstance(e, ColumnRef)}
+    return expr.remap({c: ColumnRef(t, order.index(c)) for c, t in types.items()})
+
+
+def _narrow(node: plan.Node, wanted: tuple[int, ...]) -> plan.Node:
+    """The node with only these columns, in this order; itself if that is what it has."""
+    if wanted == tuple(range(len(node.types))):
+        return node
+    return plan.Project(node, tuple(ColumnRef(node.types[c], c) for c in wanted))
+
+
+def _null_safe(node: plan.Join) -> plan.Node:
+    """The left side without rows that have a NULL key, where both sides could have one: NULL equals nothing."""
+    tests: list[Expr] = []
+    for l, r in zip(node.left_keys, node.right_keys, strict=True):
+        if node.left.types[l].nullable and node.right.types[r].nullable:
+            tests.append(Call(BOOL, "is_not_null", (ColumnRef(node.left.types[l], l),)))
+    return plan.Filter(node.left, conjunction(tests, "and")) if tests else node.left
+
+
+def _parts(node: plan.Reduce) -> list[tuple[plan.Reduce, str]]:
+    """The reduction split by how its aggregates are kept: totals together, each extreme and distinct count alone."""
+    totals = tuple(a for a in node.aggregates if a.kind in ("count", "sum", "avg"))
+    singles = [a for a in dict.fromkeys(node.aggregates) if a.kind not in ("count", "sum", "avg")]
+    parts = [(plan.Reduce(node.child, node.keys, totals), "totals")] if totals else []
+    return parts + [(plan.Reduce(node.child, node.keys, (a,)), a.kind) for a in singles]
+
+
+def _accumulators(
+    aggregate: plan.Aggregate, column: int, declared: DataType | None, accumulators: list[tuple[int, int]]
+) -> list[int]:
+    """Specification of one aggregate for the kernel; appends the accumulators it needs."""
+    if aggregate.kind == "count":
+        if declared is None or not declared.nullable:
+            return [reduce_k.COUNT_OF, 0, 0]
+        accumulators.append((stream_k.ACC_NOT_NULL, column))
+        return [reduce_k.COUNT_OF, len(accumulators) - 1, 0]
+    assert declared is not None
+    first = len(accumulators)
+    accumulators.append((stream_k.ACC_NOT_NULL, column))
+    if declared.kind == "float":
+        accumulators.extend((stream_k.ACC_FLOAT + k, column) for k in range(stream_k.FLOAT_DIGITS))
+        return [reduce_k.SUM_FLOAT if aggregate.kind == "sum" else reduce_k.AVG_FLOAT, first, 0]
+    accumulators.extend(((stream_k.ACC_LOW, column), (stream_k.ACC_HIGH, column)))
+    return [reduce_k.SUM_INT if aggregate.kind == "sum" else reduce_k.AVG_INT, first, declared.scale]
+
+
+def _sort_key(column: ColumnRef, descending: bool) -> Expr:
+    """A code that sorts as the column should, NULLs last."""
+    raw: Expr = ColumnRef(INT.optional(column.type.nullable), column.index)
+    if descending:
+        raw = Call(raw.type, "sub", (Literal(INT, -1), raw))
+    if column.type.nullable:
+        raw = Call(INT, "coalesce", (raw, Literal(INT, 2**63 - 1)))
+    return raw
+
+
+def _wanted_keys(bodies: Sequence[plan.Node], variable: plan.Variable) -> tuple[int, ...] | None:
+    """Key columns of a join that reads the variable directly, if any does."""
+    for body in bodies:
+        for node in body.walk():
+            if isinstance(node, plan.Join):
+                for side, keys in ((node.left, node.left_keys), (node.right, node.right_keys)):
+                    if side == variable:
+                        return tuple(dict.fromkeys(keys))
+    return None
+
+
+def _levels(loop: plan.Loop) -> int:
+    """Loops on the deepest path from this one inwards."""
+    below = 0
+    for body in loop.bodies:
+        for node in body.walk():
+            if isinstance(node, plan.Loop):
+                below = max(below, _levels(node))
+    return 1 + below

@@ -1,0 +1,320 @@
+"""The dataflow graph of a session: its operators in program order, and how a step runs on them.
+
+`Graph` assembles the compiled program from the scopes' items, runs steps, serves operators that need Python, and frees what no view
+needs any more. Changing the graph happens between steps. A newly installed part gets the history of what it reads by *replay*: inside the
+installing step, every old operator that a new one listens to says all it ever said, to the newcomer only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from everview.codes.interner import Interner
+from everview.codes.values import encode_value
+from everview.dataflow.operators import Operator, PythonMap, Reduce, Wake
+from everview.dataflow.scopes import Scope
+from everview.dataflow.streams import Sink
+from everview.errors import InputError, InternalError, LoopError
+from everview.kernels import executor as x
+from everview.kernels import make, memory
+from everview.kernels import stream as stream_k
+from everview.kernels import trace as trace_k
+from everview.types import DataType
+
+
+class Graph:
+    """Operators, program and state of one session."""
+
+    def __init__(self, interner: Interner, merge_effort: int = 4) -> None:
+        self.interner = interner
+        self.merge_effort = merge_effort
+        self.time = 0
+        self.step_block = make.make_block(stream_k.STEP_WORDS)
+        self.root = Scope(None)
+        self.tail: list[Operator] = []
+        self.session = make.make_block(x.X_WORDS)
+        make.poke(self.session, x.X_STEP, self.step_block)
+        self.at: list[tuple[Operator | Scope, int]] = []
+        self._replays: list[tuple[Operator, Sink]] = []
+        self._new: list[Operator] = []
+        self._stale = True
+
+    # building
+
+    def add(self, operator: Operator, *, at_end: bool = False) -> None:
+        """Put an operator behind everything its scope has so far; `at_end`: behind all loops, always."""
+        (self.tail if at_end else operator.scope.items).append(operator)
+        self._new.append(operator)
+        self._stale = True
+
+    def add_loop(self, scope: Scope) -> None:
+        """A loop's body is complete: it runs here in its parent's order."""
+        assert scope.parent is not None
+        scope.parent.items.append(scope)
+        self._stale = True
+
+    def attach(self, producer: Operator, sink: Sink) -> None:
+        """Let a sink listen to an operator, from its beginning."""
+        producer.say().attach(sink)
+        if producer.old:
+            self._replays.append((producer, sink))
+
+    def encode_literal(self, declared: DataType, value: Any) -> int:
+        """Code of a constant."""
+        return encode_value(declared, value, self.interner)
+
+    def operators(self) -> list[Operator]:
+        """All operators in program order."""
+        found: list[Operator] = []
+
+        def visit(items: Iterable[Operator | Scope]) -> None:
+            for item in items:
+                if isinstance(item, Scope):
+                    visit(item.items)
+                else:
+                    found.append(item)
+
+        visit(self.root.items)
+        return found + self.tail
+
+    def scopes(self) -> list[Scope]:
+        """All loops, outer ones first, then the outside."""
+        found: list[Scope] = []
+
+        def visit(scope: Scope) -> None:
+            for item in scope.items:
+                if isinstance(item, Scope):
+                    found.append(item)
+                    visit(item)
+
+        visit(self.root)
+        return [*found, self.root]
+
+    # the program
+
+    def assemble(self) -> None:
+        """Write the program and the lists of traces, scopes and inboxes for the executor."""
+        if not self._stale:
+            return
+        words: list[int] = []
+        self.at = []
+
+        def visit(items: Iterable[Operator | Scope]) -> None:
+            for item in items:
+                if isinstance(item, Scope):
+                    start = len(self.at)
+                    self.at.append((item, 0))
+                    words.extend((x.LOOP, 0, item.address, 0))
+                    visit(item.items)
+                    self.at.append((item, 1))
+                    words.extend((x.END, 0, item.address, start))
+                    words[4 * start + 3] = len(self.at)
+                else:
+                    for which, (address, context) in enumerate(item.instructions()):
+                        self.at.append((item, which))
+                        words.extend((x.CALL, address, context, 0))
+
+        visit(self.root.items)
+        visit(self.tail)
+        operators = self.operators()
+        traces = [o.trace.address for o in operators if o.trace is not None]
+        inboxes = [o.inbox for o in operators if o.inbox]
+        scopes = [s.address for s in self.scopes()]
+        self._list(x.PROGRAM, x.LENGTH, words, 4)
+        self._list(x.TRACES, x.NTRACES, traces)
+        self._list(x.INBOXES, x.NINBOXES, inboxes)
+        self._list(x.SCOPES, x.NSCOPES, scopes)
+        self._stale = False
+
+    def _list(self, field: int, count: int, words: list[int], size: int = 1) -> None:
+        make.drop_block(make.peek(self.session, field))
+        make.poke(self.session, field, make.make_filled(np.array(words, dtype=np.int64)))
+        make.poke(self.session, count, len(words) // size)
+
+    # running
+
+    def run(self, epochs: int) -> None:
+        """Run and commit a step of `epochs` epochs after the present time; on any error all is as before."""
+        if self._stale:
+            self.assemble()
+        answer = x.step(self.session, self.time, epochs)
+        if answer != x.DONE:
+            self._go_on(answer)
+        self.time += epochs
+
+    def install(self) -> None:
+        """Bring what was newly added up to date with the present, in a step that adds no epoch."""
+        self.assemble()
+        base = self.time - 1
+        make.poke(self.step_block, stream_k.STEP_BASE, base)
+        make.poke(self.step_block, stream_k.STEP_EPOCHS, 1)
+        try:
+            for producer, sink in self._replays:
+                self._replay(producer, sink)
+            answer = x.step(self.session, base, 1)
+        except BaseException:
+            x.abort(self.session)
+            raise
+        if answer != x.DONE:
+            self._go_on(answer)
+        for operator in self._new:
+            operator.old = True
+        self._new.clear()
+        self._replays.clear()
+
+    def forget_new(self) -> None:
+        """An installation failed: nothing of it stays."""
+        self._replays.clear()
+        gone = set(self._new)
+        self._new.clear()
+        self.remove(gone)
+
+    def _replay(self, producer: Operator, sink: Sink) -> None:
+        stream = make.make_stream(producer.cols, max(sink.registers, 1), self.step_block)
+        make.poke(stream, stream_k.SINKS, make.make_filled(np.array([sink.address], dtype=np.int64)))
+        make.poke(stream, stream_k.NSINKS, 1)
+        try:
+            producer.replay(stream)
+        finally:
+            make.drop_stream(stream)
+
+    def _go_on(self, answer: int) -> None:
+        try:
+            while answer != x.DONE:
+                pc = int(make.peek(self.session, x.PC))
+                if answer == x.PYTHON_NEEDED:
+                    self._serve(self.at[pc][0])
+                    pc += 1
+                elif answer != x.YIELD:
+                    raise self._failure(answer, pc)
+                answer = x.resume(self.session, pc)
+        except BaseException:
+            x.abort(self.session)
+            raise
+
+    def _failure(self, answer: int, pc: int) -> Exception:
+        item = self.at[min(pc, len(self.at) - 1)][0]
+        if answer == x.ROUNDS:
+            return LoopError(
+                "E_LOOP_LIMIT",
+                f"{item.label} did not converge within its round limit",
+                "raise max_rounds, use at_limit='stop', or check that the body reaches a fixed point",
+            )
+        if answer == x.OVERFLOW:
+            return InputError("E_OVERFLOW", "a sum does not fit into 64 bits", "cast the column to float before summing")
+        if answer == x.VIOLATION:
+            return InputError("E_ABSENT", f"table {item.label!r}: a row was deleted that is not there", self._violation(item))
+        cell = memory.cell.tolist()
+        memory.cell[:4] = 0
+        return InternalError("E_MEMORY", f"bad memory access in {item.label!r}: address, index, size {cell[1:4]}")
+
+    def _violation(self, item: Operator | Scope) -> str:
+        return "delete only rows that the table holds, or declare a key and use upsert"
+
+    def _serve(self, item: Operator | Scope) -> None:
+        """Do in Python what an operator asked for."""
+        if isinstance(item, PythonMap):
+            assert item.trace is not None
+            columns, times, diffs = batch_arrays(make.peek(item.trace.address, trace_k.DELTA), item.trace.cols)
+            out, rows, errors = item.run(columns)
+            make.emit_columns(item.say().address, np.ascontiguousarray(out), times[rows], diffs[rows])
+            bad = np.flatnonzero(errors)
+            if len(bad):
+                outside = times[bad] if item.scope.is_root else (times[bad] & 0xFFF) + self.time_base()
+                found = np.stack([errors[bad], outside, diffs[bad]], axis=1)
+                make.push_rows(item.errors_to, np.ascontiguousarray(found).ravel(), len(bad))
+        elif isinstance(item, Reduce):
+            assert item.run is not None
+            width = 2 + item.source.cols
+            requests = np.empty((make.requested(item.context), width), dtype=np.int64)
+            make.take_requests(item.context, requests)
+            answers = item.run(requests)
+            make.give_answers(item.context, np.ascontiguousarray(answers, dtype=np.int64).reshape(-1, 2 + item.cols))
+        else:
+            raise InternalError("E_INTERNAL", f"{item.label} asked for Python")
+
+    def time_base(self) -> int:
+        """The last epoch before the step under way."""
+        return int(make.peek(self.step_block, stream_k.STEP_BASE))
+
+    # dropping
+
+    def collect(self, roots: Iterable[Operator]) -> set[Operator]:
+        """Free every operator that none of `roots` needs; gives those that went."""
+        live: set[Operator] = set()
+        todo = list(roots)
+        while todo:
+            operator = todo.pop()
+            if operator not in live:
+                live.add(operator)
+                todo.extend(operator.inputs)
+                if operator.errors is not None:
+                    todo.append(operator.errors)
+        gone = {o for o in self.operators() if o not in live and not (isinstance(o, Wake) and self._needed(o, live))}
+        self.remove(gone)
+        return gone
+
+    def _needed(self, wake: Wake, live: set[Operator]) -> bool:
+        return wake.inputs[0] in live and any(o in live for o in _operators_in(wake.woken))
+
+    def remove(self, gone: set[Operator]) -> None:
+        """Free operators and take them out of the program and of others' streams."""
+        if not gone:
+            return
+
+        def keep(items: list[Operator | Scope]) -> list[Operator | Scope]:
+            kept: list[Operator | Scope] = []
+            for item in items:
+                if isinstance(item, Scope):
+                    item.items = keep(item.items)
+                    if item.items:
+                        kept.append(item)
+                    else:
+                        dead.append(item)
+                elif item not in gone:
+                    kept.append(item)
+            return kept
+
+        dead: list[Scope] = []
+        self.root.items = keep(self.root.items)
+        self.tail = [o for o in self.tail if o not in gone]
+        for operator in self.operators():
+            if operator.stream is not None:
+                operator.stream.detach(gone)
+        self._stale = True
+        self.assemble()
+        for operator in gone:
+            operator.free()
+        for scope in dead:
+            scope.free()
+
+    def close(self) -> None:
+        """Free everything."""
+        self.remove(set(self.operators()))
+        for field in (x.PROGRAM, x.TRACES, x.INBOXES, x.SCOPES):
+            make.drop_block(make.peek(self.session, field))
+        self.root.free()
+        make.drop_block(self.session)
+        make.drop_block(self.step_block)
+
+
+def _operators_in(scope: Scope) -> Iterable[Operator]:
+    for item in scope.items:
+        if isinstance(item, Scope):
+            yield from _operators_in(item)
+        else:
+            yield item
+
+
+def batch_arrays(batch: int, cols: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A batch's (columns, times, diffs) as arrays."""
+    rows = make.batch_rows(batch)
+    columns = np.empty((cols, rows), dtype=np.int64)
+    times = np.empty(rows, dtype=np.int64)
+    diffs = np.empty(rows, dtype=np.int64)
+    if rows:
+        make.batch_contents(batch, columns, times, diffs)
+    return columns, times, diffs

@@ -1,0 +1,369 @@
+"""Operators of a dataflow from the Python side: they own the kernels' blocks, know who reads whom, and describe themselves.
+
+What an operator *does* is in `everview.kernels` under the same name; here is how one is made, joined to the others, asked to replay what it
+said in the past to a newcomer, and freed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everview.dataflow.scopes import EPOCH_MASK, Scope
+from everview.dataflow.streams import Branch, Flow, Route, Sink, Stream
+from everview.expr.nodes import Expr
+from everview.kernels import arrange as arrange_k
+from everview.kernels import join as join_k
+from everview.kernels import make
+from everview.kernels import read as read_k
+from everview.kernels import reduce as reduce_k
+from everview.kernels import trace as trace_k
+from everview.kernels import wake as wake_k
+from everview.kernels.trace import NO_SINCE
+
+if TYPE_CHECKING:
+    from everview.dataflow.graph import Graph
+
+NEVER = 2**62
+
+Instruction = tuple[int, int]
+"""(address of the compiled operator, context)"""
+
+
+class Trace:
+    """A collection's history; owned by one operator, read by many."""
+
+    def __init__(self, graph: Graph, scope: Scope, cols: int, diffs: int = 1, *, stateless: bool = False) -> None:
+        self.cols = cols
+        self.scope = scope
+        keep = -1 if scope.is_root else ~EPOCH_MASK
+        since = graph.time if scope.is_root else NO_SINCE
+        self.address = make.make_trace(cols, diffs, keep, since, graph.merge_effort, int(stateless))
+        self.stateless = stateless
+        self._holds: Counter[int] = Counter()
+
+    @property
+    def since(self) -> int:
+        """Times before this one can no longer be told apart (outside loops)."""
+        return int(make.peek(self.address, trace_k.T_SINCE))
+
+    def keep_history(self, epochs: int) -> None:
+        """Keep at least this many epochs apart from now on."""
+        if epochs > make.peek(self.address, trace_k.HISTORY):
+            make.poke(self.address, trace_k.HISTORY, epochs)
+
+    def hold(self, time: int) -> None:
+        """Keep this time readable until it is released."""
+        self._holds[time] += 1
+        self._set_hold()
+
+    def release(self, time: int) -> None:
+        """A hold is no longer needed."""
+        self._holds[time] -= 1
+        if self._holds[time] <= 0:
+            del self._holds[time]
+        self._set_hold()
+
+    def _set_hold(self) -> None:
+        make.poke(self.address, trace_k.HOLD, min(self._holds, default=NEVER))
+
+    def measure(self) -> tuple[int, int, int]:
+        """(batches, updates, bytes)."""
+        return make.measure_trace(self.address)
+
+    def free(self) -> None:
+        make.drop_trace(self.address)
+
+
+class Operator:
+    """Something with an inbox, a stream, or both, in a scope."""
+
+    kind = "operator"
+
+    def __init__(self, graph: Graph, scope: Scope, cols: int, label: str = "") -> None:
+        self.graph = graph
+        self.scope = scope
+        self.cols = cols
+        self.label = label
+        self.inputs: list[Operator] = []
+        self.inbox = 0
+        self.trace: Trace | None = None
+        self.stream: Stream | None = None
+        self.errors: Arrange | None = None
+        self.old = False  # part of a finished installation: a new reader needs a replay
+        self._blocks: list[int] = []
+
+    def instructions(self) -> list[Instruction]:
+        """What the program runs for it."""
+        return []
+
+    def block(self, values: Any) -> int:
+        """A block of words that lives as long as the operator."""
+        block = make.make_filled(np.array(values, dtype=np.int64))
+        self._blocks.append(block)
+        return block
+
+    def listen(self, flow: Flow, route: Route = Route()) -> None:  # noqa: B008
+        """Receive a flow's rows in the inbox."""
+        for branch in flow:
+            sink = Sink(branch, self, self.graph.encode_literal, route)
+            self.inputs.append(branch.producer)
+            self.graph.attach(branch.producer, sink)
+
+    def error_inbox(self) -> int:
+        """Inbox for rows that could not be computed on their way here."""
+        if self.errors is None:
+            self.errors = Arrange(self.graph, self.graph.root, 1, label=f"errors of {self.label or self.kind}", at_end=True)
+        return self.errors.inbox
+
+    def say(self) -> Stream:
+        """The stream of what it says, made when first needed."""
+        if self.stream is None:
+            self.stream = Stream(self.cols, self.graph.step_block)
+            self.set_stream(self.stream.address)
+        return self.stream
+
+    def set_stream(self, address: int) -> None:
+        raise NotImplementedError
+
+    def replay(self, stream: int) -> None:
+        """Say everything said so far once more, to a stream with the newcomer as its only listener."""
+        assert self.trace is not None and not self.trace.stateless, f"{self.kind} {self.label} cannot be replayed"
+        make.replay_trace(self.trace.address, stream, int(not self.scope.is_root))
+
+    @property
+    def replayable(self) -> bool:
+        """Whether a later view can attach to it."""
+        return self.trace is not None and not self.trace.stateless
+
+    def new_inbox(self, width: int) -> None:
+        self.inbox = make.make_inbox(width, self.scope.address)
+
+    def free(self) -> None:
+        if self.stream is not None:
+            self.stream.free()
+        if self.trace is not None:
+            self.trace.free()
+        if self.inbox:
+            make.drop_inbox(self.inbox)
+        for block in self._blocks:
+            make.drop_block(block)
+
+    def describe(self) -> str:
+        return f"{self.kind} {self.label}".strip()
+
+
+class Arrange(Operator):
+    """Sorts, consolidates and indexes; without state it only consolidates (loop variables, Python functions)."""
+
+    kind = "arrange"
+
+    def __init__(
+        self,
+        graph: Graph,
+        scope: Scope,
+        cols: int,
+        *,
+        diffs: int = 1,
+        stateless: bool = False,
+        label: str = "",
+        at_end: bool = False,
+    ) -> None:
+        super().__init__(graph, scope, cols, label)
+        self.trace = Trace(graph, scope, cols, diffs, stateless=stateless)
+        self.new_inbox(cols + 1 + diffs)
+        words = [0] * arrange_k.A_WORDS
+        words[arrange_k.A_INBOX] = self.inbox
+        words[arrange_k.A_TRACE] = self.trace.address
+        words[arrange_k.A_SCOPE] = scope.address
+        self.context = self.block(words)
+        self.checked = False
+        graph.add(self, at_end=at_end)
+
+    def check_deletes(self) -> None:
+        """Base tables refuse to delete rows that are not there."""
+        assert self.trace is not None
+        words = [0] * read_k.C_WORDS
+        words[read_k.C_TRACE] = self.trace.address
+        self.check_context = self.block(words)
+        self.checked = True
+
+    def has_preset(self) -> bool:
+        """Whether a bulk load of this step waits already."""
+        return bool(make.peek(self.context, arrange_k.PRESET))
+
+    def instructions(self) -> list[Instruction]:
+        found = [(arrange_k.arrange.address, self.context)]
+        if self.checked:
+            found.append((read_k.check.address, self.check_context))
+        return found
+
+    def set_stream(self, address: int) -> None:
+        make.poke(self.context, arrange_k.A_STREAM, address)
+
+
+class PythonMap(Arrange):
+    """Linear steps that need Python (user functions, string functions): consolidated rows go to the driver and come back."""
+
+    kind = "python"
+
+    def __init__(self, graph: Graph, scope: Scope, cols: int, out: int, run: Callable[..., Any], label: str = "") -> None:
+        self.run = run
+        self.stage: Stream | None = None
+        super().__init__(graph, scope, cols, stateless=True, label=label)
+        self.cols = out
+
+    def instructions(self) -> list[Instruction]:
+        return [(arrange_k.arrange.address, self.context), (make.serve.address, self.context)]
+
+    def set_stream(self, address: int) -> None:
+        self.errors_to = self.error_inbox()  # the driver may find failing rows whenever it runs
+
+
+class Join(Operator):
+    """Pairs of rows with equal keys from two arrangements."""
+
+    kind = "join"
+
+    def __init__(self, graph: Graph, left: Arrangement, right: Arrangement, keys: int, scope: Scope, label: str = "") -> None:
+        super().__init__(graph, scope, left.cols + right.cols - keys, label)
+        self.left, self.right, self.keys = left, right, keys
+        self.inputs = [left.operator, right.operator]
+        words = [0] * join_k.J_WORDS
+        words[join_k.LEFT] = left.trace.address
+        words[join_k.RIGHT] = right.trace.address
+        words[join_k.J_SCOPE] = scope.address
+        words[join_k.J_KEYS] = keys
+        words[join_k.L_SUB] = int(left.operator.scope.is_root and not scope.is_root)
+        words[join_k.R_SUB] = int(right.operator.scope.is_root and not scope.is_root)
+        words[join_k.L_ADD] = left.delay
+        words[join_k.R_ADD] = right.delay
+        words[join_k.J_STEP] = graph.step_block
+        words[join_k.FRESH] = int(scope.is_root and left.operator.old and right.operator.old)
+        self.context = self.block(words)
+        self.say()
+        graph.add(self)
+
+    def instructions(self) -> list[Instruction]:
+        return [(join_k.join.address, self.context)]
+
+    def set_stream(self, address: int) -> None:
+        make.poke(self.context, join_k.J_STREAM, address)
+
+    @property
+    def replayable(self) -> bool:
+        return True
+
+    def replay(self, stream: int) -> None:
+        make.replay_join(self.context, stream)
+
+
+class Reduce(Operator):
+    """One output per key: see `everview.kernels.reduce` for the kinds."""
+
+    kind = "reduce"
+
+    def __init__(
+        self,
+        graph: Graph,
+        source: Arrangement,
+        keys: int,
+        cols: int,
+        kind: int,
+        spec: list[int] | None = None,
+        *,
+        label: str = "",
+        trace: Trace | None = None,
+        run: Callable[..., Any] | None = None,
+    ) -> None:
+        super().__init__(graph, source.operator.scope, cols, label)
+        self.source, self.keys, self.reduction, self.run = source, keys, kind, run
+        self.inputs = [source.operator]
+        self.trace = trace or Trace(graph, self.scope, cols)
+        self.new_inbox(keys + 2)
+        words = [0] * reduce_k.D_WORDS
+        words[reduce_k.INPUT] = source.trace.address
+        words[reduce_k.OUTPUT] = self.trace.address
+        words[reduce_k.D_SCOPE] = self.scope.address
+        words[reduce_k.KEYS] = keys
+        words[reduce_k.KIND] = kind
+        words[reduce_k.SPEC] = self.block(spec or [0])
+        words[reduce_k.NSPEC] = len(spec or []) // 3
+        words[reduce_k.TODO] = self.inbox
+        words[reduce_k.D_STEP] = graph.step_block
+        words[reduce_k.D_FRESH] = int(source.operator.old)
+        for scratch in (reduce_k.FOUND, reduce_k.EPOCH_LIST):
+            block = make.make_block(64)
+            make.poke(block, 0, 64)
+            words[scratch] = block
+        self.context = self.block(words)
+        graph.add(self)
+
+    def instructions(self) -> list[Instruction]:
+        found = [(reduce_k.reduce.address, self.context)]
+        if self.reduction == reduce_k.PYTHON:
+            found.append((reduce_k.reduce_answers.address, self.context))
+        return found
+
+    def set_stream(self, address: int) -> None:
+        make.poke(self.context, reduce_k.D_STREAM, address)
+
+    def free(self) -> None:
+        make.drop_reduce(self.context)
+        super().free()
+
+
+class Wake(Operator):
+    """Gets a loop going when an arrangement that its joins read in place has changed."""
+
+    kind = "wake"
+
+    def __init__(self, graph: Graph, source: Arrangement, scope: Scope, limit: int = -1) -> None:
+        super().__init__(graph, source.operator.scope, 0)
+        self.inputs = [source.operator]
+        words = [0] * wake_k.W_WORDS
+        words[wake_k.W_TRACE] = source.trace.address
+        words[wake_k.W_FROM] = source.operator.scope.address
+        words[wake_k.W_SCOPE] = scope.address
+        words[wake_k.W_ADD] = source.delay
+        words[wake_k.W_FIELD] = scope.field
+        words[wake_k.W_LIMIT] = limit
+        self.woken = scope
+        self.context = self.block(words)
+        graph.add(self)
+
+    def instructions(self) -> list[Instruction]:
+        return [(wake_k.wake.address, self.context)]
+
+
+class Arrangement:
+    """A trace with a column order: column i of the trace is the collection's column `order[i]`.
+
+    `delay` is one round for the arrangement of a loop variable that is last round's output read again.
+    """
+
+    def __init__(self, operator: Operator, order: tuple[int, ...], delay: int = 0) -> None:
+        assert operator.trace is not None
+        self.operator = operator
+        self.trace = operator.trace
+        self.order = order
+        self.delay = delay
+
+    @property
+    def cols(self) -> int:
+        return self.trace.cols
+
+    def serves(self, keys: tuple[int, ...]) -> bool:
+        """Whether its first columns are these keys, in this order."""
+        return self.order[: len(keys)] == keys
+
+
+def columns(operator: Operator, types: tuple[Any, ...], order: tuple[int, ...], delay: int = 0) -> Flow:
+    """The flow of an operator whose column i is the collection's column order[i]."""
+    from everview.expr.nodes import ColumnRef
+
+    exprs: list[Expr] = [ColumnRef(types[c], order.index(c)) for c in range(len(types))]
+    return (Branch(operator, tuple(exprs), delay=delay),)

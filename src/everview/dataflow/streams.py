@@ -1,0 +1,182 @@
+"""Streams and sinks from the Python side: see `everview.kernels.stream` for what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everview.dataflow.scopes import Scope, time_change
+from everview.expr.lower import lower
+from everview.expr.nodes import Call, Expr
+from everview.kernels import make
+from everview.kernels import stream as k
+from everview.types import BOOL, DataType
+
+if TYPE_CHECKING:
+    from everview.dataflow.operators import Operator
+
+EncodeLiteral = Callable[[DataType, Any], int]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """Rows of one operator's stream, linearly transformed: filtered, projected, negated, or read a round later."""
+
+    producer: Operator
+    exprs: tuple[Expr, ...]
+    predicate: Expr | None = None
+    sign: int = 1
+    delay: int = 0
+
+    def project(self, exprs: tuple[Expr, ...]) -> Branch:
+        mapping = dict(enumerate(self.exprs))
+        return replace(self, exprs=tuple(e.remap(mapping) for e in exprs))
+
+    def filter(self, predicate: Expr) -> Branch:
+        condition = predicate.remap(dict(enumerate(self.exprs)))
+        if self.predicate is not None:
+            condition = Call(BOOL.optional(), "and", (self.predicate, condition))
+        return replace(self, predicate=condition)
+
+    def negate(self) -> Branch:
+        return replace(self, sign=-self.sign)
+
+
+Flow = tuple[Branch, ...]
+"""A collection on its way: the union of branches."""
+
+
+def scope_of(flow: Flow) -> Scope:
+    """The innermost scope a flow's rows come from."""
+    scope = flow[0].producer.scope
+    for branch in flow[1:]:
+        if scope.contains(branch.producer.scope):
+            scope = branch.producer.scope
+    return scope
+
+
+@dataclass(frozen=True)
+class Route:
+    """What a sink does besides the branch's own program."""
+
+    add: int = 0
+    """added to every time: one round, for what goes round a loop"""
+    priority: Expr | None = None
+    """over the branch's columns: lifts the loop coordinate to (priority, 0)"""
+    rounds: int = -1
+    """rounds of the loop allowed; -1: no check"""
+    stop_at_limit: bool = False
+    accumulators: tuple[tuple[int, int], ...] = ()
+    """(kind, branch column or -1): diffs to write instead of one"""
+
+
+class Sink:
+    """One chain of linear operators from a stream into an operator's inbox."""
+
+    def __init__(self, branch: Branch, target: Operator, encode: EncodeLiteral, route: Route) -> None:
+        self.producer = branch.producer
+        self.target = target
+        self._blocks: list[int] = []
+        wanted = branch.exprs
+        if route.priority is not None:
+            wanted = (*wanted, route.priority.remap(dict(enumerate(branch.exprs))))
+        program = lower(wanted, branch.predicate, branch.producer.cols, encode)
+        assert program is not None, "expressions that need Python get an operator of their own"
+        self.registers = program.registers
+        self.fails = program.error >= 0
+        values = program.outputs[: len(branch.exprs)]
+        outputs = values[: len(values) - _accumulated(route)] if route.accumulators else values
+        pre, keep, post = time_change(branch.producer.scope, target.scope)
+        words = [0] * k.K_WORDS
+        words[k.CODE] = self._block(program.code.ravel())
+        words[k.INSTRUCTIONS] = len(program.code)
+        words[k.KEEP_REG] = program.keep
+        words[k.ERROR_REG] = program.error
+        words[k.OUT_REGS] = self._block(outputs)
+        words[k.NOUT] = len(outputs)
+        words[k.SIGN] = branch.sign
+        words[k.BOX] = target.inbox
+        words[k.BOX_SC] = target.scope.address
+        words[k.PRE], words[k.AND], words[k.POST] = pre, keep, post
+        words[k.ADD] = route.add + branch.delay
+        words[k.PRIORITY_REG] = -1 if route.priority is None else program.outputs[-1]
+        words[k.LIMIT] = -1
+        self._loop_words(words, target.scope, route)
+        _, words[k.ERROR_AND], words[k.ERROR_POST] = time_change(branch.producer.scope, target.graph.root)
+        words[k.ERROR_BOX] = target.error_inbox() if self.fails else 0
+        if route.accumulators:
+            flat = [w for kind, column in route.accumulators for w in (kind, -1 if column < 0 else values[column])]
+            words[k.ACCUMULATORS] = self._block(flat)
+            words[k.NACC] = len(route.accumulators)
+        self.address = self._block(words)
+
+    def _loop_words(self, words: list[int], scope: Scope, route: Route) -> None:
+        if route.priority is None and route.rounds < 0:
+            return
+        words[k.FIELD] = scope.field
+        words[k.PRIORITY_SHIFT] = scope.unit.bit_length() - 1 + priority_shift(scope)
+        words[k.PRIORITY_MAX] = (1 << (scope.bits - priority_shift(scope))) - 2
+        if route.rounds >= 0:
+            words[k.LIMIT] = route.rounds * scope.unit
+            words[k.LIMIT_STOPS] = int(route.stop_at_limit)
+
+    def _block(self, values: Any) -> int:
+        block = make.make_filled(np.array(values, dtype=np.int64))
+        self._blocks.append(block)
+        return block
+
+    def free(self) -> None:
+        for block in self._blocks:
+            make.drop_block(block)
+
+
+def _accumulated(route: Route) -> int:
+    """Trailing columns of a branch that only feed accumulators."""
+    return len({column for _, column in route.accumulators if column >= 0})
+
+
+def priority_shift(scope: Scope) -> int:
+    """Bits of a loop's coordinate that count rounds when the upper ones are a priority."""
+    return (scope.bits + 1) // 2
+
+
+class Stream:
+    """What an operator says, and who listens."""
+
+    def __init__(self, cols: int, step: int) -> None:
+        self.cols = cols
+        self.step = step
+        self.registers = max(cols, 1)
+        self.address = make.make_stream(cols, self.registers, step)
+        self.sinks: list[Sink] = []
+
+    def attach(self, sink: Sink) -> None:
+        self.sinks.append(sink)
+        self._changed()
+
+    def detach(self, gone: set[Operator]) -> None:
+        """Remove (and free) the sinks into operators that are being dropped."""
+        leaving = [s for s in self.sinks if s.target in gone]
+        if leaving:
+            self.sinks = [s for s in self.sinks if s.target not in gone]
+            self._changed()
+            for sink in leaving:
+                sink.free()
+
+    def _changed(self) -> None:
+        need = max([self.cols, 1, *(s.registers for s in self.sinks)])
+        if need > self.registers:
+            self.registers = need
+            make.widen_stream(self.address, need)
+        make.drop_block(make.peek(self.address, k.SINKS))
+        block = make.make_filled(np.array([s.address for s in self.sinks], dtype=np.int64))
+        make.poke(self.address, k.SINKS, block)
+        make.poke(self.address, k.NSINKS, len(self.sinks))
+
+    def free(self) -> None:
+        for sink in self.sinks:
+            sink.free()
+        make.drop_stream(self.address)

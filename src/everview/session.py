@@ -1,0 +1,605 @@
+"""Sessions: tables, views and time in one explicit place.
+
+A transaction is one time. Its rows are staged while it runs and handed to the dataflow when it ends, in one *step* that brings every view up to
+date or, if anything fails, changes nothing. `with db.batch():` lets several transactions, each with its own time, share one step: the same
+answers at every time for less work.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from everview.codes.declare import data_type
+from everview.codes.interner import Interner
+from everview.collection import Collection, check_names, common_session
+from everview.dataflow.builder import Builder
+from everview.dataflow.graph import Graph, batch_arrays
+from everview.dataflow.operators import Arrange, Arrangement, Operator, Reduce
+from everview.dataflow.scopes import MAX_EPOCHS
+from everview.errors import ClosedError, InputError, PlanError, did_you_mean
+from everview.expr.resolve import Column
+from everview.kernels import executor, make, read
+from everview.kernels.trace import CAPTURE, NO_SINCE
+from everview.plan import nodes as plan
+from everview.plan.check import check_closed
+from everview.table import Table
+from everview.view import Batch, View
+
+BULK = 256
+"""Rows from which an insert is sorted straight into a batch."""
+
+Change = tuple[Table, "np.ndarray | list[tuple[int, ...]]", int]
+"""(table, rows' codes as columns or as tuples, +1 or -1)"""
+
+
+class Session:
+    """An embedded database in memory; made by `everview.connect()`.
+
+    >>> import everview as ev
+    >>> with ev.connect() as db:
+    ...     t = db.table("t", {"x": int})
+    ...     with db.transaction():
+    ...         t.insert([(1,), (2,)])
+    ...         t.delete([(1,)])
+    ...     t.rows(), db.time
+    ([(2,)], 1)
+    """
+
+    def __init__(self, *, history: int = 1000, merge_effort: int = 4) -> None:
+        self._interner = Interner()
+        self._graph = Graph(self._interner, merge_effort)
+        self._builder = Builder(self._graph)
+        self._history = history
+        self._lock = threading.RLock()
+        self._tables: dict[str, Table] = {}
+        self._views: dict[str, View] = {}
+        self._node_ids = 0
+        self._closed = False
+        self._staged: list[Change] | None = None
+        self._queued: list[list[Change]] | None = None
+        self._listening: list[View] = []
+        self._deliveries: deque[Callable[[], Any]] = deque()
+        self._delivering = False
+
+    # lifetime
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free everything; the session, its tables and views are unusable afterwards."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._graph.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self.close()
+
+    def _alive(self) -> None:
+        if self._closed:
+            raise ClosedError("E_CLOSED", "the session is closed", "open a new one with everview.connect()")
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"time {self.time}"
+        return f"Session({state}, tables: {', '.join(self._tables) or 'none'}, views: {', '.join(self._views) or 'none'})"
+
+    @property
+    def time(self) -> int:
+        """The last complete time: 0 at the start, one more with every transaction."""
+        return self._graph.time + (len(self._queued) if self._queued else 0)
+
+    # tables and views
+
+    def table(self, name: str, schema: Mapping[str, Any], key: str | Sequence[str] | None = None) -> Table:
+        """Make a base table. Types are int, float, bool, str, bytes, date, datetime, Decimal, tuple[...] and Optional of them.
+
+        >>> import everview as ev
+        >>> ev.connect().table("person", {"id": int, "name": str | None}, key="id")
+        Collection(id int, name str?)
+        """
+        self._alive()
+        self._new_name(name)
+        if not schema:
+            raise InputError("E_SCHEMA", f"table {name!r} has no columns", 'give a schema: {"column": type}')
+        columns = [Column(n, data_type(t)) for n, t in schema.items()]
+        names = list(schema)
+        keys = (key,) if isinstance(key, str) else tuple(key or ())
+        for k in keys:
+            if k not in names:
+                raise InputError("E_COLUMN", f"key column {k!r} is not in the schema", did_you_mean(k, names))
+        at = tuple(names.index(k) for k in keys)
+        order = (*at, *(i for i in range(len(names)) if i not in at))
+        with self._lock:
+            node = plan.Table(self._node_ids, tuple(c.type for c in columns))
+            self._node_ids += 1
+            table = Table(self, name, columns, node, at)
+            table._arrangement = self._builder.add_table(node, order, name)
+            table._arrangement.trace.keep_history(self._history)
+            self._install_new()
+            self._tables[name] = table
+        return table
+
+    def view(
+        self,
+        name: str,
+        collection: Collection,
+        *,
+        index_by: str | Sequence[str] | None = None,
+        history: int | None = None,
+    ) -> View:
+        """Install a collection: it is computed now and kept up to date until dropped.
+
+        `index_by` names the columns of `lookup`; `history` is how many epochs back `as_of` and `changes` reach.
+        """
+        self._alive()
+        self._new_name(name)
+        if not isinstance(collection, Collection):
+            raise InputError("E_TYPE", f"db.view needs a collection, got {type(collection).__name__}", "build one from db.table(...)")
+        if common_session(collection) is not self:
+            raise PlanError("E_SESSION", "the collection belongs to another session", "build it from this session's tables")
+        check_names(collection)
+        check_closed(collection._node)
+        self._check_tables(collection._node)
+        names = [c.name for c in collection._columns]
+        wanted = (index_by,) if isinstance(index_by, str) else tuple(index_by or ())
+        for column in wanted:
+            if column not in names:
+                raise InputError("E_COLUMN", f"index_by: no column {column!r}", did_you_mean(column, names))
+        index = tuple(names.index(c) for c in wanted)
+        with self._lock:
+            self._catch_up()
+            arrangement = self._install(collection._node, index)
+            arrangement.trace.keep_history(self._history if history is None else history)
+            view = View(self, name, collection, collection._node, arrangement)
+            view._index = index
+            view._fallible = self._error_operators(arrangement.operator)
+            self._views[name] = view
+            for node in collection._node.walk():
+                if isinstance(node, plan.Table):
+                    self._table_of(node)._views.add(name)
+        return view
+
+    def _install(self, node: plan.Node, keys: tuple[int, ...]) -> Arrangement:
+        try:
+            arrangement = self._builder.stored(node, keys)
+            self._install_new()
+        except BaseException:
+            gone = set(self._graph._new)
+            self._graph.forget_new()
+            self._builder.forget(gone)
+            raise
+        return arrangement
+
+    def _install_new(self) -> None:
+        self._graph.install()
+
+    def _index(self, view: View, keys: tuple[int, ...]) -> Arrangement:
+        """A further arrangement of a view, for lookups by other columns."""
+        with self._lock:
+            arrangement = self._install(view._node, keys)
+            view._more = [*getattr(view, "_more", []), arrangement]
+            return arrangement
+
+    def _new_name(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise InputError("E_NAME", f"{name!r} is no name", "give a non-empty string")
+        if name in self._tables or name in self._views:
+            raise InputError("E_NAME", f"the name {name!r} is taken", "choose another, or drop it first")
+
+    def _check_tables(self, node: plan.Node) -> None:
+        for table in node.walk():
+            if isinstance(table, plan.Table) and table.id not in self._builder.tables:
+                raise PlanError("E_DROPPED", "the collection reads a table that was dropped", "build it from existing tables")
+
+    def _table_of(self, node: plan.Table) -> Table:
+        return next(t for t in self._tables.values() if t._node == node)
+
+    def __getitem__(self, name: str) -> Table | View:
+        """A table or view by name."""
+        found = self._tables.get(name) or self._views.get(name)
+        if found is None:
+            raise InputError("E_NAME", f"no table or view is called {name!r}", did_you_mean(name, [*self._tables, *self._views]))
+        return found
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tables or name in self._views
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables."""
+        return tuple(self._tables)
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """Names of the views."""
+        return tuple(self._views)
+
+    def _drop_view(self, view: View) -> None:
+        with self._lock:
+            self._catch_up()
+            view._dropped = True
+            del self._views[view._name]
+            if view in self._listening:
+                self._listening.remove(view)
+            for table in self._tables.values():
+                table._views.discard(view._name)
+            self._collect()
+
+    def _drop_table(self, table: Table, cascade: bool) -> None:
+        with self._lock:
+            self._catch_up()
+            if table._views and not cascade:
+                raise PlanError(
+                    "E_IN_USE",
+                    f"table {table._label!r} is read by {', '.join(sorted(table._views))}",
+                    "drop those views first, or use drop(cascade=True)",
+                )
+            for name in sorted(table._views):
+                self._views[name].drop()
+            table._dropped = True
+            del self._tables[table._label]
+            self._collect()
+
+    def _collect(self) -> None:
+        """Free the operators that no table and no view needs."""
+        roots: list[Operator] = [t._arrangement.operator for t in self._tables.values()]
+        for view in self._views.values():
+            roots.append(view._arrangement.operator)
+            roots.extend(a.operator for a in getattr(view, "_more", []))
+        self._builder.forget(self._graph.collect(roots))
+
+    # transactions
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make all changes inside one transaction, at one time; an exception undoes them. Inside another, it joins it."""
+        self._alive()
+        if self._staged is not None:
+            yield
+            return
+        self._staged = []
+        try:
+            yield
+            changes, self._staged = self._staged, None
+            self._commit(changes)
+        finally:
+            self._staged = None
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Run the transactions inside as one step when the block ends; each keeps its own time.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> t = db.table("t", {"x": int})
+        >>> v = db.view("v", t.distinct())
+        >>> with db.batch():
+        ...     t.insert([(1,)])
+        ...     t.insert([(2,)])
+        >>> v.changes(since=0)
+        [((1,), 1, 1), ((2,), 2, 1)]
+        """
+        self._alive()
+        if self._queued is not None:
+            yield
+            return
+        self._queued = []
+        try:
+            yield
+        finally:
+            try:
+                self._catch_up()
+            finally:
+                self._queued = None
+
+    def _stage_few(self, table: Table, codes: list[tuple[int, ...]], diff: int) -> None:
+        if self._staged is not None:
+            self._staged.append((table, codes, diff))
+        else:
+            self._commit([(table, codes, diff)])
+
+    def _stage_many(self, table: Table, codes: np.ndarray, diff: int) -> None:
+        if self._staged is not None:
+            self._staged.append((table, codes, diff))
+        else:
+            self._commit([(table, codes, diff)])
+
+    def _stage_upsert(self, table: Table, codes: np.ndarray) -> None:
+        """Replace rows by key: take away what is there under the new rows' keys, then add the last row of each key."""
+        with self._lock, self.transaction():
+            key = table._key
+            last = {tuple(codes[c, i].item() for c in key): i for i in range(codes.shape[1])}
+            old = self._present(table, list(last))
+            if old:
+                self._stage_few(table, old, -1)
+            self._stage_many(table, np.ascontiguousarray(codes[:, sorted(last.values())]), 1)
+
+    def _stage_clear(self, table: Table) -> None:
+        with self._lock, self.transaction():
+            rows = self._present(table, None)
+            if rows:
+                self._stage_few(table, rows, -1)
+
+    def _present(self, table: Table, keys: list[tuple[int, ...]] | None) -> list[tuple[int, ...]]:
+        """Codes of the rows under the given keys (None: all), as the transaction under way sees them, repeated by multiplicity."""
+        arrangement = table._arrangement
+        found: dict[tuple[int, ...], int] = {}
+
+        def add(batch: int) -> None:
+            columns, _, counts = batch_arrays(batch, arrangement.cols)
+            read.release(batch)
+            back = [arrangement.order.index(c) for c in range(arrangement.cols)]
+            for row, n in zip(columns[back].T.tolist(), counts.tolist(), strict=True):
+                found[tuple(row)] = found.get(tuple(row), 0) + n
+
+        trace = arrangement.trace.address
+        if keys is None:
+            add(read.collect(trace, NO_SINCE, self._graph.time, 0))
+        else:
+            for key in keys:
+                block = make.make_filled(np.array(key, dtype=np.int64))
+                add(read.collect_key(trace, block, len(key), self._graph.time))
+                make.drop_block(block)
+        wanted = None if keys is None else set(keys)
+        pending = [c for changes in self._queued or [] for c in changes] + (self._staged or [])
+        for other, rows, diff in pending:
+            if other is table:
+                for row in _tuples(rows):
+                    if wanted is None or tuple(row[c] for c in table._key) in wanted:
+                        found[row] = found.get(row, 0) + diff
+        return [row for row, n in found.items() for _ in range(n)]
+
+    def _commit(self, changes: list[Change]) -> None:
+        with self._lock:
+            if self._closed:
+                self._alive()
+            if self._queued is not None:
+                self._queue(changes)
+                return
+            graph = self._graph
+            time = graph.time + 1
+            for table, rows, diff in changes:
+                _hand_over(table, rows, time, diff)
+            self._run(1, changes)
+        if self._deliveries:
+            self._deliver()
+
+    def _run(self, epochs: int, changes: Iterable[Change]) -> None:
+        try:
+            self._graph.run(epochs)
+        except InputError as error:
+            if error.code == "E_ABSENT":
+                raise self._absent(changes, error) from None
+            raise
+        if self._listening:
+            self._take_batches()
+
+    def _absent(self, changes: Iterable[Change], error: InputError) -> InputError:
+        """Say which row was deleted without being there."""
+        for table, rows, diff in changes:
+            if diff < 0:
+                for row in _tuples(rows):
+                    have = sum(1 for r in self._present_row(table, row))
+                    net = sum(d * sum(r == row for r in _tuples(other)) for t, other, d in changes if t is table)
+                    if have + net < 0:
+                        shown = table._codec.decode_row(row)
+                        return InputError("E_ABSENT", f"table {table._label!r}: cannot delete {shown!r}, which is not there", error.hint)
+        return error
+
+    def _present_row(self, table: Table, row: tuple[int, ...]) -> list[tuple[int, ...]]:
+        arrangement = table._arrangement
+        block = make.make_filled(np.array([row[c] for c in arrangement.order], dtype=np.int64))
+        batch = read.collect_key(arrangement.trace.address, block, len(row), self._graph.time)
+        make.drop_block(block)
+        _, _, counts = batch_arrays(batch, arrangement.cols)
+        read.release(batch)
+        return [row] * int(counts.sum())
+
+    def _queue(self, changes: list[Change]) -> None:
+        """Accept a transaction for the step that ends the batch."""
+        assert self._queued is not None
+        for table, rows, diff in changes:
+            if diff < 0:
+                self._check_queued(table, rows, changes)
+        self._queued.append(changes)
+        if len(self._queued) == MAX_EPOCHS:
+            self._catch_up()
+
+    def _check_queued(self, table: Table, rows: np.ndarray | list[tuple[int, ...]], changes: list[Change]) -> None:
+        assert self._queued is not None
+        queued: dict[tuple[int, ...], int] = {}
+        for batch in (*self._queued, changes):
+            for other, codes, diff in batch:
+                if other is table:
+                    for row in _tuples(codes):
+                        queued[row] = queued.get(row, 0) + diff
+        for row in _tuples(rows):
+            if queued[row] < 0 and len(self._present_row(table, row)) + queued[row] < 0:
+                shown = table._codec.decode_row(row)
+                raise InputError(
+                    "E_ABSENT",
+                    f"table {table._label!r}: cannot delete {shown!r}, which is not there",
+                    "delete only rows that the table holds, or declare a key and use upsert",
+                )
+
+    def _catch_up(self) -> None:
+        """Run the transactions that a batch has accepted so far."""
+        if not self._queued:
+            return
+        with self._lock:
+            queued, self._queued = self._queued, []
+            try:
+                for offset, changes in enumerate(queued):
+                    for table, rows, diff in changes:
+                        _hand_over(table, rows, self._graph.time + 1 + offset, diff)
+                self._run(len(queued), [c for changes in queued for c in changes])
+            except BaseException:
+                executor.abort(self._graph.session)
+                raise
+        if self._deliveries:
+            self._deliver()
+
+    # subscribers
+
+    def _capture(self, arrangement: Arrangement) -> int:
+        """Have each step's change of an arrangement kept for subscribers."""
+        with self._lock:
+            block = make.peek(arrangement.trace.address, CAPTURE)
+            if block == 0:
+                block = arrangement.operator.block([0])
+                make.poke(arrangement.trace.address, CAPTURE, block)
+            self._listening = [v for v in self._views.values() if v._arrangement.trace is arrangement.trace or v in self._listening]
+            return int(block)
+
+    def _take_batches(self) -> None:
+        captured = set()
+        for view in self._listening:
+            for batch in view._batches():
+                for function in list(view._subscribers):
+                    self._deliveries.append(_call(function, batch))
+            captured.add(make.peek(view._arrangement.trace.address, CAPTURE))
+        for block in captured:
+            read.release(make.peek(block, 0))
+            make.poke(block, 0, 0)
+
+    def _deliver(self) -> None:
+        """Call subscribers; what they change themselves is delivered after what came before it."""
+        if self._delivering:
+            return
+        self._delivering = True
+        failure: BaseException | None = None
+        try:
+            while self._deliveries:
+                try:
+                    self._deliveries.popleft()()
+                except Exception as error:
+                    failure = failure or error
+        finally:
+            self._delivering = False
+        if failure is not None:
+            raise failure
+
+    # about itself
+
+    def _upstream(self, operator: Operator) -> list[Operator]:
+        """Everything an operator depends on, itself included, in program order."""
+        seen: set[Operator] = set()
+        todo = [operator]
+        while todo:
+            found = todo.pop()
+            if found not in seen:
+                seen.add(found)
+                todo.extend(found.inputs)
+        return [o for o in self._graph.operators() if o in seen]
+
+    def _error_operators(self, operator: Operator) -> list[Operator]:
+        return [o.errors for o in self._upstream(operator) if o.errors is not None]
+
+    def _arrangements(self, operator: Operator | None = None) -> list[dict[str, Any]]:
+        """Measures of every arrangement (that an operator depends on)."""
+        operators = self._graph.operators() if operator is None else self._upstream(operator)
+        readers: dict[Operator, int] = {}
+        for other in self._graph.operators():
+            for source in set(other.inputs):
+                readers[source] = readers.get(source, 0) + 1
+        for view in self._views.values():
+            source = view._arrangement.operator
+            readers[source] = readers.get(source, 0) + 1
+        found = []
+        for o in operators:
+            if o.trace is not None and not o.trace.stateless:
+                batches, updates, size = o.trace.measure()
+                kind = "reduce" if isinstance(o, Reduce) else "arrange" if isinstance(o, Arrange) else o.kind
+                found.append(
+                    {
+                        "name": o.describe(),
+                        "kind": kind,
+                        "scope": o.scope.label,
+                        "updates": updates,
+                        "bytes": size,
+                        "batches": batches,
+                        "readers": readers.get(o, 0),
+                    }
+                )
+        return found
+
+    def stats(self) -> dict[str, Any]:
+        """Time, bytes, and every arrangement held: updates, bytes, batches, how many operators and views read it."""
+        self._alive()
+        self._catch_up()
+        with self._lock:
+            arrangements = self._arrangements()
+            operators = self._graph.operators()
+        return {
+            "time": self.time,
+            "tables": len(self._tables),
+            "views": len(self._views),
+            "operators": len(operators),
+            "bytes": sum(a["bytes"] for a in arrangements) + self._interner.nbytes,
+            "arrangements": arrangements,
+        }
+
+    def _explain(self, operator: Operator) -> str:
+        lines = ["arrangements:"]
+        for a in self._arrangements(operator):
+            shared = f", shared by {a['readers']} readers" if a["readers"] > 1 else ""
+            lines.append(f"  {a['name']} ({a['scope']}): {a['updates']} updates, {a['bytes']} bytes{shared}")
+        return "\n".join(lines)
+
+
+def _tuples(rows: np.ndarray | list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    return rows if isinstance(rows, list) else [tuple(r) for r in rows.T.tolist()]
+
+
+def _hand_over(table: Table, rows: np.ndarray | list[tuple[int, ...]], time: int, diff: int) -> None:
+    """Put a transaction's rows into the table's inbox."""
+    arrangement = table._arrangement
+    operator = arrangement.operator
+    order = arrangement.order
+    plain = order == tuple(range(len(order)))
+    if isinstance(rows, list):
+        words: list[int] = []
+        for row in rows:
+            words += row if plain else [row[c] for c in order]
+            words.append(time)
+            words.append(diff)
+        make.push_rows(operator.inbox, np.array(words, dtype=np.int64), len(rows))
+        return
+    columns = rows if plain else np.ascontiguousarray(rows[list(order)])
+    if diff == 1 and columns.shape[1] >= BULK and isinstance(operator, Arrange) and not operator.has_preset():
+        make.preset_columns(operator.context, columns, time)
+    else:
+        make.push_columns(operator.inbox, columns, time, diff)
+
+
+def _call(function: Callable[[Batch], Any], batch: Batch) -> Callable[[], Any]:
+    return lambda: function(batch)
+
+
+def connect(target: Any = None, *, history: int = 1000, merge_effort: int = 4) -> Session:
+    """Open a session: `everview.connect()` is embedded and in memory.
+
+    `history` is how many epochs back views can be read; `merge_effort` how eagerly indexes are merged (1 lazy, 4 usual, 64 eager).
+
+    >>> import everview as ev
+    >>> ev.connect()
+    Session(time 0, tables: none, views: none)
+    """
+    if target is not None:
+        raise InputError(
+            "E_TARGET",
+            f"cannot connect to {target!r}: only embedded sessions in memory exist so far",
+            "call everview.connect() without arguments",
+        )
+    return Session(history=history, merge_effort=merge_effort)

@@ -1,0 +1,146 @@
+"""Reading an arrangement's contents at one time, as Python rows, Arrow, pandas or polars."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everview.codes.codec import Codec
+from everview.codes.values import encode_value
+from everview.dataflow.graph import batch_arrays
+from everview.dataflow.operators import Arrangement
+from everview.errors import CompactedError, InputError, RowErrors
+from everview.kernels import make, read
+from everview.kernels.trace import NO_SINCE
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from everview.session import Session
+
+HTML_ROWS = 20
+
+
+class Snapshot:
+    """A view's or table's contents at one time. While it lives, that time stays readable.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> v = db.view("v", t.distinct())
+    >>> t.insert([(1,)]); t.insert([(2,)])
+    >>> v.as_of(1).rows(), len(v.as_of(2))
+    ([(1,)], 2)
+    """
+
+    def __init__(self, session: Session, arrangement: Arrangement, codec: Codec, time: int) -> None:
+        self._session = session
+        self._arrangement = arrangement
+        self._codec = codec
+        self.time = time
+        check_readable(session, arrangement, time)
+        arrangement.trace.hold(time)
+        self._held = True
+
+    def __del__(self) -> None:
+        if getattr(self, "_held", False) and not self._session._closed:
+            self._arrangement.trace.release(self.time)
+
+    def _contents(self) -> tuple[np.ndarray, np.ndarray]:
+        """(columns in the collection's order, multiplicities)."""
+        with self._session._lock:
+            self._session._alive()
+            batch = read.collect(self._arrangement.trace.address, NO_SINCE, self.time, 0)
+            columns, _, counts = batch_arrays(batch, self._arrangement.cols)
+            read.release(batch)
+        return in_order(columns, self._arrangement.order), counts
+
+    def _repeated(self) -> np.ndarray:
+        columns, counts = self._contents()
+        if len(counts) and counts.min() < 0:
+            raise RowErrors(
+                "E_NEGATIVE", "some rows have negative multiplicity", "read counts(), or apply threshold() or distinct()"
+            )
+        if len(counts) and counts.max() > 1:
+            columns = np.ascontiguousarray(np.repeat(columns, counts, axis=1))
+        return columns
+
+    def __len__(self) -> int:
+        return int(self._contents()[1].sum())
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Rows as tuples, repeated by multiplicity, in no particular order."""
+        return self._codec.decode_rows(self._repeated())
+
+    def counts(self) -> dict[tuple[Any, ...], int]:
+        """Each distinct row with its multiplicity."""
+        columns, counts = self._contents()
+        return dict(zip(self._codec.decode_rows(columns), counts.tolist(), strict=True))
+
+    def to_arrow(self) -> pa.Table:
+        """As an Arrow table."""
+        return self._codec.to_arrow(self._repeated())
+
+    def to_pandas(self) -> pd.DataFrame:
+        """As a pandas frame."""
+        return self._codec.to_pandas(self._repeated())
+
+    def to_polars(self) -> pl.DataFrame:
+        """As a polars frame."""
+        return self._codec.to_polars(self._repeated())
+
+    def _repr_html_(self) -> str:
+        rows = self.rows()
+        head = "".join(f"<th>{html.escape(n)}</th>" for n in self._codec.names)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(str(v))}</td>" for v in row) + "</tr>" for row in rows[:HTML_ROWS]
+        )
+        more = f"<p>{len(rows)} rows at time {self.time}</p>"
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def in_order(columns: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
+    """An arrangement's columns back in the collection's order."""
+    if order == tuple(range(len(order))):
+        return columns
+    result = np.empty_like(columns)
+    for i, c in enumerate(order):
+        result[c] = columns[i]
+    return result
+
+
+def check_readable(session: Session, arrangement: Arrangement, time: int) -> None:
+    """Refuse times that are to come or whose history is gone."""
+    if time > session.time:
+        raise InputError("E_FUTURE", f"time {time} has not come yet; it is {session.time} now", "read at db.time or before")
+    since = arrangement.trace.since
+    if time < since:
+        raise CompactedError(
+            "E_COMPACTED",
+            f"time {time} is no longer readable: history starts at {since}",
+            "keep more history with ev.connect(history=...) or db.view(..., history=...)",
+        )
+
+
+def read_key(
+    session: Session, arrangement: Arrangement, codec: Codec, columns: tuple[int, ...], key: Any
+) -> list[tuple[Any, ...]]:
+    """Rows whose `columns`, the first of the arrangement, equal the key."""
+    values = key if isinstance(key, tuple) else (key,)
+    if len(values) != len(columns):
+        names = ", ".join(codec.names[c] for c in columns)
+        raise InputError("E_KEY", f"the key is ({names}), got {len(values)} value(s): {key!r}", "give one value per column")
+    codes = [encode_value(codec.types[c], v, session._interner) for c, v in zip(columns, values, strict=True)]
+    with session._lock:
+        session._alive()
+        block = make.make_filled(np.array([codes[columns.index(c)] for c in arrangement.order[: len(columns)]], dtype=np.int64))
+        batch = read.collect_key(arrangement.trace.address, block, len(columns), session.time)
+        make.drop_block(block)
+        found, _, counts = batch_arrays(batch, arrangement.cols)
+        read.release(batch)
+    rows = codec.decode_rows(in_order(found, arrangement.order))
+    return [row for row, n in zip(rows, counts.tolist(), strict=True) for _ in range(n)]

@@ -1,0 +1,251 @@
+"""Views: installed collections, kept up to date until dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everview.codes.codec import Codec
+from everview.collection import Collection
+from everview.dataflow.graph import batch_arrays
+from everview.dataflow.operators import Arrangement, Operator
+from everview.errors import ClosedError, CompactedError, RowErrors
+from everview.expr.evaluate import ERRORS
+from everview.kernels import make, read
+from everview.kernels.trace import CAPTURE, NO_SINCE
+from everview.plan.nodes import Node
+from everview.snapshot import Snapshot, in_order, read_key
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from everview.session import Session
+
+Row = tuple[Any, ...]
+
+
+class Batch:
+    """What changed in a view at one complete time: given to subscribers."""
+
+    def __init__(self, time: int, changes: list[tuple[Row, int]]) -> None:
+        self.time = time
+        self._changes = changes
+
+    def rows(self) -> list[tuple[Row, int]]:
+        """[(row, diff), ...]: a positive diff for rows that came, a negative one for rows that went."""
+        return self._changes
+
+    def __repr__(self) -> str:
+        return f"Batch(time={self.time}, rows={self._changes!r})"
+
+
+class View(Collection):
+    """An installed collection; made by `db.view`. It is a collection too: build more on top of it.
+
+    >>> import everview as ev
+    >>> from everview import col
+    >>> db = ev.connect()
+    >>> sales = db.table("sales", {"shop": str, "amount": int})
+    >>> total = db.view("total", sales.group_by("shop").agg(amount=col.amount.sum()))
+    >>> sales.insert([("north", 5), ("south", 2), ("north", 1)])
+    >>> sorted(total.rows())
+    [('north', 6), ('south', 2)]
+    >>> sales.delete([("north", 5)])
+    >>> sorted(total.changes(since=1))
+    [(('north', 1), 2, 1), (('north', 6), 2, -1)]
+    >>> total.lookup("south")
+    [('south', 2)]
+    """
+
+    def __init__(self, session: Session, name: str, source: Collection, node: Node, arrangement: Arrangement) -> None:
+        super().__init__(node, source._columns, session, label=name, parents=(source,))
+        self._name = name
+        self._source = source
+        self._arrangement = arrangement
+        self._codec = Codec(node.types, tuple(c.name for c in self._columns), session._interner)
+        self._index: tuple[int, ...] = ()
+        self._installed_at = session.time
+        self._dropped = False
+        self._subscribers: list[Callable[[Batch], Any]] = []
+        self._capture = 0
+        self._fallible: list[Operator] = []
+
+    def _alive(self) -> None:
+        if self._dropped:
+            raise ClosedError("E_DROPPED", f"view {self._name!r} was dropped", "install it again with db.view")
+        self._session._alive()
+
+    # contents
+
+    def _read(self, time: int) -> Snapshot:
+        self._alive()
+        self._session._catch_up()
+        if self._fallible:
+            self._refuse_errors()
+        return Snapshot(self._session, self._arrangement, self._codec, time)
+
+    def rows(self) -> list[Row]:
+        """All rows, repeated by multiplicity, in no particular order, complete at `db.time`."""
+        return self._read(self._session.time).rows()
+
+    def counts(self) -> dict[Row, int]:
+        """Each distinct row with its multiplicity."""
+        return self._read(self._session.time).counts()
+
+    def as_of(self, time: int) -> Snapshot:
+        """The contents at an earlier time (kept readable while the result lives)."""
+        return self._read(time)
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as an Arrow table."""
+        return self._read(self._session.time).to_arrow()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows as a pandas frame."""
+        return self._read(self._session.time).to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a polars frame."""
+        return self._read(self._session.time).to_polars()
+
+    def __len__(self) -> int:
+        return len(self._read(self._session.time))
+
+    def __bool__(self) -> bool:
+        return True
+
+    def lookup(self, key: Any) -> list[Row]:
+        """Rows with this key: of the `index_by` columns if the view has some, else of the first column(s)."""
+        self._alive()
+        self._session._catch_up()
+        if self._fallible:
+            self._refuse_errors()
+        columns = self._index or tuple(range(len(key) if isinstance(key, tuple) else 1))
+        arrangement = self._arrangement
+        if set(arrangement.order[: len(columns)]) != set(columns):
+            arrangement = self._session._index(self, columns)
+        return read_key(self._session, arrangement, self._codec, columns, key)
+
+    def changes(self, since: int) -> list[tuple[Row, int, int]]:
+        """[(row, time, diff), ...] for all times after `since`, in time order. A view's first contents count as a change when it was installed."""
+        self._alive()
+        self._session._catch_up()
+        trace = self._arrangement.trace
+        if since < trace.since and trace.since > self._installed_at:
+            raise CompactedError(
+                "E_COMPACTED",
+                f"changes since {since} are no longer known: history starts at {trace.since}",
+                "keep more history with ev.connect(history=...) or db.view(..., history=...)",
+            )
+        with self._session._lock:
+            batch = read.collect(trace.address, NO_SINCE if since < self._installed_at else since, self._session.time, 1)
+            columns, times, diffs = batch_arrays(batch, trace.cols)
+            read.release(batch)
+        times = np.maximum(times, self._installed_at)
+        rows = self._codec.decode_rows(in_order(columns, self._arrangement.order))
+        found: dict[tuple[int, Row], int] = {}
+        for row, time, diff in zip(rows, times.tolist(), diffs.tolist(), strict=True):
+            found[time, row] = found.get((time, row), 0) + diff
+        return [(row, time, diff) for (time, row), diff in sorted(found.items(), key=lambda i: i[0][0]) if diff]
+
+    def errors(self) -> list[tuple[str, int]]:
+        """[(what went wrong, how many rows), ...] now; empty when all is well."""
+        self._alive()
+        self._session._catch_up()
+        found: list[tuple[str, int]] = []
+        with self._session._lock:
+            for operator in self._fallible:
+                assert operator.trace is not None
+                batch = read.collect(operator.trace.address, NO_SINCE, self._session.time, 0)
+                columns, _, counts = batch_arrays(batch, 1)
+                read.release(batch)
+                found.extend((ERRORS[code], n) for code, n in zip(columns[0].tolist(), counts.tolist(), strict=True))
+        return found
+
+    def _refuse_errors(self) -> None:
+        found = self.errors()
+        if found:
+            what = ", ".join(f"{text} ({n})" for text, n in found)
+            raise RowErrors(
+                "E_ROWS",
+                f"view {self._name!r} holds rows that could not be computed: {what}",
+                "correct or delete their inputs, or guard the expression with when(...); errors() lists them",
+            )
+
+    # subscribing
+
+    def subscribe(self, function: Callable[[Batch], Any] | None = None, *, snapshot: bool = True) -> Any:
+        """Call a function with each complete time's changes, the present contents first (unless `snapshot=False`). Also a decorator.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> t = db.table("t", {"x": int})
+        >>> v = db.view("v", t.distinct())
+        >>> stop = v.subscribe(print)
+        >>> t.insert([(1,), (1,)])
+        Batch(time=1, rows=[((1,), 1)])
+        >>> stop()
+        """
+        if function is None:
+            return lambda f: self.subscribe(f, snapshot=snapshot)
+        self._alive()
+        self._session._catch_up()
+        if snapshot:
+            present = list(self._read(self._session.time).counts().items())
+            if present:
+                function(Batch(self._session.time, present))
+        if not self._capture:
+            self._capture = self._session._capture(self._arrangement)
+        self._subscribers.append(function)
+
+        def unsubscribe() -> None:
+            """Stop the calls."""
+            if function in self._subscribers:
+                self._subscribers.remove(function)
+
+        return unsubscribe
+
+    def _batches(self) -> list[Batch]:
+        """The changes of the step that was just committed, one batch per time."""
+        block = make.peek(self._arrangement.trace.address, CAPTURE)
+        batch = make.peek(block, 0)
+        if batch == 0:
+            return []
+        columns, times, diffs = batch_arrays(batch, self._arrangement.cols)
+        rows = self._codec.decode_rows(in_order(columns, self._arrangement.order))
+        by_time: dict[int, list[tuple[Row, int]]] = {}
+        for row, time, diff in zip(rows, times.tolist(), diffs.tolist(), strict=True):
+            by_time.setdefault(time, []).append((row, diff))
+        return [Batch(time, by_time[time]) for time in sorted(by_time)]
+
+    # about itself
+
+    def explain(self) -> str:
+        """The plan, and the arrangements that keep it, with their sizes and how many operators read each."""
+        self._alive()
+        return self._source.explain() + "\n" + self._session._explain(self._arrangement.operator)
+
+    def stats(self) -> dict[str, Any]:
+        """Rows, time, and the arrangements in use: rows, bytes, batches, readers."""
+        self._alive()
+        self._session._catch_up()
+        arrangements = self._session._arrangements(self._arrangement.operator)
+        return {
+            "name": self._name,
+            "time": self._session.time,
+            "rows": len(Snapshot(self._session, self._arrangement, self._codec, self._session.time)),
+            "bytes": sum(a["bytes"] for a in arrangements),
+            "arrangements": arrangements,
+        }
+
+    def drop(self) -> None:
+        """Stop keeping the view; frees what nothing else needs."""
+        self._alive()
+        self._session._drop_view(self)
+
+    def _repr_html_(self) -> str:
+        return self._read(self._session.time)._repr_html_()
