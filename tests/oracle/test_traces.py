@@ -1,0 +1,252 @@
+"""Traces against a log: after any sequence of inserts, merges, compactions, aborted steps and moves of what is kept,
+reads at every time that is still allowed agree with a plain list of updates, and the batches stay few."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from everview.dataflow.scopes import EPOCH_MASK
+from everview.kernels import make, read
+from everview.kernels.arrange import A_INBOX, A_SCOPE, A_TRACE, A_WORDS, arrange
+from everview.kernels.executor import CALL, DONE, PYTHON_NEEDED, X_WORDS, abort, step
+from everview.kernels.make import serve
+from everview.kernels.memory import DEBUG, FAULTS, LIVE_BLOCKS, cell
+from everview.kernels.stream import STEP_WORDS
+from everview.kernels.trace import HISTORY, HOLD, NO_SINCE, T_SINCE
+from tests.oracle.harness import effort
+
+NEVER = 2**62
+Update = tuple[tuple[int, ...], int, int]
+
+
+class Machine:
+    """One arrange operator with its trace and the smallest program that runs it, next to a log of all updates."""
+
+    def __init__(self, cols: int = 2, merge_effort: int = 2, keep: int = -1) -> None:
+        self.cols = cols
+        self.keep = keep
+        self.scope = make.make_scope(0, 0, 0, 0, np.array([(1 << 63) - 1], dtype=np.int64))
+        self.trace = make.make_trace(cols, 1, keep, 0 if keep == -1 else NO_SINCE, merge_effort, 0)
+        self.inbox = make.make_inbox(cols + 2, self.scope)
+        self.context = make.make_block(A_WORDS)
+        for word, address in ((A_INBOX, self.inbox), (A_TRACE, self.trace), (A_SCOPE, self.scope)):
+            make.poke(self.context, word, address)
+        self.blocks = [self.context]
+        self.step = self._block([0] * STEP_WORDS)
+        traces, scopes, boxes = self._block([self.trace]), self._block([self.scope]), self._block([self.inbox])
+        self.sessions = []
+        for program in ([arrange], [arrange, serve]):
+            code = self._block([word for op in program for word in (CALL, op.address, self.context, 0)])
+            words = [code, len(program), 0, self.step, traces, 1, scopes, 1, boxes, 1]
+            assert len(words) == X_WORDS
+            self.sessions.append(self._block(words))
+        self.time = 0
+        self.log: list[Update] = []
+
+    def _block(self, words: list[int]) -> int:
+        block = make.make_filled(np.array(words, dtype=np.int64))
+        self.blocks.append(block)
+        return block
+
+    def push(self, updates: list[Update]) -> None:
+        words = [word for row, time, diff in updates for word in (*row, time, diff)]
+        make.push_rows(self.inbox, np.array(words, dtype=np.int64), len(updates))
+
+    def commit(self, updates: list[Update], epochs: int = 1) -> None:
+        self.push(updates)
+        assert step(self.sessions[0], self.time, epochs) == DONE
+        self.time += epochs
+        self.log += updates
+
+    def abort(self, updates: list[Update]) -> None:
+        """A step that gets as far as the trace and is then undone."""
+        self.push(updates)
+        answer = step(self.sessions[1], self.time, 1)
+        assert answer in (PYTHON_NEEDED, DONE)
+        if answer == PYTHON_NEEDED:
+            abort(self.sessions[1])
+        else:  # all updates cancelled
+            self.time += 1
+
+    @property
+    def since(self) -> int:
+        return int(make.peek(self.trace, T_SINCE))
+
+    def updates(self, after: int, upto: int, keep_times: bool) -> Counter[Any]:
+        batch = read.collect(self.trace, after, upto, int(keep_times))
+        found = self._updates(batch, keep_times)
+        read.release(batch)
+        return found
+
+    def of_key(self, key: tuple[int, ...], upto: int) -> Counter[Any]:
+        block = make.make_filled(np.array(key, dtype=np.int64))
+        batch = read.collect_key(self.trace, block, len(key), upto)
+        found = self._updates(batch, False)
+        read.release(batch)
+        make.drop_block(block)
+        return found
+
+    def _updates(self, batch: int, keep_times: bool) -> Counter[Any]:
+        n = make.batch_rows(batch)
+        columns = np.zeros((self.cols, n), dtype=np.int64)
+        times, diffs = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+        if n:
+            make.batch_contents(batch, columns, times, diffs)
+        rows = list(map(tuple, columns.T.tolist()))
+        assert rows == sorted(rows), "batches are sorted"
+        keys = list(zip(rows, times.tolist(), strict=True)) if keep_times else rows
+        assert len(set(keys)) == len(keys) and 0 not in diffs, "batches are consolidated"
+        return Counter(dict(zip(keys, diffs.tolist(), strict=True)))
+
+    def check(self) -> None:
+        for time in range(max(self.since, 0), self.time + 1):
+            assert self.updates(NO_SINCE, time, False) == total(self.log, lambda t, time=time: t <= time)
+            later = self.updates(time, self.time, True)
+            assert later == exact([u for u in self.log if time < u[1]])
+        for key in {row[0] for row, _, _ in self.log}:
+            wanted = total([u for u in self.log if u[0][0] == key], lambda t: True)
+            assert self.of_key((key,), self.time) == wanted
+        self.check_size()
+
+    def check_size(self) -> None:
+        batches, updates, _ = make.measure_trace(self.trace)
+        assert batches <= 7 + int(updates).bit_length()
+        assert not DEBUG or cell[FAULTS] == 0
+
+    def close(self) -> None:
+        make.drop_trace(self.trace)
+        make.drop_inbox(self.inbox)
+        make.drop_scope(self.scope)
+        for block in self.blocks:
+            make.drop_block(block)
+
+
+def total(log: list[Update], when: Any) -> Counter[Any]:
+    found: Counter[Any] = Counter()
+    for row, time, diff in log:
+        if when(time):
+            found[row] += diff
+    return Counter({row: n for row, n in found.items() if n})
+
+
+def exact(log: list[Update]) -> Counter[Any]:
+    found: Counter[Any] = Counter()
+    for row, time, diff in log:
+        found[row, time] += diff
+    return Counter({key: n for key, n in found.items() if n})
+
+
+rows = st.tuples(st.integers(0, 3), st.integers(-2, 2))
+changes = st.lists(st.tuples(rows, st.integers(1, 4), st.sampled_from([1, 1, 2, -1, -3])), max_size=8)
+moves = st.one_of(
+    st.tuples(st.just("commit"), changes, st.integers(1, 4)),
+    st.tuples(st.just("commit"), changes, st.just(1)),
+    st.tuples(st.just("abort"), changes),
+    st.tuples(st.just("history"), st.integers(0, 6)),
+    st.tuples(st.just("hold"), st.integers(0, 5)),
+    st.tuples(st.just("release")),
+    st.tuples(st.just("compact")),
+)
+
+
+@effort(300)
+@given(script=st.lists(moves, max_size=25), merge_effort=st.sampled_from([0, 1, 4]))
+def test_reads_agree_with_the_log(script: list, merge_effort: int) -> None:
+    machine = Machine(merge_effort=merge_effort)
+    for kind, *args in script:
+        now = machine.time
+        if kind == "commit":
+            epochs = args[1]
+            machine.commit([(row, now + 1 + e % epochs, n) for row, e, n in args[0]], epochs)
+        elif kind == "abort":
+            machine.abort([(row, now + 1, n) for row, _, n in args[0]])
+        elif kind == "history":
+            make.poke(machine.trace, HISTORY, args[0])
+        elif kind == "hold":
+            make.poke(machine.trace, HOLD, max(machine.since, now - args[0]))
+        elif kind == "release":
+            make.poke(machine.trace, HOLD, NEVER)
+        else:
+            make.compact_trace(machine.trace)
+        machine.check()
+    machine.close()
+
+
+@pytest.mark.parametrize("merge_effort", [1, 2, 16])
+@pytest.mark.parametrize("seed", range(2))
+def test_large_merges_in_pieces_60_steps_of_up_to_9000_updates(seed: int, merge_effort: int) -> None:
+    """Merges that go on over many commits: reads, aborts and compaction while they are under way."""
+    source = random.Random(seed)
+    numbers = np.random.default_rng(seed)
+    machine = Machine(merge_effort=merge_effort)
+    make.poke(machine.trace, HISTORY, 3)
+    now: Counter[Any] = Counter()
+    older: dict[int, Counter[Any]] = {0: Counter()}
+    for _ in range(60):
+        size = source.choice([1, 10, 200, 3000, 9000])
+        keys = numbers.integers(0, 400, size=(size, 2)).tolist()
+        updates = [((a, b), machine.time + 1, source.choice([1, 1, 2, -1])) for a, b in keys]
+        if source.random() < 0.2:
+            machine.abort(updates)
+            continue
+        if source.random() < 0.3:
+            updates = [(row, machine.time + 1, -n) for row, n in source.sample(sorted(now.items()), len(now) // 2)]
+        machine.commit(updates)
+        machine.log.clear()
+        for row, _, n in updates:
+            now[row] += n
+        now = Counter({row: n for row, n in now.items() if n})
+        older[machine.time] = now.copy()
+        for time in range(max(0, machine.since), machine.time + 1):
+            assert machine.updates(NO_SINCE, time, False) == older[time]
+        key = source.randrange(400)
+        assert machine.of_key((key,), machine.time) == Counter({r: n for r, n in now.items() if r[0] == key})
+        machine.check_size()
+        if source.random() < 0.05:
+            make.compact_trace(machine.trace)
+            assert make.measure_trace(machine.trace)[0] <= 1
+    machine.close()
+
+
+@effort(100)
+@given(script=st.lists(st.tuples(changes, st.integers(0, 2)), max_size=15))
+def test_times_in_loops_lose_their_epoch_when_a_step_commits(script: list) -> None:
+    """Inside loops a time is (round, epoch of the step); rounds stay apart for ever, epochs of old steps become 0."""
+    machine = Machine(keep=~EPOCH_MASK)
+    said: list[Update] = []
+    for updates, shift in script:
+        at = [(row, ((e + shift) << 12) | (1 + e % 3), n) for row, e, n in updates]
+        machine.commit(at, 3)
+        said += [(row, time & ~EPOCH_MASK, n) for row, time, n in at]
+        assert machine.updates(NO_SINCE, NEVER, True) == exact(said)
+        machine.check_size()
+    machine.close()
+
+
+@pytest.mark.parametrize("rows", [1, 50])
+def test_updates_that_cancel_leave_nothing_2000_epochs(rows: int) -> None:
+    """A collection of constant size, changed at every time, takes constant space: (i, 0) and (i, 1) take turns."""
+    machine = Machine()
+    machine.commit([((i, 0), 1, 1) for i in range(rows)])
+    for epoch in range(2_000):
+        i, turn = epoch % rows, epoch // rows % 2
+        machine.commit([((i, turn), machine.time + 1, -1), ((i, 1 - turn), machine.time + 1, 1)])
+        assert make.measure_trace(machine.trace)[1] <= 4 * rows + 256
+    make.compact_trace(machine.trace)
+    assert make.measure_trace(machine.trace)[1] == rows
+    machine.close()
+
+
+@pytest.mark.skipif(not DEBUG, reason="blocks are counted in the debug build only")
+def test_closing_gives_all_memory_back() -> None:
+    before = int(cell[LIVE_BLOCKS])
+    test_updates_that_cancel_leave_nothing_2000_epochs(50)
+    test_large_merges_in_pieces_60_steps_of_up_to_9000_updates(0, 2)
+    assert int(cell[LIVE_BLOCKS]) == before
