@@ -1,7 +1,7 @@
 """The recursive queries that are measured, written with the public API only.
 
 `iterate` starts from given rows, `fixpoint` from none; for the queries that have both spellings the body is the same,
-since it adds the start rows itself. Bits of a label (`bits`) are the priority of differential-dataflow's own propagate:
+since it adds the start rows itself (but see `smallest_label` for prioritized loops). Bits of a label (`bits`) are the priority of differential-dataflow's own propagate:
 small labels spread first, so that few nodes ever hear of a label that loses.
 """
 
@@ -51,11 +51,15 @@ def reachable(edge: Collection, root: Collection, spelling: str) -> Collection:
 
 
 def smallest_label(edge: Collection, start: Collection, spelling: str, priority: Any = None) -> Collection:
-    """(node, label): the smallest label of `start` that comes to the node along the edges."""
+    """(node, label): the smallest label of `start` that comes to the node along the edges.
+
+    A priority delays the rows the loop starts with, so the body of a prioritized loop must not bring `start` in by
+    itself, at once and undelayed: it keeps what the variable holds instead.
+    """
 
     def spread(label: Collection) -> Collection:
         hop = label.join(edge, label.node == edge.src).select(node=edge.dst, label=label.label)
-        return hop.union_all(start).group_by("node").agg(label=col.label.min())
+        return hop.union_all(start if priority is None else label).group_by("node").agg(label=col.label.min())
 
     return solve(start, spread, spelling, priority)
 
