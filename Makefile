@@ -20,7 +20,7 @@ PYTEST := $(PY) -m pytest -q
 # What the bounds-checked build runs again: everything that reaches compiled code.
 DEBUG_TESTS ?= $(wildcard tests/kernels tests/dataflow tests/session tests/expr tests/oracle)
 
-.PHONY: help setup demo test lint types fast-test debug-test slow-sample bench clean
+.PHONY: help setup demo test lint fast-test debug-test slow-sample bench docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -74,6 +74,9 @@ $(WARM_DEBUG): $(INSTALLED) $(KERNELS)
 	@echo "== compiling the bounds-checked build of the kernels"
 	@EVERVIEW_PROGRESS=1 $(PY) -m everview.warm --debug
 	@touch $@
+
+docs: $(WARM) ## write docs/reference.md from the docstrings
+	@$(PY) docs/make_reference.py
 
 clean: ## remove caches, compiled kernels and built files (not .venv)
 	@rm -rf .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist $(WARM) $(WARM_DEBUG)

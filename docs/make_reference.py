@@ -1,4 +1,4 @@
-"""Write docs/reference.md from the docstrings of the public names: `python docs/make_reference.py`.
+"""Write docs/reference.md from the docstrings of the public names: `make docs`.
 
 A test compares the page with what this script would write, so the reference cannot fall behind the code.
 """
@@ -12,19 +12,31 @@ from pathlib import Path
 from typing import Any
 
 import everview
+from everview.expr.functions import FUNCTIONS
+from everview.expr.language import Expression
 
 PAGE = Path(__file__).with_name("reference.md")
 INTRODUCTION = """\
 # Reference
 
-Every public name of `everview`, from its docstring. Written by `docs/make_reference.py`; do not edit by hand.
+Every public name of `everview`, from its docstring. Written by `make docs`; do not edit by hand.
 """
 
 
 def reference() -> str:
     """The whole page."""
     names = sorted(everview.__all__, key=str.lower)
-    return "\n".join([INTRODUCTION, *(line for name in names for line in _entry(name))])
+    return "\n".join([INTRODUCTION, *(line for name in names for line in _entry(name)), *_expressions()])
+
+
+def _expressions() -> Iterator[str]:
+    yield "## Expressions\n"
+    yield "Columns and literals combine with `+ - * / // % **`, comparisons, `& | ~`, and these methods:\n"
+    yield "| method | meaning |\n|---|---|"
+    for name in sorted(n for n in dir(Expression) if not n.startswith("_")):
+        meaning = FUNCTIONS[name].doc if name in FUNCTIONS else (inspect.getdoc(getattr(Expression, name)) or "")
+        yield f"| `{name}` | {meaning.split(chr(10))[0].replace('|', chr(92) + '|')} |"
+    yield "\nWhat each means for NULL, overflow, time zones and the like: the docstring of `everview.expr.functions`.\n"
 
 
 def _entry(name: str) -> Iterator[str]:

@@ -114,7 +114,7 @@ def run(*, nodes: int, edges: int, seconds: float, seed: int) -> None:
                     live.update(story.table())
             story.groups = count.rows()[0][0]
             live.update(story.table())
-        console.print("Checking the maintained answer against one computed from scratch ...", end=" ")
+        console.print("\nChecking the maintained answer against one computed from scratch ...", end=" ")
         same = dict(component.rows()) == recompute(graph)
         console.print("[green]equal[/green]." if same else "[red]NOT EQUAL: please report this.[/red]")
 
