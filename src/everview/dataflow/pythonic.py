@@ -30,7 +30,7 @@ def expressions(exprs: tuple[Expr, ...], predicate: Expr | None, interner: Inter
 
     def run(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         result = evaluate(exprs, predicate, columns, interner)
-        return result.codes, result.rows, result.errors
+        return result.codes, result.kept, result.errors
 
     return run
 
