@@ -121,7 +121,7 @@ class Session:
         at = tuple(names.index(k) for k in keys)
         order = (*at, *(i for i in range(len(names)) if i not in at))
         with self._lock:
-            node = plan.Table(self._node_ids, tuple(c.type for c in columns))
+            node = plan.Table(self._node_ids, tuple(c.type for c in columns), at)
             self._node_ids += 1
             table = Table(self, name, columns, node, at)
             table._arrangement = self._builder.add_table(node, order, name)

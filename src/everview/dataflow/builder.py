@@ -11,7 +11,7 @@ of a reduction, another query's index.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
 
@@ -28,6 +28,7 @@ from everview.kernels import reduce as reduce_k
 from everview.kernels import stream as stream_k
 from everview.plan import nodes as plan
 from everview.plan.check import free_variables_below
+from everview.plan.keys import starts_as_given
 from everview.types import BOOL, INT, INTERNED, DataType
 
 DEFAULT_ROUNDS = 1_000_000
@@ -37,9 +38,11 @@ DEFAULT_ROUNDS = 1_000_000
 class LoopBuild:
     """A loop under construction or built: its scope, and the operators of its variables."""
 
-    def __init__(self, scope: Scope, variables: list[Arrangement | None]) -> None:
+    def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self.variables = variables
+        self.variables: list[Arrangement] = []
+        self.entered: dict[plan.Node, Flow] = {}
+        """collections that enter the loop by priority"""
 
 
 Key = tuple[plan.Node, tuple[int, ...]]
@@ -58,6 +61,7 @@ class Builder:
         self._free: dict[int, frozenset[tuple[int, int]]] = {}
         self._roots: list[plan.Node] = []  # keeps the ids in _free alive
         self._wakes: set[tuple[Operator, Scope]] = set()
+        self._ahead: dict[Key, Arrangement] = {}  # outputs of reductions made before the reductions
 
     # entry points
 
@@ -83,9 +87,7 @@ class Builder:
         self.flows = {k: f for k, f in self.flows.items() if not any(b.producer in gone for b in f)}
         kept = {k: [a for a in v if a.operator not in gone] for k, v in self.arrangements.items()}
         self.arrangements = {k: v for k, v in kept.items() if v}
-        self.loops = {
-            k: b for k, b in self.loops.items() if not any(v is not None and v.operator in gone for v in b.variables)
-        }
+        self.loops = {k: b for k, b in self.loops.items() if not any(v.operator in gone for v in b.variables)}
         self.tables = {k: a for k, a in self.tables.items() if a.operator not in gone}
         self._wakes = {(o, s) for o, s in self._wakes if o not in gone}
 
@@ -154,7 +156,10 @@ class Builder:
         return tuple(b.negate() for b in self.flow(node.child))
 
     def _build_union(self, node: plan.Union) -> Flow:
-        return tuple(b for i in node.inputs for b in self.flow(i))
+        entered: dict[plan.Node, Flow] = {}
+        for depth, _ in self._free[id(node)]:
+            entered.update(self._env[depth].entered)
+        return tuple(b for i in node.inputs for b in entered.get(i) or self.flow(i))
 
     # arrangements
 
@@ -246,13 +251,32 @@ class Builder:
     # reductions
 
     def _build_threshold(self, node: plan.Threshold) -> Flow:
-        source = self.arrange(node.child, ())
+        ahead = self._ahead.get(self._key(node))
+        source = self.arrange(node.child, () if ahead is None else ahead.order)
         kind = reduce_k.DISTINCT if node.kind == "distinct" else reduce_k.POSITIVE
-        cols = len(node.types)
-        return self._reduced(node, Reduce(self.graph, source, cols, cols, kind, label=node.kind), source.order)
+        return self._reduce(node, source, len(node.types), source.order, kind, label=node.kind)
 
-    def _reduced(self, node: plan.Node, operator: Reduce, order: tuple[int, ...]) -> Flow:
-        """Register a reduction's output arrangement and give its flow."""
+    def _reduce(
+        self,
+        node: plan.Node,
+        source: Arrangement,
+        keys: int,
+        order: tuple[int, ...],
+        kind: int,
+        spec: list[int] | None = None,
+        *,
+        label: str,
+        run: Callable[..., Any] | None = None,
+    ) -> Flow:
+        """A reduction whose output columns are the node's in `order`; its output arrangement can be shared."""
+        ahead = self._ahead.pop(self._key(node), None)
+        if ahead is not None:
+            operator = ahead.operator
+            assert isinstance(operator, Reduce) and ahead.order == order
+            operator.label = label
+        else:
+            operator = Reduce(self.graph, source.operator.scope, keys, len(order), label)
+        operator.bind(source, kind, spec, run)
         self.arrangements.setdefault(self._key(node), []).append(Arrangement(operator, order))
         return columns(operator, node.types, order)
 
@@ -300,11 +324,11 @@ class Builder:
         label = f"{aggregate.kind} by {list(node.keys)}"
         if node.child.types[aggregate.column].kind in INTERNED:
             run = pythonic.extreme(aggregate.kind == "min", narrow.types, len(keys), self.graph.interner)
-            operator = Reduce(self.graph, source, len(keys), len(node.types), reduce_k.PYTHON, label=label, run=run)
+            kind = reduce_k.PYTHON
         else:
+            run = None
             kind = reduce_k.MINIMUM if aggregate.kind == "min" else reduce_k.MAXIMUM
-            operator = Reduce(self.graph, source, len(keys), len(node.types), kind, label=label)
-        return self._reduced(node, operator, tuple(range(len(node.types))))
+        return self._reduce(node, source, len(keys), tuple(range(len(node.types))), kind, label=label, run=run)
 
     def _accumulate(self, node: plan.Reduce) -> Flow:
         values = list(dict.fromkeys(a.column for a in node.aggregates if a.column is not None))
@@ -317,13 +341,12 @@ class Builder:
             spec += _accumulators(aggregate, column, declared, accumulators)
         flow = self.flow(node.child)
         scope = scope_of(flow)
-        order = (*node.keys, *(v for v in values))
         accumulator = Arrange(self.graph, scope, keys, diffs=len(accumulators), label=f"totals by {list(node.keys)}")
-        accumulator.listen(_reordered(flow, order), Route(accumulators=tuple(accumulators)))
+        accumulator.listen(_reordered(flow, (*node.keys, *values)), Route(accumulators=tuple(accumulators)))
         source = Arrangement(accumulator, tuple(range(keys)))
         label = f"{', '.join(a.kind for a in node.aggregates)} by {list(node.keys)}"
-        operator = Reduce(self.graph, source, keys, len(node.types), reduce_k.ACCUMULATE, spec, label=label)
-        return self._reduced(node, operator, tuple(range(len(node.types))))
+        order = tuple(range(len(node.types)))
+        return self._reduce(node, source, keys, order, reduce_k.ACCUMULATE, spec, label=label)
 
     def _build_topk(self, node: plan.TopK) -> Flow:
         if any(node.child.types[c].kind in INTERNED for c, _ in node.order):
@@ -335,10 +358,10 @@ class Builder:
         keys = len(node.keys)
         ordered = plan.Project(node.child, (*exprs[:keys], *sort_keys, *exprs[keys:]))
         source = self.arrange(ordered, tuple(range(keys + len(sort_keys))))
-        cols = len(ordered.types)
         label = f"top {node.limit} by {list(node.keys)}"
-        operator = Reduce(self.graph, source, keys, cols, reduce_k.TOP, [node.offset, node.limit], label=label)
-        flow = columns(operator, ordered.types, source.order)
+        spec = [node.offset, node.limit]
+        key = _TopOutput(ordered, keys, node.limit, node.offset)
+        flow = self._reduce(key, source, keys, source.order, reduce_k.TOP, spec, label=label)
         place = {c: i for i, c in enumerate(node.keys)} | {c: keys + len(sort_keys) + i for i, c in enumerate(rest)}
         return tuple(b.project(tuple(ColumnRef(t, place[c]) for c, t in enumerate(node.types))) for b in flow)
 
@@ -353,16 +376,14 @@ class Builder:
         order = (*keys, *(c for c in range(len(node.child.types)) if c not in keys))
         narrow = _narrow(node.child, order)
         source = self.arrange(narrow, tuple(range(len(keys))))
-        operator = Reduce(self.graph, source, len(keys), cols, reduce_k.PYTHON, label=label, run=run)
-        if isinstance(node, plan.TopK):
-            return columns(operator, node.types, order)
-        return self._reduced(node, operator, tuple(range(cols)))
+        if not isinstance(node, plan.TopK):
+            order = tuple(range(cols))
+        return self._reduce(node, source, len(keys), order, reduce_k.PYTHON, label=label, run=run)
 
     # loops
 
     def _build_variable(self, node: plan.Variable) -> Flow:
         arrangement = self._env[node.depth].variables[node.index]
-        assert arrangement is not None
         return columns(arrangement.operator, node.types, arrangement.order, arrangement.delay)
 
     def _build_loopresult(self, node: plan.LoopResult) -> Flow:
@@ -384,12 +405,16 @@ class Builder:
         for depth, _ in self._free[id(loop)]:
             parent = deeper(parent, self._env[depth].scope)
         scope = Scope(parent, levels=_levels(loop) if parent.is_root else 0)
-        build = LoopBuild(scope, [])
+        build = LoopBuild(scope)
         initials = [None if i is None else self.flow(i) for i in loop.initials]
+        if loop.priority is not None and loop.initials[0] is not None and initials[0] is not None:
+            build.entered[loop.initials[0]] = self._enter(initials[0], loop, scope)
+        if starts_as_given(loop):
+            initials = [None]
         outer, self._env = self._env, {**self._env, loop.depth: build}
         try:
             for index, body in enumerate(loop.bodies):
-                build.variables.append(self._variable(loop, index, body, scope))
+                build.variables.append(self._variable(loop, index, body, scope, initials[index] is None))
             self.loops[key] = build
             bodies = [self.flow(body) for body in loop.bodies]
             self._close(loop, build, initials, bodies)
@@ -400,18 +425,54 @@ class Builder:
             self._env = outer
         self.graph.add_loop(scope)
 
-    def _variable(self, loop: plan.Loop, index: int, body: plan.Node, scope: Scope) -> Arrangement:
-        """The operator of a loop variable: arranged for the first join that wants it, else only consolidated."""
+    def _enter(self, initial: Flow, loop: plan.Loop, scope: Scope) -> Flow:
+        """Rows that enter a prioritized loop: each at the coordinate (its priority, 0)."""
+        assert loop.initials[0] is not None
+        types = loop.initials[0].types
+        operator = Arrange(self.graph, scope, len(types), stateless=True, label="by priority")
+        operator.listen(initial, Route(priority=loop.priority))
+        return columns(operator, types, tuple(range(len(types))))
+
+    def _variable(self, loop: plan.Loop, index: int, body: plan.Node, scope: Scope, empty: bool) -> Arrangement:
+        """The arrangement of a loop variable.
+
+        A variable that starts empty and whose body is a reduction is that reduction's output, read a round later. Any other is an operator of its
+        own: arranged for the first join that wants it, else only consolidated.
+        """
         variable = plan.Variable(loop.depth, index, body.types)
         keys = _wanted_keys(loop.bodies, variable)
         order = tuple(range(len(body.types)))
         if keys is not None:
             order = (*keys, *(c for c in order if c not in keys))
-        operator = Arrange(self.graph, scope, len(order), stateless=keys is None, label=f"variable {index}")
-        arrangement = Arrangement(operator, order)
+        ahead = self._output_ahead(loop, body, scope, order, keys) if empty else None
+        if ahead is not None:
+            arrangement = ahead
+        else:
+            operator = Arrange(self.graph, scope, len(order), stateless=keys is None, label=f"variable {index}")
+            arrangement = Arrangement(operator, order)
         if keys is not None:
             self.arrangements[self._key(variable)] = [arrangement]
         return arrangement
+
+    def _output_ahead(
+        self, loop: plan.Loop, body: plan.Node, scope: Scope, order: tuple[int, ...], keys: tuple[int, ...] | None
+    ) -> Arrangement | None:
+        """Make the output of the body's reduction before its input, for the variable to read."""
+        reduces = isinstance(body, plan.Threshold) or (isinstance(body, plan.Reduce) and len(_parts(body)) == 1)
+        if not reduces or keys is None or loop.at_limit == "stop" or loop.depth not in {d for d, _ in self._depths(body)}:
+            return None
+        if isinstance(body, plan.Reduce):
+            counts = body.aggregates[0].kind == "count_distinct"
+            if counts or order != tuple(range(len(order))):
+                return None
+        count = len(body.keys) if isinstance(body, plan.Reduce) else len(order)
+        operator = Reduce(self.graph, scope, count, len(order))
+        self._ahead[self._key(body)] = Arrangement(operator, order)
+        return Arrangement(operator, order, delay=scope.unit)
+
+    def _depths(self, node: plan.Node) -> frozenset[tuple[int, int]]:
+        self._key(node)
+        return self._free[id(node)]
 
     def _close(self, loop: plan.Loop, build: LoopBuild, initials: Sequence[Flow | None], bodies: Sequence[Flow]) -> None:
         """Feed the variables: what they start with, and what the bodies said a round ago."""
@@ -422,28 +483,36 @@ class Builder:
         limit = most if loop.priority is not None and rounds is None else min(rounds or DEFAULT_ROUNDS, most)
         round_again = Route(add=scope.unit, rounds=limit, stop_at_limit=stop)
         for variable, initial, body in zip(build.variables, initials, bodies, strict=True):
-            assert variable is not None
+            if variable.delay:
+                Wake(self.graph, variable, scope, limit * scope.unit)
+                continue
             order = variable.order
             operator = variable.operator
             operator.listen(_reordered(body, order), round_again)
             if initial is not None:
-                priority = _reordered_expr(loop.priority, order)
-                first = _reordered(initial, order)
-                operator.listen(first, Route(priority=priority, rounds=limit, stop_at_limit=stop))
                 # one round later the body has taken over from the initial rows
-                negative = tuple(b.negate() for b in first)
-                operator.listen(negative, replace(round_again, priority=priority))
+                first = _reordered(next(iter(build.entered.values()), initial), order)
+                operator.listen(first, Route(rounds=limit, stop_at_limit=stop))
+                operator.listen(tuple(b.negate() for b in first), round_again)
+
+
+@dataclass(frozen=True, eq=True)
+class _TopOutput(plan.Node):
+    """What a top-k reduction says, in the order of its arrangement: only a name for sharing it."""
+
+    child: plan.Node
+    keys: int
+    limit: int
+    offset: int
+    __hash__ = plan.Node.__hash__
+
+    @property
+    def types(self) -> plan.Types:
+        return self.child.types
 
 
 def _reordered(flow: Flow, order: tuple[int, ...]) -> Flow:
     return tuple(replace(b, exprs=tuple(b.exprs[c] for c in order)) for b in flow)
-
-
-def _reordered_expr(expr: Expr | None, order: tuple[int, ...]) -> Expr | None:
-    if expr is None:
-        return None
-    types = {e.index: e.type for e in expr.walk() if isinstance(e, ColumnRef)}
-    return expr.remap({c: ColumnRef(t, order.index(c)) for c, t in types.items()})
 
 
 def _narrow(node: plan.Node, wanted: tuple[int, ...]) -> plan.Node:

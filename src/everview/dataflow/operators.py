@@ -262,45 +262,47 @@ class Join(Operator):
 
 
 class Reduce(Operator):
-    """One output per key: see `everview.kernels.reduce` for the kinds."""
+    """One output per key: see `everview.kernels.reduce` for the kinds.
+
+    Its output exists from the start, what it reduces is told by `bind`: a loop's variable may read the output before the input is built.
+    """
 
     kind = "reduce"
 
-    def __init__(
-        self,
-        graph: Graph,
-        source: Arrangement,
-        keys: int,
-        cols: int,
-        kind: int,
-        spec: list[int] | None = None,
-        *,
-        label: str = "",
-        trace: Trace | None = None,
-        run: Callable[..., Any] | None = None,
-    ) -> None:
-        super().__init__(graph, source.operator.scope, cols, label)
-        self.source, self.keys, self.reduction, self.run = source, keys, kind, run
-        self.inputs = [source.operator]
-        self.trace = trace or Trace(graph, self.scope, cols)
+    def __init__(self, graph: Graph, scope: Scope, keys: int, cols: int, label: str = "") -> None:
+        super().__init__(graph, scope, cols, label)
+        self.keys = keys
+        self.trace = Trace(graph, scope, cols)
         self.new_inbox(keys + 2)
-        words = [0] * reduce_k.D_WORDS
-        words[reduce_k.INPUT] = source.trace.address
-        words[reduce_k.OUTPUT] = self.trace.address
-        words[reduce_k.D_SCOPE] = self.scope.address
-        words[reduce_k.KEYS] = keys
-        words[reduce_k.KIND] = kind
-        words[reduce_k.SPEC] = self.block(spec or [0])
-        words[reduce_k.NSPEC] = len(spec or []) // 3
-        words[reduce_k.TODO] = self.inbox
-        words[reduce_k.D_STEP] = graph.step_block
-        words[reduce_k.D_FRESH] = int(source.operator.old)
+        self.context = self.block([0] * reduce_k.D_WORDS)
+        self.reduction = reduce_k.DISTINCT
+        self.run: Callable[..., Any] | None = None
+
+    def bind(
+        self, source: Arrangement, kind: int, spec: list[int] | None = None, run: Callable[..., Any] | None = None
+    ) -> None:
+        """Say what is reduced and how; puts the operator into the program."""
+        assert self.trace is not None
+        self.source, self.reduction, self.run = source, kind, run
+        self.inputs = [source.operator]
+        words = {
+            reduce_k.INPUT: source.trace.address,
+            reduce_k.OUTPUT: self.trace.address,
+            reduce_k.D_SCOPE: self.scope.address,
+            reduce_k.KEYS: self.keys,
+            reduce_k.KIND: kind,
+            reduce_k.SPEC: self.block(spec or [0]),
+            reduce_k.NSPEC: len(spec or []) // 3,
+            reduce_k.TODO: self.inbox,
+            reduce_k.D_STEP: self.graph.step_block,
+            reduce_k.D_FRESH: int(source.operator.old),
+        }
         for scratch in (reduce_k.FOUND, reduce_k.EPOCH_LIST):
-            block = make.make_block(64)
-            make.poke(block, 0, 64)
-            words[scratch] = block
-        self.context = self.block(words)
-        graph.add(self)
+            words[scratch] = make.make_block(64)
+            make.poke(words[scratch], 0, 64)
+        for field, word in words.items():
+            make.poke(self.context, field, word)
+        self.graph.add(self)
 
     def instructions(self) -> list[Instruction]:
         found = [(reduce_k.reduce.address, self.context)]

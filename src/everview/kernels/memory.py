@@ -15,6 +15,7 @@ of a block, or the debug build cannot find the header.
 
 from __future__ import annotations
 
+import ctypes
 import os
 from typing import Any
 
@@ -29,6 +30,16 @@ DEAD = 0x4445414444454144
 
 _I64 = ir.IntType(64)
 _I8P = ir.IntType(8).as_pointer()
+
+def _keep_memory() -> None:
+    """Let freed blocks be used again instead of going back to the system: fresh pages cost as much as the work on them."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(-3, 256 << 20)  # M_MMAP_THRESHOLD: only larger blocks are mapped one by one
+        libc.mallopt(-1, 256 << 20)  # M_TRIM_THRESHOLD: this much may stay unused at the top of the heap
+
+
+_keep_memory()
 
 OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": False, "error_model": "numpy"}
 """Options of every kernel that Python calls: cached on disk, running without the GIL, C-like arithmetic."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 from numba import njit
 
 from everview.kernels.arrange import emit, take
-from everview.kernels.batch import CAP, DATA, ROWS, compare_rows, diff_at, find_key, free_batch, gallop, key_end, time_at
+from everview.kernels.batch import CAP, DATA, ROWS, T_AT, T_MASK, compare_rows, diff_at, find_key, free_batch, gallop, key_end, time_at
 from everview.kernels.inbox import room
 from everview.kernels.memory import INNER, alloc, free, grow, ld, st
 from everview.kernels.operator import CALL_PYTHON, operator
@@ -73,6 +73,27 @@ COUNT_OF, SUM_INT, AVG_INT, SUM_FLOAT, AVG_FLOAT = range(5)
 
 FAULT_OVERFLOW = 1
 DENSE = 8  # gallop through a batch if it has fewer rows than this times the touched keys
+
+
+@njit(**INNER)
+def _bound(step, now, time, fields, nfields):
+    """A word such that `t <= bound` says whether t is at or before `time`, where words are totally ordered; -1 where they are not.
+
+    Outside loops that is the time itself. In a single loop with a single epoch in the step, only the loop coordinate can tell times apart.
+    """
+    if nfields == 1:
+        return time
+    if nfields == 2 and ld(step, STEP_EPOCHS) == 1:
+        return now | ld(fields, 1)
+    return -1
+
+
+@njit(**INNER)
+def _seen(t, time, bound, fields, nfields):
+    """Whether an update at `t` counts at `time`; `bound` as from `_bound`."""
+    if bound >= 0:
+        return t <= bound
+    return leq(t, time, fields, nfields)
 
 
 @njit(**INNER)
@@ -139,8 +160,23 @@ def _plan_times(ctx, key_data, key_cap, key_row, cursors, now):
         count = 1
         if not nested:
             return count
-    later = 0  # candidates for the agenda are kept behind the epochs, smallest ones only
     table = ld(trace, TABLE)
+    if single and nfields == 2:
+        soonest = -1
+        for b in range(ld(trace, COUNT)):
+            batch = ld(table, b)
+            data = ld(batch, DATA)
+            at = ld(batch, T_AT)
+            mask = ld(batch, T_MASK)
+            for i in range(ld(cursors, 1 + 3 * b), ld(cursors, 2 + 3 * b)):
+                c = ld(data, at + (i & mask)) & coords
+                if c > now and (soonest < 0 or c < soonest):
+                    soonest = c
+        if soonest >= 0:
+            st(epochs, 2, soonest)
+            _add_to_agenda(ctx, key_data, key_cap, key_row, 1, 1)
+        return count
+    later = 0  # candidates for the agenda are kept behind the epochs, smallest ones only
     for b in range(ld(trace, COUNT)):
         batch = ld(table, b)
         data = ld(batch, DATA)
@@ -232,7 +268,7 @@ def _rewind(trace, cursors, at):
 
 
 @njit(**INNER)
-def _next_value(trace, cursors, at, keys, time, fields, nfields):
+def _next_value(trace, cursors, at, keys, time, bound, fields, nfields):
     """Step over the smallest value still ahead in the key's ranges: (batch, row, total of its diffs at `time`); batch 0 at the end."""
     table = ld(trace, TABLE)
     best = 0
@@ -277,7 +313,7 @@ def _next_value(trace, cursors, at, keys, time, fields, nfields):
                     break
             if not same:
                 break
-            if leq(time_at(batch, data, i), time, fields, nfields):
+            if _seen(time_at(batch, data, i), time, bound, fields, nfields):
                 total += diff_at(batch, data, i, 0)
             i += 1
         st(cursors, at + 3 * b, i)
@@ -285,7 +321,7 @@ def _next_value(trace, cursors, at, keys, time, fields, nfields):
 
 
 @njit(**INNER)
-def _largest(trace, cursors, at, keys, time, fields, nfields):
+def _largest(trace, cursors, at, keys, time, bound, fields, nfields):
     """(found, value) of the largest non-NULL value present at `time`; ranges are read backwards from their ends."""
     table = ld(trace, TABLE)
     batches = ld(trace, COUNT)
@@ -314,7 +350,7 @@ def _largest(trace, cursors, at, keys, time, fields, nfields):
             start = ld(cursors, at + 3 * b + 2)
             while i > start and ld(data, at_value + i - 1) == best:
                 i -= 1
-                if leq(time_at(batch, data, i), time, fields, nfields):
+                if _seen(time_at(batch, data, i), time, bound, fields, nfields):
                     total += diff_at(batch, data, i, 0)
             st(cursors, at + 3 * b, i)
         if total > 0:
@@ -324,23 +360,47 @@ def _largest(trace, cursors, at, keys, time, fields, nfields):
 
 
 @njit(**INNER)
-def _smallest(trace, cursors, at, keys, time, fields, nfields):
+def _smallest(trace, cursors, at, keys, time, bound, fields, nfields):
     """(found, value) of the smallest non-NULL value present at `time`; only NULLs: (1, NULL)."""
-    _rewind(trace, cursors, at)
+    table = ld(trace, TABLE)
+    batches = ld(trace, COUNT)
+    for b in range(batches):
+        st(cursors, at + 3 * b, ld(cursors, at + 3 * b + 2))
     null_seen = False
     while True:
-        batch, row, total = _next_value(trace, cursors, at, keys, time, fields, nfields)
-        if batch == 0:
+        found = False
+        best = 0
+        for b in range(batches):
+            i = ld(cursors, at + 3 * b)
+            if i < ld(cursors, at + 3 * b + 1):
+                batch = ld(table, b)
+                x = ld(ld(batch, DATA), keys * ld(batch, CAP) + i)
+                if not found or x < best:
+                    found = True
+                    best = x
+        if not found:
             return (1, NULL) if null_seen else (0, 0)
+        total = 0
+        for b in range(batches):
+            i = ld(cursors, at + 3 * b)
+            end = ld(cursors, at + 3 * b + 1)
+            if i < end:
+                batch = ld(table, b)
+                data = ld(batch, DATA)
+                at_value = keys * ld(batch, CAP)
+                while i < end and ld(data, at_value + i) == best:
+                    if _seen(time_at(batch, data, i), time, bound, fields, nfields):
+                        total += diff_at(batch, data, i, 0)
+                    i += 1
+                st(cursors, at + 3 * b, i)
         if total > 0:
-            value = ld(ld(batch, DATA), keys * ld(batch, CAP) + row)
-            if value != NULL:
-                return 1, value
+            if best != NULL:
+                return 1, best
             null_seen = True
 
 
 @njit(**INNER)
-def _total(trace, cursors, at, d, time, fields, nfields):
+def _total(trace, cursors, at, d, time, bound, fields, nfields):
     """Sum of diff number `d` over the key's updates at or before `time`."""
     table = ld(trace, TABLE)
     total = 0
@@ -348,16 +408,16 @@ def _total(trace, cursors, at, d, time, fields, nfields):
         batch = ld(table, b)
         data = ld(batch, DATA)
         for i in range(ld(cursors, at + 3 * b + 2), ld(cursors, at + 3 * b + 1)):
-            if leq(time_at(batch, data, i), time, fields, nfields):
+            if _seen(time_at(batch, data, i), time, bound, fields, nfields):
                 total += diff_at(batch, data, i, d)
     return total
 
 
 @njit(**INNER)
-def _sum_of_floats(trace, cursors, at, first, time, fields, nfields):
+def _sum_of_floats(trace, cursors, at, first, time, bound, fields, nfields):
     """The float that the digit accumulators starting at `first` add up to."""
     total = 0.0
-    special = _total(trace, cursors, at, first + FLOAT_DIGITS - 1, time, fields, nfields)
+    special = _total(trace, cursors, at, first + FLOAT_DIGITS - 1, time, bound, fields, nfields)
     nan = special & 0xFFFFF
     plus = (special >> 20) & 0xFFFFF
     minus = special >> 40
@@ -371,7 +431,7 @@ def _sum_of_floats(trace, cursors, at, first, time, fields, nfields):
     # normalise to digits below 2**32 in magnitude first, so that the float additions below round only once each
     low = 0.0
     for k in range(FLOAT_DIGITS - 1):
-        digit = _total(trace, cursors, at, first + k, time, fields, nfields) + carry
+        digit = _total(trace, cursors, at, first + k, time, bound, fields, nfields) + carry
         carry = digit >> 32
         low += float(digit & 0xFFFFFFFF) * 2.0 ** (32 * k + FLOAT_LOW)
     total = low + float(carry) * 2.0 ** (32 * (FLOAT_DIGITS - 1) + FLOAT_LOW)
@@ -379,21 +439,21 @@ def _sum_of_floats(trace, cursors, at, first, time, fields, nfields):
 
 
 @njit(**INNER)
-def _aggregate(ctx, s, cursors, time, fields, nfields):
+def _aggregate(ctx, s, cursors, time, bound, fields, nfields):
     """Value of aggregate number `s` of an ACCUMULATE reduction at `time`."""
     trace = ld(ctx, INPUT)
     spec = ld(ctx, SPEC)
     kind = ld(spec, 3 * s)
     first = ld(spec, 3 * s + 1)
     scale = ld(spec, 3 * s + 2)
-    count = _total(trace, cursors, 1, first, time, fields, nfields)
+    count = _total(trace, cursors, 1, first, time, bound, fields, nfields)
     if kind == COUNT_OF:
         return count
     if count == 0:
         return NULL
     if kind == SUM_INT or kind == AVG_INT:
-        low = _total(trace, cursors, 1, first + 1, time, fields, nfields)
-        high = _total(trace, cursors, 1, first + 2, time, fields, nfields) + (low >> 32)
+        low = _total(trace, cursors, 1, first + 1, time, bound, fields, nfields)
+        high = _total(trace, cursors, 1, first + 2, time, bound, fields, nfields) + (low >> 32)
         low &= 0xFFFFFFFF
         if kind == AVG_INT:
             total = (float(high) * 4294967296.0 + float(low)) / float(count)
@@ -404,7 +464,7 @@ def _aggregate(ctx, s, cursors, time, fields, nfields):
             st(ld(ctx, D_STEP), STEP_FAULT, FAULT_OVERFLOW)
             return 0
         return (high << 32) | low
-    total = _sum_of_floats(trace, cursors, 1, first + 1, time, fields, nfields)
+    total = _sum_of_floats(trace, cursors, 1, first + 1, time, bound, fields, nfields)
     if kind == SUM_FLOAT:
         return total
     return float_code(code_float(total) / float(count))
@@ -423,7 +483,7 @@ def _put_found(ctx, n, width):
 
 
 @njit(**INNER)
-def _evaluate(ctx, cursors, time):
+def _evaluate(ctx, cursors, time, bound):
     """Write the reduction's output at `time` into FOUND as rows (values, count); the number of rows."""
     kind = ld(ctx, KIND)
     trace = ld(ctx, INPUT)
@@ -433,34 +493,34 @@ def _evaluate(ctx, cursors, time):
     keys = ld(ctx, KEYS)
     if kind == MINIMUM or kind == MAXIMUM:
         if kind == MINIMUM:
-            present, value = _smallest(trace, cursors, 1, keys, time, fields, nfields)
+            present, value = _smallest(trace, cursors, 1, keys, time, bound, fields, nfields)
         else:
-            present, value = _largest(trace, cursors, 1, keys, time, fields, nfields)
+            present, value = _largest(trace, cursors, 1, keys, time, bound, fields, nfields)
         if present != 0:
             block = _put_found(ctx, 0, 2)
             st(block, 1, value)
             st(block, 2, 1)
         return present
     if kind == DISTINCT or kind == POSITIVE:
-        total = _total(trace, cursors, 1, 0, time, fields, nfields)
+        total = _total(trace, cursors, 1, 0, time, bound, fields, nfields)
         if total <= 0:
             return 0
         st(_put_found(ctx, 0, 1), 1, 1 if kind == DISTINCT else total)
         return 1
     if kind == ACCUMULATE:
-        if _total(trace, cursors, 1, 0, time, fields, nfields) <= 0:
+        if _total(trace, cursors, 1, 0, time, bound, fields, nfields) <= 0:
             return 0
         n = ld(ctx, NSPEC)
         block = _put_found(ctx, 0, n + 1)
         for s in range(n):
-            st(block, 1 + s, _aggregate(ctx, s, cursors, time, fields, nfields))
+            st(block, 1 + s, _aggregate(ctx, s, cursors, time, bound, fields, nfields))
         st(block, 1 + n, 1)
         return 1
-    return _top(ctx, cursors, time)
+    return _top(ctx, cursors, time, bound)
 
 
 @njit(**INNER)
-def _top(ctx, cursors, time):
+def _top(ctx, cursors, time, bound):
     """Rows offset..offset + limit of the group, in the order of the input's columns after the key."""
     trace = ld(ctx, INPUT)
     scope = ld(ctx, D_SCOPE)
@@ -471,7 +531,7 @@ def _top(ctx, cursors, time):
     _rewind(trace, cursors, 1)
     n = 0
     while left > 0:
-        batch, row, total = _next_value(trace, cursors, 1, keys, time, ld(scope, FIELDS), ld(scope, NFIELDS))
+        batch, row, total = _next_value(trace, cursors, 1, keys, time, bound, ld(scope, FIELDS), ld(scope, NFIELDS))
         if batch == 0:
             break
         if total <= 0:
@@ -549,7 +609,7 @@ def _row_less(block, a, b, n):
 
 
 @njit(**INNER)
-def _subtract_said(ctx, cursors, out_at, time, n, first_out):
+def _subtract_said(ctx, cursors, out_at, time, bound, n, first_out):
     """Add to FOUND, negated, what the output says at `time`: its trace, and rows of this pass from `first_out` on; the number of rows."""
     trace = ld(ctx, OUTPUT)
     scope = ld(ctx, D_SCOPE)
@@ -565,7 +625,7 @@ def _subtract_said(ctx, cursors, out_at, time, n, first_out):
         data = ld(batch, DATA)
         cap = ld(batch, CAP)
         for i in range(ld(cursors, out_at + 3 * b), ld(cursors, out_at + 3 * b + 1)):
-            if leq(time_at(batch, data, i), time, fields, nfields):
+            if _seen(time_at(batch, data, i), time, bound, fields, nfields):
                 block = _put_found(ctx, n, width)
                 for c in range(values):
                     st(block, 1 + n * width + c, ld(data, (keys + c) * cap + i))
@@ -575,13 +635,43 @@ def _subtract_said(ctx, cursors, out_at, time, n, first_out):
     out_width = cols + 2
     for i in range(first_out, ld(ctx, OUT_N)):
         at = 1 + i * out_width
-        if leq(ld(out, at + cols), time, fields, nfields):
+        if _seen(ld(out, at + cols), time, bound, fields, nfields):
             block = _put_found(ctx, n, width)
             for c in range(values):
                 st(block, 1 + n * width + c, ld(out, at + keys + c))
             st(block, 1 + n * width + values, -ld(out, at + cols + 1))
             n += 1
     return n
+
+
+@njit(**INNER)
+def _says(ctx, cursors, out_at, time, bound, found):
+    """Whether the output's trace says plainly what FOUND (at most one row) says: the usual case of a touched key that stays as it is."""
+    trace = ld(ctx, OUTPUT)
+    scope = ld(ctx, D_SCOPE)
+    fields = ld(scope, FIELDS)
+    nfields = ld(scope, NFIELDS)
+    keys = ld(ctx, KEYS)
+    values = ld(trace, T_COLS) - keys
+    block = ld(ctx, FOUND)
+    table = ld(trace, TABLE)
+    total = 0
+    for b in range(ld(trace, COUNT)):
+        start = ld(cursors, out_at + 3 * b)
+        end = ld(cursors, out_at + 3 * b + 1)
+        if start < end:
+            batch = ld(table, b)
+            data = ld(batch, DATA)
+            cap = ld(batch, CAP)
+            for i in range(start, end):
+                if _seen(time_at(batch, data, i), time, bound, fields, nfields):
+                    if found == 0:
+                        return False
+                    for c in range(values):
+                        if ld(data, (keys + c) * cap + i) != ld(block, 1 + c):
+                            return False
+                    total += diff_at(batch, data, i, 0)
+    return found == 0 or total == ld(block, 1 + values)
 
 
 @njit(**INNER)
@@ -604,10 +694,12 @@ def _say(ctx, key_data, key_cap, key_row, time, n):
 
 
 @njit(**INNER)
-def _settle_time(ctx, key_data, key_cap, key_row, cursors, out_at, time, found, first_out):
+def _settle_time(ctx, key_data, key_cap, key_row, cursors, out_at, time, bound, found, first_out):
     """FOUND holds the output that should be: emit what differs from the output that is."""
     width = ld(ld(ctx, OUTPUT), T_COLS) - ld(ctx, KEYS) + 1
-    n = _subtract_said(ctx, cursors, out_at, time, found, first_out)
+    if found <= 1 and first_out == ld(ctx, OUT_N) and _says(ctx, cursors, out_at, time, bound, found):
+        return
+    n = _subtract_said(ctx, cursors, out_at, time, bound, found, first_out)
     if n > 0:
         n = _sort_found(ld(ctx, FOUND), n, width)
         if n > 0:
@@ -615,7 +707,7 @@ def _settle_time(ctx, key_data, key_cap, key_row, cursors, out_at, time, found, 
 
 
 @njit(**INNER)
-def _ask(ctx, key_data, key_cap, key_row, cursors, time):
+def _ask(ctx, key_data, key_cap, key_row, cursors, time, bound):
     """PYTHON: write the group at `time` into REQUESTS: a head (-1, time, key...) and its rows (count, 0, values...)."""
     trace = ld(ctx, INPUT)
     scope = ld(ctx, D_SCOPE)
@@ -633,7 +725,7 @@ def _ask(ctx, key_data, key_cap, key_row, cursors, time):
     st(ctx, REQUESTS_N, ld(ctx, REQUESTS_N) + 1)
     _rewind(trace, cursors, 1)
     while True:
-        batch, row, total = _next_value(trace, cursors, 1, keys, time, ld(scope, FIELDS), ld(scope, NFIELDS))
+        batch, row, total = _next_value(trace, cursors, 1, keys, time, bound, ld(scope, FIELDS), ld(scope, NFIELDS))
         if batch == 0:
             break
         if total != 0:
@@ -654,14 +746,17 @@ def _reduce_key(ctx, key_data, key_cap, key_row, touched, cursors, out_at, now):
     epochs = _plan_times(ctx, key_data, key_cap, key_row, cursors, now)
     if ld(ctx, KIND) == PYTHON:
         for e in range(epochs):
-            _ask(ctx, key_data, key_cap, key_row, cursors, now | ld(ld(ctx, EPOCH_LIST), 1 + e))
+            _ask(ctx, key_data, key_cap, key_row, cursors, now | ld(ld(ctx, EPOCH_LIST), 1 + e), -1)
         return
     _locate(ld(ctx, OUTPUT), key_data, key_cap, key_row, keys, touched, cursors, out_at)
+    fields = ld(ld(ctx, D_SCOPE), FIELDS)
+    nfields = ld(ld(ctx, D_SCOPE), NFIELDS)
     first_out = ld(ctx, OUT_N)
     for e in range(epochs):
         time = now | ld(ld(ctx, EPOCH_LIST), 1 + e)
-        found = _evaluate(ctx, cursors, time)
-        _settle_time(ctx, key_data, key_cap, key_row, cursors, out_at, time, found, first_out)
+        bound = _bound(ld(ctx, D_STEP), now, time, fields, nfields)
+        found = _evaluate(ctx, cursors, time, bound)
+        _settle_time(ctx, key_data, key_cap, key_row, cursors, out_at, time, bound, found, first_out)
     if epochs > 1:
         _sort_out(ctx, first_out)
 
@@ -804,7 +899,7 @@ def reduce_answers(ctx):
             st(into, 1 + found * (values + 1) + values, ld(block, at))
             found += 1
             i += 1
-        _settle_time(ctx, key, 1, 0, cursors, 1, time, found, first_out)
+        _settle_time(ctx, key, 1, 0, cursors, 1, time, -1, found, first_out)
     if n > 0:
         _sort_out(ctx, first_out)
     free(key)

@@ -59,10 +59,11 @@ class Node:
 
 @dataclass(frozen=True, eq=True)
 class Table(Node):
-    """The rows of a base table."""
+    """The rows of a base table; `key` columns identify a row, if declared."""
 
     id: int
     columns: Types
+    key: tuple[int, ...] = ()
     __hash__ = Node.__hash__
 
     @cached_property
