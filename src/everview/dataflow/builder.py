@@ -19,7 +19,7 @@ from everview.dataflow import pythonic
 from everview.dataflow.graph import Graph
 from everview.dataflow.operators import Arrange, Arrangement, Join, Operator, PythonMap, Reduce, Wake, columns
 from everview.dataflow.scopes import Scope, deeper
-from everview.dataflow.streams import Branch, Flow, Route, scope_of
+from everview.dataflow.streams import Branch, Flow, Route
 from everview.errors import PlanError
 from everview.expr.functions import conjunction
 from everview.expr.lower import lower
@@ -101,6 +101,13 @@ class Builder:
         depths = sorted({depth for depth, _ in self._free[id(node)]})
         return node, tuple(id(self._env[d]) for d in depths)
 
+    def _scope(self, node: plan.Node) -> Scope:
+        """Where the node runs: in the innermost loop whose variable it reads, so what reads a loop's result is outside that loop."""
+        scope = self.graph.root
+        for depth, _ in self._depths(node):
+            scope = deeper(scope, self._env[depth].scope)
+        return scope
+
     def flow(self, node: plan.Node) -> Flow:
         """The node's rows on their way."""
         key = self._key(node)
@@ -135,22 +142,22 @@ class Builder:
         wanted = exprs if exprs is not None else tuple(ColumnRef(t, i) for i, t in enumerate(child.types))
         if lower(wanted, predicate, len(child.types), self.graph.encode_literal) is None:
             run = pythonic.expressions(wanted, predicate, self.graph.interner)
-            return self._python(flow, len(child.types), tuple(e.type for e in wanted), run, "expressions")
+            return self._python(child, tuple(e.type for e in wanted), run, "expressions")
         result = []
         for branch in flow:
             moved = branch if predicate is None else branch.filter(predicate)
             result.append(moved if exprs is None else moved.project(exprs))
         return tuple(result)
 
-    def _python(self, flow: Flow, cols: int, types: tuple[DataType, ...], run: Callable[..., Any], label: str) -> Flow:
-        operator = PythonMap(self.graph, scope_of(flow), cols, len(types), run, label)
-        operator.listen(flow)
+    def _python(self, child: plan.Node, types: tuple[DataType, ...], run: Callable[..., Any], label: str) -> Flow:
+        operator = PythonMap(self.graph, self._scope(child), len(child.types), len(types), run, label)
+        operator.listen(self.flow(child))
         return columns(operator, types, tuple(range(len(types))))
 
     def _build_flatmap(self, node: plan.FlatMap) -> Flow:
         run = pythonic.flat_map(node.function, node.child.types, node.columns, self.graph.interner)
         label = getattr(node.function, "__name__", "flat_map")
-        return self._python(self.flow(node.child), len(node.child.types), node.columns, run, label)
+        return self._python(node.child, node.columns, run, label)
 
     def _build_negate(self, node: plan.Negate) -> Flow:
         return tuple(b.negate() for b in self.flow(node.child))
@@ -168,11 +175,11 @@ class Builder:
         for arrangement in self._existing(node):
             if arrangement.serves(keys):
                 return arrangement
-        flow = self.flow(node)  # building the node may bring an arrangement with it
+        self.flow(node)  # building the node may bring an arrangement with it
         for arrangement in self._existing(node):
             if arrangement.serves(keys):
                 return arrangement
-        return self._arrange(node, keys, scope_of(flow))
+        return self._arrange(node, keys, self._scope(node))
 
     def _existing(self, node: plan.Node) -> list[Arrangement]:
         return self.arrangements.get(self._key(node), [])
@@ -187,7 +194,7 @@ class Builder:
         operator.listen(_reordered(flow, order))
         arrangement = Arrangement(operator, order)
         self.arrangements.setdefault(self._key(node), []).append(arrangement)
-        if scope is scope_of(flow) and not isinstance(node, plan.Table):
+        if scope is self._scope(node) and not isinstance(node, plan.Table):
             # later readers take the rows from here: consolidated, and with a history to replay
             self.flows[self._key(node)] = columns(operator, node.types, order)
         return arrangement
@@ -225,7 +232,7 @@ class Builder:
         for c, t in enumerate(right.types):
             at = r.order.index(c)
             exprs.append(ColumnRef(t, at if at < len(pairs) else l.cols + at - len(pairs)))
-        return (Branch(operator, tuple(exprs)),)
+        return (Branch(operator, scope, tuple(exprs)),)
 
     def _best_order(
         self, left: plan.Node, right: plan.Node, pairs: tuple[tuple[int, int], ...]
@@ -340,7 +347,7 @@ class Builder:
             declared = None if aggregate.column is None else node.child.types[aggregate.column]
             spec += _accumulators(aggregate, column, declared, accumulators)
         flow = self.flow(node.child)
-        scope = scope_of(flow)
+        scope = self._scope(node.child)
         accumulator = Arrange(self.graph, scope, keys, diffs=len(accumulators), label=f"totals by {list(node.keys)}")
         accumulator.listen(_reordered(flow, (*node.keys, *values)), Route(accumulators=tuple(accumulators)))
         source = Arrangement(accumulator, tuple(range(keys)))
@@ -393,9 +400,12 @@ class Builder:
         with_variables = {**self._env, node.loop.depth: build}
         outer, self._env = self._env, with_variables
         try:
-            return self.flow(node.loop.bodies[node.index])
+            flow = self.flow(node.loop.bodies[node.index])
         finally:
             self._env = outer
+        outside = build.scope.parent
+        assert outside is not None
+        return tuple(replace(b, scope=outside) if build.scope.contains(b.scope) else b for b in flow)
 
     def _loop(self, loop: plan.Loop) -> None:
         key = self._key(loop)

@@ -368,4 +368,4 @@ def columns(operator: Operator, types: tuple[Any, ...], order: tuple[int, ...], 
     from everview.expr.nodes import ColumnRef
 
     exprs: list[Expr] = [ColumnRef(types[c], order.index(c)) for c in range(len(types))]
-    return (Branch(operator, tuple(exprs), delay=delay),)
+    return (Branch(operator, operator.scope, tuple(exprs), delay=delay),)

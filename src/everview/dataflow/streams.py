@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from everview.dataflow.scopes import Scope, time_change
+from everview.dataflow.scopes import Scope, deeper, time_change
 from everview.expr.lower import lower
 from everview.expr.nodes import Call, Expr
 from everview.kernels import make
@@ -23,9 +23,13 @@ EncodeLiteral = Callable[[DataType, Any], int]
 
 @dataclass(frozen=True)
 class Branch:
-    """Rows of one operator's stream, linearly transformed: filtered, projected, negated, or read a round later."""
+    """Rows of one operator's stream, linearly transformed: filtered, projected, negated, or read a round later.
+
+    `scope` is where the rows are to be read: the producer's, or one around it when they are a loop's result.
+    """
 
     producer: Operator
+    scope: Scope
     exprs: tuple[Expr, ...]
     predicate: Expr | None = None
     sign: int = 1
@@ -51,10 +55,9 @@ Flow = tuple[Branch, ...]
 
 def scope_of(flow: Flow) -> Scope:
     """The innermost scope a flow's rows come from."""
-    scope = flow[0].producer.scope
+    scope = flow[0].scope
     for branch in flow[1:]:
-        if scope.contains(branch.producer.scope):
-            scope = branch.producer.scope
+        scope = deeper(scope, branch.scope)
     return scope
 
 
@@ -89,7 +92,7 @@ class Sink:
         self.fails = program.error >= 0
         values = program.outputs[: len(branch.exprs)]
         outputs = values[: len(values) - _accumulated(route)] if route.accumulators else values
-        pre, keep, post = time_change(branch.producer.scope, target.scope)
+        pre, keep, post = _time_changes(branch, target.scope)
         words = [0] * k.K_WORDS
         words[k.CODE] = self._block(program.code.ravel())
         words[k.INSTRUCTIONS] = len(program.code)
@@ -131,6 +134,15 @@ class Sink:
     def free(self) -> None:
         for block in self._blocks:
             make.drop_block(block)
+
+
+def _time_changes(branch: Branch, target: Scope) -> tuple[int, int, int]:
+    """Out of the producer's loops to where the branch is read, then into the target's."""
+    pre, keep, post = time_change(branch.producer.scope, branch.scope)
+    enter, keep_more, leave = time_change(branch.scope, target)
+    if enter and post:  # out to the outside and into another nest: epochs never become absolute
+        return pre, keep & keep_more, 0
+    return pre or enter, keep & keep_more, post or leave
 
 
 def _accumulated(route: Route) -> int:

@@ -35,8 +35,8 @@ def _keep_memory() -> None:
     """Let freed blocks be used again instead of going back to the system: fresh pages cost as much as the work on them."""
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
-        libc.mallopt(-3, 256 << 20)  # M_MMAP_THRESHOLD: only larger blocks are mapped one by one
-        libc.mallopt(-1, 256 << 20)  # M_TRIM_THRESHOLD: this much may stay unused at the top of the heap
+        libc.mallopt(-3, 64 << 20)  # M_MMAP_THRESHOLD: only larger blocks are mapped one by one
+        libc.mallopt(-1, 64 << 20)  # M_TRIM_THRESHOLD: this much may stay unused at the top of the heap
 
 
 _keep_memory()
