@@ -28,6 +28,7 @@ from everview.kernels import executor, make, read
 from everview.kernels.trace import CAPTURE, NO_SINCE
 from everview.plan import nodes as plan
 from everview.plan.check import check_closed
+from everview.plan.prune import prune
 from everview.table import Table
 from everview.view import Batch, View
 
@@ -172,7 +173,7 @@ class Session:
 
     def _install(self, node: plan.Node, keys: tuple[int, ...]) -> Arrangement:
         try:
-            arrangement = self._builder.stored(node, keys)
+            arrangement = self._builder.stored(node, prune(node, self._builder.installed), keys)
             self._install_new()
         except BaseException:
             gone = set(self._graph._new)

@@ -61,6 +61,7 @@ class Builder:
         self._free: dict[int, frozenset[tuple[int, int]]] = {}
         self._roots: list[plan.Node] = []  # keeps the ids in _free alive
         self._wakes: set[tuple[Operator, Scope]] = set()
+        self.installed: set[plan.Node] = set()
         self._ahead: dict[Key, Arrangement] = {}  # outputs of reductions made before the reductions
 
     # entry points
@@ -75,12 +76,18 @@ class Builder:
         self.flows[self._key(node)] = columns(operator, node.types, order)
         return arrangement
 
-    def stored(self, node: plan.Node, keys: tuple[int, ...]) -> Arrangement:
-        """An arrangement outside all loops for a view of the node."""
-        for arrangement in self.arrangements.get(self._key(node), []):
-            if arrangement.serves(keys) and arrangement.operator.scope.is_root:
-                return arrangement
-        return self._arrange(node, keys, self.graph.root)
+    def stored(self, node: plan.Node, pruned: plan.Node, keys: tuple[int, ...]) -> Arrangement:
+        """An arrangement outside all loops for a view of a node (and the same node, pruned, to build it from)."""
+        for known in (node, pruned):
+            for arrangement in self._existing(known):
+                if arrangement.serves(keys) and arrangement.operator.scope.is_root:
+                    return arrangement
+        arrangement = self._arrange(pruned, keys, self.graph.root)
+        if node != pruned:  # views of this view find it under the name they know
+            self.arrangements.setdefault(self._key(node), []).append(arrangement)
+            self.flows[self._key(node)] = columns(arrangement.operator, node.types, arrangement.order)
+        self.installed.add(node)
+        return arrangement
 
     def forget(self, gone: set[Operator]) -> None:
         """Operators were dropped: forget whatever led to them."""
@@ -88,6 +95,7 @@ class Builder:
         kept = {k: [a for a in v if a.operator not in gone] for k, v in self.arrangements.items()}
         self.arrangements = {k: v for k, v in kept.items() if v}
         self.loops = {k: b for k, b in self.loops.items() if not any(v.operator in gone for v in b.variables)}
+        self.installed = {n for n in self.installed if (n, ()) in self.arrangements}
         self.tables = {k: a for k, a in self.tables.items() if a.operator not in gone}
         self._wakes = {(o, s) for o, s in self._wakes if o not in gone}
 

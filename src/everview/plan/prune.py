@@ -1,0 +1,129 @@
+"""Column pruning: what a join's result carries but nobody reads is dropped before it is arranged.
+
+Tables, reductions, loop variables and installed views keep all their columns: they are arranged as they are, and those arrangements are
+shared. Everything between them is narrowed to what is read above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+
+from everview.expr.nodes import ColumnRef, Expr
+from everview.plan import nodes as plan
+
+Kept = tuple[int, ...]
+"""Columns of the original node that the pruned one has, in its order."""
+
+
+def prune(node: plan.Node, arranged: Container[plan.Node] = ()) -> plan.Node:
+    """The same rows, computed without columns that are not needed.
+
+    >>> from everview.types import INT
+    >>> from everview.plan.explain import explain
+    >>> a, b, c = (plan.Table(i, (INT, INT)) for i in range(3))
+    >>> wide = plan.Join(plan.Join(a, b, (0,), (0,)), c, (3,), (0,))
+    >>> narrow = prune(plan.Project(wide, (ColumnRef(INT, 5),)))
+    >>> narrow.child.left.types, narrow.child.left_keys
+    ((int,), (0,))
+    """
+    return _Pruning(arranged).whole(node)
+
+
+class _Pruning:
+    def __init__(self, arranged: Container[plan.Node]) -> None:
+        self.arranged = arranged
+        self.done: dict[tuple[plan.Node, Kept], tuple[plan.Node, Kept]] = {}
+
+    def whole(self, node: plan.Node) -> plan.Node:
+        """The node with all its columns, pruned inside."""
+        everything = tuple(range(len(node.types)))
+        found, kept = self.some(node, everything)
+        return _take(found, kept, everything)
+
+    def some(self, node: plan.Node, needed: Kept) -> tuple[plan.Node, Kept]:
+        """The node with at least the needed columns."""
+        key = (node, needed)
+        if key not in self.done:
+            self.done[key] = self._some(node, needed)
+        return self.done[key]
+
+    def _some(self, node: plan.Node, needed: Kept) -> tuple[plan.Node, Kept]:
+        everything = tuple(range(len(node.types)))
+        if node in self.arranged:
+            return node, everything
+        if isinstance(node, plan.Project):
+            exprs = tuple(node.exprs[c] for c in needed)
+            child, kept = self.some(node.child, _columns(exprs))
+            return plan.Project(child, _moved(exprs, kept)), needed
+        if isinstance(node, plan.Filter):
+            child, kept = self.some(node.child, _merged(needed, _columns([node.predicate])))
+            return plan.Filter(child, _moved((node.predicate,), kept)[0]), kept
+        if isinstance(node, plan.Negate):
+            child, kept = self.some(node.child, needed)
+            return plan.Negate(child), kept
+        if isinstance(node, plan.Union):
+            return plan.Union(tuple(_take(*self.some(i, needed), needed) for i in node.inputs)), needed
+        if isinstance(node, plan.Join):
+            return self._join(node, needed)
+        return self._barrier(node), everything
+
+    def _join(self, node: plan.Join, needed: Kept) -> tuple[plan.Node, Kept]:
+        width = len(node.left.types)
+        left, left_kept = self._side(node.left, [c for c in needed if c < width], node.left_keys)
+        right, right_kept = self._side(node.right, [c - width for c in needed if c >= width], node.right_keys)
+        kept = (*left_kept, *(c + width for c in right_kept))
+        left_keys = tuple(left_kept.index(k) for k in node.left_keys)
+        right_keys = tuple(right_kept.index(k) for k in node.right_keys)
+        return plan.Join(left, right, left_keys, right_keys), kept
+
+    def _side(self, node: plan.Node, needed: Sequence[int], keys: Kept) -> tuple[plan.Node, Kept]:
+        wanted = _merged(needed, keys)
+        found, kept = self.some(node, wanted)
+        narrows = isinstance(found, (plan.Join, plan.Project, plan.Filter, plan.Union, plan.Negate))
+        if kept == wanted or not narrows or found in self.arranged:
+            return found, kept
+        return _take(found, kept, wanted), wanted
+
+    def _barrier(self, node: plan.Node) -> plan.Node:
+        """A node that reads all it names: prune what is below it."""
+        if isinstance(node, plan.Reduce):
+            columns = _merged(node.keys, [a.column for a in node.aggregates if a.column is not None])
+            child, kept = self.some(node.child, columns)
+            keys = tuple(kept.index(k) for k in node.keys)
+            moved = tuple(replace(a, column=None if a.column is None else kept.index(a.column)) for a in node.aggregates)
+            return plan.Reduce(child, keys, moved)
+        if isinstance(node, (plan.Threshold, plan.TopK, plan.PythonReduce, plan.FlatMap)):
+            return replace(node, child=self.whole(node.child))
+        if isinstance(node, plan.LoopResult):
+            loop = node.loop
+            initials = tuple(None if i is None else self.whole(i) for i in loop.initials)
+            bodies = tuple(self.whole(b) for b in loop.bodies)
+            return replace(node, loop=replace(loop, initials=initials, bodies=bodies))
+        return node
+
+
+def _columns(exprs: Sequence[Expr]) -> Kept:
+    return tuple(sorted({c for e in exprs for c in e.columns()}))
+
+
+def _merged(a: Sequence[int], b: Sequence[int]) -> Kept:
+    return tuple(sorted({*a, *b}))
+
+
+def _moved(exprs: tuple[Expr, ...], kept: Kept) -> tuple[Expr, ...]:
+    """Expressions over the original columns, over the kept ones instead."""
+    moved = []
+    for expr in exprs:
+        mapping: Mapping[int, Expr] = {
+            e.index: ColumnRef(e.type, kept.index(e.index)) for e in expr.walk() if isinstance(e, ColumnRef)
+        }
+        moved.append(expr.remap(mapping))
+    return tuple(moved)
+
+
+def _take(node: plan.Node, kept: Kept, wanted: Kept) -> plan.Node:
+    """Exactly the wanted columns of a node that has the kept ones."""
+    if kept == wanted:
+        return node
+    return plan.Project(node, tuple(ColumnRef(node.types[kept.index(c)], kept.index(c)) for c in wanted))
