@@ -1,7 +1,7 @@
 """The recursive queries that are measured, written with the public API only.
 
 `iterate` starts from given rows, `fixpoint` from none; for the queries that have both spellings the body is the same,
-since it adds the start rows itself (but see `smallest_label` for prioritized loops). Bits of a label (`bits`) are the priority of differential-dataflow's own propagate:
+since it adds the start rows itself. Bits of a label (`bits`) are the priority of differential-dataflow's own propagate:
 small labels spread first, so that few nodes ever hear of a label that loses.
 """
 
@@ -50,16 +50,17 @@ def reachable(edge: Collection, root: Collection, spelling: str) -> Collection:
     return solve(root, step, spelling)
 
 
-def smallest_label(edge: Collection, start: Collection, spelling: str, priority: Any = None) -> Collection:
-    """(node, label): the smallest label of `start` that comes to the node along the edges.
+def labelled(node: Collection) -> Collection:
+    """(node, label): every node once, labelled with itself."""
+    return node.distinct().select(node=col.node, label=col.node)
 
-    A priority delays the rows the loop starts with, so the body of a prioritized loop must not bring `start` in by
-    itself, at once and undelayed: it keeps what the variable holds instead.
-    """
+
+def smallest_label(edge: Collection, start: Collection, spelling: str, priority: Any = None) -> Collection:
+    """(node, label): the smallest label of `start` that comes to the node along the edges."""
 
     def spread(label: Collection) -> Collection:
         hop = label.join(edge, label.node == edge.src).select(node=edge.dst, label=label.label)
-        return hop.union_all(start if priority is None else label).group_by("node").agg(label=col.label.min())
+        return hop.union_all(start).group_by("node").agg(label=col.label.min())
 
     return solve(start, spread, spelling, priority)
 
@@ -67,7 +68,7 @@ def smallest_label(edge: Collection, start: Collection, spelling: str, priority:
 def components(edge: Collection, spelling: str, prioritized: bool) -> Collection:
     """(node, label): the smallest node of the weakly connected component."""
     both = edge.union_all(edge.select(src=edge.dst, dst=edge.src))
-    start = both.select(node=both.src, label=both.src).distinct()
+    start = labelled(both.select(node=both.src))
     return smallest_label(both, start, spelling, bits(col.label) if prioritized else None)
 
 
@@ -83,7 +84,7 @@ def inside_components(edge: Collection) -> Collection:
 
 def _trimmed(inside: Collection, edge: Collection) -> Collection:
     """The edges of `edge` whose ends get the same label when labels spread along `inside`, turned round."""
-    start = edge.select(node=edge.dst, label=edge.dst).distinct()
+    start = labelled(edge.select(node=edge.dst))
     label = smallest_label(inside, start, "iterate", bits(col.label))
     source, target = label.alias("source"), label.alias("target")
     tagged = edge.join(source, edge.src == source.node).join(target, edge.dst == target.node)
