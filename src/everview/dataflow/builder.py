@@ -479,6 +479,8 @@ class Builder:
         reduces = isinstance(body, plan.Threshold) or (isinstance(body, plan.Reduce) and len(_parts(body)) == 1)
         if not reduces or keys is None or loop.at_limit == "stop" or loop.depth not in {d for d, _ in self._depths(body)}:
             return None
+        if len(loop.bodies) > 1:  # another variable's join may run after this output's next delta has replaced the last one
+            return None
         if isinstance(body, plan.Reduce):
             counts = body.aggregates[0].kind == "count_distinct"
             if counts or order != tuple(range(len(order))):
