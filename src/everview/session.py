@@ -262,20 +262,10 @@ class Session:
 
     # transactions
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
+    def transaction(self) -> Transaction:
         """Make all changes inside one transaction, at one time; an exception undoes them. Inside another, it joins it."""
         self._alive()
-        if self._staged is not None:
-            yield
-            return
-        self._staged = []
-        try:
-            yield
-            changes, self._staged = self._staged, None
-            self._commit(changes)
-        finally:
-            self._staged = None
+        return Transaction(self)
 
     @contextmanager
     def batch(self) -> Iterator[None]:
@@ -368,10 +358,7 @@ class Session:
             if self._queued is not None:
                 self._queue(changes)
                 return
-            graph = self._graph
-            time = graph.time + 1
-            for table, rows, diff in changes:
-                _hand_over(table, rows, time, diff)
+            _hand_over(changes, self._graph.time + 1)
             self._run(1, changes)
         if self._deliveries:
             self._deliver()
@@ -442,8 +429,7 @@ class Session:
             queued, self._queued = self._queued, []
             try:
                 for offset, changes in enumerate(queued):
-                    for table, rows, diff in changes:
-                        _hand_over(table, rows, self._graph.time + 1 + offset, diff)
+                    _hand_over(changes, self._graph.time + 1 + offset)
                 self._run(len(queued), [c for changes in queued for c in changes])
             except BaseException:
                 executor.abort(self._graph.session)
@@ -559,25 +545,52 @@ class Session:
         return "\n".join(lines)
 
 
+class Transaction:
+    """A transaction under way; see `Session.transaction`."""
+
+    __slots__ = ("_outer", "_session")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._outer = session._staged is not None
+
+    def __enter__(self) -> Transaction:
+        if not self._outer:
+            self._session._staged = []
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if self._outer:
+            return
+        changes, self._session._staged = self._session._staged, None
+        if kind is None:
+            self._session._commit(changes or [])
+
+
 def _tuples(rows: np.ndarray | list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     return rows if isinstance(rows, list) else [tuple(r) for r in rows.T.tolist()]
 
 
-def _hand_over(table: Table, rows: np.ndarray | list[tuple[int, ...]], time: int, diff: int) -> None:
-    """Put a transaction's rows into the table's inbox."""
-    arrangement = table._arrangement
+def _hand_over(changes: list[Change], time: int) -> None:
+    """Put a transaction's rows into the tables' inboxes."""
+    few: dict[Arrangement, list[int]] = {}
+    for table, rows, diff in changes:
+        arrangement = table._arrangement
+        if isinstance(rows, list):
+            words = few.setdefault(arrangement, [])
+            for row in rows:
+                words += row if arrangement.plain else [row[c] for c in arrangement.order]
+                words.append(time)
+                words.append(diff)
+        else:
+            _hand_over_columns(arrangement, rows, time, diff)
+    for arrangement, words in few.items():
+        make.push_rows(arrangement.operator.inbox, np.array(words, dtype=np.int64), len(words) // (arrangement.cols + 2))
+
+
+def _hand_over_columns(arrangement: Arrangement, rows: np.ndarray, time: int, diff: int) -> None:
     operator = arrangement.operator
-    order = arrangement.order
-    plain = order == tuple(range(len(order)))
-    if isinstance(rows, list):
-        words: list[int] = []
-        for row in rows:
-            words += row if plain else [row[c] for c in order]
-            words.append(time)
-            words.append(diff)
-        make.push_rows(operator.inbox, np.array(words, dtype=np.int64), len(rows))
-        return
-    columns = rows if plain else np.ascontiguousarray(rows[list(order)])
+    columns = rows if arrangement.plain else np.ascontiguousarray(rows[list(arrangement.order)])
     if diff == 1 and columns.shape[1] >= BULK and isinstance(operator, Arrange) and not operator.has_preset():
         make.preset_columns(operator.context, columns, time)
     else:

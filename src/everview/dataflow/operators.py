@@ -353,10 +353,8 @@ class Arrangement:
         self.trace = operator.trace
         self.order = order
         self.delay = delay
-
-    @property
-    def cols(self) -> int:
-        return self.trace.cols
+        self.cols = self.trace.cols
+        self.plain = order == tuple(range(len(order)))
 
     def serves(self, keys: tuple[int, ...]) -> bool:
         """Whether its first columns are these keys, in this order."""
