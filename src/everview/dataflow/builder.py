@@ -346,12 +346,14 @@ class Builder:
         return self._reduce(node, source, len(keys), tuple(range(len(node.types))), kind, label=label, run=run)
 
     def _accumulate(self, node: plan.Reduce) -> Flow:
-        values = list(dict.fromkeys(a.column for a in node.aggregates if a.column is not None))
+        # a count of what is never NULL reads no value; only columns that accumulators read may follow the keys
+        values = [a.column for a in node.aggregates if a.column is not None]
+        values = [c for c in dict.fromkeys(values) if node.child.types[c].nullable or _summed(node, c)]
         keys = len(node.keys)
         accumulators: list[tuple[int, int]] = [(stream_k.ACC_ONE, -1)]
         spec: list[int] = []
         for aggregate in node.aggregates:
-            column = -1 if aggregate.column is None else keys + values.index(aggregate.column)
+            column = keys + values.index(aggregate.column) if aggregate.column in values else -1
             declared = None if aggregate.column is None else node.child.types[aggregate.column]
             spec += _accumulators(aggregate, column, declared, accumulators)
         flow = self.flow(node.child)
@@ -557,6 +559,11 @@ def _parts(node: plan.Reduce) -> list[tuple[plan.Reduce, str]]:
     singles = [a for a in dict.fromkeys(node.aggregates) if a.kind not in ("count", "sum", "avg")]
     parts = [(plan.Reduce(node.child, node.keys, totals), "totals")] if totals else []
     return parts + [(plan.Reduce(node.child, node.keys, (a,)), a.kind) for a in singles]
+
+
+def _summed(node: plan.Reduce, column: int) -> bool:
+    """Whether an aggregate other than a count reads the column."""
+    return any(a.column == column and a.kind != "count" for a in node.aggregates)
 
 
 def _accumulators(
