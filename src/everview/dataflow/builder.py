@@ -158,8 +158,9 @@ class Builder:
         return tuple(result)
 
     def _python(self, child: plan.Node, types: tuple[DataType, ...], run: Callable[..., Any], label: str) -> Flow:
+        flow = self.flow(child)  # first: operators run in the order in which they are made
         operator = PythonMap(self.graph, self._scope(child), len(child.types), len(types), run, label)
-        operator.listen(self.flow(child))
+        operator.listen(flow)
         return columns(operator, types, tuple(range(len(types))))
 
     def _build_flatmap(self, node: plan.FlatMap) -> Flow:
