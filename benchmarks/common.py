@@ -8,8 +8,8 @@
 - *single change*: one transaction that deletes one row and inserts one row, through the Python API, rows as tuples;
   1,000 of them after 100 that do not count.
 - *batch*: 1,000 such changes in one transaction, rows as NumPy columns; 20 of them.
-- *memory*: peak resident memory from before the load until after the last batch, less what the process with Everview
-  imported and warm has (`bare_mb`) is `net_mb`; it includes the inputs as the benchmark holds them (`inputs_mb`).
+- *memory*: peak resident memory from before the load until after the last batch; less what the process with Everview
+  imported and warm has (`bare_mb`), it is `net_mb`; less the benchmark's own rows (`inputs_mb`) too, `engine_mb`.
 - Afterwards the maintained answer is compared with one computed from scratch by other software, and only then do
   peers run.
 """
@@ -296,6 +296,7 @@ def measure(workload: Workload, options: argparse.Namespace, bare: float) -> dic
             "peak_after_load_mb": loaded,
             "peak_mb": (peak := memory_mb("VmHWM")),
             "net_mb": peak - bare,
+            "engine_mb": peak - inputs,
             "peak_includes_warm_up": not peak_is_ours,
         }
         found["stats"] = db.stats()

@@ -72,20 +72,20 @@ def components(edge: Collection, spelling: str, prioritized: bool) -> Collection
     return smallest_label(both, start, spelling, bits(col.label) if prioritized else None)
 
 
-def inside_components(edge: Collection) -> Collection:
+def inside_components(edge: Collection, prioritized: bool) -> Collection:
     """(src, dst): the edges inside strongly connected components, by trimming forwards and backwards in turn."""
     back = edge.select(src=edge.dst, dst=edge.src)
 
     def trim_twice(inside: Collection) -> Collection:
-        return _trimmed(_trimmed(inside, edge), back)
+        return _trimmed(_trimmed(inside, edge, prioritized), back, prioritized)
 
     return edge.iterate(trim_twice)
 
 
-def _trimmed(inside: Collection, edge: Collection) -> Collection:
+def _trimmed(inside: Collection, edge: Collection, prioritized: bool) -> Collection:
     """The edges of `edge` whose ends get the same label when labels spread along `inside`, turned round."""
     start = labelled(edge.select(node=edge.dst))
-    label = smallest_label(inside, start, "iterate", bits(col.label))
+    label = smallest_label(inside, start, "iterate", bits(col.label) if prioritized else None)
     source, target = label.alias("source"), label.alias("target")
     tagged = edge.join(source, edge.src == source.node).join(target, edge.dst == target.node)
     return tagged.filter(source.label == target.label).select(src=edge.dst, dst=edge.src)

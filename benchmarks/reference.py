@@ -69,4 +69,5 @@ def ratios(name: str, graph: str, report: dict[str, Any]) -> dict[str, float]:
         "batch_times_as_fast": report["batch"]["changes_per_cpu_s"] / known.batch_per_s[0],
         "peak_memory_times_as_much": report["memory"]["peak_mb"] / known.rss_mb[1],
         "net_memory_times_as_much": report["memory"]["net_mb"] / known.rss_mb[1],
+        "engine_memory_times_as_much": report["memory"]["engine_mb"] / known.rss_mb[1],
     }

@@ -1,4 +1,4 @@
-"""Strongly connected components: prioritized label propagation, forwards and backwards, inside an outer loop."""
+"""Strongly connected components: label propagation, forwards and backwards, inside an outer loop."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import peers
 import recursive
 
 
-def workload(graph: graphs.Graph) -> common.Workload:
+def workload(order: str, graph: graphs.Graph) -> common.Workload:
     """The edges inside strongly connected components."""
 
     def build(db: Any) -> tuple[Any, Any]:
         edge = db.table("edge", {"src": int, "dst": int})
-        view = db.view("scc", recursive.inside_components(edge))
+        view = db.view("scc", recursive.inside_components(edge, order == "prioritized"))
         return edge, lambda: common.sorted_rows(view)
 
     return common.Workload(
@@ -27,8 +27,10 @@ def workload(graph: graphs.Graph) -> common.Workload:
         build,
         lambda rows: peers.inside_components(rows, graph.nodes),
         lambda rows: peers.strong_peers(rows, graph.nodes),
+        variant=order,
     )
 
 
 if __name__ == "__main__":
-    common.run(workload, common.arguments(__doc__, ("graph", graphs.NAMES)).parse_args())
+    options = common.arguments(__doc__, ("graph", graphs.NAMES), ("order", ("prioritized", "plain"))).parse_args()
+    common.run(lambda graph: workload(options.order, graph), options)
