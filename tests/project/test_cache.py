@@ -12,17 +12,26 @@ import pytest
 
 from everview.kernels import cache, progress
 
+LOAD_ALONE = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("cache", sys.argv[1])
+cache = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(cache)
+print(cache.configure())
+import numba
+print(numba.config.CACHE_DIR)
+"""
+
 
 def configured(**environment: str) -> Path:
-    """The directory a fresh process chooses, as Numba sees it."""
-    program = (
-        "from everview.kernels import cache; import numba; print(cache.configure()); print(numba.config.CACHE_DIR)"
-    )
-    kept = {k: v for k, v in os.environ.items() if k not in ("NUMBA_CACHE_DIR", "EVERVIEW_DEBUG")}
-    package = str(cache.PACKAGE.parent)
+    """The directory a fresh process chooses, as Numba sees it.
+
+    The module is loaded without its package: `import everview` would compile every kernel into the new directory.
+    """
+    kept = {k: v for k, v in os.environ.items() if k not in ("NUMBA_CACHE_DIR", "EVERVIEW_DEBUG", "EVERVIEW_PROGRESS")}
     done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**kept, "PYTHONPATH": package, **environment},
+        [sys.executable, "-c", LOAD_ALONE, str(cache.__file__)],
+        env={**kept, **environment},
         capture_output=True,
         check=True,
         text=True,
