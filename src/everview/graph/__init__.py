@@ -1,0 +1,20 @@
+"""Graphs: algorithms as ordinary views.
+
+`Graph` names the columns of a table or view that are the two ends of an edge. Every method gives an ordinary
+collection, made with the public API alone: install it with `db.view`, join it, filter it, build on it. It then stays
+right while edges come and go.
+
+    graph       Graph: which columns are what, the index in each direction
+    labels      smallest label that comes to a node: the pattern behind components
+    paths       reach, bfs, sssp, k_hop, within, distance, shortest_path
+    components  wcc, scc, bipartite
+    ranking     pagerank, label_propagation
+    structure   degree, k_core, triangles, clustering, levels
+    spanning    minimum spanning forest
+    automaton   regular expressions over edge labels, to deterministic automata
+    rpq         regular path queries: the automaton walks the graph
+"""
+
+from everview.graph.graph import Graph
+
+__all__ = ["Graph"]

@@ -1,0 +1,339 @@
+"""A graph is a collection of edges whose ends have names.
+
+Edges are rows: a row that is there twice is two parallel edges, and a self-loop is an edge. Every method says what it
+makes of those. Rows with a NULL end are no edges. Nodes are the ends of edges, and the rows of `nodes` if given.
+
+*Two indexes.* Algorithms walk edges by joining the collection itself on its source column or on its target column. All
+joins on one column share one arrangement, so a graph holds its edges twice, once in each direction, however many
+algorithms are installed; a table whose first column is the source has that direction already. Hence the hazard: a
+table or view is indexed with all its columns. Make a narrow view first if it has many that the graph does not need.
+
+*Identity.* Some algorithms need an order of nodes, to choose a component's name or to list a triangle once. Integers
+have their own. Other types are ordered by hash, which is computed in the kernels and equal on all machines; comparing
+strings would call Python for each.
+
+*Parameters.* Sources and pairs are collections too: rows can be added and removed while the view runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from everview.collection import Collection
+from everview.errors import PlanError, did_you_mean
+from everview.expr.language import Expression, col, lit, when
+from everview.graph import components, paths, ranking, rpq, spanning, structure
+from everview.types import DataType
+
+
+class Graph:
+    """A directed graph over a table, a view or any collection.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> road = db.table("road", {"src": str, "dst": str, "km": int})
+    >>> home = db.table("home", {"node": str})
+    >>> g = Graph(road, weight="km")
+    >>> near = db.view("near", g.sssp(home))
+    >>> with db.transaction():
+    ...     home.insert([("Oslo",)])
+    ...     road.insert([("Oslo", "Hamar", 130), ("Hamar", "Trondheim", 370), ("Oslo", "Trondheim", 560)])
+    >>> sorted(near.rows())
+    [('Hamar', 130), ('Oslo', 0), ('Trondheim', 500)]
+    >>> road.delete([("Hamar", "Trondheim", 370)])
+    >>> near.lookup("Trondheim")
+    [('Trondheim', 560)]
+    """
+
+    def __init__(
+        self,
+        edges: Collection,
+        src: str = "src",
+        dst: str = "dst",
+        weight: str | None = None,
+        label: str | None = None,
+        *,
+        nodes: Collection | None = None,
+    ) -> None:
+        if not isinstance(edges, Collection):
+            raise PlanError(
+                "E_TYPE", f"a graph is made of a collection of edges, not {edges!r}", "db.table(...) is one"
+            )
+        for name in (src, dst, weight, label):
+            _check_column(edges, name)
+        self.src, self.dst, self.weight, self.label = src, dst, weight, label
+        self.node_type = _end_type(edges, src, dst)
+        if weight is not None:
+            _check_weight(edges, weight)
+        self.edges = _with_both_ends(edges, src, dst).alias("edge")
+        self._more_nodes = None if nodes is None else self.nodes_of(nodes, "nodes")
+
+    def __repr__(self) -> str:
+        extra = "".join(f", {k}={v!r}" for k, v in (("weight", self.weight), ("label", self.label)) if v)
+        return f"Graph({self.edges!r}, src={self.src!r}, dst={self.dst!r}{extra})"
+
+    # -------------------------------------------------------------------------------- building blocks
+
+    @property
+    def nodes(self) -> Collection:
+        """(node): every node once."""
+        e = self.edges
+        ends = e.select(node=e[self.src]).union_all(e.select(node=e[self.dst]))
+        return (ends if self._more_nodes is None else ends.union_all(self._more_nodes)).distinct()
+
+    @property
+    def neighbours(self) -> Collection:
+        """(node, other): the undirected simple graph, each edge in both directions once, without self-loops."""
+        e = self.edges
+        there = e.select(node=e[self.src], other=e[self.dst])
+        back = e.select(node=e[self.dst], other=e[self.src])
+        return there.union_all(back).filter(col.node != col.other).distinct()
+
+    def hop(self, x: Collection, *, back: bool = False, **kept: Any) -> Collection:
+        """(node, kept...): `x` one edge further (or back), from its column `node`, with columns computed on the way.
+
+        Expressions in `kept` may name columns of `x` and of `self.edges`.
+        """
+        near, far = (self.dst, self.src) if back else (self.src, self.dst)
+        e = self.edges
+        return x.join(e, x.node == e[near]).select(node=e[far], **kept)
+
+    def nodes_of(self, given: Collection, what: str) -> Collection:
+        """(node): the rows of a parameter that holds nodes, each once."""
+        (name,) = self._parameter(given, what, 1)
+        return given.select(node=given[name]).distinct()
+
+    def pairs_of(self, given: Collection, what: str) -> Collection:
+        """(source, target): the rows of a parameter that holds pairs of nodes, each once."""
+        source, target = self._parameter(given, what, 2)
+        return given.select(source=given[source], target=given[target]).distinct()
+
+    def _parameter(self, given: Collection, what: str, width: int) -> tuple[str, ...]:
+        if not isinstance(given, Collection):
+            raise PlanError(
+                "E_TYPE",
+                f"{what} must be a collection, not {given!r}",
+                f'make a table: {what} = db.table("{what}", ...); its rows may then change while the view runs',
+            )
+        schema = given.schema()
+        fits = [t.optional(False) == self.node_type.optional(False) for t in schema.values()]
+        if len(schema) != width or not all(fits):
+            raise PlanError(
+                "E_TYPE",
+                f"{what} is {given!r}, but needs {width} column(s) of type {self.node_type!r}",
+                "select the columns that hold nodes",
+            )
+        return tuple(schema)
+
+    def order_key(self, node: Any) -> Expression:
+        """An int that orders nodes and tells them apart: the node itself, or its hash (one-to-one on codes)."""
+        return node if self.node_type.kind == "int" else node.hash()
+
+    def priority(self, key: Any) -> Expression:
+        """Small order keys first, in as many classes as there are bits: the labels that win spread before the others."""
+        if self.node_type.kind == "int":
+            return when(key > 0, (key.cast(float) + 1.0).log2().floor().cast(int)).otherwise(0)
+        return (key.cast(float) + (2.0**63 + 1.0)).log2().floor().cast(int)
+
+    def by_name(self, labels: Collection, name: str) -> Collection:
+        """(node, <name>) from (node, label): order keys become the nodes they stand for."""
+        if self.node_type.kind == "int":
+            return labels.select(**{"node": labels.node, name: labels.label})
+        owners = self.nodes.select(label=col.node.hash(), owner=col.node)
+        named = labels.join(owners, labels.label == owners.label)
+        return named.select(**{"node": labels.node, name: owners.owner})
+
+    def weight_of(self, default: Any = 1) -> Any:
+        """The weight of an edge, or the default where the graph has none."""
+        return lit(default) if self.weight is None else self.edges[self.weight]
+
+    # ------------------------------------------------------------------------------------------ paths
+
+    def reach(self, sources: Collection) -> Collection:
+        """(node): the sources and every node that a path from one of them leads to."""
+        return paths.reach(self, sources)
+
+    def bfs(self, sources: Collection) -> Collection:
+        """(node, hops): how many edges the nearest source is away, for every node that can be reached."""
+        return paths.bfs(self, sources)
+
+    def sssp(self, sources: Collection, max_rounds: int | None = None) -> Collection:
+        """(node, cost): the least total weight of a path from a source. Edges with a NULL weight are passed over.
+
+        Weights are 0 or more. With negative ones the answer is right as long as no cycle is negative; such a cycle
+        never settles and ends in LoopError at `max_rounds` (a million if not given).
+        """
+        return paths.sssp(self, sources, max_rounds)
+
+    def k_hop(self, sources: Collection, k: int) -> Collection:
+        """(node, hops): like `bfs`, up to k edges away."""
+        return paths.bfs(self, sources, k)
+
+    def within(self, k: int, sources: Collection | None = None) -> Collection:
+        """(source, node, hops): all pairs at most k edges apart, every node being 0 from itself.
+
+        `sources` restricts the left side. The number of pairs grows like the degree to the power k.
+        """
+        return paths.within(self, k, sources)
+
+    def distance(self, pairs: Collection, max_hops: int | None = None) -> Collection:
+        """(source, target, distance): for each pair that is connected, by weight if the graph has one, else in edges.
+
+        All pairs with one source share the search from it. `max_hops` limits the number of edges of the path.
+        """
+        return paths.distance(self, pairs, max_hops)
+
+    def shortest_path(self, pairs: Collection, max_hops: int | None = None) -> Collection:
+        """(source, target, step, node): one shortest path for each pair that is connected, a row for each of its nodes.
+
+        Of several the one with fewest edges, then, from the target backwards, with the smallest nodes.
+        """
+        return paths.shortest_path(self, pairs, max_hops)
+
+    def rpq(self, expression: str, *, sources: Collection | None = None, label: str | None = None) -> Collection:
+        """(src, dst): pairs joined by a path whose edge labels spell a word of the expression.
+
+        `a` is an edge labelled a, `'two words'` any label, `.` an edge with any label; `^x` goes against the edges,
+        `x / y` is x then y, `x | y` either, `x* x+ x? x{2} x{1,3} x{2,}` repeat, brackets group. An expression that
+        the empty path fits gives (n, n) for every node. `sources` restricts the first column.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> fact = db.table("fact", {"src": str, "kind": str, "dst": str})
+        >>> g = Graph(fact, label="kind")
+        >>> colleague = db.view("colleague", g.rpq("knows+ / works_at"))
+        >>> fact.insert([("ann", "knows", "bob"), ("bob", "knows", "eve"), ("eve", "works_at", "ICE")])
+        >>> sorted(colleague.rows())
+        [('ann', 'ICE'), ('bob', 'ICE')]
+        """
+        return rpq.rpq(self, expression, sources, label)
+
+    # ------------------------------------------------------------------------------------- components
+
+    def wcc(self) -> Collection:
+        """(node, component): nodes joined by edges in any direction share a component, named by its smallest node.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> edge = db.table("edge", {"src": int, "dst": int})
+        >>> part = db.view("part", Graph(edge).wcc())
+        >>> edge.insert([(2, 1), (2, 3), (7, 8)])
+        >>> sorted(part.rows())
+        [(1, 1), (2, 1), (3, 1), (7, 7), (8, 7)]
+        """
+        return components.wcc(self)
+
+    def scc(self) -> Collection:
+        """(node, component): nodes that reach each other share a component, named by its smallest node."""
+        return components.scc(self)
+
+    def scc_edges(self) -> Collection:
+        """(src, dst): the edges inside strongly connected components, so those on a cycle; parallel ones stay."""
+        return components.scc_edges(self)
+
+    def bipartite(self) -> Collection:
+        """(component, bipartite): for each weakly connected component, whether two colours do for its nodes."""
+        return components.bipartite(self)
+
+    def two_colouring(self) -> Collection:
+        """(node, component, side): side 0 or 1 of each node of a bipartite component; its smallest node is on side 0."""
+        return components.two_colouring(self)
+
+    # ---------------------------------------------------------------------------------------- ranking
+
+    def pagerank(
+        self, rounds: int = 20, damping: float = 0.85, *, sources: Collection | None = None, unit: int = 1_000_000
+    ) -> Collection:
+        """(node, rank): PageRank after a fixed number of rounds, in whole units; the average node starts with `unit`.
+
+        Each round a node keeps (1 - damping) * unit and gets damping * rank / out-degree along every edge, rounded
+        down: integers, so that a change undone leaves no trace. Parallel edges count each. Nodes without outgoing
+        edges pass nothing on, so the ranks add up to at most nodes * unit: divide by their sum to get shares. With
+        `sources` (personalised) only those start with a rank and keep some. A small unit forgets small changes sooner
+        and does less work; a large one is more exact: an edge's part is off by less than 1.
+        """
+        return ranking.pagerank(self, rounds, damping, sources, unit)
+
+    def label_propagation(self, rounds: int = 10) -> Collection:
+        """(node, community): in each round every node takes the label most of its neighbours have, itself included.
+
+        All nodes at once, ties to the smaller label, on the undirected simple graph; the rounds are fixed because
+        labels may swing for ever.
+        """
+        return ranking.label_propagation(self, rounds)
+
+    # -------------------------------------------------------------------------------------- structure
+
+    def degree(self) -> Collection:
+        """(node, degree, in_degree, out_degree): edges at each node; parallel ones count each, a self-loop twice."""
+        return structure.degree(self)
+
+    def in_degree(self) -> Collection:
+        """(node, in_degree) of every node, 0 included."""
+        return structure.degree(self).select("node", "in_degree")
+
+    def out_degree(self) -> Collection:
+        """(node, out_degree) of every node, 0 included."""
+        return structure.degree(self).select("node", "out_degree")
+
+    def k_core(self, k: int) -> Collection:
+        """(node): the largest set of nodes that each have k or more neighbours in it (undirected, simple)."""
+        return structure.k_core(self, k)
+
+    def triangles(self) -> Collection:
+        """(a, b, c): every triangle of the undirected simple graph once, a < b < c.
+
+        Nodes that are not integers come in the order of their hashes. Two edges that meet at a middle node are kept
+        while the view lives, closed or not.
+        """
+        return structure.triangles(self)
+
+    def clustering(self) -> Collection:
+        """(node, degree, triangles, coefficient): how many of the pairs of a node's neighbours are neighbours."""
+        return structure.clustering(self)
+
+    def levels(self) -> Collection:
+        """(node, level): edges of the longest path that ends at the node; nodes on or behind a cycle have no level.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> needs = db.table("needs", {"src": str, "dst": str})
+        >>> level = db.view("level", Graph(needs).levels())
+        >>> needs.insert([("a", "b"), ("b", "c"), ("a", "c")])
+        >>> sorted(level.rows())
+        [('a', 0), ('b', 1), ('c', 2)]
+        """
+        return structure.levels(self)
+
+    def spanning_forest(self) -> Collection:
+        """(a, b, weight): the edges of a minimum spanning forest, undirected; ties to the smaller nodes.
+
+        Its weight is `g.spanning_forest().agg(total=col.weight.sum())`. Every edge weighs 1 if the graph has no
+        weights. Edges with a NULL weight are passed over.
+        """
+        return spanning.forest(self)
+
+
+def _check_column(edges: Collection, name: str | None) -> None:
+    if name is not None and name not in edges.schema():
+        raise PlanError("E_COLUMN", f"{edges!r} has no column {name!r}", did_you_mean(name, edges.schema()))
+
+
+def _end_type(edges: Collection, src: str, dst: str) -> DataType:
+    one, other = edges.schema()[src], edges.schema()[dst]
+    if one.optional(False) != other.optional(False):
+        raise PlanError(
+            "E_TYPE", f"edges go from {src} {one!r} to {dst} {other!r}", "both ends of an edge must have one type"
+        )
+    return one.optional(one.nullable or other.nullable)
+
+
+def _check_weight(edges: Collection, weight: str) -> None:
+    kind = edges.schema()[weight]
+    if kind.kind not in {"int", "float", "decimal"}:
+        raise PlanError("E_TYPE", f"the weight {weight} is {kind!r}", "a weight is int, float or decimal")
+
+
+def _with_both_ends(edges: Collection, src: str, dst: str) -> Collection:
+    nullable = [name for name in (src, dst) if edges.schema()[name].nullable]
+    return edges.filter(*(edges[name].is_not_null() for name in nullable))

@@ -1,0 +1,146 @@
+"""Paths: what can be reached, how far it is, and the way there.
+
+One loop throughout: rows that say how far a node is, one edge further in every round, and the least for each node.
+Removing an edge makes some nodes farther; the engine withdraws, round by round, what that edge had contributed, so
+nothing is searched again from the start.
+
+The variable's first column is the node it stands at: that is the column the edges are joined on, and a loop whose
+minimum comes out in the order the join wants needs no index for its variable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from everview.collection import Collection
+from everview.errors import PlanError
+from everview.expr.language import col, lit
+
+if TYPE_CHECKING:
+    from everview.graph.graph import Graph
+
+
+def reach(g: Graph, sources: Collection) -> Collection:
+    """See `Graph.reach`."""
+    start = g.nodes_of(sources, "sources")
+    return start.iterate(lambda x: g.hop(x).union_all(start).distinct())
+
+
+def bfs(g: Graph, sources: Collection, most: int | None = None) -> Collection:
+    """See `Graph.bfs` and `Graph.k_hop`."""
+    start = g.nodes_of(sources, "sources").select(node=col.node, hops=lit(0))
+
+    def step(x: Collection) -> Collection:
+        return g.hop(_below(x, most), hops=col.hops + 1).union_all(start).group_by("node").agg(hops=col.hops.min())
+
+    return start.iterate(step)
+
+
+def sssp(g: Graph, sources: Collection, max_rounds: int | None = None) -> Collection:
+    """See `Graph.sssp`."""
+    weight = g.weight_of()
+    start = g.nodes_of(sources, "sources").select(node=col.node, cost=_zero(g))
+
+    def relax(x: Collection) -> Collection:
+        longer = g.hop(x, cost=x.cost + weight).filter(col.cost.is_not_null())
+        return longer.union_all(start).group_by("node").agg(cost=col.cost.min())
+
+    return start.iterate(relax, max_rounds=max_rounds)
+
+
+def within(g: Graph, k: int, sources: Collection | None = None) -> Collection:
+    """See `Graph.within`."""
+    start = g.nodes if sources is None else g.nodes_of(sources, "sources")
+    return _from_each(g, start, whole_number(k, "k")).select("source", "node", "hops")
+
+
+def distance(g: Graph, pairs: Collection, max_hops: int | None = None) -> Collection:
+    """See `Graph.distance`."""
+    wanted = g.pairs_of(pairs, "pairs")
+    start = wanted.select(node=wanted.source).distinct()
+    far = _from_each(g, start, max_hops) if g.weight is None else _costs(g, start, max_hops)
+    found = wanted.join(far, (wanted.target == far.node) & (wanted.source == far.source))
+    if g.weight is None:
+        return found.select(source=wanted.source, target=wanted.target, distance=far.hops)
+    costs = found.select(source=wanted.source, target=wanted.target, distance=far.cost)
+    return costs.group_by("source", "target").agg(distance=col.distance.min())
+
+
+def _from_each(g: Graph, start: Collection, most: int | None) -> Collection:
+    """(node, source, hops) for every node within reach of each source."""
+    first = start.select(node=col.node, source=col.node, hops=lit(0))
+
+    def step(x: Collection) -> Collection:
+        further = g.hop(_below(x, most), source=x.source, hops=col.hops + 1)
+        return further.union_all(first).group_by("node", "source").agg(hops=col.hops.min())
+
+    return first.iterate(step)
+
+
+def _costs(g: Graph, start: Collection, most: int | None) -> Collection:
+    """(node, source, hops, cost): the least costs of paths from each source, with the least hops of such a path.
+
+    Without a limit one row per node is enough: the cheapest, of these the one with fewest edges. With a limit a dearer
+    path with fewer edges may be what the next node needs, so the least cost is kept for every number of edges.
+    """
+    weight = g.weight_of()
+    first = start.select(node=col.node, source=col.node, hops=lit(0), cost=_zero(g))
+
+    def relax(x: Collection) -> Collection:
+        further = g.hop(_below(x, most), source=x.source, hops=x.hops + 1, cost=x.cost + weight)
+        longer = further.filter(col.cost.is_not_null()).union_all(first)
+        if most is None:
+            return longer.group_by("node", "source").top(1, by=[col.cost, col.hops])
+        return longer.group_by("node", "source", "hops").agg(cost=col.cost.min())
+
+    return first.iterate(relax)
+
+
+def shortest_path(g: Graph, pairs: Collection, max_hops: int | None = None) -> Collection:
+    """See `Graph.shortest_path`."""
+    wanted = g.pairs_of(pairs, "pairs")
+    start = wanted.select(node=wanted.source).distinct()
+    far = _costs(g, start, max_hops)
+    ends = wanted.join(far, (wanted.target == far.node) & (wanted.source == far.source))
+    found = ends.select(node=far.node, source=far.source, target=wanted.target, hops=far.hops, cost=far.cost)
+    last = found.group_by("source", "target").top(1, by=[col.cost, col.hops])
+    before = _steps_back(g, far)
+
+    def back(x: Collection) -> Collection:
+        same = (x.node == before.node) & (x.source == before.source) & (x.hops == before.hops)
+        moved = x.join(before, same).filter(x.cost == before.cost)
+        earlier = moved.select(
+            node=before.before, source=x.source, target=x.target, hops=x.hops - 1, cost=before.cost_before
+        )
+        return earlier.union_all(last).distinct()
+
+    steps = last.iterate(back)
+    return steps.select("source", "target", step=col.hops, node=col.node)
+
+
+def _steps_back(g: Graph, far: Collection) -> Collection:
+    """(node, source, hops, cost, before, cost_before): the step before each node on a shortest path to it.
+
+    Hops go down by one with every step back, so that edges of weight 0 cannot lead in a circle.
+    """
+    weight, reached = g.weight_of(), far.alias("reached")
+    on = g.hop(far, source=far.source, hops=far.hops + 1, cost=far.cost + weight, before=far.node, cost_before=far.cost)
+    at = (on.node == reached.node) & (on.source == reached.source) & (on.hops == reached.hops)
+    kept = on.join(reached, at).filter(on.cost == reached.cost).select(*(on[name] for name in on.schema()))
+    return kept.group_by("node", "source", "hops").top(1, by=g.order_key(col.before))
+
+
+def _below(x: Collection, most: int | None) -> Collection:
+    """The rows that may go further."""
+    return x if most is None else x.filter(x.hops < whole_number(most, "the number of hops"))
+
+
+def _zero(g: Graph) -> Any:
+    return lit(0) if g.weight is None else lit(0).cast(g.edges.schema()[g.weight].optional(False))
+
+
+def whole_number(n: int, what: str, least: int = 0) -> int:
+    """Refuse what is not a whole number of at least `least`."""
+    if not isinstance(n, int) or isinstance(n, bool) or n < least:
+        raise PlanError("E_RANGE", f"{what} is {n!r}", f"give a whole number, {least} or more")
+    return n

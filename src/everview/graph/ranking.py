@@ -1,0 +1,59 @@
+"""Ranks and communities: loops with a fixed number of rounds.
+
+These need not have a fixed point, or reach it late, so the number of rounds is part of the question. Arithmetic is on
+integers: adding and taking away the same change leaves exactly what was there before, which floats would not.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from everview.collection import Collection
+from everview.errors import PlanError
+from everview.expr.language import col, count
+from everview.graph.labels import labelled
+from everview.graph.paths import whole_number
+
+if TYPE_CHECKING:
+    from everview.graph.graph import Graph
+
+FINEST = 10_000
+"""Damping is a fraction with at most this denominator: 0.85 is 17/20."""
+
+
+def pagerank(g: Graph, rounds: int, damping: float, sources: Collection | None, unit: int) -> Collection:
+    """See `Graph.pagerank`."""
+    whole_number(rounds, "the number of rounds", 1)
+    whole_number(unit, "the unit", 1)
+    if not 0 <= damping <= 1:
+        raise PlanError("E_RANGE", f"damping is {damping!r}", "give a number from 0 to 1; 0.85 is usual")
+    part = Fraction(str(damping)).limit_denominator(FINEST)
+    kept = unit - unit * part.numerator // part.denominator
+    ranked = g.nodes if sources is None else g.nodes_of(sources, "sources")
+    start = ranked.select(node=col.node, rank=unit)
+    base = ranked.select(node=col.node, rank=kept)
+    e = g.edges
+    fan = e.group_by(node=e[g.src]).agg(out=count())
+
+    def spread(x: Collection) -> Collection:
+        shared = x.join(fan, x.node == fan.node)
+        share = shared.select(node=x.node, rank=x.rank * part.numerator // (fan.out * part.denominator))
+        given = g.hop(share, rank=share.rank)
+        return given.union_all(base).group_by("node").agg(rank=col.rank.sum())
+
+    return start.iterate(spread, max_rounds=rounds, at_limit="stop")
+
+
+def label_propagation(g: Graph, rounds: int) -> Collection:
+    """See `Graph.label_propagation`."""
+    whole_number(rounds, "the number of rounds", 1)
+    start = labelled(g, g.nodes)
+    next_to = g.neighbours
+
+    def vote(x: Collection) -> Collection:
+        heard = x.join(next_to, x.node == next_to.node).select(node=next_to.other, label=x.label)
+        votes = heard.union_all(x).group_by("node", "label").agg(votes=count())
+        return votes.group_by("node").top(1, by=[col.votes.desc(), col.label]).select("node", "label")
+
+    return g.by_name(start.iterate(vote, max_rounds=rounds, at_limit="stop"), "community")
