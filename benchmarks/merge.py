@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import inspect
 from typing import Any
 
@@ -32,15 +31,13 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 def _point(workload: common.Workload, settings: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     sizes = common.QUICK if options.quick else common.Sizes(singles=3000)
-    gc.collect()
-    before = common.memory_mb()
-    common.forget_peak()
     with common.connect(options, **settings) as db:
         table, _ = workload.build(db)
         load, _ = common.once(lambda: table.insert(common.columns(workload.columns, workload.rows)))
         clock = common.single_changes(db, table, workload.stream, 0, sizes.warm_up, sizes.singles)
-        peak = common.memory_mb("VmHWM")
-    return {**settings, "load_cpu_s": load["cpu_s"], "single": clock.latencies(), "net_mb": peak - before}
+        stats = db.stats()
+    kept = {what: sum(a[what] for a in stats["arrangements"]) for what in ("bytes", "batches", "updates")}
+    return {**settings, "load_cpu_s": load["cpu_s"], "single": clock.latencies(), **kept}
 
 
 if __name__ == "__main__":

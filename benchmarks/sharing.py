@@ -17,15 +17,13 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {"benchmark": "sharing", "graph": graph.name, "queries": QUERIES}
     found["shared"] = _measure(graph, 1, options)
     found["not_shared"] = _measure(graph, QUERIES, options)
-    for what in ("load_cpu_s", "single_cpu_ms_median", "net_mb"):
+    for what in ("load_cpu_s", "single_cpu_ms_median", "arranged_mb"):
         found[f"{what}_times"] = found["not_shared"][what] / found["shared"][what]
     return found
 
 
 def _measure(graph: graphs.Graph, copies: int, options: argparse.Namespace) -> dict[str, Any]:
     sizes = common.QUICK if options.quick else common.Sizes(singles=300)
-    before = common.memory_mb()
-    common.forget_peak()
     with common.connect(options) as db:
         tables = [db.table(f"edge{i}", {"src": int, "dst": int}) for i in range(copies)]
         asked = db.table("asked", {"client": int, "node": int})
@@ -42,14 +40,12 @@ def _measure(graph: graphs.Graph, copies: int, options: argparse.Namespace) -> d
         clock = common.single_changes(db, _Together(tables), graph.stream, 0, sizes.warm_up, sizes.singles)
         stats = db.stats()
         answers = [sorted(db[f"client{client}"].rows()) for client in range(QUERIES)]
-        net = common.memory_mb("VmHWM") - before
     return {
         "load_cpu_s": load["cpu_s"],
         "single_cpu_ms_median": clock.latencies()["cpu_ms_median"],
         "single": clock.latencies(),
-        "net_mb": net,
+        "arranged_mb": sum(a["bytes"] for a in stats["arrangements"]) / 2**20,
         "rows": sum(map(len, answers)),
-        "stats": stats,
     }
 
 
