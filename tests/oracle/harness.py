@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from everview.collection import Collection
 from tests.oracle.reference import Bag, Oracle, Row, added
@@ -33,7 +33,10 @@ Transaction = Mapping[str, Change]
 
 
 def effort(examples: int) -> settings:
-    """How long Hypothesis tries; EVERVIEW_PROFILE=thorough: fifty times longer, and with other examples every time."""
+    """How long Hypothesis tries; EVERVIEW_PROFILE=thorough: fifty times longer, and with other examples every time.
+
+    Shrinking a large plan can take minutes: EVERVIEW_NO_SHRINK=1 gives the first example that fails (see `shrink.py`).
+    """
     return settings(
         max_examples=examples * (50 if THOROUGH else 1),
         deadline=None,
@@ -41,6 +44,7 @@ def effort(examples: int) -> settings:
         database=None,
         print_blob=True,
         suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate] if "EVERVIEW_NO_SHRINK" in os.environ else [Phase.generate, Phase.shrink],
     )
 
 

@@ -210,8 +210,19 @@ def _loop(spec: Spec, tables: Mapping[str, Collection], variables: tuple[Collect
         case "rounds", [start, body, rounds]:
             return of(start).iterate(lambda x: of(body, x), max_rounds=rounds, at_limit="stop")
         case "fixpoint", [one, two, rounds, which]:
+            given = tables["s"].select(a=col.a, b=col.b)  # variables start empty: something must come from outside
             found = fixpoint(
-                lambda x, y: (of(one, x, y), of(two, x, y)), ANY_INTS, ANY_INTS, max_rounds=rounds, at_limit="stop"
+                lambda x, y: (of(one, x, y).union_all(given), of(two, x, y)),
+                ANY_INTS,
+                ANY_INTS,
+                max_rounds=rounds,
+                at_limit="stop",
+            )
+            return found[which]
+        case "mutual", [start, one, two, which]:
+            given = of(start)
+            found = fixpoint(
+                lambda x, y: (given.union_all(of(one, x, y)).distinct(), of(two, x, y).distinct()), ANY_INTS, ANY_INTS
             )
             return found[which]
         case "closure", [start, step]:
@@ -290,13 +301,14 @@ def _looping(inner: st.SearchStrategy[Spec]) -> st.SearchStrategy[Spec]:
         limited,
         limited,
         op("fixpoint", inner, inner, rounds, st.integers(0, 1)),
+        op("mutual", inner, inner.filter(_monotone), inner.filter(_monotone), st.integers(0, 1)),
         op("closure", inner, inner.filter(_monotone)),
         op("grow", inner.filter(_monotone), inner.filter(_monotone)),
         op("least", inner.filter(_monotone), inner.filter(_monotone), st.booleans()),
     )
 
 
-_MONOTONE = {"table", "var", "select", "filter", "flat_map", "map", "union", "distinct", "join", "closure", "grow"}
+_MONOTONE = {"table", "var", "select", "filter", "flat_map", "map", "union", "distinct", "join", "closure", "grow", "mutual"}
 
 
 def _monotone(spec: Spec) -> bool:
