@@ -61,9 +61,8 @@ def bipartite(g: Graph) -> Collection:
     side = _sides(g)
     odd = _odd_components(g, side)
     names = side.select(component=side.component).distinct()
-    good = names.join(odd, names.component == odd.component, how="anti").select(
-        component=col.component, bipartite=lit(True)
-    )
+    good = names.join(odd, names.component == odd.component, how="anti")
+    good = good.select(component=col.component, bipartite=lit(True))
     return good.union_all(odd.select(component=col.component, bipartite=lit(False)))
 
 

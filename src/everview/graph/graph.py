@@ -56,9 +56,7 @@ class Graph:
         nodes: Collection | None = None,
     ) -> None:
         if not isinstance(edges, Collection):
-            raise PlanError(
-                "E_TYPE", f"a graph is made of a collection of edges, not {edges!r}", "db.table(...) is one"
-            )
+            raise PlanError("E_TYPE", f"edges must be a collection, not {edges!r}", "db.table(...) is one")
         for name in (src, dst, weight, label):
             _check_column(edges, name)
         self.src, self.dst, self.weight, self.label = src, dst, weight, label
@@ -125,12 +123,12 @@ class Graph:
             )
         return tuple(schema)
 
-    def order_key(self, node: Any) -> Expression:
+    def order_key(self, node: Expression) -> Expression:
         """An int that orders nodes and tells them apart: the node itself, or its hash (one-to-one on codes)."""
         return node if self.node_type.kind == "int" else node.hash()
 
-    def priority(self, key: Any) -> Expression:
-        """Small order keys first, in as many classes as there are bits: the labels that win spread before the others."""
+    def priority(self, key: Expression) -> Expression:
+        """Small order keys first, in as many classes as there are bits: labels that win spread before the others."""
         if self.node_type.kind == "int":
             return when(key > 0, (key.cast(float) + 1.0).log2().floor().cast(int)).otherwise(0)
         return (key.cast(float) + (2.0**63 + 1.0)).log2().floor().cast(int)
@@ -236,7 +234,7 @@ class Graph:
         return components.bipartite(self)
 
     def two_colouring(self) -> Collection:
-        """(node, component, side): side 0 or 1 of each node of a bipartite component; its smallest node is on side 0."""
+        """(node, component, side): 0 or 1 for each node of a bipartite component; its smallest node is on side 0."""
         return components.two_colouring(self)
 
     # ---------------------------------------------------------------------------------------- ranking

@@ -27,7 +27,8 @@ def forest(g: Graph) -> Collection:
         tree = smallest(g, start, along(taken, "a", "b"), along(taken, "b", "a"))
         return taken.union_all(_lightest(g, edges, tree)).distinct()
 
-    return fixpoint(boruvka, edges.schema())
+    found: Collection = fixpoint(boruvka, edges.schema())
+    return found
 
 
 def _undirected(g: Graph) -> Collection:
