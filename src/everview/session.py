@@ -24,7 +24,7 @@ from everview.dataflow.operators import Arrange, Arrangement, Operator, Reduce
 from everview.dataflow.scopes import MAX_EPOCHS
 from everview.errors import ClosedError, InputError, PlanError, did_you_mean
 from everview.expr.resolve import Column
-from everview.kernels import executor, make, read
+from everview.kernels import make, read
 from everview.kernels.trace import CAPTURE, NO_SINCE
 from everview.plan import nodes as plan
 from everview.plan.check import check_closed
@@ -67,6 +67,7 @@ class Session:
         self._listening: list[View] = []
         self._deliveries: deque[Callable[[], Any]] = deque()
         self._delivering = False
+        self._sql: Any = None
 
     # lifetime
 
@@ -170,6 +171,21 @@ class Session:
                 if isinstance(node, plan.Table):
                     self._table_of(node)._views.add(name)
         return view
+
+    def sql(self, text: str) -> Any:
+        """Run SQL: CREATE VIEW gives the View, SELECT a result with rows(); several statements are parted by semicolons.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> _ = db.sql("CREATE TABLE sale (shop text, amount int)")
+        >>> total = db.sql("CREATE VIEW total AS SELECT shop, sum(amount) AS amount FROM sale GROUP BY shop")
+        >>> db.sql("INSERT INTO sale VALUES ('north', 5), ('south', 2), ('north', 1)")
+        >>> db.sql("SELECT * FROM total ORDER BY shop").rows()
+        [('north', 6), ('south', 2)]
+        """
+        from everview.sql import execute
+
+        return execute(self, text)
 
     def _install(self, node: plan.Node, keys: tuple[int, ...]) -> Arrangement:
         try:
@@ -432,7 +448,7 @@ class Session:
                     _hand_over(changes, self._graph.time + 1 + offset)
                 self._run(len(queued), [c for changes in queued for c in changes])
             except BaseException:
-                executor.abort(self._graph.session)
+                self._graph.abort()
                 raise
         if self._deliveries:
             self._deliver()

@@ -14,7 +14,7 @@ import numpy as np
 
 from everview.codes.interner import Interner
 from everview.codes.values import encode_value
-from everview.dataflow.operators import Operator, PythonMap, Reduce, Wake
+from everview.dataflow.operators import Arrange, Operator, PythonMap, Reduce, Wake
 from everview.dataflow.scopes import Scope
 from everview.dataflow.streams import Sink
 from everview.errors import InputError, InternalError, LoopError
@@ -156,7 +156,7 @@ class Graph:
                 self._replay(producer, sink)
             answer = x.step(self.session, base, 1)
         except BaseException:
-            x.abort(self.session)
+            self.abort()
             raise
         if answer != x.DONE:
             self._go_on(answer)
@@ -192,8 +192,15 @@ class Graph:
                     raise self._failure(answer, pc)
                 answer = x.resume(self.session, pc)
         except BaseException:
-            x.abort(self.session)
+            self.abort()
             raise
+
+    def abort(self) -> None:
+        """Undo the step under way, rows handed over for it included."""
+        x.abort(self.session)
+        for operator in self.root.items:
+            if isinstance(operator, Arrange):
+                operator.drop_preset()
 
     def _failure(self, answer: int, pc: int) -> Exception:
         item = self.at[min(pc, len(self.at) - 1)][0]

@@ -61,7 +61,9 @@ class Trace:
         self._set_hold()
 
     def release(self, time: int) -> None:
-        """A hold is no longer needed."""
+        """A hold is no longer needed; its trace may be gone already."""
+        if not self.address:
+            return
         self._holds[time] -= 1
         if self._holds[time] <= 0:
             del self._holds[time]
@@ -76,6 +78,7 @@ class Trace:
 
     def free(self) -> None:
         make.drop_trace(self.address)
+        self.address = 0
 
 
 class Operator:
@@ -194,6 +197,11 @@ class Arrange(Operator):
     def has_preset(self) -> bool:
         """Whether a bulk load of this step waits already."""
         return bool(make.peek(self.context, arrange_k.PRESET))
+
+    def drop_preset(self) -> None:
+        """The step that the bulk load was for did not happen."""
+        read_k.release(make.peek(self.context, arrange_k.PRESET))
+        make.poke(self.context, arrange_k.PRESET, 0)
 
     def instructions(self) -> list[Instruction]:
         found = [(arrange_k.arrange.address, self.context)]

@@ -817,6 +817,8 @@ def reduce(ctx):
     scope = ld(ctx, D_SCOPE)
     now = ld(scope, NOW)
     keys = ld(ctx, KEYS)
+    st(ctx, OUT_N, 0)  # a step that failed may have left something
+    st(ctx, REQUESTS_N, 0)
     if ld(ctx, D_FRESH) != 0:
         st(ctx, D_FRESH, 0)
         compact(trace)

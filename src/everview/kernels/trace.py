@@ -249,6 +249,7 @@ def commit(trace, time):
     """The step is complete, `time` the last epoch: its batches become part of the trace. Gives the number of rows added."""
     capture = ld(trace, CAPTURE)
     if capture != 0 and ld(trace, DELTA) != 0:
+        free_batch(ld(capture, 0))
         st(capture, 0, copy_batch(ld(trace, DELTA)))
     clear_delta(trace)
     if ld(trace, T_KEEP) == -1:
