@@ -416,7 +416,6 @@ def _total(trace, cursors, at, d, time, bound, fields, nfields):
 @njit(**INNER)
 def _sum_of_floats(trace, cursors, at, first, time, bound, fields, nfields):
     """The float that the digit accumulators starting at `first` add up to."""
-    total = 0.0
     special = _total(trace, cursors, at, first + FLOAT_DIGITS - 1, time, bound, fields, nfields)
     nan = special & 0xFFFFF
     plus = (special >> 20) & 0xFFFFF
@@ -427,15 +426,53 @@ def _sum_of_floats(trace, cursors, at, first, time, bound, fields, nfields):
         return float_code(float("inf"))
     if minus > 0:
         return float_code(float("-inf"))
+    words = alloc(FLOAT_DIGITS + 1)
     carry = 0
-    # normalise to digits below 2**32 in magnitude first, so that the float additions below round only once each
-    low = 0.0
     for k in range(FLOAT_DIGITS - 1):
         digit = _total(trace, cursors, at, first + k, time, bound, fields, nfields) + carry
+        st(words, k, digit & 0xFFFFFFFF)
         carry = digit >> 32
-        low += float(digit & 0xFFFFFFFF) * 2.0 ** (32 * k + FLOAT_LOW)
-    total = low + float(carry) * 2.0 ** (32 * (FLOAT_DIGITS - 1) + FLOAT_LOW)
-    return float_code(total)
+    st(words, FLOAT_DIGITS - 1, carry & 0xFFFFFFFF)
+    st(words, FLOAT_DIGITS, (carry >> 32) & 0xFFFFFFFF)
+    if carry < 0:  # two's complement: below, all is done with the magnitude
+        carry_in = 1
+        for k in range(FLOAT_DIGITS + 1):
+            word = (~ld(words, k) & 0xFFFFFFFF) + carry_in
+            st(words, k, word & 0xFFFFFFFF)
+            carry_in = word >> 32
+    total = _rounded(words, FLOAT_DIGITS + 1)
+    free(words)
+    return float_code(-total if carry < 0 else total)
+
+
+@njit(**INNER)
+def _rounded(words, n):
+    """The float nearest to a number of `n` 32-bit words, lowest first, the lowest bit weighing 2**FLOAT_LOW.
+
+    The leading 62 bits go into one integer whose last bit also says whether any bit follows; converting it rounds once, correctly.
+    """
+    leading = 0
+    left = 62
+    scale = 0
+    for back in range(n):
+        k = n - 1 - back
+        word = ld(words, k)
+        if left >= 32:
+            leading = (leading << 32) | word
+            if leading != 0:
+                left = 62
+                while left > 0 and (leading >> (62 - left)) != 0:
+                    left -= 1
+            scale = 32 * k
+        else:
+            if left > 0:
+                leading = (leading << left) | (word >> (32 - left))
+                word &= (1 << (32 - left)) - 1
+                scale -= left
+                left = 0
+            if word != 0:
+                leading |= 1
+    return float(leading) * 2.0 ** (scale + FLOAT_LOW)
 
 
 @njit(**INNER)
@@ -456,10 +493,10 @@ def _aggregate(ctx, s, cursors, time, bound, fields, nfields):
         high = _total(trace, cursors, 1, first + 2, time, bound, fields, nfields) + (low >> 32)
         low &= 0xFFFFFFFF
         if kind == AVG_INT:
-            total = (float(high) * 4294967296.0 + float(low)) / float(count)
+            unit = 1.0
             for _ in range(scale):
-                total /= 10.0
-            return float_code(total)
+                unit *= 10.0
+            return float_code((float(high) * 4294967296.0 + float(low)) / unit / float(count))
         if high < -(2**31) or high >= 2**31:
             st(ld(ctx, D_STEP), STEP_FAULT, FAULT_OVERFLOW)
             return 0
