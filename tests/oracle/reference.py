@@ -303,7 +303,7 @@ def _top(node: plan.TopK, group: Bag) -> Bag:
         group.items(),
         key=lambda item: (
             tuple(rank(item[0][c], descending) for c, descending in node.order),
-            tuple(rank(v, False) for v in item[0]),
+            tuple((v is not None, rank(v, False)) for v in item[0]),  # ties: any unique order will do, this is by code
         ),
     )
     found: Bag = {}
@@ -321,7 +321,7 @@ def _aggregates(node: plan.Reduce, group: Bag) -> Row:
 
 
 def aggregate(a: plan.Aggregate, group: Bag) -> Any:
-    """One aggregate of a group; sums of floats are exact, then rounded once."""
+    """One aggregate of a group; sums of floats are exact, then rounded once; an average is the sum as a float, divided."""
     if a.column is None:
         return sum(group.values())
     values = [(row[a.column], n) for row, n in group.items() if row[a.column] is not None]
@@ -339,7 +339,7 @@ def aggregate(a: plan.Aggregate, group: Bag) -> Any:
     if a.kind == "sum":
         return total if not isinstance(total, Fraction) else float(total)
     count = sum(n for _, n in values)
-    return total if isinstance(total, float) else float(Fraction(total) / count)
+    return float(total) / count
 
 
 def _sum(values: list[tuple[Any, int]]) -> Any:
