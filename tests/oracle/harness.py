@@ -4,7 +4,7 @@ A scenario is tables, views with the step before which each is installed (and af
 step is one to five transactions; several are put into one `db.batch()`, so the engine computes them together and must
 still be exact for each time apart.
 
-    Scenario(tables={"edge": {"src": int, "dst": int}}, views=[ViewPlan("reach", build)], steps=[[{"edge": {(1, 2): 1}}]])
+    Scenario(tables={"edge": {"src": int, "dst": int}}, views=[ViewPlan("v", build)], steps=[[{"edge": {(1, 2): 1}}]])
 
 What is checked, for every view: `rows()` after each step; the contents at *every* time, from `changes(since=...)`;
 `as_of(t)` at random times; subscriptions (one callback per complete time, in order, and their sum is the contents).

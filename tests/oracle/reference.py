@@ -1,12 +1,12 @@
 """What a plan means, from scratch: every node evaluated over plain Python dictionaries, for one time's table contents.
 
 This is the oracle of the differential engine, so it shares nothing with it but the plan classes: no times, no
-differences, no codes. A bag is a dictionary from row (a tuple of Python values) to multiplicity. Loops are run from their
-start for every time anew: X0 is the initial bag, then the bodies are applied until nothing changes or the limit is
-reached. Expressions come from `tests.expr.reference`, the value-by-value meaning of all built-in functions.
+differences, no codes. A bag is a dictionary from row (a tuple of Python values) to multiplicity. Loops are run from
+their start for every time anew: X0 is the initial bag, then the bodies are applied until nothing changes or the limit
+is reached. Expressions come from `tests.expr.reference`, the value-by-value meaning of all built-in functions.
 
-`Oracle` keeps the tables' contents of every time and gives the contents that a view must have there. Rows that cannot be
-computed (division by zero) are counted in `errors` and are missing in the result.
+`Oracle` keeps the tables' contents of every time and gives the contents that a view must have there. Rows that cannot
+be computed (division by zero) are counted in `errors` and are missing in the result.
 """
 
 from __future__ import annotations
@@ -321,7 +321,7 @@ def _aggregates(node: plan.Reduce, group: Bag) -> Row:
 
 
 def aggregate(a: plan.Aggregate, group: Bag) -> Any:
-    """One aggregate of a group; sums of floats are exact, then rounded once; an average is the sum as a float, divided."""
+    """One aggregate of a group; a sum of floats is exact, then rounded once; an average is the sum as a float, divided."""
     if a.column is None:
         return sum(group.values())
     values = [(row[a.column], n) for row, n in group.items() if row[a.column] is not None]

@@ -1,4 +1,4 @@
-"""The harness must notice an engine that is wrong: a stand-in session made of the oracle itself, with faults built in."""
+"""The harness must notice an engine that is wrong: a stand-in session made of the oracle, with faults built in."""
 
 from __future__ import annotations
 
@@ -42,9 +42,8 @@ class StandIn:
     def table(self, name: str, schema: Mapping[str, Any]) -> StandInTable:
         types = [data_type(t) for t in schema.values()]
         self.tables += 1
-        return StandInTable(
-            Table(self.tables, tuple(types)), [Column(n, t) for n, t in zip(schema, types, strict=True)], self, label=name
-        )
+        columns = [Column(n, t) for n, t in zip(schema, types, strict=True)]
+        return StandInTable(Table(self.tables, tuple(types)), columns, self, label=name)
 
     def view(self, name: str, collection: Collection) -> StandInView:
         self.views.append(StandInView(self, collection))
@@ -97,9 +96,7 @@ class StandInView:
         return added(self.contents(kind, time), before)
 
     def changes(self, since: int) -> list:
-        return [
-            (row, t, n) for t in range(since + 1, self.db.time + 1) for row, n in self._diffs("changes", t).items()
-        ]
+        return [(row, t, n) for t in range(since + 1, self.db.time + 1) for row, n in self._diffs("changes", t).items()]
 
     def subscribe(self, function: Any) -> None:
         self.subscriber = function

@@ -18,7 +18,8 @@ from tests.oracle.harness import Runtime, Scenario, ViewPlan, random_steps, run
 
 SEEDS = range(3)
 WORDS = ["", "a", "ab", "Ab", "b", "é", "z\u0000", "𝄞", "zz"]
-SCHEMA: dict[str, Any] = {"k": "int?", "i": "int?", "f": "float?", "s": "str?", "d": "date?", "m": "decimal(2)?", "t": bool}
+SCHEMA: dict[str, Any] = {"k": "int?", "i": "int?", "f": "float?", "s": "str?", "d": "date?"}
+SCHEMA |= {"m": "decimal(2)?", "t": bool}
 
 
 def row(source: random.Random) -> tuple[Any, ...]:
@@ -47,7 +48,7 @@ def check(runtime: Runtime, seed: int, *builds: Callable[[Mapping[str, Any]], Co
 
 
 AGGREGATES = ["count", "count_distinct", "min", "max", "sum", "avg"]
-COLUMNS = {"i": AGGREGATES, "f": AGGREGATES, "s": AGGREGATES[:4], "d": AGGREGATES[:4], "m": AGGREGATES, "t": AGGREGATES[:4]}
+COLUMNS = dict.fromkeys("ifm", AGGREGATES) | dict.fromkeys("sdt", AGGREGATES[:4])
 
 
 @pytest.mark.parametrize("column", COLUMNS)
@@ -86,7 +87,7 @@ def test_first_rows_in_both_orders_of_20_rows_8_steps(runtime: Runtime, seed: in
 @pytest.mark.parametrize("column", ["k", "f", "s"])
 def test_joins_with_null_keys_15_rows_8_steps(runtime: Runtime, column: str, how: Any) -> None:
     def sides(t: Mapping[str, Any]) -> tuple[Collection, Collection]:
-        return t["x"].select("k", column, "i").alias("x") if column != "k" else t["x"].select("k", "i").alias("x"), t["y"]
+        return t["x"].select(column, "i").alias("x"), t["y"]
 
     def named(joined: Collection, x: Collection, y: Collection) -> Collection:
         return joined if how in ("semi", "anti") else joined.select(a=x[column], b=x.i, c=y[column], d=y.i)
@@ -288,9 +289,9 @@ def test_rows_that_fail_below_joins_reductions_and_loops(runtime: Runtime) -> No
         ]
         t.insert([(6, 2)])
         good = [v.rows() for v in views]
-        t.insert([(6, 0)] if runtime else [])
+        t.insert([(6, 0)])
         for v in views[:3] + views[4:]:
-            assert [text for text, n in v.errors() if n > 0] and {text for text, _ in v.errors()} == {"division by zero"}
+            assert {text for text, n in v.errors() if n > 0} == {"division by zero"}
         t.delete([(6, 0)])
         assert [v.errors() for v in views] == [[]] * len(views)
         assert [v.rows() for v in views] == good
