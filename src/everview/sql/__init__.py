@@ -1,0 +1,37 @@
+"""SQL over the same engine: `db.sql(text)`.
+
+sqlglot parses; the modules here, in reading order, turn the tree into the plans that Python collections make too:
+
+    places        where in the text a mistake is
+    names         types and column names
+    scopes        relations, and how names find columns
+    constants, scalars    expressions
+    from_clause   tables and joins, and their order
+    subqueries    EXISTS, IN, ANY, values: as joins
+    grouping      GROUP BY and aggregates
+    query         SELECT, set operations, ORDER BY and LIMIT
+    recursion     WITH RECURSIVE
+    statements, result    what `db.sql` does, and its answers
+
+Whatever cannot be kept up to date is refused with a reason, a line and a column.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from everview.sql.places import SqlError
+from everview.sql.result import Result
+from everview.sql.statements import Statements
+
+if TYPE_CHECKING:
+    from everview.session import Session
+
+__all__ = ["Result", "SqlError", "execute"]
+
+
+def execute(session: Session, text: str) -> Any:
+    """Run SQL in a session; see `Session.sql`."""
+    if session._sql is None:
+        session._sql = Statements(session)
+    return session._sql.run(text)

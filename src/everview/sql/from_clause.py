@@ -1,0 +1,382 @@
+"""FROM and WHERE: tables, derived tables, joins of every kind, and the order in which inner joins are made.
+
+Relations joined by comma, CROSS and INNER JOIN are collected as *leaves* with one list of conditions. Conditions on
+one leaf filter it before it is joined; then, beginning with the first leaf, the next one is always the first that an
+equality connects to what is joined already, and a product is made only when there is none. Outer joins are made
+where they stand, because their conditions do not commute with the rest.
+
+Expressions are bound to the columns in the order of the text. The finished plan has them in that order again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.errors import PlanError
+from everview.expr.functions import call, conjunction
+from everview.expr.nodes import Call, ColumnRef, Expr
+from everview.plan import joins
+from everview.plan.nodes import Filter, Join, Node, Project
+from everview.sql.scalars import Scalars, conjuncts, has_query
+from everview.sql.scopes import HIDDEN, Field, Outer, Relation, Scope
+
+if TYPE_CHECKING:
+    from everview.sql.query import Compiler, Env
+
+
+class FromClause:
+    """The relations of a FROM and the conditions between them, growing join by join."""
+
+    def __init__(self, compiler: Compiler, env: Env, outer: Outer | None) -> None:
+        self.compiler = compiler
+        self.env = env
+        self.outer = outer
+        self.source = compiler.source
+        self.leaves: list[Relation] = []
+        self.conditions: list[Expr] = []
+        self.late: list[exp.Expr] = []
+        """Conditions with subqueries: they are applied to the joined rows."""
+        self.comma = False
+
+    @classmethod
+    def of(cls, select: exp.Select, compiler: Compiler, env: Env, outer: Outer | None) -> FromClause:
+        """The FROM of a SELECT, without its WHERE; the context of a correlated subquery comes first."""
+        clause = cls(compiler, env, outer)
+        if outer is not None and outer.positions:
+            clause.leaves.append(compiler.context(outer))
+        source = select.args.get("from_")
+        if source is not None:
+            clause._start(source.this)
+            for join in select.args.get("joins") or []:
+                clause._join(join)
+        elif not clause.leaves:
+            clause.leaves.append(Relation(compiler.one_row(), (HIDDEN,)))
+        for lateral in select.args.get("laterals") or []:
+            raise clause.source.refuse(lateral, "LATERAL VIEW is not supported")
+        return clause
+
+    @property
+    def relation(self) -> Relation:
+        """The columns of all leaves in the order of the text (the plan is only good for its types)."""
+        if len(self.leaves) == 1:
+            return self.leaves[0]
+        node = self.leaves[0].node
+        for leaf in self.leaves[1:]:
+            node = Join(node, leaf.node, (), ())
+        return Relation(node, tuple(f for leaf in self.leaves for f in leaf.fields))
+
+    def scope(self) -> Scope:
+        return Scope(self.relation, self.source, self.outer)
+
+    def where(self, node: exp.Expr | None) -> None:
+        """Add conditions to those of the joins."""
+        for part in conjuncts(node):
+            if has_query(part):
+                self.late.append(part)
+            else:
+                self.conditions.append(Scalars(self.compiler, self.scope(), self.env).condition(part))
+
+    def joined(self) -> Relation:
+        """Everything but the conditions with subqueries."""
+        relation = self.relation
+        return Relation(ordered_join([leaf.node for leaf in self.leaves], self.conditions), relation.fields)
+
+    # -------------------------------------------------------------------------------- tables and joins
+
+    def _start(self, node: exp.Expr) -> None:
+        if isinstance(node, exp.Lateral):
+            self._lateral(node, "inner")
+        else:
+            self.leaves.append(self._factor(node))
+        for join in node.args.get("joins") or []:
+            self._join(join)
+
+    def _join(self, join: exp.Join) -> None:
+        self.source.only(join, "this", "side", "kind", "method", "on", "using")
+        side, kind, method = join.side.upper(), join.kind.upper(), join.method.upper()
+        if kind in ("SEMI", "ANTI") or method not in ("", "NATURAL"):
+            raise self.source.refuse(join, f"{method or kind} JOIN is not supported", "use [NOT] EXISTS, or USING")
+        on, using = join.args.get("on"), join.args.get("using")
+        how = {"LEFT": "left", "RIGHT": "right", "FULL": "full"}.get(side, "inner")
+        self.comma |= not (side or kind or method or on or using)
+        if isinstance(join.this, exp.Lateral):
+            self._lateral(join.this, how, on)
+            return
+        right = self._factor(join.this)
+        if method == "NATURAL":
+            using = _common_names(self.relation, right)
+        if how != "inner" and method != "NATURAL" and on is None and using is None:
+            raise self.source.error(join, "E_JOIN", f"a {how} join needs ON or USING")
+        if using:
+            self._using(right, [u if isinstance(u, str) else u.name for u in using], how, join)
+        elif how == "inner":
+            self.leaves.append(right)
+            self.where(on)
+        else:
+            self._outer(right, on, how, join)
+
+    def _factor(self, node: exp.Expr) -> Relation:
+        self.source.only(node, "this", "db", "alias", "joins", "with_", "limit", "order", "offset", "expressions")
+        if isinstance(node, exp.Table):
+            if not isinstance(node.this, exp.Identifier):
+                raise self.source.refuse(node, f"the table function {node.this.sql('postgres')} is not supported")
+            found = self._inner_joins(node, self.compiler.table(node, self.env).called(node.name))
+            return self._aliased(found, node)
+        if isinstance(node, exp.Subquery) and isinstance(node.this, (exp.Table, exp.Subquery)) and not node.alias:
+            return self._inner_joins(node, self._factor(node.this))  # joins in parentheses
+        if isinstance(node, (exp.Subquery, exp.Values)):
+            query = self.compiler.query(node, self.env, None)
+            return self._inner_joins(node, self._aliased(query.relation(), node))
+        raise self.source.refuse(node, f"{node.key} is not supported in FROM")
+
+    def _inner_joins(self, node: exp.Expr, first: Relation) -> Relation:
+        """Joins that belong to one item of FROM."""
+        if not node.args.get("joins"):
+            return first
+        clause = FromClause(self.compiler, self.env, None)
+        clause.leaves.append(self._aliased(first, node) if isinstance(node, exp.Table) else first)
+        for join in node.args["joins"]:
+            clause._join(join)
+        if clause.late:
+            raise self.source.refuse(clause.late[0], "subqueries in ON are not supported inside parentheses")
+        return clause.joined()
+
+    def _aliased(self, relation: Relation, node: exp.Expr) -> Relation:
+        alias = node.args.get("alias")
+        if alias is None or not alias.name or (isinstance(node, exp.Table) and node.args.get("joins")):
+            return relation
+        columns = tuple(c.name for c in alias.args.get("columns") or [])
+        if len(columns) > len(relation.fields):
+            raise self.source.error(
+                alias, "E_WIDTH", f"{alias.name} has {len(relation.fields)} columns, not {len(columns)}"
+            )
+        return relation.called(alias.name, columns)
+
+    def _lateral(self, node: exp.Lateral, how: str, on: exp.Expr | None = None) -> None:
+        if not isinstance(node.this, exp.Subquery):
+            raise self.source.refuse(node, "LATERAL is followed by a query in parentheses")
+        if not (on is None or (isinstance(on, exp.Boolean) and on.this)):
+            raise self.source.refuse(
+                node, "LATERAL joins have no condition but ON TRUE", "put it into the query's WHERE"
+            )
+        if self.late:
+            raise self.source.refuse(node, "LATERAL after a subquery in ON is not supported")
+        if not self.leaves:
+            self.leaves.append(self._aliased(self.compiler.query(node.this.this, self.env, None).relation(), node))
+            return
+        scope = Scope(self.joined(), self.source, self.outer)
+        width = len(scope.relation.fields)
+        query, positions = self.compiler.subqueries(scope, self.env).bound(node.this.this)
+        right = joins.take(query.node, range(query.width))
+        joined = self.compiler.subqueries(scope, self.env).beside(
+            right, positions, "left" if how == "left" else "inner"
+        )
+        kept = joins.take(joined, [*range(width), *range(width + len(positions), len(joined.types))])
+        fields = self._aliased(Relation(right, query.fields()), node).fields[len(positions) :]
+        self._replace(Relation(kept, (*scope.relation.fields, *fields)))
+
+    # --------------------------------------------------------------------------- joins where they stand
+
+    def _replace(self, relation: Relation) -> None:
+        """One leaf in place of all."""
+        self.leaves, self.conditions = [relation], []
+
+    def _outer(self, right: Relation, on: exp.Expr | None, how: str, at: exp.Join) -> None:
+        self._check_sides(how, at)
+        left = self.joined()
+        if any(has_query(part) for part in conjuncts(on)):
+            raise self.source.refuse(
+                on, "subqueries in the ON of an outer join are not supported", "use a derived table"
+            )
+        both = Relation(Join(left.node, right.node, (), ()), left.fields + right.fields)
+        scope = Scope(both, self.source, self.outer)
+        parts = [Scalars(self.compiler, scope, self.env).condition(part) for part in conjuncts(on)]
+        node = outer_join(left.node, right.node, parts, how)
+        self._replace(Relation(node, both.fields))
+
+    def _check_sides(self, how: str, at: exp.Join) -> None:
+        if how in ("right", "full"):
+            if self.late:
+                raise self.source.refuse(
+                    self.late[0], f"a subquery in ON before a {how} join is not supported", "use WHERE"
+                )
+            if self.outer is not None and self.outer.positions:
+                raise self.source.refuse(
+                    at, f"a {how} join in a correlated subquery is not supported", "turn it into a LEFT JOIN"
+                )
+            if self.comma:
+                raise self.source.refuse(
+                    at, f"a {how} join after a comma is not supported", "write CROSS JOIN and parentheses"
+                )
+
+    def _using(self, right: Relation, names: Sequence[str], how: str, at: exp.Join) -> None:
+        """Columns of both sides appear once, before all others; with their tables' names both are still there."""
+        self._check_sides(how, at)
+        left = self.joined()
+        width = len(left.fields)
+        pairs = [self._named_once(left, right, n, at) for n in names]
+        equal = [
+            self._equal(left.ref(a), ColumnRef(right.node.types[b], width + b), n, at)
+            for (a, b), n in zip(pairs, names, strict=True)
+        ]
+        node = outer_join(left.node, right.node, equal, how)
+        refs = joins.refs(node.types)
+        context = len(self.outer.positions) if self.outer is not None else 0
+        merged = [_merged(refs[a], refs[width + b], how) for a, b in pairs]
+        used = {a for a, _ in pairs} | {width + b for _, b in pairs}
+        fields = [replace(f, plain=f.plain and i not in used) for i, f in enumerate(left.fields + right.fields)]
+        new = [Field(left.fields[a].name) for a, _ in pairs]
+        node = Project(node, (*refs[:context], *merged, *refs[context:]))
+        self._replace(Relation(node, (*fields[:context], *new, *fields[context:])))
+
+    def _named_once(self, left: Relation, right: Relation, name: str, at: exp.Join) -> tuple[int, int]:
+        column = exp.column(name)
+        found = [Scope(r, self.source).matches(column) for r in (left, right)]
+        for positions, side in zip(found, ("left", "right"), strict=True):
+            if len(positions) != 1:
+                what = "is not a column" if not positions else "is more than one column"
+                raise self.source.error(at, "E_COLUMN", f"{name} {what} of the {side} side of the join")
+        return found[0][0], found[1][0]
+
+    def _equal(self, a: Expr, b: Expr, name: str, at: exp.Join) -> Expr:
+        try:
+            return call("eq", a, b)
+        except PlanError:
+            raise self.source.error(
+                at, "E_TYPE", f"{name} is {a.type!r} on one side and {b.type!r} on the other"
+            ) from None
+
+
+def _common_names(left: Relation, right: Relation) -> list[str]:
+    there = {f.name.lower() for f in right.fields if f.plain}
+    return list(dict.fromkeys(f.name for f in left.fields if f.plain and f.name and f.name.lower() in there))
+
+
+def _merged(left: Expr, right: Expr, how: str) -> Expr:
+    if how == "full":
+        return call("coalesce", left, right)
+    return right if how == "right" else left
+
+
+# ------------------------------------------------------------------------------------ join planning
+
+
+def outer_join(left: Node, right: Node, conditions: Iterable[Expr], how: str) -> Node:
+    """A join where it stands, on conditions over both sides' columns."""
+    condition, right_only = split(conditions, len(left.types), how)
+    if right_only:
+        right = Filter(right, conjunction(right_only))
+    return joins.join(left, right, condition, how)  # type: ignore[arg-type]
+
+
+def split(conditions: Iterable[Expr], width: int, how: str) -> tuple[joins.Condition, list[Expr]]:
+    """Conditions over two sides as keys and residual, and those that may filter the right side first."""
+    left_keys: list[Expr] = []
+    right_keys: list[Expr] = []
+    rest: list[Expr] = []
+    right_only: list[Expr] = []
+    for part in (p for c in conditions for p in parts(c)):
+        pair = _key_pair(part, width)
+        if pair is not None:
+            left_keys.append(joins.canonical(pair[0]))
+            right_keys.append(joins.canonical(shifted(pair[1], -width)))
+        elif part.columns() and min(part.columns()) >= width and how in {"left", "semi", "anti"}:
+            right_only.append(shifted(part, -width))
+        else:
+            rest.append(part)
+    residual = conjunction(rest) if rest else None
+    return joins.Condition(tuple(left_keys), tuple(right_keys), residual), right_only
+
+
+def _key_pair(part: Expr, width: int) -> tuple[Expr, Expr] | None:
+    """The left's and the right's side of an equality between them."""
+    if not isinstance(part, Call) or part.op != "eq":
+        return None
+    a, b = part.args
+    for left, right in ((a, b), (b, a)):
+        if left.columns() and right.columns() and max(left.columns()) < width <= min(right.columns()):
+            return left, right
+    return None
+
+
+def parts(expr: Expr) -> Iterator[Expr]:
+    """What must all hold; what every branch of an `or` asks for is taken out of it."""
+    if isinstance(expr, Call) and expr.op == "and":
+        for part in expr.args:
+            yield from parts(part)
+        return
+    if isinstance(expr, Call) and expr.op == "or":
+        branches = [list(parts(b)) for b in _branches(expr)]
+        common = [p for p in branches[0] if all(p in other for other in branches[1:])]
+        if common:
+            yield from common
+            rests = [[p for p in b if p not in common] for b in branches]
+            if all(rests):
+                yield conjunction([conjunction(r) for r in rests], "or")
+            return
+    yield expr
+
+
+def _branches(expr: Expr) -> Iterator[Expr]:
+    if isinstance(expr, Call) and expr.op == "or":
+        for branch in expr.args:
+            yield from _branches(branch)
+    else:
+        yield expr
+
+
+def ordered_join(leaves: Sequence[Node], conditions: Sequence[Expr]) -> Node:
+    """Inner join of all leaves; columns and conditions in the order of the leaves."""
+    starts = [0]
+    for leaf in leaves:
+        starts.append(starts[-1] + len(leaf.types))
+    owner = [i for i, leaf in enumerate(leaves) for _ in leaf.types]
+    waiting = [p for c in conditions for p in parts(c)]
+
+    def owners(expr: Expr) -> set[int]:
+        return {owner[c] for c in expr.columns()}
+
+    filtered = list(leaves)
+    for part in [p for p in waiting if len(owners(p)) == 1]:
+        (one,) = owners(part)
+        filtered[one] = Filter(filtered[one], shifted(part, -starts[one]))
+        waiting.remove(part)
+    node, have = filtered[0], [0]
+    place = {c: c for c in range(starts[1])}
+    todo = list(range(1, len(leaves)))
+    while todo:
+        following = next((i for i in todo if any(_connects(p, have, i, owners) for p in waiting)), todo[0])
+        width = len(node.types)
+        place.update({starts[following] + c: width + c for c in range(len(leaves[following].types))})
+        have.append(following)
+        todo.remove(following)
+        now = [p for p in waiting if owners(p) and owners(p) <= set(have)]
+        waiting = [p for p in waiting if p not in now]
+        condition, _ = split([moved(p, place) for p in now], width, "inner")
+        node = joins.inner(node, filtered[following], condition)
+    node = joins.take(node, [place[c] for c in range(starts[-1])])
+    return Filter(node, conjunction(waiting)) if waiting else node
+
+
+def _connects(part: Expr, have: Sequence[int], other: int, owners: object) -> bool:
+    """Whether the condition is an equality between what is joined already and another leaf."""
+    if not isinstance(part, Call) or part.op != "eq":
+        return False
+    a, b = (owners(x) for x in part.args)  # type: ignore[operator]
+    return bool(a and b) and any(x <= set(have) and y == {other} for x, y in ((a, b), (b, a)))
+
+
+def shifted(expr: Expr, by: int) -> Expr:
+    """The expression over columns `by` further right."""
+    refs = [e for e in expr.walk() if isinstance(e, ColumnRef)]
+    return expr.remap({e.index: ColumnRef(e.type, e.index + by) for e in refs})
+
+
+def moved(expr: Expr, place: dict[int, int]) -> Expr:
+    """The expression over columns that are elsewhere now."""
+    refs = [e for e in expr.walk() if isinstance(e, ColumnRef)]
+    return expr.remap({e.index: ColumnRef(e.type, place[e.index]) for e in refs})

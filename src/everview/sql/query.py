@@ -1,0 +1,459 @@
+"""Queries: SELECT, set operations, WITH, ORDER BY and LIMIT, as plans.
+
+The order of work is SQL's: FROM and WHERE (`from_clause`), groups (`grouping`), SELECT, DISTINCT, then the order. An
+ORDER BY without LIMIT means nothing for a view, which is a bag; with one it is a maintained top-k, ties broken by the
+remaining columns. The columns that only the order needs are kept behind the others (`Query.width` says how many these
+are), so that the answer to a SELECT can be sorted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.codes.interner import Interner
+from everview.errors import did_you_mean
+from everview.expr import functions
+from everview.expr.nodes import ColumnRef, Expr, Literal
+from everview.plan import joins
+from everview.plan.nodes import Negate, Node, Project, Threshold, TopK, Union
+from everview.sql import recursion
+from everview.sql.from_clause import FromClause
+from everview.sql.grouping import Grouped, aggregates_in, grouping_sets
+from everview.sql.names import output_name
+from everview.sql.one_row import one_row
+from everview.sql.places import Source
+from everview.sql.scalars import Scalars
+from everview.sql.scopes import HIDDEN, Field, Outer, Relation, Scope
+from everview.sql.subqueries import Subqueries
+from everview.types import DataType
+
+if TYPE_CHECKING:
+    from everview.session import Session
+
+Env = Mapping[str, "Relation | None"]
+"""The WITH queries in sight by lower-case name; None: one whose columns are not known yet."""
+
+CLAUSES = (
+    "with_", "expressions", "distinct", "from_", "joins", "laterals",
+    "where", "group", "having", "order", "limit", "offset",
+)  # fmt: skip
+"""What a SELECT may have."""
+
+ALL_ROWS = 2**62
+"""The limit of an OFFSET without LIMIT."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A bound query: `context` columns, then outputs up to `width`, then columns only the order needs."""
+
+    node: Node
+    names: tuple[str, ...]
+    context: int = 0
+    order: tuple[tuple[int, bool], ...] = ()
+    at_most_one: bool = False
+    exactly_one: bool = False
+
+    @property
+    def width(self) -> int:
+        """Columns without those for the order."""
+        return self.context + len(self.names)
+
+    def fields(self) -> tuple[Field, ...]:
+        return (*[HIDDEN] * self.context, *map(Field, self.names))
+
+    def relation(self) -> Relation:
+        """As a table of another query."""
+        return Relation(joins.take(self.node, range(self.width)), self.fields())
+
+
+class Compiler:
+    """Binds the queries of one statement."""
+
+    def __init__(self, session: Session, source: Source) -> None:
+        self.session = session
+        self.source = source
+        self.loop_depth = 0
+        self.used: dict[str, None] = {}
+        """Tables and views read, in order."""
+
+    @property
+    def interner(self) -> Interner:
+        return self.session._interner
+
+    def one_row(self) -> Node:
+        return one_row(self.session)
+
+    def subqueries(self, scope: Scope, env: Env) -> Subqueries:
+        return Subqueries(self, scope, env)
+
+    def context(self, outer: Outer) -> Relation:
+        """The distinct values of the outer columns that a subquery reads."""
+        above = outer.scope.relation
+        values = Project(above.node, tuple(above.ref(p) for p in outer.positions))
+        return Relation(Threshold(values, "distinct"), (HIDDEN,) * len(outer.positions))
+
+    def table(self, node: exp.Table, env: Env) -> Relation:
+        """A WITH query, table or view by name."""
+        if node.args.get("db") is not None:
+            raise self.source.refuse(node, "there are no schemas", f"write {node.name}")
+        name = node.name.lower()
+        if name in env:
+            found = env[name]
+            if found is None:
+                raise recursion.Untyped(node)
+            return found
+        exact = (
+            node.name
+            if node.name in self.session
+            else next((n for n in _all_names(self.session) if n.lower() == name), None)
+        )
+        if exact is None:
+            raise self.source.error(
+                node,
+                "E_TABLE",
+                f"there is no table or view {node.name}",
+                did_you_mean(name, [*env, *_all_names(self.session)]),
+            )
+        self.used[exact] = None
+        collection = self.session[exact]
+        return Relation(collection._node, tuple(Field(c.name) for c in collection._columns))
+
+    # ---------------------------------------------------------------------------------------- queries
+
+    def query(self, node: exp.Expr, env: Env, outer: Outer | None) -> Query:
+        """Any query; with an outer scope its context comes first."""
+        if isinstance(node, exp.Subquery):
+            self.source.only(node, "this", "alias", "joins", "with_", "limit", "order", "offset")
+            return self._limited(node, self.query(node.this, self.with_clause(node, env), outer))
+        if isinstance(node, exp.Select):
+            return self._select(node, self.with_clause(node, env), outer)
+        if isinstance(node, exp.SetOperation):
+            return self._limited(node, self._set_operation(node, self.with_clause(node, env), outer))
+        if isinstance(node, exp.Values):
+            return self._values(node, env, outer)
+        if isinstance(node, exp.Table):
+            relation = self.table(node, env)
+            return Query(relation.node, tuple(f.name for f in relation.fields))
+        raise self.source.refuse(node, f"{node.key} is not a query")
+
+    def with_clause(self, node: exp.Expr, env: Env) -> Env:
+        """The names in sight with those of the query's WITH."""
+        clause = node.args.get("with_")
+        if clause is None:
+            return env
+        if clause.args.get("recursive"):
+            return recursion.bind_all(self, clause.expressions, env)
+        for cte in clause.expressions:
+            env = {**env, cte.alias.lower(): self.cte(cte, env)}
+        return env
+
+    def cte(self, cte: exp.CTE, env: Env) -> Relation:
+        """One WITH query."""
+        return self.renamed(cte, self.query(cte.this, env, None).relation())
+
+    def renamed(self, cte: exp.CTE, relation: Relation) -> Relation:
+        """With the column names that the WITH gives."""
+        columns = tuple(c.name for c in cte.args["alias"].args.get("columns") or [])
+        if len(columns) > len(relation.fields):
+            raise self.source.error(
+                cte.args["alias"], "E_WIDTH", f"{cte.alias} has {len(relation.fields)} columns, not {len(columns)}"
+            )
+        return relation.called("", columns)
+
+    def _values(self, node: exp.Values, env: Env, outer: Outer | None) -> Query:
+        start = self.context(outer) if outer is not None and outer.positions else Relation(self.one_row(), (HIDDEN,))
+        context = len(outer.positions) if outer is not None else 0
+        bound: list[Node] = []
+        for row in node.expressions:
+            scope = Scope(start, self.source, outer)
+            items = row.expressions if isinstance(row, exp.Tuple) else [row]
+            exprs = [Scalars(self, scope, env).bind(e) for e in items]
+            bound.append(Project(scope.relation.node, (*joins.refs(start.node.types)[:context], *exprs)))
+        rows = self.unified(bound, node)
+        names = tuple(f"column{i + 1}" for i in range(len(rows[0].types) - context))
+        return Query(Union(tuple(rows)) if len(rows) > 1 else rows[0], names, context)
+
+    # ----------------------------------------------------------------------------------------- SELECT
+
+    def _select(self, select: exp.Select, env: Env, outer: Outer | None) -> Query:
+        self.source.only(select, *CLAUSES)
+        clause = FromClause.of(select, self, env, outer)
+        where = select.args.get("where")
+        clause.where(where.this if where else None)
+        scope = Scope(clause.joined(), self.source, outer)
+        for part in clause.late:
+            self.subqueries(scope, env).keep_where(part)
+        context = len(outer.positions) if outer is not None else 0
+        below = Scalars(self, scope, env)
+        scalars, one = self._grouped(select, below, context)
+        having = select.args.get("having")
+        if having is not None and isinstance(scalars, Grouped):
+            self._keep(having.this, scalars)
+        items = self._items(select, scalars)
+        names = tuple(name for name, _ in items)
+        one = one or select.args.get("from_") is None
+        query = Query(
+            scalars.scope.relation.node,
+            names,
+            context,
+            (),
+            one,
+            one and having is None and (where is None or isinstance(scalars, Grouped)),
+        )
+        return self._finish(select, scalars, query, items)
+
+    def _keep(self, condition: exp.Expr, scalars: Scalars) -> None:
+        bound = scalars.condition(condition)
+        scalars.scope.keep(bound)
+
+    def _grouped(self, select: exp.Select, below: Scalars, context: int) -> tuple[Scalars, bool]:
+        """Expressions over groups if the query has any; whether it has exactly one group (per context)."""
+        group, having, order = (select.args.get(a) for a in ("group", "having", "order"))
+        nodes = [*select.expressions, *([having.this] if having else []), *(order.expressions if order else [])]
+        if group is None and having is None and not any(True for n in nodes for _ in aggregates_in(n)):
+            return below, False
+        if group is not None and group.args.get("all"):
+            raise self.source.refuse(group, "GROUP BY ALL is not supported", "name the columns")
+        keys, sets = grouping_sets(group)
+        scalars = Grouped(below, [self._group_key(k, select, below) for k in keys], sets, context)
+        scalars.collect(nodes)
+        one = not keys and len(sets) == 1
+        scalars.reduce(one)
+        return scalars, one
+
+    def _group_key(self, key: exp.Expr, select: exp.Select, below: Scalars) -> Expr:
+        """An expression, the number of an output, or an output's alias if no column has that name."""
+        if isinstance(key, exp.Literal) and not key.is_string:
+            return below.bind(self._numbered(key, select.expressions))
+        if isinstance(key, exp.Column) and not key.table and not below.scope.matches(key):
+            for item in select.expressions:
+                if isinstance(item, exp.Alias) and item.alias.lower() == key.name.lower():
+                    return below.bind(item.this)
+        if any(aggregates_in(key)):
+            raise self.source.error(key, "E_AGGREGATE", "GROUP BY cannot hold aggregates", "use a derived table")
+        return below.bind(key)
+
+    def _numbered(self, key: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
+        number = int(key.name) if key.name.isdigit() else 0
+        if not 1 <= number <= len(items):
+            raise self.source.error(key, "E_RANGE", f"there is no output number {key.name}", f"there are {len(items)}")
+        item = items[number - 1]
+        return item.this if isinstance(item, exp.Alias) else item
+
+    def _items(self, select: exp.Select, scalars: Scalars) -> list[tuple[str, Expr]]:
+        found: list[tuple[str, Expr]] = []
+        for i, item in enumerate(select.expressions):
+            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
+                found += self._star(item, scalars)
+            else:
+                found.append((output_name(item, i), scalars.bind(item)))
+        if not found:
+            raise self.source.error(select, "E_EMPTY", "SELECT has no columns", "name at least one")
+        return found
+
+    def _star(self, item: exp.Expr, scalars: Scalars) -> list[tuple[str, Expr]]:
+        if any(item.args.get(a) for a in ("except_", "replace", "rename")):
+            raise self.source.refuse(item, "* EXCEPT and REPLACE are not supported", "name the columns")
+        table = item.args["table"].name.lower() if isinstance(item, exp.Column) else ""
+        if isinstance(scalars, Grouped):
+            raise self.source.error(item, "E_GROUP", "* cannot stand in a query with groups", "name the columns")
+        relation = scalars.scope.relation
+        chosen = [
+            i for i, f in enumerate(relation.fields) if f.name and (f.table.lower() == table if table else f.plain)
+        ]
+        if not chosen:
+            tables = [f.table for f in relation.fields if f.table]
+            hint = did_you_mean(table, tables) if table else "there is no FROM"
+            raise self.source.error(item, "E_TABLE", f"there are no columns {item.sql('postgres')}", hint)
+        return [(relation.fields[i].name, relation.ref(i)) for i in chosen]
+
+    # --------------------------------------------------------------------- DISTINCT, ORDER BY and LIMIT
+
+    def _finish(self, select: exp.Select, scalars: Scalars, query: Query, items: list[tuple[str, Expr]]) -> Query:
+        outputs = [e for _, e in items]
+        distinct = select.args.get("distinct")
+        on = distinct.args.get("on") if distinct is not None else None
+        order = select.args.get("order")
+        sorting: list[tuple[Expr, bool]] = []
+        for ordered in order.expressions if order is not None else []:
+            key = self._order_key(ordered.this, select, scalars, items)
+            if distinct is not None and on is None and key not in outputs:
+                raise self.source.error(ordered, "E_ORDER", "with DISTINCT, ORDER BY can only use outputs")
+            sorting += _sort_keys(key, ordered)
+        firsts = [scalars.bind(e) for e in on.expressions] if on is not None else []
+        context = joins.refs(scalars.scope.relation.node.types)[: query.context]
+        if distinct is not None and on is None:
+            outputs = [joins.canonical(e) for e in outputs]
+        columns = list(dict.fromkeys([*(e for e, _ in sorting), *firsts]))
+        extra = [e for e in columns if e not in outputs]
+        exprs = [*context, *outputs, *extra]
+        # subqueries in the outputs have joined their columns to the relation by now
+        node: Node = Project(scalars.scope.relation.node, tuple(exprs))
+        if distinct is not None and on is None:
+            node = Threshold(node, "distinct")
+        place = {e: i for i, e in reversed(list(enumerate(exprs))) if i >= query.context}
+        ordering = tuple(
+            (place[joins.canonical(e) if distinct is not None and on is None else e], down) for e, down in sorting
+        )
+        if on is not None:
+            keys = (*range(query.context), *(place[e] for e in firsts))
+            node = TopK(node, keys, ordering, 1)
+        return self._top(select, replace(query, node=node, order=ordering))
+
+    def _order_key(self, key: exp.Expr, select: exp.Select, scalars: Scalars, items: list[tuple[str, Expr]]) -> Expr:
+        """An output by number or name, else an expression over the input."""
+        if isinstance(key, exp.Literal) and not key.is_string:
+            self._numbered(key, [exp.Null()] * len(items))
+            return items[int(key.name) - 1][1]
+        if isinstance(key, exp.Column) and not key.table:
+            named = [e for name, e in items if name.lower() == key.name.lower()]
+            if named:
+                return named[0]
+        return scalars.bind(key)
+
+    def _limited(self, node: exp.Expr, query: Query) -> Query:
+        """ORDER BY and LIMIT of a set operation: outputs only."""
+        order = node.args.get("order")
+        sorting: list[tuple[Expr, bool]] = []
+        types = query.node.types
+        for ordered in order.expressions if order is not None else []:
+            key = ordered.this
+            if isinstance(key, exp.Literal) and not key.is_string:
+                self._numbered(key, [exp.Null()] * len(query.names))
+                at = int(key.name) - 1
+            else:
+                names = [n.lower() for n in query.names]
+                if not isinstance(key, exp.Column) or key.table or key.name.lower() not in names:
+                    raise self.source.error(
+                        ordered,
+                        "E_ORDER",
+                        "ORDER BY after a set operation names outputs",
+                        did_you_mean(key.name, query.names),
+                    )
+                at = names.index(key.name.lower())
+            sorting += _sort_keys(ColumnRef(types[query.context + at], query.context + at), ordered)
+        refs = joins.refs(types)[: query.width]
+        extra = [e for e in dict.fromkeys(e for e, _ in sorting) if e not in refs]
+        exprs = [*refs, *extra]
+        widened = Project(query.node, tuple(exprs)) if extra or len(types) > query.width else query.node
+        ordering = tuple((exprs.index(e), down) for e, down in sorting)
+        return self._top(node, replace(query, node=widened, order=ordering or query.order))
+
+    def _top(self, node: exp.Expr, query: Query) -> Query:
+        limit, offset = self._count(node.args.get("limit")), self._count(node.args.get("offset"))
+        if limit is None and offset is None:
+            return query
+        top = TopK(
+            query.node, tuple(range(query.context)), query.order, ALL_ROWS if limit is None else limit, offset or 0
+        )
+        few = limit is not None and limit <= 1
+        return replace(query, node=top, at_most_one=query.at_most_one or few, exactly_one=False)
+
+    def _count(self, clause: exp.Expr | None) -> int | None:
+        if clause is None:
+            return None
+        value = clause.args.get("count") if isinstance(clause, exp.Fetch) else clause.expression
+        options = clause.args.get("limit_options")
+        if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+            raise self.source.refuse(clause, "FETCH with PERCENT or WITH TIES is not supported")
+        if isinstance(value, exp.Null) or (isinstance(value, exp.Expr) and value.name.upper() == "ALL"):
+            return None
+        if not isinstance(value, exp.Literal) or not value.name.isdigit():
+            raise self.source.error(clause, "E_LITERAL", "LIMIT and OFFSET are followed by whole numbers")
+        return int(value.name)
+
+    # --------------------------------------------------------------------------------- set operations
+
+    def _set_operation(self, node: exp.SetOperation, env: Env, outer: Outer | None) -> Query:
+        self.source.only(node, "this", "expression", "distinct", "with_", "limit", "order", "offset")
+        branches: list[Query] = []
+        untyped: list[recursion.Untyped] = []
+        for branch in (node.this, node.expression):
+            try:
+                branches.append(self.query(branch, env, outer))
+            except recursion.Untyped as missing:
+                untyped.append(missing)
+        if not branches:
+            raise untyped[0]
+        first = branches[0]
+        if untyped:
+            return replace(
+                first, node=joins.take(first.node, range(first.width)), order=(), at_most_one=False, exactly_one=False
+            )
+        if first.width != branches[1].width:
+            raise self.source.error(
+                node, "E_WIDTH", f"one side has {len(first.names)} columns, the other {len(branches[1].names)}"
+            )
+        sides = self.unified([joins.take(b.node, range(b.width)) for b in branches], node)
+        return Query(combine(node, *sides), first.names, first.context)
+
+    def unified(self, rows: Sequence[Node], at: exp.Expr) -> list[Node]:
+        """The same rows with types that all have in common."""
+        if len({len(r.types) for r in rows}) > 1:
+            raise self.source.error(at, "E_WIDTH", "the rows have different numbers of values")
+        columns: list[DataType] = []
+        for i, types in enumerate(zip(*(r.types for r in rows), strict=True)):
+            known = [t for t, r in zip(types, rows, strict=True) if not _is_null(r, i)] or list(types)
+            common = functions.common_type(known)
+            if common is None:
+                raise self.source.error(
+                    at,
+                    "E_TYPE",
+                    f"column {i + 1} is {' and '.join(repr(t) for t in dict.fromkeys(types))}",
+                    "cast one side",
+                )
+            columns.append(common)
+        return [_cast_columns(r, columns) for r in rows]
+
+
+def combine(node: exp.SetOperation, left: Node, right: Node) -> Node:
+    """UNION, EXCEPT and INTERSECT, of bags (ALL) or of sets."""
+    if isinstance(node, exp.Union):
+        both = Union((left, right))
+        return Threshold(_canonical(both), "distinct") if node.args.get("distinct") else both
+    left, right = _canonical(left), _canonical(right)
+    if node.args.get("distinct"):
+        left, right = Threshold(left, "distinct"), Threshold(right, "distinct")
+    left_over = Threshold(Union((left, Negate(right))), "positive")
+    return left_over if isinstance(node, exp.Except) else Union((left, Negate(left_over)))
+
+
+def _canonical(node: Node) -> Node:
+    """Equal floats with equal codes."""
+    exprs = tuple(joins.canonical(e) for e in joins.refs(node.types))
+    return node if exprs == joins.refs(node.types) else Project(node, exprs)
+
+
+def _is_null(node: Node, column: int) -> bool:
+    """Whether a column is the constant NULL, which fits every type."""
+    if not isinstance(node, Project):
+        return False
+    expr = node.exprs[column]
+    return isinstance(expr, Literal) and expr.value is None
+
+
+def _cast_columns(node: Node, types: Sequence[DataType]) -> Node:
+    if isinstance(node, Project):
+        exprs = tuple(functions.cast(e, t) for e, t in zip(node.exprs, types, strict=True))
+        return node if exprs == node.exprs else Project(node.child, exprs)
+    refs = joins.refs(node.types)
+    exprs = tuple(functions.cast(e, t) for e, t in zip(refs, types, strict=True))
+    return node if exprs == refs else Project(node, exprs)
+
+
+def _sort_keys(key: Expr, ordered: exp.Expr) -> list[tuple[Expr, bool]]:
+    """One key of an order as the engine sorts: NULLs come last there, so NULLS FIRST is a key of its own."""
+    down = bool(ordered.args.get("desc"))
+    first = bool(ordered.args.get("nulls_first"))
+    if first and key.type.nullable:
+        return [(functions.call("is_null", key), True), (key, down)]
+    return [(key, down)]
+
+
+def _all_names(session: Session) -> list[str]:
+    return [*session.tables, *session.views]

@@ -1,0 +1,545 @@
+"""Expressions of SQL as the typed expressions of plans.
+
+One method per form of SQL, found by the class of sqlglot's node. Where SQL and `everview.expr.functions` differ, SQL's
+meaning is put together here: % and div round towards zero, casts to int round, concat() passes over NULLs. `/` always
+divides exactly (5 / 2 = 2.5), as in Spark and DuckDB.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from everview.errors import PlanError
+from everview.expr import functions
+from everview.expr.nodes import Expr, Literal
+from everview.sql import constants, names
+from everview.sql.places import SqlError
+from everview.sql.scopes import Scope
+from everview.types import BOOL, DATE, INT, STR, TIMESTAMP, DataType
+
+if TYPE_CHECKING:
+    from everview.sql.query import Compiler, Env
+
+_DAY = 86_400_000_000
+
+SIMPLE: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
+    exp.Lower: ("lower", ("this",)),
+    exp.Upper: ("upper", ("this",)),
+    exp.Length: ("length", ("this",)),
+    exp.Reverse: ("reverse", ("this",)),
+    exp.Substring: ("substr", ("this", "start", "length")),
+    exp.Replace: ("replace", ("this", "expression", "replacement")),
+    exp.SplitPart: ("split_part", ("this", "delimiter", "part_index")),
+    exp.StrPosition: ("position", ("this", "substr")),
+    exp.StartsWith: ("startswith", ("this", "expression")),
+    exp.Contains: ("contains", ("this", "expression")),
+    exp.RegexpLike: ("regexp_matches", ("this", "expression")),
+    exp.Abs: ("abs", ("this",)),
+    exp.Floor: ("floor", ("this",)),
+    exp.Ceil: ("ceil", ("this",)),
+    exp.Round: ("round", ("this", "decimals")),
+    exp.Sqrt: ("sqrt", ("this",)),
+    exp.Exp: ("exp", ("this",)),
+    exp.Ln: ("ln", ("this",)),
+    exp.Pow: ("pow", ("this", "expression")),
+    exp.Sign: ("sign", ("this",)),
+    exp.Year: ("year", ("this",)),
+    exp.Month: ("month", ("this",)),
+    exp.Day: ("day", ("this",)),
+}
+"""Functions that are one of ours: its name, and which arguments sqlglot's node keeps in which order."""
+
+OPERANDS = ("this", "expression", "expressions", "negate", "safe", "typed", "coalesce", "is_string", "ignore_nulls")
+"""Parts that every handler knows, or that only matter to other dialects."""
+
+PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Column: ("this", "table"),
+    exp.Alias: ("this", "alias"),
+    exp.Interval: ("this", "unit"),
+    exp.Between: ("this", "low", "high"),
+    exp.In: ("this", "expressions", "query"),
+    exp.Case: ("this", "ifs", "default"),
+    exp.If: ("this", "true", "false"),
+    exp.Cast: ("this", "to", "_type"),
+    exp.Trim: ("this", "expression", "position"),
+    exp.Pad: ("this", "expression", "fill_pattern", "is_left"),
+    exp.TimestampTrunc: ("this", "unit"),
+    exp.DateTrunc: ("this", "unit"),
+    exp.Subquery: ("this",),
+}
+"""The parts of a node that its handler knows, if not `OPERANDS`; any other part is refused."""
+
+COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "eq",
+    exp.NEQ: "ne",
+    exp.LT: "lt",
+    exp.LTE: "le",
+    exp.GT: "gt",
+    exp.GTE: "ge",
+}
+
+
+class Scalars:
+    """Binds expressions in one scope; subqueries in them are joined to the scope's relation."""
+
+    def __init__(self, compiler: Compiler, scope: Scope, env: Env) -> None:
+        self.compiler = compiler
+        self.scope = scope
+        self.env = env
+        self.source = compiler.source
+
+    def bind(self, node: exp.Expr) -> Expr:
+        """The expression, typed, over the positions of the scope's relation."""
+        try:
+            found = self.special(node)
+            if found is not None:
+                return found
+            found = self._bind(node)
+            return self.call("not", found) if node.args.get("negate") else found  # NOT LIKE, IS NOT NULL
+        except SqlError:
+            raise
+        except PlanError as error:
+            raise self.source.placed(error, node) from None
+
+    def special(self, node: exp.Expr) -> Expr | None:
+        """What this expression is by its place (a group's key, an aggregate), if anything."""
+        return None
+
+    def condition(self, node: exp.Expr) -> Expr:
+        """An expression that must be true or false."""
+        found = self.bind(node)
+        if isinstance(found, Literal) and found.value is None:
+            return Literal(BOOL.optional(), None)
+        if found.type.kind != "bool":
+            raise self.source.error(
+                node,
+                "E_TYPE",
+                f"a condition must be true or false, this is {found.type!r}",
+                "compare it with something",
+            )
+        return found
+
+    def call(self, op: str, *args: Expr) -> Expr:
+        return constants.folded(functions.call(op, *args), self.compiler.interner)
+
+    def _bind(self, node: exp.Expr) -> Expr:
+        kind = type(node)
+        if kind in SIMPLE:
+            op, parts = SIMPLE[kind]
+            self.source.only(node, *parts)
+            return self.call(op, *(self.bind(node.args[p]) for p in parts if node.args.get(p) is not None))
+        if kind in COMPARISONS:
+            return self._comparison(node, COMPARISONS[kind])
+        handler: Callable[[Any], Expr] | None = getattr(self, f"on_{kind.__name__.lower()}", None)
+        if handler is None:
+            raise self._refused(node)
+        self.source.only(node, *PARTS.get(kind, OPERANDS))
+        return handler(node)
+
+    def _refused(self, node: exp.Expr) -> SqlError:
+        if isinstance(node, exp.Window):
+            return self.source.refuse(
+                node, "window functions are not supported yet", "use GROUP BY and a join, or ORDER BY with LIMIT"
+            )
+        if isinstance(node, exp.AggFunc):
+            if isinstance(node, (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)):
+                return self.source.error(
+                    node,
+                    "E_AGGREGATE",
+                    f"{node.sql_name().lower()} cannot stand here",
+                    "aggregates belong in SELECT, HAVING and ORDER BY",
+                )
+            return self.source.refuse(
+                node,
+                f"the aggregate {node.sql_name().lower()} is not supported",
+                "count, sum, avg, min, max, bool_and and bool_or are",
+            )
+        if isinstance(node, (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime)):
+            return self.source.refuse(
+                node, "views cannot depend on the clock", "pass the time as a constant, or keep it in a table"
+            )
+        what = node.sql_name().lower() if isinstance(node, exp.Func) else node.key
+        if isinstance(node, exp.Anonymous):
+            what = node.name.lower()
+        return self.source.refuse(node, f"{what} is not supported here")
+
+    # ------------------------------------------------------------------------------ names, constants
+
+    def on_column(self, node: exp.Column) -> Expr:
+        if isinstance(node.this, exp.Star):
+            raise self.source.error(node, "E_STAR", "* cannot stand here", "name the column")
+        return self.scope.column(node)
+
+    def on_literal(self, node: exp.Literal) -> Expr:
+        return Literal(STR, node.name) if node.is_string else constants.number(node)
+
+    def on_null(self, node: exp.Null) -> Expr:
+        return Literal(INT.optional(), None)
+
+    def on_boolean(self, node: exp.Boolean) -> Expr:
+        return Literal(BOOL, bool(node.this))
+
+    def on_paren(self, node: exp.Paren) -> Expr:
+        return self.bind(node.this)
+
+    def on_alias(self, node: exp.Alias) -> Expr:
+        return self.bind(node.this)
+
+    def on_interval(self, node: exp.Interval) -> Expr:
+        raise self.source.refuse(node, "an interval can only be added to or subtracted from a date or timestamp")
+
+    # ------------------------------------------------------------------------------------ arithmetic
+
+    def on_add(self, node: exp.Add) -> Expr:
+        left, right = node.this, node.expression
+        if isinstance(left, exp.Interval):
+            left, right = right, left
+        if isinstance(right, exp.Interval):
+            return self._moved(self.bind(left), right, 1)
+        a, b = self._pair(left, right)
+        if a.type.kind == "int" and b.type.kind == "date":
+            a, b = b, a
+        if a.type.kind == "date" and b.type.kind == "int":
+            return self.call("date_add_days", a, b)
+        return self.call("add", a, b)
+
+    def on_sub(self, node: exp.Sub) -> Expr:
+        if isinstance(node.expression, exp.Interval):
+            return self._moved(self.bind(node.this), node.expression, -1)
+        a, b = self._pair(node.this, node.expression)
+        kinds = (a.type.kind, b.type.kind)
+        if kinds == ("date", "int"):
+            return self.call("date_add_days", a, self.call("neg", b))
+        if kinds == ("date", "date"):
+            return self.call("date_diff_days", a, b)
+        if set(kinds) <= {"date", "timestamp"}:
+            raise self.source.refuse(
+                node,
+                "there is no interval type for the difference of timestamps",
+                "subtract dates, or extract(epoch from ...)",
+            )
+        return self.call("sub", a, b)
+
+    def _moved(self, moment: Expr, by: exp.Interval, sign: int) -> Expr:
+        """A date or timestamp moved by an interval: a timestamp."""
+        months, microseconds = constants.interval(by, self.source)
+        if months:
+            moment = self.call("add_months", moment, Literal(INT, sign * months))
+        moment = self._cast_to(moment, TIMESTAMP)
+        if microseconds:
+            moment = self.call("timestamp_add", moment, Literal(INT, sign * microseconds))
+        return moment
+
+    def on_mul(self, node: exp.Mul) -> Expr:
+        return self.call("mul", *self._pair(node.this, node.expression))
+
+    def on_div(self, node: exp.Div) -> Expr:
+        return self.call("div", *self._pair(node.this, node.expression))
+
+    def on_mod(self, node: exp.Mod) -> Expr:
+        a, b = self._pair(node.this, node.expression)
+        rest = self.call("mod", a, b)
+        return self.call("case", self._rounded_down(a, b, rest), self.call("sub", rest, b), rest)
+
+    def on_intdiv(self, node: exp.IntDiv) -> Expr:
+        a, b = self._pair(node.this, node.expression)
+        quotient = self.call("floordiv", a, b)
+        one = Literal(INT, 1)
+        return self.call(
+            "case", self._rounded_down(a, b, self.call("mod", a, b)), self.call("add", quotient, one), quotient
+        )
+
+    def _rounded_down(self, a: Expr, b: Expr, rest: Expr) -> Expr:
+        """Whether division rounded away from zero: there is a rest and the signs differ."""
+        zero = Literal(INT, 0)
+        signs = self.call("ne", self.call("lt", a, zero), self.call("lt", b, zero))
+        return self.call("and", self.call("ne", rest, zero), signs)
+
+    def on_neg(self, node: exp.Neg) -> Expr:
+        return self.call("neg", self.bind(node.this))
+
+    # ------------------------------------------------------------------------------------ comparison
+
+    def _pair(self, left: exp.Expr, right: exp.Expr) -> tuple[Expr, Expr]:
+        a, b = self.bind(left), self.bind(right)
+        return self.coerced(a, b, left), self.coerced(b, a, right)
+
+    def coerced(self, expr: Expr, beside: Expr, at: exp.Expr) -> Expr:
+        """A quoted constant as what stands beside it."""
+        if (
+            isinstance(expr, Literal)
+            and expr.type.kind == "str"
+            and beside.type.kind != "str"
+            and expr.value is not None
+        ):
+            if isinstance(beside, Literal) and beside.value is None:
+                return expr
+            return constants.text_as(expr.value, beside.type, at, self.source)
+        return expr
+
+    def compare(self, op: str, a: Expr, b: Expr) -> Expr:
+        """A comparison; a date beside a constant midnight stays a date, which indexes and joins can use."""
+        a, b = _as_date(a, b), _as_date(b, a)
+        return self.call(op, a, b)
+
+    def _comparison(self, node: exp.Expr, op: str) -> Expr:
+        if isinstance(node.expression, (exp.Any, exp.All)):
+            return self.compiler.subqueries(self.scope, self.env).quantified(node, op)
+        if isinstance(node.this, exp.Tuple) or isinstance(node.expression, exp.Tuple):
+            return self._tuples(node, op)
+        return self.compare(op, *self._pair(node.this, node.expression))
+
+    def _tuples(self, node: exp.Expr, op: str) -> Expr:
+        left, right = node.this, node.expression
+        if not (isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple)) or op not in ("eq", "ne"):
+            raise self.source.refuse(node, "rows can only be compared with rows, by = and <>")
+        if len(left.expressions) != len(right.expressions):
+            raise self.source.error(node, "E_WIDTH", "the rows have different numbers of values")
+        pairs = zip(left.expressions, right.expressions, strict=True)
+        equal = functions.conjunction([self.compare("eq", *self._pair(a, b)) for a, b in pairs])
+        return equal if op == "eq" else self.call("not", equal)
+
+    def on_nullsafeeq(self, node: exp.NullSafeEQ) -> Expr:
+        return self.same(*self._pair(node.this, node.expression))
+
+    def on_nullsafeneq(self, node: exp.NullSafeNEQ) -> Expr:
+        return self.call("not", self.on_nullsafeeq(node))  # type: ignore[arg-type]
+
+    def same(self, a: Expr, b: Expr) -> Expr:
+        """IS NOT DISTINCT FROM."""
+        a_null, b_null = self.call("is_null", a), self.call("is_null", b)
+        both = self.call("and", a_null, b_null)
+        return self.call("coalesce", self.call("or", both, self.compare("eq", a, b)), Literal(BOOL, False))
+
+    def on_between(self, node: exp.Between) -> Expr:
+        low = self.compare("ge", *self._pair(node.this, node.args["low"]))
+        high = self.compare("le", *self._pair(node.this, node.args["high"]))
+        return self.call("and", low, high)
+
+    def on_in(self, node: exp.In) -> Expr:
+        if node.args.get("query") is not None:
+            return self.compiler.subqueries(self.scope, self.env).is_in(node)
+        if not node.expressions:
+            raise self.source.refuse(node, "this form of IN is not supported", "list the values: IN (1, 2)")
+        if isinstance(node.this, exp.Tuple):
+            tests = [self._tuples(exp.EQ(this=node.this.copy(), expression=v.copy()), "eq") for v in node.expressions]
+        else:
+            tests = [self.compare("eq", *self._pair(node.this, v)) for v in node.expressions]
+        return functions.conjunction(tests, "or")
+
+    def on_is(self, node: exp.Is) -> Expr:
+        value, what = self.bind(node.this), node.expression
+        if isinstance(what, exp.Null):
+            return self.call("is_null", value)
+        if isinstance(what, exp.Boolean):
+            return self.call("coalesce", self.call("eq", value, Literal(BOOL, bool(what.this))), Literal(BOOL, False))
+        raise self.source.refuse(node, "IS is followed by NULL, TRUE, FALSE or [NOT] DISTINCT FROM")
+
+    # ----------------------------------------------------------------------------------------- logic
+
+    def on_and(self, node: exp.And) -> Expr:
+        return self.call("and", self.condition(node.this), self.condition(node.expression))
+
+    def on_or(self, node: exp.Or) -> Expr:
+        return self.call("or", self.condition(node.this), self.condition(node.expression))
+
+    def on_not(self, node: exp.Not) -> Expr:
+        return self.call("not", self.condition(node.this))
+
+    def on_case(self, node: exp.Case) -> Expr:
+        parts: list[Expr] = []
+        for branch in node.args["ifs"]:
+            if node.this is None:
+                test = self.condition(branch.this)
+            else:
+                test = self.compare("eq", *self._pair(node.this, branch.this))
+            parts += [test, self.bind(branch.args["true"])]
+        default = node.args.get("default")
+        return self.call("case", *parts, self.bind(default) if default else Literal(INT.optional(), None))
+
+    def on_if(self, node: exp.If) -> Expr:
+        default = node.args.get("false")
+        otherwise = self.bind(default) if default else Literal(INT.optional(), None)
+        return self.call("case", self.condition(node.this), self.bind(node.args["true"]), otherwise)
+
+    def on_coalesce(self, node: exp.Coalesce) -> Expr:
+        return self.call("coalesce", *self._like_the_first([node.this, *node.expressions]))
+
+    def _like_the_first(self, given: list[exp.Expr]) -> list[Expr]:
+        args = [self.bind(a) for a in given]
+        return [self.coerced(a, args[0], at) for a, at in zip(args, given, strict=True)]
+
+    def on_nullif(self, node: exp.Nullif) -> Expr:
+        return self.call("nullif", *self._pair(node.this, node.expression))
+
+    def on_greatest(self, node: exp.Greatest) -> Expr:
+        return self.call("greatest", *self._like_the_first([node.this, *node.expressions]))
+
+    def on_least(self, node: exp.Least) -> Expr:
+        return self.call("least", *self._like_the_first([node.this, *node.expressions]))
+
+    # ----------------------------------------------------------------------------------------- casts
+
+    def on_cast(self, node: exp.Cast) -> Expr:
+        if isinstance(node.this, exp.IntDiv):
+            return self.bind(node.this)  # sqlglot wraps div(a, b) into a cast
+        value = self.bind(node.this)
+        target = names.data_type(node.to, self.source)
+        if isinstance(value, Literal) and value.type.kind == "str" and target.kind in {"date", "timestamp"}:
+            return constants.text_as(value.value, target, node.this, self.source)
+        return self._cast_to(value, target)
+
+    def _cast_to(self, value: Expr, target: DataType) -> Expr:
+        if target.kind == "int" and value.type.kind in {"float", "decimal"}:
+            value = self.call("round", value)
+        return constants.folded(functions.cast(value, target), self.compiler.interner)
+
+    # ----------------------------------------------------------------------------------------- texts
+
+    def on_like(self, node: exp.Like, escape: str = "\\") -> Expr:
+        value, pattern = self.bind(node.this), self.bind(node.expression)
+        if not isinstance(pattern, Literal) or pattern.type.kind != "str":
+            raise self.source.error(node.expression, "E_LITERAL", "the pattern of LIKE must be a constant text")
+        if isinstance(node, exp.ILike):
+            value, pattern = self.call("lower", value), Literal(STR, pattern.value.lower())
+        return self.call("like", value, Literal(STR, _with_backslashes(pattern.value, escape)))
+
+    def on_ilike(self, node: exp.ILike) -> Expr:
+        return self.on_like(node)  # type: ignore[arg-type]
+
+    def on_escape(self, node: exp.Escape) -> Expr:
+        return self.on_like(node.this, node.expression.name)
+
+    def on_dpipe(self, node: exp.DPipe) -> Expr:
+        return self.call("concat", *(self._as_text(self.bind(x)) for x in (node.this, node.expression)))
+
+    def on_concat(self, node: exp.Concat) -> Expr:
+        texts = [self._as_text(self.bind(x)) for x in node.expressions]
+        return self.call(
+            "concat", *(self.call("coalesce", t, Literal(STR, "")) if t.type.nullable else t for t in texts)
+        )
+
+    def _as_text(self, value: Expr) -> Expr:
+        return value if value.type.kind == "str" else self._cast_to(value, STR)
+
+    def on_trim(self, node: exp.Trim) -> Expr:
+        op = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(node.text("position").upper(), "trim")
+        given = [node.this, node.expression] if node.args.get("expression") is not None else [node.this]
+        return self.call(op, *(self.bind(x) for x in given))
+
+    def on_left(self, node: exp.Left) -> Expr:
+        value, count = self.bind(node.this), self._characters(node)
+        size = self.call("add", self.call("length", value), Literal(INT, count)) if count < 0 else Literal(INT, count)
+        return self.call("substr", value, Literal(INT, 1), self.call("greatest", size, Literal(INT, 0)))
+
+    def on_right(self, node: exp.Right) -> Expr:
+        value, count = self.bind(node.this), self._characters(node)
+        start = (
+            self.call("sub", self.call("length", value), Literal(INT, count - 1))
+            if count >= 0
+            else Literal(INT, 1 - count)
+        )
+        return self.call("substr", value, self.call("greatest", start, Literal(INT, 1)))
+
+    def _characters(self, node: exp.Expr) -> int:
+        count = self.bind(node.expression)
+        if not isinstance(count, Literal) or count.type.kind != "int" or count.value is None:
+            raise self.source.error(node.expression, "E_LITERAL", "the number of characters must be a constant")
+        return int(count.value)
+
+    def on_pad(self, node: exp.Pad) -> Expr:
+        parts = [node.this, node.expression, node.args.get("fill_pattern")]
+        op = "lpad" if node.args.get("is_left") else "rpad"
+        return self.call(op, *(self.bind(x) for x in parts if x is not None))
+
+    def on_log(self, node: exp.Log) -> Expr:
+        if node.args.get("expression") is None:
+            return self.call("log10", self.bind(node.this))
+        base = self.bind(node.this)
+        op = {2: "log2", 10: "log10"}.get(base.value if isinstance(base, Literal) else 0)
+        if op is None:
+            raise self.source.refuse(node, "logarithms have base 2, 10 or e", "divide ln(x) by ln(base)")
+        return self.call(op, self.bind(node.expression))
+
+    # ----------------------------------------------------------------------------------------- dates
+
+    def on_extract(self, node: exp.Extract) -> Expr:
+        unit, value = node.name.lower(), self.bind(node.expression)
+        if unit in {"year", "month", "day", "hour", "minute", "second"}:
+            return self.call(unit, value)
+        match unit:
+            case "isodow":
+                return self.call("dayofweek", value)
+            case "dow":
+                return self.call("mod", self.call("dayofweek", value), Literal(INT, 7))
+            case "epoch":
+                return self.call("extract_epoch", value)
+            case "quarter":
+                return self.call(
+                    "floordiv", self.call("add", self.call("month", value), Literal(INT, 2)), Literal(INT, 3)
+                )
+            case "doy":
+                day = self._cast_to(value, DATE)
+                first = self.call("date_trunc", Literal(STR, "year"), day)
+                return self.call("add", self.call("date_diff_days", day, first), Literal(INT, 1))
+        raise self.source.refuse(node, f"extract({unit} from ...) is not supported")
+
+    def on_timestamptrunc(self, node: exp.TimestampTrunc) -> Expr:
+        value = self._cast_to(self.bind(node.this), TIMESTAMP)
+        return self.call("date_trunc", Literal(STR, node.text("unit").lower()), value)
+
+    def on_datetrunc(self, node: exp.DateTrunc) -> Expr:
+        return self.on_timestamptrunc(node)  # type: ignore[arg-type]
+
+    # ------------------------------------------------------------------------------------ subqueries
+
+    def on_exists(self, node: exp.Exists) -> Expr:
+        return self.compiler.subqueries(self.scope, self.env).exists(node)
+
+    def on_subquery(self, node: exp.Subquery) -> Expr:
+        return self.compiler.subqueries(self.scope, self.env).scalar(node)
+
+
+def _with_backslashes(pattern: str, escape: str) -> str:
+    """A LIKE pattern with its escape character made a backslash."""
+    if escape == "\\":
+        return pattern
+    result, letters = "", iter(pattern)
+    for letter in letters:
+        if letter == escape:
+            result += "\\" + next(letters, "")
+        else:
+            result += "\\\\" if letter == "\\" else letter
+    return result
+
+
+def _as_date(expr: Expr, beside: Expr) -> Expr:
+    if (
+        beside.type.kind == "date"
+        and isinstance(expr, Literal)
+        and expr.type.kind == "timestamp"
+        and expr.value is not None
+    ):
+        value: dt.datetime = expr.value
+        if value.time() == dt.time():
+            return Literal(beside.type.optional(False), value.date())
+    return expr
+
+
+def has_query(node: exp.Expr) -> bool:
+    """Whether there is a subquery in the expression."""
+    return any(isinstance(n, exp.Query) for n in node.walk())
+
+
+def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
+    """The parts of a condition that must all hold."""
+    if node is None:
+        return []
+    inner = node.unnest() if isinstance(node, exp.Paren) else node
+    if isinstance(inner, exp.And):
+        return [*conjuncts(inner.this), *conjuncts(inner.expression)]
+    return [node]

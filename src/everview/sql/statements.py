@@ -1,0 +1,536 @@
+"""Statements: what `db.sql` does with each kind.
+
+Statements of one text run one after the other; the answer is the last one's. A SELECT is installed as a view for a
+moment, read, and dropped, so it uses (and shares) the indexes that are there. INSERT, UPDATE and DELETE are one
+transaction each, or part of the one that BEGIN opened. A transaction's own changes are not visible before COMMIT, so a
+statement that would have to read them is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ParseError, TokenError
+
+from everview.codes.codec import Codec
+from everview.collection import Collection
+from everview.errors import EverviewError, InputError, did_you_mean
+from everview.expr import functions
+from everview.expr.resolve import Column
+from everview.plan import joins
+from everview.plan import nodes as plan
+from everview.sql import names
+from everview.sql.one_row import NAME as ONE_ROW
+from everview.sql.places import Source, SqlError
+from everview.sql.query import Compiler, Query
+from everview.sql.result import Result, in_order
+from everview.sql.scopes import Correlated
+from everview.table import Table
+from everview.types import STR
+from everview.view import View
+
+if TYPE_CHECKING:
+    from everview.session import Session, Transaction
+
+QUERY = "(query)"
+"""The name a SELECT has while it is installed."""
+
+_COMMAND = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*(explain|show)\b", re.IGNORECASE | re.DOTALL)
+
+
+class Statements:
+    """A session's SQL: the transaction that BEGIN opened, and how to run statements."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.transaction: Transaction | None = None
+        self.changed: set[str] = set()
+
+    def run(self, text: str) -> Any:
+        """Run all statements of a text; the last one's answer."""
+        self.session._alive()
+        answer: Any = None
+        for part in _split(text):
+            answer = self._run_one(part)
+        return answer
+
+    def _run_one(self, text: str) -> Any:
+        command = _COMMAND.match(text)
+        if command is not None:
+            return self._command(text, command)
+        source = Source(text)
+        node = _parsed(source)
+        handler: Callable[[exp.Expr, Source], Any] | None
+        if isinstance(node, exp.Query):
+            handler = self._select
+        else:
+            handler = getattr(self, f"on_{type(node).__name__.lower()}", None)
+        if handler is None:
+            raise source.refuse(node, f"this statement is not supported: {node.key.upper()}", _STATEMENTS)
+        try:
+            return handler(node, source)
+        except SqlError:
+            raise
+        except Correlated:
+            raise source.refuse(node, "a subquery reads the query around it in a way that is not supported") from None
+        except InputError:
+            raise
+
+    # ---------------------------------------------------------------------------------------- queries
+
+    def _bound(self, node: exp.Expr, source: Source) -> tuple[Query, Compiler]:
+        compiler = Compiler(self.session, source)
+        query = compiler.query(node, {}, None)
+        return query, compiler
+
+    def _collection(self, query: Query, compiler: Compiler, node: plan.Node, columns: Sequence[str]) -> Collection:
+        parents = [self.session[n] for n in compiler.used]
+        return Collection(
+            node, [Column(n, t) for n, t in zip(columns, node.types, strict=True)], self.session, parents=parents
+        )
+
+    def _select(self, node: exp.Expr, source: Source) -> Result:
+        query, compiler = self._bound(node, source)
+        self._refuse_pending(compiler.used, node, source)
+        return self._answer(query, compiler)
+
+    def _answer(self, query: Query, compiler: Compiler) -> Result:
+        """Install, read, sort, drop."""
+        inside = [f"c{i}" for i in range(len(query.node.types))]
+        view = self.session.view(QUERY, self._collection(query, compiler, query.node, inside))
+        try:
+            codes = view._read(self.session.time)._repeated()
+            if query.order:
+                codes = codes[:, in_order(view._codec.decode_rows(codes), query.order)]
+        except EverviewError as error:
+            error.message = error.message.replace(f"view {QUERY!r}", "the query")
+            raise
+        finally:
+            view.drop()
+        types = query.node.types[: query.width]
+        return Result(Codec(types, query.names, self.session._interner), codes[: query.width].copy())
+
+    def _refuse_pending(self, used: Sequence[str] | dict[str, None], node: exp.Expr, source: Source) -> None:
+        """Changes of the open transaction cannot be read yet."""
+        if not self.changed:
+            return
+        read = {t for n in used for t in self._tables_below(n)}
+        if read & self.changed:
+            raise source.error(
+                node,
+                "E_TRANSACTION",
+                f"{', '.join(sorted(read & self.changed))} was changed in this transaction, which cannot be read yet",
+                "COMMIT first",
+            )
+
+    def _tables_below(self, name: str) -> list[str]:
+        nodes = self.session[name]._node.walk()
+        return [self.session._table_of(n)._label for n in nodes if isinstance(n, plan.Table)]
+
+    def _command(self, text: str, command: re.Match[str]) -> Result:
+        """SHOW and EXPLAIN, which sqlglot leaves as they are."""
+        start, end = command.span(1)
+        rest = text[end:].strip().lower()
+        if text[start:end].lower() == "show":
+            found = {"tables": [t for t in self.session.tables if t != ONE_ROW], "views": list(self.session.views)}.get(
+                rest
+            )
+            if found is None:
+                raise SqlError(
+                    "E_UNSUPPORTED",
+                    f"there is no SHOW {rest}",
+                    "SHOW TABLES or SHOW VIEWS",
+                    *Source(text).line_and_column(start),
+                )
+            return self._texts(rest[:-1], sorted(found))
+        if rest in self.session.views:
+            view = self.session[rest]
+            return self._texts("plan", view.explain().split("\n"))
+        source = Source(text[:start] + " " * (end - start) + text[end:])
+        node = _parsed(source)
+        if isinstance(node, exp.Create) and isinstance(node.expression, exp.Query):
+            node = node.expression
+        if not isinstance(node, exp.Query):
+            raise source.refuse(
+                node, "only queries and views can be explained", "EXPLAIN SELECT ..., or EXPLAIN name_of_a_view"
+            )
+        query, compiler = self._bound(node, source)
+        plain = joins.take(query.node, range(query.width))
+        shown = self._collection(query, compiler, plain, query.names).explain()
+        return self._texts("plan", shown.split("\n"))
+
+    def _texts(self, column: str, values: Sequence[str]) -> Result:
+        codec = Codec((STR,), (column,), self.session._interner)
+        return Result(codec, codec.encode_rows([(v,) for v in values]))
+
+    # ----------------------------------------------------------------------------- tables and views
+
+    def on_create(self, node: exp.Create, source: Source) -> Any:
+        """CREATE TABLE and CREATE [MATERIALIZED] VIEW."""
+        self._refuse_in_transaction(node, source)
+        kind = str(node.args.get("kind")).upper()
+        if kind not in ("TABLE", "VIEW"):
+            raise source.refuse(node, f"CREATE {kind} is not supported", "there are tables and views")
+        target = node.this.this if isinstance(node.this, exp.Schema) else node.this
+        name = self._new_name(target, node, source)
+        if name is None:
+            return self.session[target.name]
+        return self._create_table(name, node, source) if kind == "TABLE" else self._create_view(name, node, source)
+
+    def _new_name(self, target: exp.Table, node: exp.Create, source: Source) -> str | None:
+        """The name to create; None if it exists and that is fine."""
+        name: str = target.name
+        if name in self.session:
+            if node.args.get("exists"):
+                return None
+            if not (node.args.get("replace") and name in self.session.views):
+                raise source.error(target, "E_NAME", f"the name {name} is taken", "choose another, or DROP it first")
+        return name
+
+    def _create_view(self, name: str, node: exp.Create, source: Source) -> View:
+        if not isinstance(node.expression, exp.Query):
+            raise source.refuse(node, "CREATE VIEW name AS is followed by a query")
+        query, compiler = self._bound(node.expression, source)
+        columns = list(query.names)
+        if isinstance(node.this, exp.Schema):
+            given = [e.name for e in node.this.expressions]
+            if len(given) != len(columns):
+                raise source.error(
+                    node.this, "E_WIDTH", f"the view has {len(columns)} columns, {len(given)} names are given"
+                )
+            columns = given
+        for column in columns:
+            if columns.count(column) > 1:
+                raise source.error(
+                    node.expression, "E_DUPLICATE", f"two columns of the view are called {column}", "name them with AS"
+                )
+        plain = joins.take(query.node, range(query.width))
+        collection = self._collection(query, compiler, plain, columns)
+        if name in self.session.views:
+            self.session._views[name].drop()
+        return self.session.view(name, collection)
+
+    def _create_table(self, name: str, node: exp.Create, source: Source) -> Table:
+        if not isinstance(node.this, exp.Schema) or node.expression is not None:
+            raise source.refuse(
+                node, "CREATE TABLE lists its columns", "CREATE TABLE t (x int); then INSERT INTO t SELECT ..."
+            )
+        schema: dict[str, Any] = {}
+        key: list[str] = []
+        for item in node.this.expressions:
+            if isinstance(item, exp.ColumnDef):
+                if item.name in schema:
+                    raise source.error(item, "E_DUPLICATE", f"two columns are called {item.name}")
+                declared, is_key = self._column(item, source)
+                schema[item.name] = declared
+                key += [item.name] if is_key else []
+            elif isinstance(item, exp.PrimaryKey):
+                key += [e.name for e in item.expressions]
+            else:
+                raise source.refuse(item, f"{item.key} constraints are not supported: nothing would enforce them")
+        for column in key:
+            if column not in schema:
+                raise source.error(
+                    node.this, "E_COLUMN", f"the key column {column} is not there", did_you_mean(column, schema)
+                )
+            schema[column] = schema[column].optional(False)
+        return self.session.table(name, schema, key=key or None)
+
+    def _column(self, item: exp.ColumnDef, source: Source) -> tuple[Any, bool]:
+        if item.kind is None:
+            raise source.error(item, "E_TYPE", f"the column {item.name} has no type")
+        declared = names.data_type(item.kind, source).optional()
+        is_key = False
+        for constraint in item.args.get("constraints") or []:
+            if isinstance(constraint.kind, exp.NotNullColumnConstraint):
+                declared = declared.optional(bool(constraint.kind.args.get("allow_null")))
+            elif isinstance(constraint.kind, exp.PrimaryKeyColumnConstraint):
+                is_key = True
+            else:
+                raise source.refuse(
+                    item, f"{constraint.kind.key} is not supported in CREATE TABLE: nothing would enforce it"
+                )
+        return declared, is_key
+
+    def on_drop(self, node: exp.Drop, source: Source) -> None:
+        """DROP TABLE and DROP [MATERIALIZED] VIEW."""
+        self._refuse_in_transaction(node, source)
+        kind = str(node.args.get("kind")).upper()
+        if kind not in ("TABLE", "VIEW"):
+            raise source.refuse(node, f"DROP {kind} is not supported")
+        there = self.session._tables if kind == "TABLE" else self.session._views
+        for target in node.args.get("tables") or [node.this]:
+            name = target.name
+            if name not in there or name == ONE_ROW:
+                if node.args.get("exists"):
+                    continue
+                raise source.error(target, "E_TABLE", f"there is no {kind.lower()} {name}", did_you_mean(name, there))
+            if kind == "VIEW":
+                self.session._views[name].drop()
+            else:
+                self.session._tables[name].drop(cascade=bool(node.args.get("cascade")))
+
+    # ------------------------------------------------------------------------------------ changing rows
+
+    def _table(self, target: exp.Expr, source: Source) -> Table:
+        name = target.name
+        found = self.session._tables.get(name)
+        if found is None or name == ONE_ROW:
+            if name in self.session.views:
+                raise source.error(
+                    target, "E_TABLE", f"{name} is a view and cannot be changed", "change the tables it is made of"
+                )
+            tables = [t for t in self.session.tables if t != ONE_ROW]
+            raise source.error(target, "E_TABLE", f"there is no table {name}", did_you_mean(name, tables))
+        return found
+
+    def on_insert(self, node: exp.Insert, source: Source) -> None:
+        """INSERT INTO t [(columns)] VALUES ... or SELECT ..."""
+        target = node.this.this if isinstance(node.this, exp.Schema) else node.this
+        table = self._table(target, source)
+        conflict = self._conflict(node, source)
+        if node.args.get("returning"):
+            raise source.refuse(node, "RETURNING is not supported")
+        query, compiler = self._bound(node.expression, source)
+        self._refuse_pending(compiler.used, node, source)
+        at = self._places(node, table, source)
+        if len(at) != len(query.names):
+            raise source.error(node, "E_WIDTH", f"{len(query.names)} values for {len(at)} columns of {table._label}")
+        rows = self._answer(self._fitted(query, table, at, node, source), compiler).rows()
+        columns = [dict(zip(at, row, strict=True)) for row in rows]
+        full = [tuple(row.get(i) for i in range(len(table._columns))) for row in columns]
+        self._insert(table, full, conflict, node, source)
+
+    def _conflict(self, node: exp.Insert, source: Source) -> str:
+        """What to do with a key that exists: error, nothing or update."""
+        clause = node.args.get("conflict")
+        if clause is None:
+            return "update" if str(node.args.get("alternative") or "").upper() == "REPLACE" else "error"
+        action = clause.args.get("action")
+        if action is not None and "NOTHING" in action.name.upper():
+            return "nothing"
+        raise source.refuse(
+            node, "ON CONFLICT is only supported with DO NOTHING", "INSERT OR REPLACE replaces rows by key"
+        )
+
+    def _places(self, node: exp.Insert, table: Table, source: Source) -> list[int]:
+        have = [c.name for c in table._columns]
+        if not isinstance(node.this, exp.Schema):
+            return list(range(len(have)))
+        places = []
+        for column in node.this.expressions:
+            if column.name not in have:
+                raise source.error(
+                    column, "E_COLUMN", f"{table._label} has no column {column.name}", did_you_mean(column.name, have)
+                )
+            places.append(have.index(column.name))
+        return places
+
+    def _fitted(self, query: Query, table: Table, at: Sequence[int], node: exp.Expr, source: Source) -> Query:
+        """The query's outputs with the types of the table's columns."""
+        exprs = []
+        child = query.node
+        given = child.exprs if isinstance(child, plan.Project) else joins.refs(child.types)
+        for i, position in enumerate(at):
+            column = table._columns[position]
+            value = given[i]
+            kinds = (value.type.kind, column.type.kind)
+            if kinds[0] == "str" and kinds[1] not in ("str", "bytes"):
+                pass  # a quoted constant, or a text that must be one
+            elif (
+                kinds[0] != kinds[1]
+                and functions.common_type((value.type, column.type)) is None
+                and not _is_null(value)
+            ):
+                raise source.error(
+                    node,
+                    "E_TYPE",
+                    f"{table._label}.{column.name} is {column.type!r}, the value is {value.type!r}",
+                    "cast it",
+                )
+            try:
+                exprs.append(functions.cast(value, column.type))
+            except EverviewError as error:
+                raise source.placed(error, node) from None
+        below = child.child if isinstance(child, plan.Project) else child
+        return Query(plan.Project(below, tuple(exprs)), query.names)
+
+    def _insert(self, table: Table, rows: list[Any], conflict: str, node: exp.Expr, source: Source) -> None:
+        if table._key and conflict != "update":
+            rows = self._new_keys(table, rows, conflict, node, source)
+        if rows:
+            table.insert(rows)
+            self._mark(table)
+
+    def _new_keys(self, table: Table, rows: list[Any], conflict: str, node: exp.Expr, source: Source) -> list[Any]:
+        codes = table._codec.encode(rows)
+        keys = [tuple(codes[k, i].item() for k in table._key) for i in range(len(rows))]
+        there = {tuple(r[k] for k in table._key) for r in self.session._present(table, keys)}
+        kept = []
+        for row, key in zip(rows, keys, strict=True):
+            if key not in there:
+                there.add(key)
+                kept.append(row)
+            elif conflict == "error":
+                shown = ", ".join(repr(row[k]) for k in table._key)
+                raise InputError(
+                    "E_KEY",
+                    f"table {table._label!r} has a row with the key {shown} already",
+                    "UPDATE it, or INSERT OR REPLACE",
+                )
+        return kept
+
+    def _mark(self, table: Table) -> None:
+        if self.transaction is not None:
+            self.changed.add(table._label)
+
+    def on_delete(self, node: exp.Delete, source: Source) -> None:
+        """DELETE FROM t [WHERE ...]"""
+        self._refuse_extras(node, source)
+        table = self._table(node.this, source)
+        rows = self._read_rows(exp.select("*").from_(node.this), node, source)
+        if rows:
+            table.delete(rows)
+            self._mark(table)
+
+    def on_update(self, node: exp.Update, source: Source) -> None:
+        """UPDATE t SET column = ... [WHERE ...]"""
+        self._refuse_extras(node, source)
+        table = self._table(node.this, source)
+        have = [c.name for c in table._columns]
+        new: dict[int, exp.Expr] = {}
+        for setting in node.expressions:
+            column = setting.this
+            if column.name not in have:
+                raise source.error(
+                    column, "E_COLUMN", f"{table._label} has no column {column.name}", did_you_mean(column.name, have)
+                )
+            new[have.index(column.name)] = setting.expression
+        items: list[exp.Expr] = [exp.Star(), *new.values()]
+        select = exp.Select(expressions=items).from_(node.this)
+        width = len(have)
+        rows = self._read_rows(select, node, source, table, list(new))
+        old = [row[:width] for row in rows]
+        places = {position: width + i for i, position in enumerate(new)}
+        changed = [tuple(row[places.get(i, i)] for i in range(width)) for row in rows]
+        if not rows:
+            return
+        with self.session.transaction():
+            table.delete(old)
+            self._insert(table, changed, "error", node, source)
+        self._mark(table)
+
+    def _read_rows(
+        self,
+        select: exp.Select,
+        node: exp.Expr,
+        source: Source,
+        table: Table | None = None,
+        assigned: Sequence[int] = (),
+    ) -> list[Any]:
+        where = node.args.get("where")
+        if where is not None:
+            select.set("where", where)
+        query, compiler = self._bound(select, source)
+        self._refuse_pending(compiler.used, node, source)
+        if table is not None:
+            query = self._fitted(query, table, [*range(len(table._columns)), *assigned], node, source)
+        return self._answer(query, compiler).rows()
+
+    def _refuse_extras(self, node: exp.Expr, source: Source) -> None:
+        for arg, what in (("using", "USING"), ("from_", "FROM"), ("returning", "RETURNING"), ("limit", "LIMIT")):
+            if node.args.get(arg):
+                raise source.refuse(node, f"{what} is not supported in UPDATE and DELETE", "use a subquery in WHERE")
+
+    def on_truncatetable(self, node: exp.TruncateTable, source: Source) -> None:
+        """TRUNCATE t"""
+        for target in node.expressions:
+            table = self._table(target, source)
+            table.clear()
+            self._mark(table)
+
+    # ------------------------------------------------------------------------------------ transactions
+
+    def on_transaction(self, node: exp.Transaction, source: Source) -> None:
+        """BEGIN"""
+        if self.transaction is not None:
+            raise source.error(node, "E_TRANSACTION", "a transaction is open already", "COMMIT or ROLLBACK it")
+        self.transaction = self.session.transaction()
+        self.transaction.__enter__()
+
+    def on_commit(self, node: exp.Commit, source: Source) -> None:
+        """COMMIT"""
+        self._end(node, source, None)
+
+    def on_rollback(self, node: exp.Rollback, source: Source) -> None:
+        """ROLLBACK"""
+        self._end(node, source, RuntimeError)
+
+    def _end(self, node: exp.Expr, source: Source, failure: type[Exception] | None) -> None:
+        if self.transaction is None:
+            raise source.error(node, "E_TRANSACTION", "no transaction is open", "begin one with BEGIN")
+        transaction, self.transaction = self.transaction, None
+        self.changed.clear()
+        transaction.__exit__(failure, None, None)
+
+    def _refuse_in_transaction(self, node: exp.Expr, source: Source) -> None:
+        if self.transaction is not None:
+            raise source.error(
+                node,
+                "E_TRANSACTION",
+                "tables and views cannot be created or dropped inside a transaction",
+                "COMMIT first",
+            )
+
+
+_STATEMENTS = (
+    "there are SELECT, CREATE TABLE, CREATE VIEW, DROP, INSERT, UPDATE, DELETE, TRUNCATE, EXPLAIN, SHOW, BEGIN, COMMIT "
+    "and ROLLBACK"
+)
+
+
+def _is_null(expr: Any) -> bool:
+    return getattr(expr, "value", 0) is None
+
+
+def _split(text: str) -> list[str]:
+    """The statements of a text, each with the text before it blanked out so that places stay right."""
+    try:
+        tokens = sqlglot.tokenize(text, read="postgres")
+    except TokenError as error:
+        raise SqlError("E_SYNTAX", f"the text cannot be read: {str(error).splitlines()[0]}", "", 1, 1) from None
+    found, start, empty = [], 0, True
+    blank = re.sub(r"[^\n]", " ", text)
+    for token in tokens:
+        if token.token_type == sqlglot.TokenType.SEMICOLON:
+            if not empty:
+                found.append(blank[:start] + text[start : token.start])
+            start, empty = token.end + 1, True
+        else:
+            empty = False
+    if not empty:
+        found.append(blank[:start] + text[start:])
+    return found
+
+
+def _parsed(source: Source) -> exp.Expr:
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about commands, which are refused here
+    try:
+        node = sqlglot.parse_one(source.text, read="postgres")
+    except (ParseError, TokenError) as error:
+        raise _syntax_error(error) from None
+    return node
+
+
+def _syntax_error(error: ParseError | TokenError) -> SqlError:
+    found = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
+    line, column = found.get("line") or 1, found.get("col") or 1
+    near = found.get("highlight")
+    length = len(near) if near else 1
+    what = str(found.get("description") or str(error).splitlines()[0]).rstrip(".")
+    return SqlError("E_SYNTAX", f"{what}{f', near {near!r}' if near else ''}", "", line, max(1, column - length + 1))
