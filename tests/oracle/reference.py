@@ -321,7 +321,7 @@ def _aggregates(node: plan.Reduce, group: Bag) -> Row:
 
 
 def aggregate(a: plan.Aggregate, group: Bag) -> Any:
-    """One aggregate of a group; a sum of floats is exact, then rounded once; an average is the sum as a float, divided."""
+    """One aggregate of a group; a sum of floats is exact, then rounded once; an average is that, divided."""
     if a.column is None:
         return sum(group.values())
     values = [(row[a.column], n) for row, n in group.items() if row[a.column] is not None]
