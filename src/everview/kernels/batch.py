@@ -15,6 +15,7 @@ from __future__ import annotations
 from numba import njit
 
 from everview.kernels.memory import INNER, alloc, free, ld, st
+from everview.kernels.operator import shared
 
 ROWS, COLS, DIFFS, DATA, CAP, T_AT, T_MASK, D_AT, D_MASK, INDEX, KEY_MIN, SHIFT, BUCKETS, B_WORDS = range(14)
 
@@ -93,24 +94,24 @@ def compare_rows(data_a, cap_a, i, data_b, cap_b, j, cols):
     return 0
 
 
-@njit(**INNER)
+@shared
 def build_index(batch):
     """Give a large batch its bucket index: bucket b of (key - KEY_MIN) >> SHIFT starts at row INDEX[b]."""
     rows = ld(batch, ROWS)
     if rows < INDEX_FROM or ld(batch, COLS) == 0:
-        return
+        return 0
     data = ld(batch, DATA)
     low = ld(data, 0)
     span = ld(data, rows - 1) - low
     if span <= 0:  # one key only, or a range beyond 63 bits that would need unsigned arithmetic
-        return
+        return 0
     shift = 0
     while (span >> shift) + 1 > rows // BUCKET_ROWS:
         shift += 1
     buckets = (span >> shift) + 1
     index = alloc(buckets + 1)
     if index == 0:
-        return
+        return 0
     at = 0
     for i in range(rows):
         b = (ld(data, i) - low) >> shift
@@ -124,6 +125,7 @@ def build_index(batch):
     st(batch, KEY_MIN, low)
     st(batch, SHIFT, shift)
     st(batch, BUCKETS, buckets)
+    return 0
 
 
 @njit(**INNER)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from numba import njit
 
 from everview.kernels.memory import INNER, alloc, free, grow, ld, st
+from everview.kernels.operator import shared
 
 WIDTH, BOX_SCOPE, BUFFERS, NBUFFERS, I_WORDS = range(5)
 
@@ -41,7 +42,7 @@ def free_inbox(inbox):
     free(inbox)
 
 
-@njit(**INNER)
+@shared
 def room(inbox, slot, rows):
     """The buffer of a slot, with room for `rows` more rows."""
     n = ld(inbox, NBUFFERS)

@@ -16,7 +16,7 @@ from numba import njit
 
 from everview.kernels.batch import CAP, COLS, DATA, ROWS, compare_rows, diff_at, find_key, gallop, key_end, time_at
 from everview.kernels.memory import INNER, ld, st
-from everview.kernels.operator import operator
+from everview.kernels.operator import operator, shared
 from everview.kernels.scope import FIELDS, NFIELDS, NOW
 from everview.kernels.stream import NSINKS, R_N, REGS, STEP_BASE, TAIL, flush
 from everview.kernels.times import lub
@@ -75,7 +75,7 @@ def _pairs(ctx, d, i, i_end, o, p, p_end, left_is_delta, at_least):
     st(stream, R_N, n)
 
 
-@njit(**INNER)
+@shared
 def join_batches(ctx, d, o, left_is_delta, at_least):
     """Join a batch of changes with one batch of the other side. Times of the changes count as no earlier than `at_least`."""
     keys = ld(ctx, J_KEYS)
@@ -96,7 +96,7 @@ def join_batches(ctx, d, o, left_is_delta, at_least):
                 if p_end > p:
                     _pairs(ctx, d, i, i_end, o, p, p_end, left_is_delta, at_least)
             i = i_end
-        return
+        return 0
     while i < d_rows and p < o_rows:
         order = compare_rows(d_data, d_cap, i, o_data, o_cap, p, keys)
         if order < 0:
@@ -109,6 +109,7 @@ def join_batches(ctx, d, o, left_is_delta, at_least):
             _pairs(ctx, d, i, i_end, o, p, p_end, left_is_delta, at_least)
             i = i_end
             p = p_end
+    return 0
 
 
 @njit(**INNER)

@@ -86,7 +86,7 @@ def _put(result, data, out, src, src_data, i, time, cols, diffs):
     return out + 1
 
 
-@njit(**INNER)
+@shared
 def work_merge(merge, fuel):
     """Merge up to `fuel` rows; True when the merge is complete."""
     a = ld(merge, OLDER)

@@ -25,7 +25,7 @@ from everview.kernels.arrange import emit, take
 from everview.kernels.batch import CAP, DATA, ROWS, T_AT, T_MASK, compare_rows, diff_at, find_key, free_batch, gallop, key_end, time_at
 from everview.kernels.inbox import room
 from everview.kernels.memory import INNER, alloc, free, grow, ld, st
-from everview.kernels.operator import CALL_PYTHON, operator
+from everview.kernels.operator import CALL_PYTHON, operator, shared
 from everview.kernels.scope import COORDS, FIELDS, NFIELDS, NOW, SLOT_NOW, slot_of
 from everview.kernels.sort import gather, sort_rows
 from everview.kernels.stream import (
@@ -122,7 +122,7 @@ def _cursors(ctx, batches):
     return block
 
 
-@njit(**INNER)
+@shared
 def _locate(trace, data, cap, row, keys, touched, cursors, at):
     """Set the row ranges of one key in all batches of a trace: start in word at + 3b, end in at + 3b + 1."""
     table = ld(trace, TABLE)
@@ -139,6 +139,7 @@ def _locate(trace, data, cap, row, keys, touched, cursors, at):
         st(cursors, w, start)
         st(cursors, w + 1, end)
         st(cursors, w + 2, start)
+    return 0
 
 
 @njit(**INNER)
@@ -730,17 +731,18 @@ def _say(ctx, key_data, key_cap, key_row, time, n):
     st(ctx, OUT_N, ld(ctx, OUT_N) + n)
 
 
-@njit(**INNER)
+@shared
 def _settle_time(ctx, key_data, key_cap, key_row, cursors, out_at, time, bound, found, first_out):
     """FOUND holds the output that should be: emit what differs from the output that is."""
     width = ld(ld(ctx, OUTPUT), T_COLS) - ld(ctx, KEYS) + 1
     if found <= 1 and first_out == ld(ctx, OUT_N) and _says(ctx, cursors, out_at, time, bound, found):
-        return
+        return 0
     n = _subtract_said(ctx, cursors, out_at, time, bound, found, first_out)
     if n > 0:
         n = _sort_found(ld(ctx, FOUND), n, width)
         if n > 0:
             _say(ctx, key_data, key_cap, key_row, time, n)
+    return 0
 
 
 @njit(**INNER)
@@ -822,14 +824,14 @@ def _start_cursors(trace, cursors, at):
         st(cursors, at + 3 * b + 2, 0)
 
 
-@njit(**INNER)
+@shared
 def _publish(ctx):
     """The rows collected in OUT, already sorted, become the output's delta."""
     output = ld(ctx, OUTPUT)
     n = ld(ctx, OUT_N)
     if n == 0:
         clear_delta(output)
-        return
+        return 0
     st(ctx, OUT_N, 0)
     cols = ld(output, T_COLS)
     order = alloc(n)
@@ -842,9 +844,10 @@ def _publish(ctx):
         st(ctx, OUT, 0)
     if batch == 0:
         clear_delta(output)
-        return
+        return 0
     add_delta(output, batch, ld(ld(ctx, D_SCOPE), NOW))
     emit(ld(ctx, D_STREAM), batch)
+    return 0
 
 
 @operator

@@ -14,6 +14,7 @@ from __future__ import annotations
 from numba import njit
 
 from everview.kernels.memory import INNER, alloc, free, grow, ld, st
+from everview.kernels.operator import shared
 
 (
     PARENT,
@@ -204,7 +205,7 @@ def _find_slot(scope, time):
     return slot, True
 
 
-@njit(**INNER)
+@shared
 def slot_of(scope, time):
     """Slot for rows at a loop time, which is put on the agenda of this loop and of the loops around it."""
     if ld(scope, ROOT) != 0:

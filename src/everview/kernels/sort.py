@@ -33,7 +33,7 @@ def _bits(span):
     return n
 
 
-@njit(**INNER)
+@shared
 def radix_sort(words, payload, other_words, other_payload, n, bits):
     """Sort n non-negative words of `bits` bits with their payload; True if the result is in the `other_*` blocks."""
     digit = 8 if n < 100_000 else 11
@@ -232,7 +232,7 @@ def column_range(src, at, row_step, n):
     return low, high
 
 
-@njit(**INNER)
+@shared
 def gather(src, at, row_step, col_step, n, cols, diffs, order):
     """Batch of the rows in `order`: equal neighbours are summed, zeros dropped. 0 if nothing is left."""
     width = cols + 1
@@ -401,7 +401,7 @@ def sort_rows(src, at, row_step, col_step, n, cols, diffs, with_diff):
     return batch
 
 
-@njit(**INNER)
+@shared
 def sort_columns(src, n, cols, time):
     """A batch of n rows given column after column (word c * n + i), all at one time with diff 1; 0 for no rows."""
     if n == 0:

@@ -207,7 +207,7 @@ def _limit(rows):
     return n
 
 
-@njit(**INNER)
+@shared
 def settle(trace, fuel, at_once):
     """Work on the merges under way and start those that the geometric sizes ask for."""
     table = ld(trace, TABLE)
@@ -233,6 +233,7 @@ def settle(trace, fuel, at_once):
                     _finish(trace, i)
                     i = min(i + 1, ld(trace, COUNT) - 1)
         i -= 1
+    return 0
 
 
 @njit(**INNER)
