@@ -157,12 +157,12 @@ class Collection:
         columns = [replace(c, name=at.get(i, c.name)) for i, c in enumerate(self._columns)]
         return self._derive(self._node, columns)
 
-    def drop(self, *names: str) -> Collection:
+    def without(self, *names: str) -> Collection:
         """All columns but these."""
         scope = scope_of(self)
         dropped = {scope.named(n).index for n in names}
         kept = [(c.name, _At(i)) for i, c in enumerate(self._columns) if i not in dropped]
-        return self._project(kept, "drop")
+        return self._project(kept, "without")
 
     def filter(self, *conditions: Any) -> Collection:
         """Rows for which all conditions are true (neither false nor NULL)."""

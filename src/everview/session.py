@@ -1,8 +1,8 @@
 """Sessions: tables, views and time in one explicit place.
 
-A transaction is one time. Its rows are staged while it runs and handed to the dataflow when it ends, in one *step* that brings every view up to
-date or, if anything fails, changes nothing. `with db.batch():` lets several transactions, each with its own time, share one step: the same
-answers at every time for less work.
+A transaction is one time. Its rows are staged while it runs and handed to the dataflow when it ends, in one *step*
+that brings every view up to date or, if anything fails, changes nothing. `with db.batch():` lets several
+transactions, each with its own time, share one step: the same answers at every time for less work.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ class Session:
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"time {self.time}"
-        return f"Session({state}, tables: {', '.join(self._tables) or 'none'}, views: {', '.join(self._views) or 'none'})"
+        return (
+            f"Session({state}, tables: {', '.join(self._tables) or 'none'}, views: {', '.join(self._views) or 'none'})"
+        )
 
     @property
     def time(self) -> int:
@@ -104,7 +106,8 @@ class Session:
     # tables and views
 
     def table(self, name: str, schema: Mapping[str, Any], key: str | Sequence[str] | None = None) -> Table:
-        """Make a base table. Types are int, float, bool, str, bytes, date, datetime, Decimal, tuple[...] and Optional of them.
+        """Make a base table. Types are int, float, bool, str, bytes, date, datetime, Decimal, tuple[...] and Optional
+        of them.
 
         >>> import everview as ev
         >>> ev.connect().table("person", {"id": int, "name": str | None}, key="id")
@@ -147,9 +150,13 @@ class Session:
         self._alive()
         self._new_name(name)
         if not isinstance(collection, Collection):
-            raise InputError("E_TYPE", f"db.view needs a collection, got {type(collection).__name__}", "build one from db.table(...)")
+            raise InputError(
+                "E_TYPE", f"db.view needs a collection, got {type(collection).__name__}", "build one from db.table(...)"
+            )
         if common_session(collection) is not self:
-            raise PlanError("E_SESSION", "the collection belongs to another session", "build it from this session's tables")
+            raise PlanError(
+                "E_SESSION", "the collection belongs to another session", "build it from this session's tables"
+            )
         check_names(collection)
         check_closed(collection._node)
         self._check_tables(collection._node)
@@ -173,7 +180,8 @@ class Session:
         return view
 
     def sql(self, text: str) -> Any:
-        """Run SQL: CREATE VIEW gives the View, SELECT a result with rows(); several statements are parted by semicolons.
+        """Run SQL: CREATE VIEW gives the View, SELECT a result with rows(); several statements are parted by
+        semicolons.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -205,7 +213,7 @@ class Session:
         """A further arrangement of a view, for lookups by other columns."""
         with self._lock:
             arrangement = self._install(view._node, keys)
-            view._more = [*getattr(view, "_more", []), arrangement]
+            view._more.append(arrangement)
             return arrangement
 
     def _new_name(self, name: str) -> None:
@@ -217,7 +225,9 @@ class Session:
     def _check_tables(self, node: plan.Node) -> None:
         for table in node.walk():
             if isinstance(table, plan.Table) and table.id not in self._builder.tables:
-                raise PlanError("E_DROPPED", "the collection reads a table that was dropped", "build it from existing tables")
+                raise PlanError(
+                    "E_DROPPED", "the collection reads a table that was dropped", "build it from existing tables"
+                )
 
     def _table_of(self, node: plan.Table) -> Table:
         return next(t for t in self._tables.values() if t._node == node)
@@ -226,7 +236,9 @@ class Session:
         """A table or view by name."""
         found = self._tables.get(name) or self._views.get(name)
         if found is None:
-            raise InputError("E_NAME", f"no table or view is called {name!r}", did_you_mean(name, [*self._tables, *self._views]))
+            raise InputError(
+                "E_NAME", f"no table or view is called {name!r}", did_you_mean(name, [*self._tables, *self._views])
+            )
         return found
 
     def __contains__(self, name: str) -> bool:
@@ -273,7 +285,7 @@ class Session:
         roots: list[Operator] = [t._arrangement.operator for t in self._tables.values()]
         for view in self._views.values():
             roots.append(view._arrangement.operator)
-            roots.extend(a.operator for a in getattr(view, "_more", []))
+            roots.extend(a.operator for a in view._more)
         self._builder.forget(self._graph.collect(roots))
 
     # transactions
@@ -339,7 +351,9 @@ class Session:
                 self._stage_few(table, rows, -1)
 
     def _present(self, table: Table, keys: list[tuple[int, ...]] | None) -> list[tuple[int, ...]]:
-        """Codes of the rows under the given keys (None: all), as the transaction under way sees them, repeated by multiplicity."""
+        """Codes of the rows under the given keys (None: all), as the transaction under way sees them, repeated by
+        multiplicity.
+        """
         arrangement = table._arrangement
         found: dict[tuple[int, ...], int] = {}
 
@@ -398,7 +412,11 @@ class Session:
                     net = sum(d * sum(r == row for r in _tuples(other)) for t, other, d in changes if t is table)
                     if have + net < 0:
                         shown = table._codec.decode_row(row)
-                        return InputError("E_ABSENT", f"table {table._label!r}: cannot delete {shown!r}, which is not there", error.hint)
+                        return InputError(
+                            "E_ABSENT",
+                            f"table {table._label!r}: cannot delete {shown!r}, which is not there",
+                            error.hint,
+                        )
         return error
 
     def _present_row(self, table: Table, row: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -462,7 +480,9 @@ class Session:
             if block == 0:
                 block = arrangement.operator.block([0])
                 make.poke(arrangement.trace.address, CAPTURE, block)
-            self._listening = [v for v in self._views.values() if v._arrangement.trace is arrangement.trace or v in self._listening]
+            self._listening = [
+                v for v in self._views.values() if v._arrangement.trace is arrangement.trace or v in self._listening
+            ]
             return int(block)
 
     def _take_batches(self) -> None:
@@ -601,7 +621,9 @@ def _hand_over(changes: list[Change], time: int) -> None:
         else:
             _hand_over_columns(arrangement, rows, time, diff)
     for arrangement, words in few.items():
-        make.push_rows(arrangement.operator.inbox, np.array(words, dtype=np.int64), len(words) // (arrangement.cols + 2))
+        make.push_rows(
+            arrangement.operator.inbox, np.array(words, dtype=np.int64), len(words) // (arrangement.cols + 2)
+        )
 
 
 def _hand_over_columns(arrangement: Arrangement, rows: np.ndarray, time: int, diff: int) -> None:
@@ -620,7 +642,8 @@ def _call(function: Callable[[Batch], Any], batch: Batch) -> Callable[[], Any]:
 def connect(target: Any = None, *, history: int = 1000, merge_effort: int = 4) -> Session:
     """Open a session: `everview.connect()` is embedded and in memory.
 
-    `history` is how many epochs back views can be read; `merge_effort` how eagerly indexes are merged (1 lazy, 4 usual, 64 eager).
+    `history` is how many epochs back views can be read; `merge_effort` how eagerly indexes are merged (1 lazy, 4
+    usual, 64 eager).
 
     >>> import everview as ev
     >>> ev.connect()

@@ -63,7 +63,9 @@ class Snapshot:
         columns, counts = self._contents()
         if len(counts) and counts.min() < 0:
             raise RowErrors(
-                "E_NEGATIVE", "some rows have negative multiplicity", "read counts(), or apply threshold() or distinct()"
+                "E_NEGATIVE",
+                "some rows have negative multiplicity",
+                "read counts(), or apply threshold() or distinct()",
             )
         if len(counts) and counts.max() > 1:
             columns = np.ascontiguousarray(np.repeat(columns, counts, axis=1))
@@ -87,11 +89,13 @@ class Snapshot:
 
     def to_pandas(self) -> pd.DataFrame:
         """As a pandas frame."""
-        return self._codec.to_pandas(self._repeated())
+        frame: pd.DataFrame = self._codec.to_pandas(self._repeated())
+        return frame
 
     def to_polars(self) -> pl.DataFrame:
         """As a polars frame."""
-        return self._codec.to_polars(self._repeated())
+        frame: pl.DataFrame = self._codec.to_polars(self._repeated())
+        return frame
 
     def _repr_html_(self) -> str:
         rows = self.rows()
@@ -116,7 +120,9 @@ def in_order(columns: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
 def check_readable(session: Session, arrangement: Arrangement, time: int) -> None:
     """Refuse times that are to come or whose history is gone."""
     if time > session.time:
-        raise InputError("E_FUTURE", f"time {time} has not come yet; it is {session.time} now", "read at db.time or before")
+        raise InputError(
+            "E_FUTURE", f"time {time} has not come yet; it is {session.time} now", "read at db.time or before"
+        )
     since = arrangement.trace.since
     if time < since:
         raise CompactedError(
@@ -133,11 +139,15 @@ def read_key(
     values = key if isinstance(key, tuple) else (key,)
     if len(values) != len(columns):
         names = ", ".join(codec.names[c] for c in columns)
-        raise InputError("E_KEY", f"the key is ({names}), got {len(values)} value(s): {key!r}", "give one value per column")
+        raise InputError(
+            "E_KEY", f"the key is ({names}), got {len(values)} value(s): {key!r}", "give one value per column"
+        )
     codes = [encode_value(codec.types[c], v, session._interner) for c, v in zip(columns, values, strict=True)]
     with session._lock:
         session._alive()
-        block = make.make_filled(np.array([codes[columns.index(c)] for c in arrangement.order[: len(columns)]], dtype=np.int64))
+        block = make.make_filled(
+            np.array([codes[columns.index(c)] for c in arrangement.order[: len(columns)]], dtype=np.int64)
+        )
         batch = read.collect_key(arrangement.trace.address, block, len(columns), session.time)
         make.drop_block(block)
         found, _, counts = batch_arrays(batch, arrangement.cols)

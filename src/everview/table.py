@@ -60,7 +60,9 @@ class Table(Collection):
             self._change(rows, 1)
 
     def delete(self, rows: Any) -> None:
-        """Take rows away, each as often as it is given. Rows that are not there at the end of the transaction are an error."""
+        """Take rows away, each as often as it is given. Rows that are not there at the end of the transaction are an
+        error.
+        """
         self._change(rows, -1)
 
     def upsert(self, rows: Any) -> None:
@@ -75,7 +77,9 @@ class Table(Collection):
         [('fig', 1), ('pear', 5)]
         """
         if not self._key:
-            raise InputError("E_NO_KEY", f"table {self._label!r} has no key", 'declare one: db.table(..., key="column")')
+            raise InputError(
+                "E_NO_KEY", f"table {self._label!r} has no key", 'declare one: db.table(..., key="column")'
+            )
         self._alive()
         new = self._encode(rows)
         self._session._stage_upsert(self, new)

@@ -73,6 +73,7 @@ class View(Collection):
         self._subscribers: list[Callable[[Batch], Any]] = []
         self._capture = 0
         self._fallible: list[Operator] = []
+        self._more: list[Arrangement] = []  # further indexes, for lookups by other columns
 
     def _alive(self) -> None:
         if self._dropped:
@@ -131,7 +132,9 @@ class View(Collection):
         return read_key(self._session, arrangement, self._codec, columns, key)
 
     def changes(self, since: int) -> list[tuple[Row, int, int]]:
-        """[(row, time, diff), ...] for all times after `since`, in time order. A view's first contents count as a change when it was installed."""
+        """[(row, time, diff), ...] for all times after `since`, in time order. A view's first contents count as a
+        change when it was installed.
+        """
         self._alive()
         self._session._catch_up()
         trace = self._arrangement.trace
@@ -142,7 +145,9 @@ class View(Collection):
                 "keep more history with ev.connect(history=...) or db.view(..., history=...)",
             )
         with self._session._lock:
-            batch = read.collect(trace.address, NO_SINCE if since < self._installed_at else since, self._session.time, 1)
+            batch = read.collect(
+                trace.address, NO_SINCE if since < self._installed_at else since, self._session.time, 1
+            )
             columns, times, diffs = batch_arrays(batch, trace.cols)
             read.release(batch)
         times = np.maximum(times, self._installed_at)
@@ -179,7 +184,8 @@ class View(Collection):
     # subscribing
 
     def subscribe(self, function: Callable[[Batch], Any] | None = None, *, snapshot: bool = True) -> Any:
-        """Call a function with each complete time's changes, the present contents first (unless `snapshot=False`). Also a decorator.
+        """Call a function with each complete time's changes, the present contents first (unless `snapshot=False`).
+        Also a decorator.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -227,7 +233,8 @@ class View(Collection):
     def explain(self) -> str:
         """The plan, and the arrangements that keep it, with their sizes and how many operators read each."""
         self._alive()
-        return self._source.explain() + "\n" + self._session._explain(self._arrangement.operator)
+        kept: str = self._session._explain(self._arrangement.operator)
+        return f"{self._source.explain()}\n{kept}"
 
     def stats(self) -> dict[str, Any]:
         """Rows, time, and the arrangements in use: rows, bytes, batches, readers."""

@@ -44,7 +44,7 @@ def test_columns_added_renamed_dropped() -> None:
     renamed = EDGES.rename(a="src")
     assert names(renamed) == "a, dst, weight"
     assert renamed._node is EDGES._node
-    assert plan(renamed.drop("a"))[1:] == ["r1 := Project[r0] dst, weight"]
+    assert plan(renamed.without("a"))[1:] == ["r1 := Project[r0] dst, weight"]
 
 
 def test_select_of_everything_is_nothing() -> None:
@@ -250,8 +250,8 @@ ERRORS: dict[str, Any] = {
     "[E_DUPLICATE] the view has two columns called 'id'\n  hint: rename one: id_2=...": (
         lambda: check_names(NODES.join(NODES.alias("m"), how="cross"))
     ),
-    "[E_EMPTY] drop would leave no columns\n  hint: keep at least one; lit(1) will do": (
-        lambda: EDGES.drop("src", "dst", "weight")
+    "[E_EMPTY] without would leave no columns\n  hint: keep at least one; lit(1) will do": (
+        lambda: EDGES.without("src", "dst", "weight")
     ),
     "[E_WIDTH] union_all: Collection(src int, dst int, weight float) and Collection(id int, name str?) have 3 and 2 "
     "columns\n  hint: select the same number of columns on both sides": lambda: EDGES.union_all(NODES),

@@ -1,11 +1,12 @@
 """From plan to dataflow: every plan node becomes a flow (rows on their way) or an arrangement (rows indexed and kept).
 
-Building is memoised by plan node, so whatever two views have in common is built once; nodes that read loop variables are memoised per loop.
-A node runs in the scope of the innermost variable it reads, so what does not change inside a loop is computed outside it.
+Building is memoised by plan node, so whatever two views have in common is built once; nodes that read loop variables
+are memoised per loop. A node runs in the scope of the innermost variable it reads, so what does not change inside a
+loop is computed outside it.
 
-Linear nodes (project, filter, negate, union) make no operators: they only transform the branches of a flow. Joins and reductions ask for
-arrangements, and any existing arrangement of the same node with the right columns in front is shared: a table's own index, the output
-of a reduction, another query's index.
+Linear nodes (project, filter, negate, union) make no operators: they only transform the branches of a flow. Joins and
+reductions ask for arrangements, and any existing arrangement of the same node with the right columns in front is
+shared: a table's own index, the output of a reduction, another query's index.
 """
 
 from __future__ import annotations
@@ -110,7 +111,9 @@ class Builder:
         return node, tuple(id(self._env[d]) for d in depths)
 
     def _scope(self, node: plan.Node) -> Scope:
-        """Where the node runs: in the innermost loop whose variable it reads, so what reads a loop's result is outside that loop."""
+        """Where the node runs: in the innermost loop whose variable it reads, so what reads a loop's result is outside
+        that loop.
+        """
         scope = self.graph.root
         for depth, _ in self._depths(node):
             scope = deeper(scope, self._env[depth].scope)
@@ -137,7 +140,9 @@ class Builder:
     # linear nodes
 
     def _build_table(self, node: plan.Table) -> Flow:
-        raise PlanError("E_DROPPED", "a table of this plan was dropped", "build the collection anew from existing tables")
+        raise PlanError(
+            "E_DROPPED", "a table of this plan was dropped", "build the collection anew from existing tables"
+        )
 
     def _build_project(self, node: plan.Project) -> Flow:
         return self._linear(node.child, node.exprs, None)
@@ -388,7 +393,9 @@ class Builder:
         label = getattr(node.function, "__name__", "reduce")
         return self._python_reduction(node, run, len(node.types), label)
 
-    def _python_reduction(self, node: plan.TopK | plan.PythonReduce, run: Callable[..., Any], cols: int, label: str) -> Flow:
+    def _python_reduction(
+        self, node: plan.TopK | plan.PythonReduce, run: Callable[..., Any], cols: int, label: str
+    ) -> Flow:
         """Group in key order with `run` telling the output; `run` expects and gives the key columns first."""
         keys = node.keys
         order = (*keys, *(c for c in range(len(node.child.types)) if c not in keys))
@@ -457,8 +464,8 @@ class Builder:
     def _variable(self, loop: plan.Loop, index: int, body: plan.Node, scope: Scope, empty: bool) -> Arrangement:
         """The arrangement of a loop variable.
 
-        A variable that starts empty and whose body is a reduction is that reduction's output, read a round later. Any other is an operator of its
-        own: arranged for the first join that wants it, else only consolidated.
+        A variable that starts empty and whose body is a reduction is that reduction's output, read a round later. Any
+        other is an operator of its own: arranged for the first join that wants it, else only consolidated.
         """
         variable = plan.Variable(loop.depth, index, body.types)
         keys = _wanted_keys(loop.bodies, variable)
@@ -480,9 +487,16 @@ class Builder:
     ) -> Arrangement | None:
         """Make the output of the body's reduction before its input, for the variable to read."""
         reduces = isinstance(body, plan.Threshold) or (isinstance(body, plan.Reduce) and len(_parts(body)) == 1)
-        if not reduces or keys is None or loop.at_limit == "stop" or loop.depth not in {d for d, _ in self._depths(body)}:
+        if (
+            not reduces
+            or keys is None
+            or loop.at_limit == "stop"
+            or loop.depth not in {d for d, _ in self._depths(body)}
+        ):
             return None
-        if len(loop.bodies) > 1:  # another variable's join may run after this output's next delta has replaced the last one
+        if (
+            len(loop.bodies) > 1
+        ):  # another variable's join may run after this output's next delta has replaced the last one
             return None
         if isinstance(body, plan.Reduce):
             counts = body.aggregates[0].kind == "count_distinct"
@@ -497,7 +511,9 @@ class Builder:
         self._key(node)
         return self._free[id(node)]
 
-    def _close(self, loop: plan.Loop, build: LoopBuild, initials: Sequence[Flow | None], bodies: Sequence[Flow]) -> None:
+    def _close(
+        self, loop: plan.Loop, build: LoopBuild, initials: Sequence[Flow | None], bodies: Sequence[Flow]
+    ) -> None:
         """Feed the variables: what they start with, and what the bodies said a round ago."""
         scope = build.scope
         rounds = loop.max_rounds

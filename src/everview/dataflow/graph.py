@@ -1,8 +1,9 @@
 """The dataflow graph of a session: its operators in program order, and how a step runs on them.
 
-`Graph` assembles the compiled program from the scopes' items, runs steps, serves operators that need Python, and frees what no view
-needs any more. Changing the graph happens between steps. A newly installed part gets the history of what it reads by *replay*: inside the
-installing step, every old operator that a new one listens to says all it ever said, to the newcomer only.
+`Graph` assembles the compiled program from the scopes' items, runs steps, serves operators that need Python, and
+frees what no view needs any more. Changing the graph happens between steps. A newly installed part gets the history
+of what it reads by *replay*: inside the installing step, every old operator that a new one listens to says all it
+ever said, to the newcomer only.
 """
 
 from __future__ import annotations
@@ -211,9 +212,13 @@ class Graph:
                 "raise max_rounds, use at_limit='stop', or check that the body reaches a fixed point",
             )
         if answer == x.OVERFLOW:
-            return InputError("E_OVERFLOW", "a sum does not fit into 64 bits", "cast the column to float before summing")
+            return InputError(
+                "E_OVERFLOW", "a sum does not fit into 64 bits", "cast the column to float before summing"
+            )
         if answer == x.VIOLATION:
-            return InputError("E_ABSENT", f"table {item.label!r}: a row was deleted that is not there", self._violation(item))
+            return InputError(
+                "E_ABSENT", f"table {item.label!r}: a row was deleted that is not there", self._violation(item)
+            )
         cell = memory.cell.tolist()
         memory.cell[:4] = 0
         return InternalError("E_MEMORY", f"bad memory access in {item.label!r}: address, index, size {cell[1:4]}")

@@ -1,7 +1,8 @@
-"""Operators of a dataflow from the Python side: they own the kernels' blocks, know who reads whom, and describe themselves.
+"""Operators of a dataflow from the Python side: they own the kernels' blocks, know who reads whom, and describe
+themselves.
 
-What an operator *does* is in `everview.kernels` under the same name; here is how one is made, joined to the others, asked to replay what it
-said in the past to a newcomer, and freed.
+What an operator *does* is in `everview.kernels` under the same name; here is how one is made, joined to the others,
+asked to replay what it said in the past to a newcomer, and freed.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ class Trace:
 
     def measure(self) -> tuple[int, int, int]:
         """(batches, updates, bytes)."""
-        return make.measure_trace(self.address)
+        batches, updates, size = make.measure_trace(self.address)
+        return batches, updates, size
 
     def free(self) -> None:
         make.drop_trace(self.address)
@@ -105,7 +107,7 @@ class Operator:
 
     def block(self, values: Any) -> int:
         """A block of words that lives as long as the operator."""
-        block = make.make_filled(np.array(values, dtype=np.int64))
+        block: int = make.make_filled(np.array(values, dtype=np.int64))
         self._blocks.append(block)
         return block
 
@@ -119,7 +121,9 @@ class Operator:
     def error_inbox(self) -> int:
         """Inbox for rows that could not be computed on their way here."""
         if self.errors is None:
-            self.errors = Arrange(self.graph, self.graph.root, 1, label=f"errors of {self.label or self.kind}", at_end=True)
+            self.errors = Arrange(
+                self.graph, self.graph.root, 1, label=f"errors of {self.label or self.kind}", at_end=True
+            )
         return self.errors.inbox
 
     def say(self) -> Stream:
@@ -214,11 +218,15 @@ class Arrange(Operator):
 
 
 class PythonMap(Arrange):
-    """Linear steps that need Python (user functions, string functions): consolidated rows go to the driver and come back."""
+    """Linear steps that need Python (user functions, string functions): consolidated rows go to the driver and come
+    back.
+    """
 
     kind = "python"
 
-    def __init__(self, graph: Graph, scope: Scope, cols: int, out: int, run: Callable[..., Any], label: str = "") -> None:
+    def __init__(
+        self, graph: Graph, scope: Scope, cols: int, out: int, run: Callable[..., Any], label: str = ""
+    ) -> None:
         self.run = run
         self.stage: Stream | None = None
         super().__init__(graph, scope, cols, stateless=True, label=label)
@@ -236,7 +244,9 @@ class Join(Operator):
 
     kind = "join"
 
-    def __init__(self, graph: Graph, left: Arrangement, right: Arrangement, keys: int, scope: Scope, label: str = "") -> None:
+    def __init__(
+        self, graph: Graph, left: Arrangement, right: Arrangement, keys: int, scope: Scope, label: str = ""
+    ) -> None:
         super().__init__(graph, scope, left.cols + right.cols - keys, label)
         self.left, self.right, self.keys = left, right, keys
         self.inputs = [left.operator, right.operator]
@@ -272,7 +282,8 @@ class Join(Operator):
 class Reduce(Operator):
     """One output per key: see `everview.kernels.reduce` for the kinds.
 
-    Its output exists from the start, what it reduces is told by `bind`: a loop's variable may read the output before the input is built.
+    Its output exists from the start, what it reduces is told by `bind`: a loop's variable may read the output before
+    the input is built.
     """
 
     kind = "reduce"

@@ -1,13 +1,15 @@
 """What the driver runs in Python: user functions, string functions, reductions without a kernel.
 
-Each function here makes a callable that works on codes, as arrays, the way the driver hands them over: linear steps get the columns of
-a consolidated delta and give (output columns, the input row each output row comes from, an error code per input row); reductions get
-the request rows of `everview.kernels.reduce` and give answer rows in the same format.
+Each function here makes a callable that works on codes, as arrays, the way the driver hands them over: linear steps
+get the columns of a consolidated delta and give (output columns, the input row each output row comes from, an error
+code per input row); reductions get the request rows of `everview.kernels.reduce` and give answer rows in the same
+format.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,10 @@ def expressions(exprs: tuple[Expr, ...], predicate: Expr | None, interner: Inter
     return run
 
 
+def _listed(function: Callable[..., Any], values: tuple[Any, ...]) -> list[Any]:
+    return list(function(*values))
+
+
 def _codec(types: Iterable[DataType], interner: Interner) -> Codec:
     types = tuple(types)
     return Codec(types, tuple(f"column {i}" for i in range(len(types))), interner)
@@ -52,7 +58,7 @@ def flat_map(
         rows: list[tuple[Any, ...]] = []
         origin: list[int] = []
         for i, values in enumerate(reader.decode_rows(columns)):
-            made = _guard(name, values, lambda values=values: list(function(*values)))
+            made = _guard(name, values, partial(_listed, function, values))
             rows.extend(made)
             origin.extend([i] * len(made))
         codes = _guard(name, "its result", lambda: writer.encode_rows(rows))
@@ -160,11 +166,15 @@ def top(node: plan.TopK, interner: Interner) -> Reduction:
         for column, descending in reversed(node.order):
             at = order.index(column)
             known = [item for item in found if item[0][at] is not None]
-            known.sort(key=lambda item, at=at: item[0][at], reverse=descending)
+            known.sort(key=partial(_value_at, at), reverse=descending)
             found = known + [item for item in found if item[0][at] is None]
         return _window(found, node.offset, node.limit)
 
     return _reduction(len(keys), 2 + len(child), run)
+
+
+def _value_at(at: int, item: tuple[Any, list[int], int]) -> Any:
+    return item[0][at]
 
 
 def _window(found: list[tuple[Any, list[int], int]], skip: int, left: int) -> Group:

@@ -1,8 +1,9 @@
 """Scopes of a dataflow: the outside, and one per loop, with the layout of their time words.
 
-A loop that stands in no other loop starts a *nest*. The nest's times are one word (see `everview.kernels.times`): twelve bits for the
-epochs of one step, the rest shared evenly by the loops on its deepest path. That leaves 2**51 rounds for a single loop, 2**25 for two
-nested ones, 2**17 at depth three; a loop that needs more is stopped with an error that says so.
+A loop that stands in no other loop starts a *nest*. The nest's times are one word (see `everview.kernels.times`):
+twelve bits for the epochs of one step, the rest shared evenly by the loops on its deepest path. That leaves 2**51
+rounds for a single loop, 2**25 for two nested ones, 2**17 at depth three; a loop that needs more is stopped with an
+error that says so.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ TIME_BITS = 63
 
 
 class Scope:
-    """Where operators run: outside (`parent` is None) or in a loop. `items` are its operators and inner loops in program order."""
+    """Where operators run: outside (`parent` is None) or in a loop. `items` are its operators and inner loops in
+    program order.
+    """
 
     def __init__(self, parent: Scope | None, levels: int = 0) -> None:
         self.parent = parent
-        self.depth = 0 if parent is None else parent.depth + 1
+        self.depth: int = 0 if parent is None else parent.depth + 1
         self.items: list[Operator | Scope] = []
         self.label = "outside" if parent is None else f"loop {self.depth}"
         if parent is None:
@@ -44,8 +47,9 @@ class Scope:
             self.bits = self.field.bit_count()
             outer = parent.coords
             self.coords = outer | self.field
-        address = 0 if parent is None else parent.address
-        self.address = make.make_scope(address, self.coords, outer, self.unit, np.array(self.masks, dtype=np.int64))
+        above = 0 if parent is None else parent.address
+        masks = np.array(self.masks, dtype=np.int64)
+        self.address: int = make.make_scope(above, self.coords, outer, self.unit, masks)
 
     @property
     def is_root(self) -> bool:

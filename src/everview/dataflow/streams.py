@@ -127,7 +127,7 @@ class Sink:
             words[k.LIMIT_STOPS] = int(route.stop_at_limit)
 
     def _block(self, values: Any) -> int:
-        block = make.make_filled(np.array(values, dtype=np.int64))
+        block: int = make.make_filled(np.array(values, dtype=np.int64))
         self._blocks.append(block)
         return block
 

@@ -1,9 +1,9 @@
 """Typed, resolved expressions: what plans are made of.
 
 The user's side (`col.x + 1`) is in `everview.expr.language`; it resolves names to column positions and infers types and
-ends here, in a small immutable tree that can be hashed, compared, remapped, lowered to bytecode (`everview.expr.lower`) or
-evaluated in Python (`everview.expr.evaluate`). Names are gone on purpose: two queries that differ only in names are equal,
-and equal plans share their dataflow.
+ends here, in a small immutable tree that can be hashed, compared, remapped, lowered to bytecode
+(`everview.expr.lower`) or evaluated in Python (`everview.expr.evaluate`). Names are gone on purpose: two queries that
+differ only in names are equal, and equal plans share their dataflow.
 """
 
 from __future__ import annotations

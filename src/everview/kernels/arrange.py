@@ -1,17 +1,15 @@
 """Arrange: sort and consolidate what waits in the inbox at this loop time, and add it to the trace.
 
-The new batch is the *delta* that joins and reductions of the same arrangement work from; its rows also go on, unchanged, to the
-stream's sinks. With a stateless trace this is plain consolidation: loop variables need it, because differences that cancel would
-otherwise circulate for ever.
+The new batch is the *delta* that joins and reductions of the same arrangement work from; its rows also go on,
+unchanged, to the stream's sinks. With a stateless trace this is plain consolidation: loop variables need it, because
+differences that cancel would otherwise circulate for ever.
 """
 
 from __future__ import annotations
 
-from numba import njit
-
 from everview.kernels.batch import CAP, COLS, DATA, ROWS, diff_at, time_at
 from everview.kernels.inbox import ROWS_AT, WIDTH, emptied, waiting
-from everview.kernels.memory import INNER, copy_words, ld, st
+from everview.kernels.memory import copy_words, ld, st
 from everview.kernels.merge import merge_now
 from everview.kernels.operator import operator, shared
 from everview.kernels.scope import NOW, SLOT_NOW

@@ -1,13 +1,13 @@
 """Batches: immutable, columnar, sorted runs of updates (row, time, diff).
 
 A batch is a header block and a data block. Column c of row i is word `c * cap + i` of the data; rows are sorted by all
-columns from left to right, then by time, and no two rows agree on both. Because the order is lexicographic, *any prefix of
-the columns is a usable key*: one arrangement of edge(src, dst) answers lookups by src and by (src, dst).
+columns from left to right, then by time, and no two rows agree on both. Because the order is lexicographic, *any
+prefix of the columns is a usable key*: one arrangement of edge(src, dst) answers lookups by src and by (src, dst).
 
-A time column whose times are all equal, and a diff column of all ones, are stored as a single word (their mask is 0 instead
-of -1, see `time_at`): a freshly loaded table then takes half the memory. A batch may have several diff columns: the
-accumulators of sums and counts (see `reduce`). Large batches have a radix-bucket index on the first column, measured five
-times faster than binary search over the whole column.
+A time column whose times are all equal, and a diff column of all ones, are stored as a single word (their mask is 0
+instead of -1, see `time_at`): a freshly loaded table then takes half the memory. A batch may have several diff
+columns: the accumulators of sums and counts (see `reduce`). Large batches have a radix-bucket index on the first
+column, measured five times faster than binary search over the whole column.
 """
 
 from __future__ import annotations
@@ -151,7 +151,9 @@ def lower_bound(data, cap, low, high, other, other_cap, j, keys):
 
 @njit(**INNER)
 def find_key(batch, other, other_cap, j, keys):
-    """First row of `batch` whose key is not before the key of row j of another batch's data; ROWS if the key is surely absent."""
+    """First row of `batch` whose key is not before the key of row j of another batch's data; ROWS if the key is surely
+    absent.
+    """
     rows = ld(batch, ROWS)
     data = ld(batch, DATA)
     if keys == 0:

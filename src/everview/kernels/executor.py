@@ -6,9 +6,10 @@ A program is a block of instructions, four words each: [what, operator's address
     LOOP   enter the loop's next pending time, or jump behind its END
     END    leave the pass and jump back to LOOP
 
-A step begins, runs and commits in one call (`step`) unless an operator needs Python (a Python reduction or function): then the call
-returns PYTHON, the driver serves instruction PC and calls `resume`. Every few thousand instructions the executor returns
-YIELD so that Ctrl-C is heard. Anything else that is not DONE has stopped the step, and `abort` puts all back.
+A step begins, runs and commits in one call (`step`) unless an operator needs Python (a Python reduction or function):
+then the call returns PYTHON, the driver serves instruction PC and calls `resume`. Every few thousand instructions the
+executor returns YIELD so that Ctrl-C is heard. Anything else that is not DONE has stopped the step, and `abort` puts
+all back.
 """
 
 from __future__ import annotations

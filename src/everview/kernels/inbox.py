@@ -1,8 +1,8 @@
 """Inboxes: where rows wait, unsorted, for the pass at their loop time.
 
 A row is stored as consecutive words: its columns, its time, its diffs. Rows of one slot (see `scope`) share a buffer:
-word 0 is the number of rows, word 1 its room in rows, then the rows. Buffers stay with their slot and are used again, except
-large ones, which are given back after the pass that empties them.
+word 0 is the number of rows, word 1 its room in rows, then the rows. Buffers stay with their slot and are used again,
+except large ones, which are given back after the pass that empties them.
 """
 
 from __future__ import annotations

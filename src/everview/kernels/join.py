@@ -1,13 +1,13 @@
 """Join: every pair of left and right updates with equal keys, at the join of their times.
 
 Joins are bilinear: with A, B the arrangements before this pass and a, b their deltas, the change is a⋈B + (A+a)⋈b. Both
-arrangements are sorted with the key columns first. A small delta looks its keys up through the batches' bucket indexes; otherwise
-the two sides leapfrog over each other's gaps ("alternating seeks"), so the work follows the smaller side. Rows leave in chunks
-through the stream, so an output of any size needs no memory here.
+arrangements are sorted with the key columns first. A small delta looks its keys up through the batches' bucket
+indexes; otherwise the two sides leapfrog over each other's gaps ("alternating seeks"), so the work follows the
+smaller side. Rows leave in chunks through the stream, so an output of any size needs no memory here.
 
-An arrangement made outside the loop is read in place: its times are epochs and count as "before this step" or by their distance
-from its start (SUB). The arrangement of a loop variable that is nothing but last round's output is that output's arrangement, read
-one round later (ADD).
+An arrangement made outside the loop is read in place: its times are epochs and count as "before this step" or by
+their distance from its start (SUB). The arrangement of a loop variable that is nothing but last round's output is
+that output's arrangement, read one round later (ADD).
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def _pairs(ctx, d, i, i_end, o, p, p_end, left_is_delta, at_least):
 
 @shared
 def join_batches(ctx, d, o, left_is_delta, at_least):
-    """Join a batch of changes with one batch of the other side. Times of the changes count as no earlier than `at_least`."""
+    """Join a batch of changes with one batch of the other side. Times of the changes count as no earlier than
+    `at_least`.
+    """
     keys = ld(ctx, J_KEYS)
     d_rows = ld(d, ROWS)
     o_rows = ld(o, ROWS)

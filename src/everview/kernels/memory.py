@@ -32,7 +32,9 @@ _I64 = ir.IntType(64)
 _I8P = ir.IntType(8).as_pointer()
 
 def _keep_memory() -> None:
-    """Let freed blocks be used again instead of going back to the system: fresh pages cost as much as the work on them."""
+    """Let freed blocks be used again instead of going back to the system: fresh pages cost as much as the work on
+    them.
+    """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
         libc.mallopt(-3, 64 << 20)  # M_MMAP_THRESHOLD: only larger blocks are mapped one by one

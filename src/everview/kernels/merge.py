@@ -1,9 +1,10 @@
 """Merging two batches into one, a bounded piece at a time.
 
-A merge is a block of its own with two cursors and a growing result, so that it can stop after any number of rows and go on
-later: inserting into a trace then never stalls for a large merge (mcsherry-2020 section 4.2). While it merges it *advances*
-times: `max(t & keep, since)` replaces every time that no reader can tell apart from another by one representative, and
-updates that agree on row and representative are added up. Both steps keep the order of times, so the result is sorted.
+A merge is a block of its own with two cursors and a growing result, so that it can stop after any number of rows and
+go on later: inserting into a trace then never stalls for a large merge (mcsherry-2020 section 4.2). While it merges
+it *advances* times: `max(t & keep, since)` replaces every time that no reader can tell apart from another by one
+representative, and updates that agree on row and representative are added up. Both steps keep the order of times, so
+the result is sorted.
 """
 
 from __future__ import annotations
@@ -63,7 +64,9 @@ def start_merge(older, newer, keep, since):
 
 @njit(**INNER)
 def _put(result, data, out, src, src_data, i, time, cols, diffs):
-    """Write row i of a source at row `out` of the result, or add it to row out - 1 if that is the same update; the new row count."""
+    """Write row i of a source at row `out` of the result, or add it to row out - 1 if that is the same update; the new
+    row count.
+    """
     cap = ld(result, CAP)
     src_cap = ld(src, CAP)
     if out > 0 and time_at(result, data, out - 1) == time:
@@ -130,7 +133,9 @@ def work_merge(merge, fuel):
 
 @njit(**INNER)
 def trim(batch, rows):
-    """The batch cut to its first `rows` rows in memory that fits, constant columns stored once; frees the original. 0 if empty."""
+    """The batch cut to its first `rows` rows in memory that fits, constant columns stored once; frees the original. 0
+    if empty.
+    """
     if rows == 0:
         free_batch(batch)
         return 0
@@ -200,7 +205,8 @@ def merge_now(older, newer, keep, since):
 
 @njit(**INNER)
 def advance(batch, keep, since):
-    """Advance the times of one batch in place, adding up what becomes equal; gives the batch (or a smaller one, or 0)."""
+    """Advance the times of one batch in place, adding up what becomes equal; gives the batch (or a smaller one, or 0).
+    """
     data = ld(batch, DATA)
     at = ld(batch, T_AT)
     rows = ld(batch, ROWS)
@@ -209,7 +215,6 @@ def advance(batch, keep, since):
         return batch
     cap = ld(batch, CAP)
     cols = ld(batch, COLS)
-    diffs = ld(batch, DIFFS)
     if ld(batch, D_MASK) == 0:  # diffs of one cannot cancel, but they may add up: rewrite as a merge with nothing
         clash = False
         for i in range(rows):

@@ -1,11 +1,11 @@
 """How compiled functions find each other.
 
-An *operator* is compiled once to `int64 operator(int64 context)` and called by its address. It answers 0 (done) or one of the
-codes below.
+An *operator* is compiled once to `int64 operator(int64 context)` and called by its address. It answers 0 (done) or
+one of the codes below.
 
-A *shared* function is compiled once and called by symbol from every kernel that uses it. Numba would otherwise compile and optimise a
-copy of it into each of them: sorting alone would be there five times. Hazard: the symbol must be bound before a kernel that uses it is loaded,
-which import order gives for free.
+A *shared* function is compiled once and called by symbol from every kernel that uses it. Numba would otherwise
+compile and optimise a copy of it into each of them: sorting alone would be there five times. Hazard: the symbol must
+be bound before a kernel that uses it is loaded, which import order gives for free.
 """
 
 from __future__ import annotations

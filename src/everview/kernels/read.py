@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from numba import int64, njit
 
-from everview.kernels.batch import CAP, COLS, D_MASK, DATA, ROWS, T_MASK, diff_at, find_key, free_batch, key_end, time_at
+from everview.kernels.batch import (
+    CAP,
+    COLS,
+    D_MASK,
+    DATA,
+    ROWS,
+    T_MASK,
+    diff_at,
+    find_key,
+    free_batch,
+    key_end,
+    time_at,
+)
 from everview.kernels.memory import INNER, OPTIONS, alloc, free, ld, st
 from everview.kernels.operator import REFUSED, operator
 from everview.kernels.sort import sort_rows
@@ -28,7 +40,8 @@ def _copy_row(batch, data, i, rows, at, time):
 
 @njit(int64(int64, int64, int64, int64), **OPTIONS)
 def collect(trace, after, upto, keep_times):
-    """All updates with after < time <= upto as one batch (0 if none); without `keep_times` their times are forgotten."""
+    """All updates with after < time <= upto as one batch (0 if none); without `keep_times` their times are forgotten.
+    """
     table = ld(trace, TABLE)
     width = ld(trace, T_COLS) + 2
     total = 0

@@ -1,20 +1,22 @@
 """Reduce: one output per key and time, by recomputing touched keys at the times that matter.
 
-At loop time T the touched keys are those of the input's new batch and those put on the agenda for T earlier. For each of them, and for each
-epoch of this step that has a change of the key at or before T, the reduction is evaluated over the input at (T, epoch) and compared with
-what the output says there so far; the difference, as a multiset, is the new output at exactly that time.
+At loop time T the touched keys are those of the input's new batch and those put on the agenda for T earlier. For each
+of them, and for each epoch of this step that has a change of the key at or before T, the reduction is evaluated over
+the input at (T, epoch) and compared with what the output says there so far; the difference, as a multiset, is the new
+output at exactly that time.
 
-*Which times matter.* A change at time s makes the output differ not only at s but possibly at every join of s with other times of the same
-key: forgetting those is the classic fault. So a key touched at T is put on the agenda of the smallest times T ∨ c above T, over all
-loop times c in its history; being touched there, it goes on from there. That reaches every join, because the smallest ones lead
-to all others.
+*Which times matter.* A change at time s makes the output differ not only at s but possibly at every join of s with
+other times of the same key: forgetting those is the classic fault. So a key touched at T is put on the agenda of the
+smallest times T ∨ c above T, over all loop times c in its history; being touched there, it goes on from there. That
+reaches every join, because the smallest ones lead to all others.
 
-*What is kept.* The output's trace tells what was said before. Counts and sums need no values: their input is arranged with one diff per
-accumulator (see `stream`), so a group is one row however many members it has. min and max stop at the first value present; top-k after k
-rows. In the middle of a step, "what was said before" is any multiset, e.g. {1: +1, 2: +1, 5: -1}; shortcuts that expect one live value diverge.
+*What is kept.* The output's trace tells what was said before. Counts and sums need no values: their input is arranged
+with one diff per accumulator (see `stream`), so a group is one row however many members it has. min and max stop at
+the first value present; top-k after k rows. In the middle of a step, "what was said before" is any multiset, e.g. {1:
++1, 2: +1, 5: -1}; shortcuts that expect one live value diverge.
 
-A reduction written in Python runs in two halves: `reduce` writes the groups to evaluate into REQUESTS and asks for the driver; the driver
-fills ANSWERS; `reduce_answers` compares and emits.
+A reduction written in Python runs in two halves: `reduce` writes the groups to evaluate into REQUESTS and asks for
+the driver; the driver fills ANSWERS; `reduce_answers` compares and emits.
 """
 
 from __future__ import annotations
@@ -22,7 +24,20 @@ from __future__ import annotations
 from numba import njit
 
 from everview.kernels.arrange import emit, take
-from everview.kernels.batch import CAP, DATA, ROWS, T_AT, T_MASK, compare_rows, diff_at, find_key, free_batch, gallop, key_end, time_at
+from everview.kernels.batch import (
+    CAP,
+    DATA,
+    ROWS,
+    T_AT,
+    T_MASK,
+    compare_rows,
+    diff_at,
+    find_key,
+    free_batch,
+    gallop,
+    key_end,
+    time_at,
+)
 from everview.kernels.inbox import room
 from everview.kernels.memory import INNER, alloc, free, grow, ld, st
 from everview.kernels.operator import CALL_PYTHON, operator, shared
@@ -77,9 +92,11 @@ DENSE = 8  # gallop through a batch if it has fewer rows than this times the tou
 
 @njit(**INNER)
 def _bound(step, now, time, fields, nfields):
-    """A word such that `t <= bound` says whether t is at or before `time`, where words are totally ordered; -1 where they are not.
+    """A word such that `t <= bound` says whether t is at or before `time`, where words are totally ordered; -1 where
+    they are not.
 
-    Outside loops that is the time itself. In a single loop with a single epoch in the step, only the loop coordinate can tell times apart.
+    Outside loops that is the time itself. In a single loop with a single epoch in the step, only the loop coordinate
+    can tell times apart.
     """
     if nfields == 1:
         return time
@@ -144,7 +161,9 @@ def _locate(trace, data, cap, row, keys, touched, cursors, at):
 
 @njit(**INNER)
 def _plan_times(ctx, key_data, key_cap, key_row, cursors, now):
-    """Collect the epochs to evaluate at this loop time into EPOCH_LIST and put the key on the agenda of later loop times; the number of epochs."""
+    """Collect the epochs to evaluate at this loop time into EPOCH_LIST and put the key on the agenda of later loop
+    times; the number of epochs.
+    """
     trace = ld(ctx, INPUT)
     scope = ld(ctx, D_SCOPE)
     step = ld(ctx, D_STEP)
@@ -270,7 +289,9 @@ def _rewind(trace, cursors, at):
 
 @njit(**INNER)
 def _next_value(trace, cursors, at, keys, time, bound, fields, nfields):
-    """Step over the smallest value still ahead in the key's ranges: (batch, row, total of its diffs at `time`); batch 0 at the end."""
+    """Step over the smallest value still ahead in the key's ranges: (batch, row, total of its diffs at `time`); batch
+    0 at the end.
+    """
     table = ld(trace, TABLE)
     best = 0
     best_row = 0
@@ -450,7 +471,8 @@ def _sum_of_floats(trace, cursors, at, first, time, bound, fields, nfields):
 def _rounded(words, n):
     """The float nearest to a number of `n` 32-bit words, lowest first, the lowest bit weighing 2**FLOAT_LOW.
 
-    The leading 62 bits go into one integer whose last bit also says whether any bit follows; converting it rounds once, correctly.
+    The leading 62 bits go into one integer whose last bit also says whether any bit follows; converting it rounds
+    once, correctly.
     """
     leading = 0
     left = 62
@@ -648,7 +670,9 @@ def _row_less(block, a, b, n):
 
 @njit(**INNER)
 def _subtract_said(ctx, cursors, out_at, time, bound, n, first_out):
-    """Add to FOUND, negated, what the output says at `time`: its trace, and rows of this pass from `first_out` on; the number of rows."""
+    """Add to FOUND, negated, what the output says at `time`: its trace, and rows of this pass from `first_out` on; the
+    number of rows.
+    """
     trace = ld(ctx, OUTPUT)
     scope = ld(ctx, D_SCOPE)
     fields = ld(scope, FIELDS)
@@ -684,7 +708,9 @@ def _subtract_said(ctx, cursors, out_at, time, bound, n, first_out):
 
 @njit(**INNER)
 def _says(ctx, cursors, out_at, time, bound, found):
-    """Whether the output's trace says plainly what FOUND (at most one row) says: the usual case of a touched key that stays as it is."""
+    """Whether the output's trace says plainly what FOUND (at most one row) says: the usual case of a touched key that
+    stays as it is.
+    """
     trace = ld(ctx, OUTPUT)
     scope = ld(ctx, D_SCOPE)
     fields = ld(scope, FIELDS)
@@ -905,7 +931,9 @@ def reduce(ctx):
 
 @operator
 def reduce_answers(ctx):
-    """Second half of a Python reduction: ANSWERS holds, per request in order, a head (-1, time, key...) and rows (count, 0, values...)."""
+    """Second half of a Python reduction: ANSWERS holds, per request in order, a head (-1, time, key...) and rows
+    (count, 0, values...).
+    """
     output = ld(ctx, OUTPUT)
     keys = ld(ctx, KEYS)
     cols = ld(output, T_COLS)

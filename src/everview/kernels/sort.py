@@ -1,12 +1,13 @@
 """Sorting and consolidating unsorted updates into a batch.
 
-Rows come from anywhere: word c of row i is word `at + i * row_step + c * col_step` of a block, which covers rows stored one
-after the other (inboxes) and columns stored one after the other (bulk loads). A row is its columns, its time, then its diffs.
+Rows come from anywhere: word c of row i is word `at + i * row_step + c * col_step` of a block, which covers rows
+stored one after the other (inboxes) and columns stored one after the other (bulk loads). A row is its columns, its
+time, then its diffs.
 
-If the ranges of all columns and the time together fit into 63 bits, which is the common case, a row is packed into one word
-and the words are radix-sorted with the diff (or the row's number) as payload: 10M rows in about 0.3 s. Wider rows are sorted
-group of columns by group of columns, least significant first. A handful of rows is sorted by insertion, a few hundred by
-merging: radix passes would cost more than the rows.
+If the ranges of all columns and the time together fit into 63 bits, which is the common case, a row is packed into
+one word and the words are radix-sorted with the diff (or the row's number) as payload: 10M rows in about 0.3 s. Wider
+rows are sorted group of columns by group of columns, least significant first. A handful of rows is sorted by
+insertion, a few hundred by merging: radix passes would cost more than the rows.
 """
 
 from __future__ import annotations
@@ -169,7 +170,8 @@ def _sort_few(src, at, row_step, col_step, n, width, order):
 
 @njit(**INNER)
 def _sort_wide(src, at, row_step, col_step, n, width, order):
-    """Row numbers in order, for rows of any width: groups of up to 63 bits of columns, least significant group first."""
+    """Row numbers in order, for rows of any width: groups of up to 63 bits of columns, least significant group first.
+    """
     other = alloc(n)
     words = alloc(n)
     other_words = alloc(n)

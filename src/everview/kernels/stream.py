@@ -1,16 +1,17 @@
 """Streams: rows on their way from one stateful operator to the inboxes of the next ones.
 
-A stateful operator writes its output rows into a chunk of its stream; when the chunk is full, or the operator done, the chunk goes
-to every *sink*. A sink is a fused chain of linear operators: it runs a small program over the chunk (projection, filter), moves the
-times (entering or leaving a loop, going round it), flips signs (negation) and appends the rows to the inbox of a stateful
-operator. Union is several sinks with one inbox. Linear operators hold no state, so rows of any time pass at once.
+A stateful operator writes its output rows into a chunk of its stream; when the chunk is full, or the operator done,
+the chunk goes to every *sink*. A sink is a fused chain of linear operators: it runs a small program over the chunk
+(projection, filter), moves the times (entering or leaving a loop, going round it), flips signs (negation) and appends
+the rows to the inbox of a stateful operator. Union is several sinks with one inbox. Linear operators hold no state,
+so rows of any time pass at once.
 
-Times move by  t' = ((t - PRE * base) & AND) + ADD + POST * base,  where `base` is the last epoch before this step: times are epochs
-outside loops and count from the step inside (see `times`). A sink with a priority lifts its loop's coordinate to at least
-(priority, 0). A sink that goes round the loop checks the round limit.
+Times move by  t' = ((t - PRE * base) & AND) + ADD + POST * base,  where `base` is the last epoch before this step:
+times are epochs outside loops and count from the step inside (see `times`). A sink with a priority lifts its loop's
+coordinate to at least (priority, 0). A sink that goes round the loop checks the round limit.
 
-Sums and counts turn values into diffs: a sink with accumulators writes, instead of one diff, the diff times 1, times a value's low
-or high half, and so on; see `reduce` for how they are read back.
+Sums and counts turn values into diffs: a sink with accumulators writes, instead of one diff, the diff times 1, times
+a value's low or high half, and so on; see `reduce` for how they are read back.
 
 Rows for which the program failed go, with the error's code as their only column, to the error inbox.
 """
@@ -63,7 +64,9 @@ STEP_BASE, STEP_EPOCHS, STEP_STOP, STEP_FAULT, STEP_WORDS = range(5)
 NOT_ENTERING = -(2**63)
 
 ACC_ONE, ACC_NOT_NULL, ACC_LOW, ACC_HIGH, ACC_FLOAT = range(5)
-"""How an accumulator makes a diff of a value: 1; 1 unless NULL; low or high 32 bits; ACC_FLOAT + k: digit k of a float."""
+"""How an accumulator makes a diff of a value: 1; 1 unless NULL; low or high 32 bits; ACC_FLOAT + k: digit k of a
+float.
+"""
 
 FLOAT_DIGITS = 6
 FLOAT_LOW = -64  # weight of the lowest bit of digit 0; digits are 32 bits, so sums are exact from 2**-64 to 2**127
@@ -109,10 +112,11 @@ def code_float(code):
 
 @njit(**INNER)
 def float_digit(code, k):
-    """Signed digit k (base 2**32, lowest weight 2**FLOAT_LOW) of a finite float; digit FLOAT_DIGITS - 1 counts what is out of range.
+    """Signed digit k (base 2**32, lowest weight 2**FLOAT_LOW) of a finite float; digit FLOAT_DIGITS - 1 counts what is
+    out of range.
 
-    The last digit is not a digit: it collects 1 for NaN, 2**20 for +inf, 2**40 for -inf (and finite numbers beyond 2**94), so
-    that special values can be taken back too.
+    The last digit is not a digit: it collects 1 for NaN, 2**20 for +inf, 2**40 for -inf (and finite numbers beyond
+    2**94), so that special values can be taken back too.
     """
     x = code_float(code)
     special = FLOAT_DIGITS - 1

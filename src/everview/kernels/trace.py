@@ -1,16 +1,18 @@
 """Traces: the history of a collection as a short list of sorted batches.
 
-A trace's table lists its committed batches, oldest and largest first, then the batches made in the step under way. A step only
-*appends*, so undoing it is truncation (`roll_back`). `commit` folds the step's batches into one, advances its times, and restores
-the geometric sizes of the list by merging; large merges are done in pieces, a bounded amount per commit ("effort" is the knob from
-lazy to eager), during which both inputs stay readable. The number of batches is logarithmic in the number of rows, always: if the
-list gets too long, merges are finished at once.
+A trace's table lists its committed batches, oldest and largest first, then the batches made in the step under way. A
+step only
+*appends*, so undoing it is truncation (`roll_back`). `commit` folds the step's batches into one, advances its times,
+and restores the geometric sizes of the list by merging; large merges are done in pieces, a bounded amount per commit
+("effort" is the knob from lazy to eager), during which both inputs stay readable. The number of batches is
+logarithmic in the number of rows, always: if the list gets too long, merges are finished at once.
 
-HISTORY says for how many epochs times stay distinguishable outside loops (0: only the present matters to its readers), HOLD is the oldest
-time that some reader asked to keep. CAPTURE, if not 0, is a block whose word 0 receives a copy of each step's change, for subscribers.
+HISTORY says for how many epochs times stay distinguishable outside loops (0: only the present matters to its
+readers), HOLD is the oldest time that some reader asked to keep. CAPTURE, if not 0, is a block whose word 0 receives
+a copy of each step's change, for subscribers.
 
-DELTA is the batch that the last pass added, STAMP the loop time of that pass: readers that run at the same loop time find the
-change there and the state before it in the rest of the list.
+DELTA is the batch that the last pass added, STAMP the loop time of that pass: readers that run at the same loop time
+find the change there and the state before it in the rest of the list.
 """
 
 from __future__ import annotations
@@ -30,7 +32,6 @@ from everview.kernels.batch import (
     new_batch,
 )
 from everview.kernels.memory import INNER, alloc, copy_words, free, grow, ld, size_of, st
-from everview.kernels.operator import shared
 from everview.kernels.merge import (
     RESULT,
     advance,
@@ -40,8 +41,27 @@ from everview.kernels.merge import (
     start_merge,
     work_merge,
 )
+from everview.kernels.operator import shared
 
-T_COLS, T_DIFFS, COUNT, TABLE, MERGES, ROOM, OLD, DELTA, STAMP, T_KEEP, T_SINCE, EFFORT, STATELESS, HISTORY, HOLD, CAPTURE, T_WORDS = range(17)
+(
+    T_COLS,
+    T_DIFFS,
+    COUNT,
+    TABLE,
+    MERGES,
+    ROOM,
+    OLD,
+    DELTA,
+    STAMP,
+    T_KEEP,
+    T_SINCE,
+    EFFORT,
+    STATELESS,
+    HISTORY,
+    HOLD,
+    CAPTURE,
+    T_WORDS,
+) = range(17)
 
 ALWAYS = 128  # rows up to which the last batch is simply rewritten
 AT_ONCE = 4096  # rows up to which a merge is done in one go
@@ -50,7 +70,9 @@ NO_SINCE = -(2**63)
 
 @njit(**INNER)
 def new_trace(cols, diffs, keep, since, effort, stateless):
-    """An empty trace. `keep`, `since`: how times advance when a step commits; `stateless`: only the delta is of interest."""
+    """An empty trace. `keep`, `since`: how times advance when a step commits; `stateless`: only the delta is of
+    interest.
+    """
     trace = alloc(T_WORDS)
     room = 16
     st(trace, T_COLS, cols)
@@ -247,7 +269,9 @@ def copy_batch(batch):
 
 @shared
 def commit(trace, time):
-    """The step is complete, `time` the last epoch: its batches become part of the trace. Gives the number of rows added."""
+    """The step is complete, `time` the last epoch: its batches become part of the trace. Gives the number of rows
+    added.
+    """
     capture = ld(trace, CAPTURE)
     if capture != 0 and ld(trace, DELTA) != 0:
         free_batch(ld(capture, 0))

@@ -1,7 +1,7 @@
 """Wake: a change of an arrangement made outside a loop (or one round ago) must get the loop's joins to run.
 
-Joins read such an arrangement in place, so nothing arrives in an inbox of the loop; this operator puts the loop time on the agenda
-at which the change becomes visible there.
+Joins read such an arrangement in place, so nothing arrives in an inbox of the loop; this operator puts the loop time
+on the agenda at which the change becomes visible there.
 """
 
 from __future__ import annotations

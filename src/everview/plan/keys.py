@@ -1,11 +1,12 @@
-"""What can be known about a plan's rows without computing them: which columns identify a row, what vanishes with a loop's variable.
+"""What can be known about a plan's rows without computing them: which columns identify a row, what vanishes with a
+loop's variable.
 
 `starts_as_given` uses both to recognise loops like connected components,
 
     nodes.iterate(lambda x: min(neighbours of x, nodes))
 
-whose first round from an empty variable says exactly `nodes`: such a loop may start empty, and then its variable is nothing but
-last round's output, which needs no arrangement of its own.
+whose first round from an empty variable says exactly `nodes`: such a loop may start empty, and then its variable is
+nothing but last round's output, which needs no arrangement of its own.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """The logical plan: what is to be computed, as immutable nodes.
 
-A node is a bag (multiset) of rows. Columns are positions; names belong to `everview.collection.Collection`. Nodes are compared and hashed by
-structure, so equal sub-plans, however they were written, are built once and shared by all views.
+A node is a bag (multiset) of rows. Columns are positions; names belong to `everview.collection.Collection`. Nodes are
+compared and hashed by structure, so equal sub-plans, however they were written, are built once and shared by all
+views.
 
-A loop is `Loop` (the bodies of one or more mutually recursive variables) read through `LoopResult`. Inside a body, `Variable(depth, index)`
-is the loop's own variable; `depth` counts enclosing loops from 1, so the same loop written twice is equal.
+A loop is `Loop` (the bodies of one or more mutually recursive variables) read through `LoopResult`. Inside a body,
+`Variable(depth, index)` is the loop's own variable; `depth` counts enclosing loops from 1, so the same loop written
+twice is equal.
 """
 
 from __future__ import annotations
@@ -140,7 +142,9 @@ class Union(Node):
 
 @dataclass(frozen=True, eq=True)
 class Join(Node):
-    """Inner join on equal keys (no keys: every pair): the left row's columns, then the right row's. NULL keys match nothing."""
+    """Inner join on equal keys (no keys: every pair): the left row's columns, then the right row's. NULL keys match
+    nothing.
+    """
 
     left: Node
     right: Node
@@ -171,7 +175,9 @@ AggregateKind = Literal["count", "sum", "avg", "min", "max", "count_distinct"]
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One aggregate over column `column` (None: count rows); NULLs are passed over; over no values it is NULL, a count is 0."""
+    """One aggregate over column `column` (None: count rows); NULLs are passed over; over no values it is NULL, a count
+    is 0.
+    """
 
     kind: AggregateKind
     column: int | None
@@ -180,7 +186,9 @@ class Aggregate:
 
 @dataclass(frozen=True, eq=True)
 class Reduce(Node):
-    """One row per group: the key columns, then the aggregates. No keys: one group, which exists only while it has rows."""
+    """One row per group: the key columns, then the aggregates. No keys: one group, which exists only while it has
+    rows.
+    """
 
     child: Node
     keys: tuple[int, ...]
@@ -195,7 +203,8 @@ class Reduce(Node):
 
 @dataclass(frozen=True, eq=True)
 class TopK(Node):
-    """Rows `offset` to `offset + limit` of each group in the given order (ties broken by the remaining columns, so the answer is unique).
+    """Rows `offset` to `offset + limit` of each group in the given order (ties broken by the remaining columns, so the
+    answer is unique).
 
     `order` holds (column, descending). NULLs sort last, ascending or descending. Multiplicities count.
     """
@@ -214,7 +223,9 @@ class TopK(Node):
 
 @dataclass(frozen=True, eq=True)
 class PythonReduce(Node):
-    """Any reduction in Python: `function(key, [(row, count), ...])` gives the group's output rows; the key columns come first."""
+    """Any reduction in Python: `function(key, [(row, count), ...])` gives the group's output rows; the key columns
+    come first.
+    """
 
     child: Node
     keys: tuple[int, ...]
@@ -244,10 +255,12 @@ class Variable(Node):
 
 @dataclass(frozen=True, eq=True)
 class Loop(Node):
-    """Fixed point of mutually recursive variables: variable i starts as `initials[i]` (None: empty) and is `bodies[i]` of the round before after that.
+    """Fixed point of mutually recursive variables: variable i starts as `initials[i]` (None: empty) and is `bodies[i]`
+    of the round before after that.
 
-    `priority` (an int expression over variable 0's columns, or None) delays rows of `initials[0]`: small priorities converge before larger ones come in.
-    `max_rounds` bounds the applications of the bodies; at the limit the loop fails ("error") or gives what it has ("stop").
+    `priority` (an int expression over variable 0's columns, or None) delays rows of `initials[0]`: small priorities
+    converge before larger ones come in. `max_rounds` bounds the applications of the bodies; at the limit the loop
+    fails ("error") or gives what it has ("stop").
     """
 
     depth: int

@@ -1,7 +1,7 @@
 """Column pruning: what a join's result carries but nobody reads is dropped before it is arranged.
 
-Tables, reductions, loop variables and installed views keep all their columns: they are arranged as they are, and those arrangements are
-shared. Everything between them is narrowed to what is read above it.
+Tables, reductions, loop variables and installed views keep all their columns: they are arranged as they are, and
+those arrangements are shared. Everything between them is narrowed to what is read above it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ class _Pruning:
             columns = _merged(node.keys, [a.column for a in node.aggregates if a.column is not None])
             child, kept = self.some(node.child, columns)
             keys = tuple(kept.index(k) for k in node.keys)
-            moved = tuple(replace(a, column=None if a.column is None else kept.index(a.column)) for a in node.aggregates)
+            moved = tuple(
+                replace(a, column=None if a.column is None else kept.index(a.column)) for a in node.aggregates
+            )
             return plan.Reduce(child, keys, moved)
         if isinstance(node, (plan.Threshold, plan.TopK, plan.PythonReduce, plan.FlatMap)):
             return replace(node, child=self.whole(node.child))
