@@ -95,7 +95,7 @@ def compile_expression(text: str) -> Automaton:
     0 -^b-> 1 (accepts)
     0 -a-> 1 (accepts)
     """
-    return _minimal(_deterministic(_Thompson(parse(text))))
+    return _without_idle_letters(_minimal(_deterministic(_Thompson(parse(text)))))
 
 
 # ------------------------------------------------------------------------------------------------ text
@@ -311,3 +311,18 @@ def _minimal(dfa: Automaton) -> Automaton:
     numbers = {k: i for i, k in enumerate(dict.fromkeys(kind[s] for s in states))}
     moves = {(numbers[kind[s]], a): numbers[kind[t]] for (s, a), t in dfa.moves.items()}
     return Automaton(moves, frozenset(numbers[kind[s]] for s in dfa.accepting))
+
+
+def _without_idle_letters(dfa: Automaton) -> Automaton:
+    """Without labels that always lead where any other label leads: `.` says it all, and needs no look at the label.
+
+    >>> print(compile_expression("a | ."))
+    0 -.-> 1 (accepts)
+    """
+    states = {s for s, _ in dfa.moves}
+
+    def leads(letter: Letter) -> list[int | None]:
+        return [dfa.moves.get((s, letter)) for s in states]
+
+    idle = {a for _, a in dfa.moves if a.label is not None and leads(a) == leads(Letter(None, a.back))}
+    return Automaton({move: t for move, t in dfa.moves.items() if move[1] not in idle}, dfa.accepting)

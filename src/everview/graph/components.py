@@ -39,21 +39,21 @@ def scc_edges(g: Graph) -> Collection:
     different ones, since no cycle runs through them; then the same against the edges; until nothing is dropped.
     """
     e = g.edges
-    forward = e.select(src=e[g.src], dst=e[g.dst])
-    backward = e.select(src=e[g.dst], dst=e[g.src])
-    return forward.iterate(lambda inside: _trimmed(g, _trimmed(g, inside, forward), backward))
+    start = e.select(src=e[g.src], dst=e[g.dst])
+    return start.iterate(lambda inside: _trimmed(g, _trimmed(g, inside, g.src, g.dst), g.dst, g.src))
 
 
-def _trimmed(g: Graph, inside: Collection, edges: Collection) -> Collection:
-    """The edges whose ends get the same label when labels spread along `inside`, turned round.
+def _trimmed(g: Graph, inside: Collection, near: str, far: str) -> Collection:
+    """The edges, read from `near` to `far`, whose ends get one label when labels spread along `inside`; turned round.
 
     Only targets have labels: an edge from a node where no edge ends is on no cycle, and finds no partner.
     """
-    start = labelled(g, edges.select(node=edges.dst).distinct())
+    e = g.edges
+    start = labelled(g, e.select(node=e[far]).distinct())
     label = smallest(g, start, along(inside))
     source, target = label.alias("source"), label.alias("target")
-    tagged = edges.join(source, edges.src == source.node).join(target, edges.dst == target.node)
-    return tagged.filter(source.label == target.label).select(src=edges.dst, dst=edges.src)
+    tagged = e.join(source, e[near] == source.node).join(target, e[far] == target.node)
+    return tagged.filter(source.label == target.label).select(src=e[far], dst=e[near])
 
 
 def bipartite(g: Graph) -> Collection:
