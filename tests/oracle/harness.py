@@ -6,8 +6,8 @@ still be exact for each time apart.
 
     Scenario(tables={"edge": {"src": int, "dst": int}}, views=[ViewPlan("v", build)], steps=[[{"edge": {(1, 2): 1}}]])
 
-What is checked, for every view: `rows()` after each step; the contents at *every* time, from `changes(since=...)`;
-`as_of(t)` at random times; subscriptions (one callback per complete time, in order, and their sum is the contents).
+What is checked, for every view: `rows()` and a `lookup` after each step; the contents at *every* time, from
+`changes(since=...)`; `as_of(t)` at random times; subscriptions (one callback per complete time, in order, and their sum is the contents).
 """
 
 from __future__ import annotations
@@ -160,8 +160,14 @@ class Run:
             self._check_rows(name)
 
     def _check_rows(self, name: str) -> None:
-        got = as_bag(self.watched[name].view.rows())
-        assert_same(got, self.expected(name, self.oracle.time), f"{name}.rows() at time {self.oracle.time}")
+        view, time = self.watched[name].view, self.oracle.time
+        assert_same(as_bag(view.rows()), self.expected(name, time), f"{name}.rows() at time {time}")
+        contents = self.oracle.contents(self.watched[name].collection._node, time)
+        keys = [row[0] for row in contents if isinstance(row[0], int | str)]
+        if keys:
+            key = self.random.choice(keys)
+            wanted = canonical({row: n for row, n in contents.items() if row[0] == key})
+            assert_same(as_bag(view.lookup(key)), wanted, f"{name}.lookup({key!r}) at time {time}")
 
     def _check_history(self) -> None:
         for name in self.watched:

@@ -191,7 +191,7 @@ class Evaluation:
         return now
 
 
-@functools.lru_cache(maxsize=100_000)
+@functools.lru_cache(maxsize=20_000)
 def free_variables(node: plan.Node) -> Free:
     """Variables of enclosing loops that a plan reads."""
     if isinstance(node, plan.Variable):
@@ -218,7 +218,7 @@ def _code_of(kind: DataType, v: Any) -> int:
     return NULL if v is None else v
 
 
-@functools.lru_cache(maxsize=10_000)
+@functools.lru_cache(maxsize=2_000)
 def _one_by_one(expr: Expr) -> Expr:
     """The same expression with functions of Arrow arrays as functions of values."""
     if isinstance(expr, Call):

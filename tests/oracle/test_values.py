@@ -255,6 +255,36 @@ def test_multiplicities_far_above_one(runtime: Runtime) -> None:
         assert v.rows() == [(1, 3)]
 
 
+# ---- tables with a key, views on views
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_upserts_and_deletes_by_key_40_transactions(runtime: Runtime, seed: int) -> None:
+    """A dictionary says what a table with a key holds; a view on a view follows."""
+    source = random.Random(seed)
+    model: dict[tuple[Any, ...], int] = {}
+    with runtime.connect() as db:
+        t = db.table("t", {"v": int, "k": "int?", "s": str}, key=["s", "k"])
+        sums = db.view("sums", t.group_by("s").agg(v=col.v.sum(), n=count()))
+        big = db.view("big", sums.filter(col.n > 1).select("s"))
+        for number in range(40):
+            rows = [
+                (source.randrange(9), source.choice([None, 0, 1]), source.choice("ab"))
+                for _ in range(source.choice([1, 2, 5, 300]))
+            ]
+            with db.batch() if number % 3 else db.transaction():
+                (t.upsert if number % 2 else t.insert)(rows)
+                model.update({(k, s): v for v, k, s in rows})
+                if model and source.random() < 0.4:
+                    k, s = source.choice(sorted(model, key=repr))
+                    t.delete([(model.pop((k, s)), k, s)])
+            assert sorted(t.rows(), key=repr) == sorted(((v, k, s) for (k, s), v in model.items()), key=repr)
+            groups = {s: [v for (_, other), v in model.items() if other == s] for _, s in model}
+            assert sorted(sums.rows()) == sorted((s, sum(vs), len(vs)) for s, vs in groups.items())
+            assert sorted(big.rows()) == sorted((s,) for s, vs in groups.items() if len(vs) > 1)
+            assert all(t.lookup((s, k)) == [(v, k, s)] for (k, s), v in model.items())
+
+
 # ---- errors are data
 
 
