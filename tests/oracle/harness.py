@@ -7,7 +7,8 @@ still be exact for each time apart.
     Scenario(tables={"edge": {"src": int, "dst": int}}, views=[ViewPlan("v", build)], steps=[[{"edge": {(1, 2): 1}}]])
 
 What is checked, for every view: `rows()` and a `lookup` after each step; the contents at *every* time, from
-`changes(since=...)`; `as_of(t)` at random times; subscriptions (one callback per complete time, in order, and their sum is the contents).
+`changes(since=...)`; `as_of(t)` at random times; subscriptions (one callback per complete time, in order, and their
+sum is the contents).
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ Transaction = Mapping[str, Change]
 
 
 def effort(examples: int) -> settings:
-    """How long Hypothesis tries; EVERVIEW_PROFILE=thorough: fifty times longer, and with other examples every time.
+    """How long Hypothesis tries; EVERVIEW_PROFILE=thorough: ten times longer, and with other examples every time.
 
     Shrinking a large plan can take minutes: EVERVIEW_NO_SHRINK=1 gives the first example that fails (see `shrink.py`).
     """
     return settings(
-        max_examples=examples * (50 if THOROUGH else 1),
+        max_examples=examples * (10 if THOROUGH else 1),
         deadline=None,
         derandomize=not THOROUGH,
         database=None,
