@@ -10,7 +10,7 @@ Expressions are bound to the columns in the order of the text. The finished plan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -362,11 +362,11 @@ def ordered_join(leaves: Sequence[Node], conditions: Sequence[Expr]) -> Node:
     return Filter(node, conjunction(waiting)) if waiting else node
 
 
-def _connects(part: Expr, have: Sequence[int], other: int, owners: object) -> bool:
+def _connects(part: Expr, have: Sequence[int], other: int, owners: Callable[[Expr], set[int]]) -> bool:
     """Whether the condition is an equality between what is joined already and another leaf."""
     if not isinstance(part, Call) or part.op != "eq":
         return False
-    a, b = (owners(x) for x in part.args)  # type: ignore[operator]
+    a, b = (owners(x) for x in part.args)
     return bool(a and b) and any(x <= set(have) and y == {other} for x, y in ((a, b), (b, a)))
 
 

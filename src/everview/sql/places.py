@@ -60,7 +60,8 @@ class Source:
         """An error of the layers below, which know no places, with its place."""
         if isinstance(error, SqlError):
             return error
-        return self.error(at, error.code, error.message, error.hint)
+        hint = "cast one of them: CAST(x AS type)" if ".cast(" in error.hint else error.hint
+        return self.error(at, error.code, error.message, hint)
 
 
 def _offset(node: exp.Expr | None) -> int:

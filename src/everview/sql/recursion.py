@@ -15,7 +15,7 @@ Columns get their names and types from the branches that do not read the recursi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -124,6 +124,8 @@ def _shapes(compiler: Compiler, ctes: list[exp.CTE], env: Env) -> list[Relation]
                 stuck = missing
         if len(known) == before:
             assert stuck is not None
+            if stuck.at.name.lower() not in names:
+                raise stuck  # a recursion around this one
             raise compiler.source.error(
                 stuck.at,
                 "E_RECURSION",
@@ -162,15 +164,14 @@ def _check(compiler: Compiler, cte: exp.CTE, body: Node, depth: int) -> None:
     def reads(node: Node) -> bool:
         return any(d == depth for d, _ in free[id(node)])
 
-    for node in body.walk():
-        if isinstance(node, Loop) or id(node) not in free or not reads(node):
-            continue
+    inside = [n for n in body.walk() if not isinstance(n, Loop) and id(n) in free and reads(n)]
+    for node in sorted(inside, key=lambda n: isinstance(n, Negate)):  # an aggregate is named before what it is made of
         problem = _problem(node, bag, reads)
         if problem:
             raise compiler.source.error(cte.args["alias"], "E_RECURSION", f"{cte.alias} {problem[0]}", problem[1])
 
 
-def _problem(node: Node, bag: bool, reads: object) -> tuple[str, str] | None:
+def _problem(node: Node, bag: bool, reads: Callable[[Node], bool]) -> tuple[str, str] | None:
     if isinstance(node, Negate) or (isinstance(node, Threshold) and node.kind == "positive"):
         return (
             "subtracts from what it is made of",
@@ -182,6 +183,6 @@ def _problem(node: Node, bag: bool, reads: object) -> tuple[str, str] | None:
         return "counts or sums itself", "only min and max are allowed inside a recursion"
     if bag and isinstance(node, (Threshold, Reduce)):
         return "is a UNION ALL that aggregates or removes duplicates inside", "use UNION"
-    if bag and isinstance(node, Join) and reads(node.left) and reads(node.right):  # type: ignore[operator]
+    if bag and isinstance(node, Join) and reads(node.left) and reads(node.right):
         return "is a UNION ALL that joins itself with itself", "use UNION"
     return None

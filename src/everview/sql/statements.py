@@ -21,17 +21,19 @@ from everview.codes.codec import Codec
 from everview.collection import Collection
 from everview.errors import EverviewError, InputError, did_you_mean
 from everview.expr import functions
+from everview.expr.nodes import Expr, Literal
 from everview.expr.resolve import Column
 from everview.plan import joins
 from everview.plan import nodes as plan
-from everview.sql import names
+from everview.sql import constants, names
 from everview.sql.one_row import NAME as ONE_ROW
 from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Query
-from everview.sql.result import Result, in_order
-from everview.sql.scopes import Correlated
+from everview.sql.result import Result, Row, in_order
+from everview.sql.scalars import Scalars
+from everview.sql.scopes import HIDDEN, Correlated, Relation, Scope
 from everview.table import Table
-from everview.types import STR
+from everview.types import INT, STR
 from everview.view import View
 
 if TYPE_CHECKING:
@@ -72,14 +74,16 @@ class Statements:
             handler = getattr(self, f"on_{type(node).__name__.lower()}", None)
         if handler is None:
             raise source.refuse(node, f"this statement is not supported: {node.key.upper()}", _STATEMENTS)
+        staged = self.session._staged
+        before = len(staged) if staged is not None else 0
         try:
             return handler(node, source)
-        except SqlError:
-            raise
-        except Correlated:
+        except BaseException as error:
+            if staged is not None:
+                del staged[before:]  # a statement that fails inside a transaction changes nothing
+            if not isinstance(error, Correlated):
+                raise
             raise source.refuse(node, "a subquery reads the query around it in a way that is not supported") from None
-        except InputError:
-            raise
 
     # ---------------------------------------------------------------------------------------- queries
 
@@ -296,15 +300,37 @@ class Statements:
         conflict = self._conflict(node, source)
         if node.args.get("returning"):
             raise source.refuse(node, "RETURNING is not supported")
-        query, compiler = self._bound(node.expression, source)
-        self._refuse_pending(compiler.used, node, source)
         at = self._places(node, table, source)
-        if len(at) != len(query.names):
-            raise source.error(node, "E_WIDTH", f"{len(query.names)} values for {len(at)} columns of {table._label}")
-        rows = self._answer(self._fitted(query, table, at, node, source), compiler).rows()
+        rows = self._constants(node.expression, table, at, source)
+        if rows is None:
+            query, compiler = self._bound(node.expression, source)
+            self._refuse_pending(compiler.used, node, source)
+            self._check_width(len(query.names), table, at, node, source)
+            rows = self._answer(self._fitted(query, table, at, node, source), compiler).rows()
         columns = [dict(zip(at, row, strict=True)) for row in rows]
         full = [tuple(row.get(i) for i in range(len(table._columns))) for row in columns]
         self._insert(table, full, conflict, node, source)
+
+    def _constants(self, node: exp.Expr, table: Table, at: Sequence[int], source: Source) -> list[Row] | None:
+        """The rows of VALUES, if they are all constants: the usual case, which needs no dataflow."""
+        if not isinstance(node, exp.Values) or node.find(exp.Query) is not None:
+            return None
+        compiler = Compiler(self.session, source)
+        scalars = Scalars(compiler, Scope(Relation(_NOTHING, (HIDDEN,)), source), {})
+        rows = []
+        for row in node.expressions:
+            items = row.expressions if isinstance(row, exp.Tuple) else [row]
+            self._check_width(len(items), table, at, row, source)
+            values = [self._fitted_value(scalars.bind(e), table, i, e, source) for e, i in zip(items, at, strict=True)]
+            found = [constants.folded(v, self.session._interner) for v in values]
+            if not all(isinstance(v, Literal) for v in found):
+                return None
+            rows.append(tuple(v.value for v in found if isinstance(v, Literal)))
+        return rows
+
+    def _check_width(self, given: int, table: Table, at: Sequence[int], node: exp.Expr, source: Source) -> None:
+        if given != len(at):
+            raise source.error(node, "E_WIDTH", f"{given} values for {len(at)} columns of {table._label}")
 
     def _conflict(self, node: exp.Insert, source: Source) -> str:
         """What to do with a key that exists: error, nothing or update."""
@@ -333,32 +359,28 @@ class Statements:
 
     def _fitted(self, query: Query, table: Table, at: Sequence[int], node: exp.Expr, source: Source) -> Query:
         """The query's outputs with the types of the table's columns."""
-        exprs = []
         child = query.node
         given = child.exprs if isinstance(child, plan.Project) else joins.refs(child.types)
-        for i, position in enumerate(at):
-            column = table._columns[position]
-            value = given[i]
-            kinds = (value.type.kind, column.type.kind)
-            if kinds[0] == "str" and kinds[1] not in ("str", "bytes"):
-                pass  # a quoted constant, or a text that must be one
-            elif (
-                kinds[0] != kinds[1]
-                and functions.common_type((value.type, column.type)) is None
-                and not _is_null(value)
-            ):
-                raise source.error(
-                    node,
-                    "E_TYPE",
-                    f"{table._label}.{column.name} is {column.type!r}, the value is {value.type!r}",
-                    "cast it",
-                )
-            try:
-                exprs.append(functions.cast(value, column.type))
-            except EverviewError as error:
-                raise source.placed(error, node) from None
+        exprs = [self._fitted_value(given[i], table, position, node, source) for i, position in enumerate(at)]
         below = child.child if isinstance(child, plan.Project) else child
         return Query(plan.Project(below, tuple(exprs)), query.names)
+
+    def _fitted_value(self, value: Expr, table: Table, position: int, at: exp.Expr, source: Source) -> Expr:
+        """A value as the table's column wants it: quoted constants are read, numbers become wider ones."""
+        column = table._columns[position]
+        if isinstance(value, Literal):
+            if value.value is None:
+                return Literal(column.type.optional(), None)
+            if value.type.kind == "str" and column.type.kind not in ("str", "bytes"):
+                return constants.text_as(value.value, column.type, at, source)
+        same = value.type.kind == column.type.kind
+        numbers = {value.type.kind, column.type.kind} <= functions.NUMBERS
+        if not (same or numbers or functions.common_type((value.type, column.type)) is not None):
+            what = f"{table._label}.{column.name} is {column.type!r}, the value is {value.type!r}"
+            raise source.error(at, "E_TYPE", what, "cast it: CAST(x AS type)")
+        if column.type.kind == "int" and not same:
+            value = functions.call("round", value)
+        return functions.cast(value, column.type)
 
     def _insert(self, table: Table, rows: list[Any], conflict: str, node: exp.Expr, source: Source) -> None:
         if table._key and conflict != "update":
@@ -488,14 +510,13 @@ class Statements:
             )
 
 
+_NOTHING = plan.Table(-1, (INT,))
+"""A plan with types and no rows, for expressions that read no columns."""
+
 _STATEMENTS = (
     "there are SELECT, CREATE TABLE, CREATE VIEW, DROP, INSERT, UPDATE, DELETE, TRUNCATE, EXPLAIN, SHOW, BEGIN, COMMIT "
     "and ROLLBACK"
 )
-
-
-def _is_null(expr: Any) -> bool:
-    return getattr(expr, "value", 0) is None
 
 
 def _split(text: str) -> list[str]:
@@ -533,4 +554,5 @@ def _syntax_error(error: ParseError | TokenError) -> SqlError:
     near = found.get("highlight")
     length = len(near) if near else 1
     what = str(found.get("description") or str(error).splitlines()[0]).rstrip(".")
+    what = re.sub(r" but got <Token.*", "", what)
     return SqlError("E_SYNTAX", f"{what}{f', near {near!r}' if near else ''}", "", line, max(1, column - length + 1))
