@@ -291,7 +291,8 @@ class Session:
     # transactions
 
     def transaction(self) -> Transaction:
-        """Make all changes inside one transaction, at one time; an exception undoes them. Inside another, it joins it."""
+        """Make all changes inside one transaction, at one time; an exception undoes them. Inside another, it joins it.
+        """
         self._alive()
         return Transaction(self)
 

@@ -12,8 +12,9 @@ Every value becomes one int64 *code* at the edge (see `everview.codes`), so a ty
 | `decimal`   | the number times 10**scale                                     | yes        |
 | `str`, `bytes`, `tuple` | a 64-bit id made from the value (interned)         | no         |
 
-NULL is one reserved code in every nullable column: a number near, but not at, the lower end of the 64-bit range, where floats have none, so the
-extremes stay usable; storing that very integer in a nullable int column is refused with a clear error.
+NULL is one reserved code in every nullable column: a number near, but not at, the lower end of the 64-bit range, where
+no float has its code. So the extremes stay usable; that very integer in a nullable int column is refused with a clear
+error.
 """
 
 from __future__ import annotations

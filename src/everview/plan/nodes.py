@@ -23,7 +23,8 @@ Types = tuple[DataType, ...]
 
 
 class Node:
-    """Any plan node; `types` are its columns' types (kept once known: shared sub-plans would ask exponentially often)."""
+    """Any plan node; `types` are its columns' types (kept once known: shared sub-plans would ask exponentially often).
+    """
 
     @property
     def types(self) -> Types:
@@ -159,7 +160,8 @@ class Join(Node):
 
 @dataclass(frozen=True, eq=True)
 class Threshold(Node):
-    """Each distinct row with a new multiplicity: 1 if it was positive ("distinct"), or the positive part ("positive")."""
+    """Each distinct row with a new multiplicity: 1 if it was positive ("distinct"), or the positive part ("positive").
+    """
 
     child: Node
     kind: Literal["distinct", "positive"]
