@@ -246,6 +246,7 @@ def arguments(description: str | None, *choices: tuple[str, Sequence[str]]) -> a
     parser.add_argument("--history", type=int, default=None, help="epochs of history the session keeps")
     parser.add_argument("--no-peers", action="store_true", help="do not run other software")
     parser.add_argument("--profile", action="store_true", help="where single changes spend time in Python, on stderr")
+    parser.add_argument("--perf-map", action="store_true", help="name compiled operators for `perf record` of this run")
     return parser
 
 
@@ -271,7 +272,19 @@ def run_prepared(load: Callable[[bool], Workload], options: argparse.Namespace) 
     report(measure(load(options.quick), options, bare), options)
 
 
+def write_perf_map() -> None:
+    """Tell `perf report` where compiled operators are: /tmp/perf-<pid>.map, a symbol reaching up to the next one."""
+    from everview.kernels.operator import OPERATORS
+
+    places = sorted((kernel.address, name) for name, kernel in OPERATORS.items())
+    ends = [address for address, _ in places[1:]] + [places[-1][0] + 65536]
+    lines = [f"{a:x} {min(end - a, 65536):x} everview:{name}\n" for (a, name), end in zip(places, ends, strict=True)]
+    Path(f"/tmp/perf-{os.getpid()}.map").write_text("".join(lines))
+
+
 def _warm_up(workload: Workload, options: argparse.Namespace) -> None:
+    if options.perf_map:
+        write_perf_map()
     with connect(options) as db:
         table, answer = workload.build(db)
         table.insert(columns(workload.columns, workload.rows))

@@ -115,16 +115,22 @@ def _line(report: dict[str, Any]) -> str:
 
 
 def _facts(report: dict[str, Any]) -> dict[str, Any]:
-    """The numbers of a report that has no single changes: what lies on top, and one level below."""
-    skip = {"machine", "stats", "quick", "benchmark", "case", "check", "graph"}
+    """The numbers of a report that has no single changes, by dotted name; of latencies, the CPU medians and p99."""
+    skip = {"machine", "stats", "quick", "benchmark", "case", "check", "graph", "samples_mb", "wall_s"}
     found: dict[str, Any] = {}
-    for key, value in report.items():
-        if key in skip:
-            continue
+
+    def collect(name: str, value: Any) -> None:
         if isinstance(value, dict):
-            found |= {f"{key}.{k}": v for k, v in value.items() if isinstance(v, int | float)}
+            for key, inner in value.items():
+                if key not in skip and not key.startswith("wall_ms") and key not in ("cpu_ms_mean", "cpu_ms_max"):
+                    collect(f"{name}.{key}" if name else key, inner)
+        elif isinstance(value, list):
+            for inner in value:  # points of a curve: named by what was varied, which comes first
+                collect(f"{name}[{next(iter(inner.values()))}]", inner)
         elif isinstance(value, int | float | str):
-            found[key] = value
+            found[name] = value
+
+    collect("", report)
     return found
 
 
@@ -145,11 +151,13 @@ def _record(outcomes: list[tuple[Case, dict[str, Any]]]) -> None:
     if not outcomes:
         return
     machine = outcomes[0][1]["machine"]
+    commits = list(dict.fromkeys(report["machine"]["commit"] for _, report in outcomes))
+    span = commits[0] if len(commits) == 1 else f"{commits[0]} to {commits[-1]}"
     loads = [report["machine"]["load_average"][0] for _, report in outcomes]
     sorts = [report["machine"]["calibration"]["numpy_sort_cpu_s"] for _, report in outcomes]
     text = TABLE.read_text() if TABLE.exists() else _INTRODUCTION
     text += (
-        f"\n## {datetime.date.today().isoformat()}, commit {machine['commit']}\n\n"
+        f"\n## {datetime.date.today().isoformat()}, commit {span}\n\n"
         f"Load average {min(loads):.1f} to {max(loads):.1f}; sorting 10 M int64 took {min(sorts):.2f} to "
         f"{max(sorts):.2f} s CPU; Python {machine['python']}, Numba {machine['numba']}.\n"
     )
