@@ -4,7 +4,8 @@
   shared. `numpy.sort` of ten million int64 in the same run tells how fast the machine was.
 - A tiny run of the same workload comes first, so that nothing measured includes a compiler or a first import (what
   those cost is `start.py`'s business).
-- *load*: the views are installed, then all rows come in one transaction; ends when the views are complete.
+- *load*: the views are installed, then all rows come in one transaction; ends when the views are complete. Tables that
+  do not change afterwards are filled during *install*, so comparisons with the reference use the sum of the two.
 - *single change*: one transaction that deletes one row and inserts one row, through the Python API, rows as tuples;
   1,000 of them after 100 that do not count.
 - *batch*: 1,000 such changes in one transaction, rows as NumPy columns; 20 of them.
@@ -97,6 +98,7 @@ def machine(quick: bool) -> dict[str, Any]:
         "when": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "commit": commit(),
         "load_average": [round(x, 2) for x in os.getloadavg()],
+        "package": str(Path(ev.__file__).parent),
         "cpus": os.cpu_count(),
         "python": platform.python_version(),
         "numba": version("numba"),
