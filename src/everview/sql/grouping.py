@@ -54,11 +54,14 @@ class _Slot:
 class Grouped(Scalars):
     """Expressions over groups: keys and aggregates are columns, everything else is computed from them."""
 
-    def __init__(self, below: Scalars, keys: Sequence[Expr], sets: Sequence[Sequence[int]], context: int) -> None:
+    def __init__(
+        self, below: Scalars, keys: Sequence[tuple[exp.Expr, Expr]], sets: Sequence[Sequence[int]], context: int
+    ) -> None:
         super().__init__(below.compiler, below.scope, below.env)
         self.below = below
         self.context = context
-        self.keys = [*joins.refs(below.scope.relation.node.types[:context]), *keys]
+        self.keys = [*joins.refs(below.scope.relation.node.types[:context]), *(e for _, e in keys)]
+        self.written = {node: context + i for i, (node, _) in enumerate(keys)}
         self.sets = [[*range(context), *(context + i for i in s)] for s in sets]
         self.slots: list[_Slot] = []
         self.columns: dict[int, int] = {}
@@ -203,6 +206,8 @@ class Grouped(Scalars):
         inner = node.this if isinstance(node, exp.Filter) else node
         if id(inner) in self.columns:
             return self.scope.relation.ref(len(self.keys) + self.columns[id(inner)])
+        if node in self.written:
+            return self.scope.relation.ref(self.written[node])
         if isinstance(node, exp.Literal) or has_query(node) or any(aggregates_in(node)):
             return None
         bound = self.below.bind(node)

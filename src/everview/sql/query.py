@@ -226,17 +226,18 @@ class Compiler:
         scalars.reduce(one)
         return scalars, one
 
-    def _group_key(self, key: exp.Expr, select: exp.Select, below: Scalars) -> Expr:
+    def _group_key(self, key: exp.Expr, select: exp.Select, below: Scalars) -> tuple[exp.Expr, Expr]:
         """An expression, the number of an output, or an output's alias if no column has that name."""
         if isinstance(key, exp.Literal) and not key.is_string:
-            return below.bind(self._numbered(key, select.expressions))
+            key = self._numbered(key, select.expressions)
+            return key, below.bind(key)
         if isinstance(key, exp.Column) and not key.table and not below.scope.matches(key):
             for item in select.expressions:
                 if isinstance(item, exp.Alias) and item.alias.lower() == key.name.lower():
-                    return below.bind(item.this)
+                    return item.this, below.bind(item.this)
         if any(aggregates_in(key)):
             raise self.source.error(key, "E_AGGREGATE", "GROUP BY cannot hold aggregates", "use a derived table")
-        return below.bind(key)
+        return key, below.bind(key)
 
     def _numbered(self, key: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
         number = int(key.name) if key.name.isdigit() else 0
