@@ -155,6 +155,15 @@ def test_show_and_explain(db: ev.Session) -> None:
     assert "arrangements:" in "\n".join(row[0] for row in db.sql("EXPLAIN w").rows())
 
 
+def test_case_of_letters_does_not_count(db: ev.Session) -> None:
+    db.sql("INSERT INTO LOG (WHAT, Id) VALUES ('x', 1); UPDATE Log SET What = 'y' WHERE ID = 1")
+    db.sql('CREATE VIEW "W" AS SELECT ID FROM LOG')
+    assert db["log"].rows() == [(1, "y")]
+    assert db.sql("SELECT * FROM w").rows() == [(1,)]
+    db.sql("DELETE FROM LOG; DROP VIEW w; DROP TABLE LOG")
+    assert (db.tables, db.views) == (("item",), ())
+
+
 def test_row_errors_heal(db: ev.Session) -> None:
     view = db.sql("CREATE VIEW w AS SELECT 10 / id AS q FROM log")
     db.sql("INSERT INTO log VALUES (0, 'zero'), (5, 'five')")
@@ -175,3 +184,15 @@ def test_nothing_is_left_of_a_refused_statement(db: ev.Session) -> None:
         with pytest.raises(ev.PlanError):
             db.sql(text)
     assert (db.views, len(db["log"].rows())) == ((), 0)
+
+
+def test_aggregates_of_nothing_at_every_time() -> None:
+    db = ev.connect()
+    db.sql("CREATE TABLE t (x int)")
+    view = db.sql("CREATE VIEW w AS SELECT count(*) AS n, sum(x) AS s FROM t")
+    assert (view.rows(), db.time) == ([(0, None)], 0)
+    with db.batch():
+        db.sql("INSERT INTO t VALUES (1)")
+        db.sql("INSERT INTO t VALUES (2)")
+        db.sql("TRUNCATE t")
+    assert [view.as_of(t).rows() for t in range(4)] == [[(0, None)], [(1, 1)], [(2, 3)], [(0, None)]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from sqlglot import exp
 
 from everview.sql.places import Source
@@ -42,6 +44,16 @@ def _decimal(kind: exp.DataType, source: Source) -> DataType:
     if sizes and sizes[0] > 18:
         raise source.refuse(kind, f"decimals have 18 digits at most, not {sizes[0]}", "use decimal(18, s) or double")
     return decimal(sizes[1] if len(sizes) > 1 else 0 if sizes else DEFAULT_SCALE)
+
+
+def spelled(name: str, candidates: Iterable[str]) -> str:
+    """The candidate that is meant: the name as written if there is one, else one that differs in letters' case only.
+
+    >>> spelled("SRC", ["src", "dst"]), spelled("x", ["src", "dst"])
+    ('src', 'x')
+    """
+    known = list(candidates)
+    return name if name in known else next((c for c in known if c.lower() == name.lower()), name)
 
 
 def output_name(item: exp.Expr, position: int) -> str:

@@ -23,7 +23,7 @@ from everview.plan.nodes import Negate, Node, Project, Threshold, TopK, Union
 from everview.sql import recursion
 from everview.sql.from_clause import FromClause
 from everview.sql.grouping import Grouped, aggregates_in, grouping_sets
-from everview.sql.names import output_name
+from everview.sql.names import output_name, spelled
 from everview.sql.one_row import one_row
 from everview.sql.places import Source
 from everview.sql.scalars import Scalars
@@ -107,12 +107,8 @@ class Compiler:
             if found is None:
                 raise recursion.Untyped(node)
             return found
-        exact = (
-            node.name
-            if node.name in self.session
-            else next((n for n in _all_names(self.session) if n.lower() == name), None)
-        )
-        if exact is None:
+        exact = spelled(node.name, _all_names(self.session))
+        if exact not in self.session:
             raise self.source.error(
                 node,
                 "E_TABLE",

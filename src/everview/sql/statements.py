@@ -183,12 +183,12 @@ class Statements:
         target = node.this.this if isinstance(node.this, exp.Schema) else node.this
         name = self._new_name(target, node, source)
         if name is None:
-            return self.session[target.name]
+            return self.session[names.spelled(target.name, [*self.session.tables, *self.session.views])]
         return self._create_table(name, node, source) if kind == "TABLE" else self._create_view(name, node, source)
 
     def _new_name(self, target: exp.Table, node: exp.Create, source: Source) -> str | None:
         """The name to create; None if it exists and that is fine."""
-        name: str = target.name
+        name = names.spelled(target.name, [*self.session.tables, *self.session.views])
         if name in self.session:
             if node.args.get("exists"):
                 return None
@@ -269,7 +269,7 @@ class Statements:
             raise source.refuse(node, f"DROP {kind} is not supported")
         there = self.session._tables if kind == "TABLE" else self.session._views
         for target in node.args.get("tables") or [node.this]:
-            name = target.name
+            name = names.spelled(target.name, there)
             if name not in there or name == ONE_ROW:
                 if node.args.get("exists"):
                     continue
@@ -282,7 +282,7 @@ class Statements:
     # ------------------------------------------------------------------------------------ changing rows
 
     def _table(self, target: exp.Expr, source: Source) -> Table:
-        name = target.name
+        name = names.spelled(target.name, [*self.session.tables, *self.session.views])
         found = self.session._tables.get(name)
         if found is None or name == ONE_ROW:
             if name in self.session.views:
@@ -350,11 +350,12 @@ class Statements:
             return list(range(len(have)))
         places = []
         for column in node.this.expressions:
-            if column.name not in have:
+            name = names.spelled(column.name, have)
+            if name not in have:
                 raise source.error(
                     column, "E_COLUMN", f"{table._label} has no column {column.name}", did_you_mean(column.name, have)
                 )
-            places.append(have.index(column.name))
+            places.append(have.index(name))
         return places
 
     def _fitted(self, query: Query, table: Table, at: Sequence[int], node: exp.Expr, source: Source) -> Query:
@@ -428,11 +429,12 @@ class Statements:
         new: dict[int, exp.Expr] = {}
         for setting in node.expressions:
             column = setting.this
-            if column.name not in have:
+            name = names.spelled(column.name, have)
+            if name not in have:
                 raise source.error(
                     column, "E_COLUMN", f"{table._label} has no column {column.name}", did_you_mean(column.name, have)
                 )
-            new[have.index(column.name)] = setting.expression
+            new[have.index(name)] = setting.expression
         items: list[exp.Expr] = [exp.Star(), *new.values()]
         select = exp.Select(expressions=items).from_(node.this)
         width = len(have)
