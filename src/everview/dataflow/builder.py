@@ -596,7 +596,7 @@ def _accumulators(
     first = len(accumulators)
     accumulators.append((stream_k.ACC_NOT_NULL, column))
     if declared.kind == "float":
-        accumulators.extend((stream_k.ACC_FLOAT + k, column) for k in range(stream_k.FLOAT_DIGITS))
+        accumulators.extend((stream_k.ACC_FLOAT + k, column) for k in range(stream_k.FLOAT_WORDS))
         return [reduce_k.SUM_FLOAT if aggregate.kind == "sum" else reduce_k.AVG_FLOAT, first, 0]
     accumulators.extend(((stream_k.ACC_LOW, column), (stream_k.ACC_HIGH, column)))
     return [reduce_k.SUM_INT if aggregate.kind == "sum" else reduce_k.AVG_INT, first, declared.scale]

@@ -23,6 +23,7 @@ from everview.kernels import executor as x
 from everview.kernels import make, memory
 from everview.kernels import stream as stream_k
 from everview.kernels import trace as trace_k
+from everview.kernels.reduce import FAULT_LARGE
 from everview.types import DataType
 
 
@@ -212,6 +213,8 @@ class Graph:
                 "raise max_rounds, use at_limit='stop', or check that the body reaches a fixed point",
             )
         if answer == x.OVERFLOW:
+            if make.peek(self.step_block, stream_k.STEP_FAULT) == FAULT_LARGE:
+                return InputError("E_OVERFLOW", "a sum of floats meets a value beyond 2**126", "scale the column down")
             return InputError(
                 "E_OVERFLOW", "a sum does not fit into 64 bits", "cast the column to float before summing"
             )

@@ -86,7 +86,7 @@ DISTINCT, POSITIVE, MINIMUM, MAXIMUM, ACCUMULATE, TOP, PYTHON = range(7)
 
 COUNT_OF, SUM_INT, AVG_INT, SUM_FLOAT, AVG_FLOAT = range(5)
 
-FAULT_OVERFLOW = 1
+FAULT_OVERFLOW, FAULT_LARGE = 1, 2
 DENSE = 8  # gallop through a batch if it has fewer rows than this times the touched keys
 
 
@@ -438,31 +438,30 @@ def _total(trace, cursors, at, d, time, bound, fields, nfields):
 @njit(**INNER)
 def _sum_of_floats(trace, cursors, at, first, time, bound, fields, nfields):
     """The float that the digit accumulators starting at `first` add up to."""
-    special = _total(trace, cursors, at, first + FLOAT_DIGITS - 1, time, bound, fields, nfields)
-    nan = special & 0xFFFFF
-    plus = (special >> 20) & 0xFFFFF
-    minus = special >> 40
+    nan = _total(trace, cursors, at, first + FLOAT_DIGITS, time, bound, fields, nfields)
+    plus = _total(trace, cursors, at, first + FLOAT_DIGITS + 1, time, bound, fields, nfields)
+    minus = _total(trace, cursors, at, first + FLOAT_DIGITS + 2, time, bound, fields, nfields)
     if nan > 0 or (plus > 0 and minus > 0):
         return float_code(float("nan"))
     if plus > 0:
         return float_code(float("inf"))
     if minus > 0:
         return float_code(float("-inf"))
-    words = alloc(FLOAT_DIGITS + 1)
+    words = alloc(FLOAT_DIGITS + 2)
     carry = 0
-    for k in range(FLOAT_DIGITS - 1):
+    for k in range(FLOAT_DIGITS):
         digit = _total(trace, cursors, at, first + k, time, bound, fields, nfields) + carry
         st(words, k, digit & 0xFFFFFFFF)
         carry = digit >> 32
-    st(words, FLOAT_DIGITS - 1, carry & 0xFFFFFFFF)
-    st(words, FLOAT_DIGITS, (carry >> 32) & 0xFFFFFFFF)
+    st(words, FLOAT_DIGITS, carry & 0xFFFFFFFF)
+    st(words, FLOAT_DIGITS + 1, (carry >> 32) & 0xFFFFFFFF)
     if carry < 0:  # two's complement: below, all is done with the magnitude
         carry_in = 1
-        for k in range(FLOAT_DIGITS + 1):
+        for k in range(FLOAT_DIGITS + 2):
             word = (~ld(words, k) & 0xFFFFFFFF) + carry_in
             st(words, k, word & 0xFFFFFFFF)
             carry_in = word >> 32
-    total = _rounded(words, FLOAT_DIGITS + 1)
+    total = _rounded(words, FLOAT_DIGITS + 2)
     free(words)
     return float_code(-total if carry < 0 else total)
 
@@ -524,6 +523,9 @@ def _aggregate(ctx, s, cursors, time, bound, fields, nfields):
             st(ld(ctx, D_STEP), STEP_FAULT, FAULT_OVERFLOW)
             return 0
         return (high << 32) | low
+    if _total(trace, cursors, 1, first + 1 + FLOAT_DIGITS + 3, time, bound, fields, nfields) != 0:
+        st(ld(ctx, D_STEP), STEP_FAULT, FAULT_LARGE)
+        return 0
     total = _sum_of_floats(trace, cursors, 1, first + 1, time, bound, fields, nfields)
     if kind == SUM_FLOAT:
         return total

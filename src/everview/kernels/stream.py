@@ -68,8 +68,12 @@ ACC_ONE, ACC_NOT_NULL, ACC_LOW, ACC_HIGH, ACC_FLOAT = range(5)
 float.
 """
 
-FLOAT_DIGITS = 6
-FLOAT_LOW = -64  # weight of the lowest bit of digit 0; digits are 32 bits, so sums are exact from 2**-64 to 2**127
+FLOAT_DIGITS = 8
+FLOAT_LOW = -128  # weight of the lowest bit of digit 0; digits are 32 bits, so they reach to 2**128
+FLOAT_WORDS = FLOAT_DIGITS + 4
+"""Accumulators of a sum of floats: its digits, then how many values are NaN, +inf, -inf, and too large for digits."""
+
+FLOAT_LIMIT = 2.0**126
 
 
 @njit(**INNER)
@@ -112,28 +116,28 @@ def code_float(code):
 
 @njit(**INNER)
 def float_digit(code, k):
-    """Signed digit k (base 2**32, lowest weight 2**FLOAT_LOW) of a finite float; digit FLOAT_DIGITS - 1 counts what is
-    out of range.
+    """What a float adds to accumulator k of FLOAT_WORDS: a signed digit, or 1 for values that have none.
 
-    The last digit is not a digit: it collects 1 for NaN, 2**20 for +inf, 2**40 for -inf (and finite numbers beyond
-    2**94), so that special values can be taken back too.
+    Digits make sums exact whatever comes and goes: bits from 2**-128 to 2**126 are kept, smaller ones are cut off.
     """
     x = code_float(code)
-    special = FLOAT_DIGITS - 1
+    kind = 0
     if x != x:
-        return 1 if k == special else 0
-    if x >= 2.0**94:
-        return 2**20 if k == special else 0
-    if x <= -(2.0**94):
-        return 2**40 if k == special else 0
-    if k == special:
-        return 0
+        kind = FLOAT_DIGITS
+    elif x > 1.7976931348623157e308:
+        kind = FLOAT_DIGITS + 1
+    elif x < -1.7976931348623157e308:
+        kind = FLOAT_DIGITS + 2
+    elif x >= FLOAT_LIMIT or x <= -FLOAT_LIMIT:
+        kind = FLOAT_DIGITS + 3
+    if kind != 0 or k >= FLOAT_DIGITS:
+        return 1 if k == kind else 0
     sign = 1
     if x < 0:
         sign = -1
         x = -x
-    for back in range(special):
-        d = special - 1 - back
+    for back in range(FLOAT_DIGITS):
+        d = FLOAT_DIGITS - 1 - back
         weight = 2.0 ** (32 * d + FLOAT_LOW)
         digit = int(x / weight)
         if d == k:
