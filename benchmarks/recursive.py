@@ -50,9 +50,15 @@ def reachable(edge: Collection, root: Collection, spelling: str) -> Collection:
     return solve(root, step, spelling)
 
 
-def labelled(node: Collection) -> Collection:
-    """(node, label): every node once, labelled with itself."""
-    return node.distinct().select(node=col.node, label=col.node)
+def labelled(node: Collection, start: str = "keyed") -> Collection:
+    """(node, label): every node once, labelled with itself.
+
+    Both spellings mean the same. From "keyed" the planner can tell that the node identifies a row, and the loop's
+    variable then needs no index; from "pairs", which is what most people write, it cannot (yet), and loops cost more.
+    """
+    if start == "keyed":
+        return node.distinct().select(node=col.node, label=col.node)
+    return node.select(node=col.node, label=col.node).distinct()
 
 
 def smallest_label(edge: Collection, start: Collection, spelling: str, priority: Any = None) -> Collection:
@@ -65,11 +71,12 @@ def smallest_label(edge: Collection, start: Collection, spelling: str, priority:
     return solve(start, spread, spelling, priority)
 
 
-def components(edge: Collection, spelling: str, prioritized: bool) -> Collection:
+def components(edge: Collection, spelling: str, prioritized: bool, start: str = "keyed") -> Collection:
     """(node, label): the smallest node of the weakly connected component."""
     both = edge.union_all(edge.select(src=edge.dst, dst=edge.src))
-    start = labelled(both.select(node=both.src))
-    return smallest_label(both, start, spelling, bits(col.label) if prioritized else None)
+    return smallest_label(
+        both, labelled(both.select(node=both.src), start), spelling, bits(col.label) if prioritized else None
+    )
 
 
 def inside_components(edge: Collection, prioritized: bool) -> Collection:

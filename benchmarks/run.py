@@ -44,6 +44,7 @@ CASES: list[Case] = [
     *_graph_cases("bfs", "a", "--spelling", "iterate", name="bfs-iterate"),
     *_graph_cases("reach", "abc"),
     *_graph_cases("wcc", "abc", "--order", "prioritized", name="wcc-prioritized"),
+    *_graph_cases("wcc", "a", "--order", "prioritized", "--start", "pairs", name="wcc-prioritized-pairs"),
     *_graph_cases("wcc", "ac", "--order", "plain", name="wcc-plain"),
     *_graph_cases("wcc", "a", "--order", "plain", "--spelling", "fixpoint", name="wcc-plain-fixpoint"),
     *_graph_cases("scc", "a"),
