@@ -348,3 +348,25 @@ def test_an_error_that_is_never_asked_for_does_not_count(runtime: Runtime) -> No
         v = db.view("v", t.filter(col.a > 0).select(q=guarded))
         t.insert([(6, 2), (1, 0), (-5, 0)])
         assert (sorted(v.rows()), v.errors()) == ([(-1,), (3,)], [])
+
+
+def test_keys_all_over_the_64_bits_are_found_in_large_indexes(runtime: Runtime) -> None:
+    """Differences of such keys overflow; string ids are like that. 3,000 rows: enough for an index."""
+    random_keys = random.Random(5)
+    keys = [random_keys.choice((-1, 1)) * random_keys.randrange(2**63) for _ in range(3000)] + [-(2**63), 2**63 - 1]
+    with runtime.connect() as db:
+        numbers = db.table("numbers", {"x": int, "n": int})
+        texts = db.table("texts", {"x": str, "n": int})
+        wanted = db.table("wanted", {"x": int, "t": str})
+        found = db.view("found", numbers.join(wanted, numbers.x == wanted.x).select(n=numbers.n))
+        named = db.view("named", texts.join(wanted, texts.x == wanted.t).select(n=texts.n))
+        numbers.insert([(k, i) for i, k in enumerate(keys)])
+        texts.insert([(str(k), i) for i, k in enumerate(keys)])
+        for i, k in enumerate(keys):
+            if i % 97 == 0 or i >= 3000:
+                wanted.insert([(k, str(k))])
+        expected = sorted((i,) for i in range(len(keys)) if i % 97 == 0 or i >= 3000)
+        assert sorted(found.rows()) == sorted(named.rows()) == expected
+        assert numbers.lookup(-(2**63)) == [(-(2**63), 3000)]
+        numbers.delete([(k, i) for i, k in enumerate(keys)])
+        assert found.rows() == [] and numbers.rows() == []

@@ -96,14 +96,14 @@ def compare_rows(data_a, cap_a, i, data_b, cap_b, j, cols):
 
 @shared
 def build_index(batch):
-    """Give a large batch its bucket index: bucket b of (key - KEY_MIN) >> SHIFT starts at row INDEX[b]."""
+    """Give a large batch its bucket index: bucket b of (key / 2 - KEY_MIN) >> SHIFT starts at row INDEX[b]."""
     rows = ld(batch, ROWS)
     if rows < INDEX_FROM or ld(batch, COLS) == 0:
         return 0
     data = ld(batch, DATA)
-    low = ld(data, 0)
-    span = ld(data, rows - 1) - low
-    if span <= 0:  # one key only, or a range beyond 63 bits that would need unsigned arithmetic
+    low = ld(data, 0) >> 1  # halves: the difference of two keys may not fit into 64 bits, that of their halves does
+    span = (ld(data, rows - 1) >> 1) - low
+    if span == 0:
         return 0
     shift = 0
     while (span >> shift) + 1 > rows // BUCKET_ROWS:
@@ -114,7 +114,7 @@ def build_index(batch):
         return 0
     at = 0
     for i in range(rows):
-        b = (ld(data, i) - low) >> shift
+        b = ((ld(data, i) >> 1) - low) >> shift
         while at <= b:
             st(index, at, i)
             at += 1
@@ -162,7 +162,7 @@ def find_key(batch, other, other_cap, j, keys):
     high = rows
     index = ld(batch, INDEX)
     if index != 0:
-        offset = ld(other, j) - ld(batch, KEY_MIN)
+        offset = (ld(other, j) >> 1) - ld(batch, KEY_MIN)
         if offset < 0:
             return rows
         b = offset >> ld(batch, SHIFT)

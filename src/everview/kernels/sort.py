@@ -23,10 +23,14 @@ SOME = 400  # rows up to which merge sort wins over radix passes
 
 
 @njit(**INNER)
-def _bits(span):
-    """Bits needed for numbers 0..span; 64 when the subtraction that gave `span` overflowed."""
-    if span < 0:
+def _bits(low, high):
+    """Bits needed for numbers from `low` to `high`, counted from `low`.
+
+    Hazard: signed overflow is undefined in compiled code, so `high - low < 0` is no test for it. Halves never overflow.
+    """
+    if (high >> 1) - (low >> 1) >= 2**62:
         return 64
+    span = high - low
     n = 0
     while span > 0:
         n += 1
@@ -186,7 +190,7 @@ def _sort_wide(src, at, row_step, col_step, n, width, order):
         low_of_first = 0
         while first >= 0:
             low, high = column_range(src, at + first * col_step, row_step, n)
-            b = _bits(high - low)
+            b = _bits(low, high)
             if bits + b > 63:
                 break
             bits += b
@@ -206,7 +210,7 @@ def _sort_wide(src, at, row_step, col_step, n, width, order):
                 st(words, i, 0)
             for c in range(first + 1, last + 1):
                 low_of_first, high = column_range(src, at + c * col_step, row_step, n)
-                shift = _bits(high - low_of_first)
+                shift = _bits(low_of_first, high)
                 if shift > 0:
                     for i in range(n):
                         x = ld(src, at + c * col_step + ld(here, i) * row_step) - low_of_first
@@ -383,7 +387,7 @@ def sort_rows(src, at, row_step, col_step, n, cols, diffs, with_diff):
         bits = 0
         for c in range(width):
             low, high = column_range(src, at + c * col_step, row_step, n)
-            b = _bits(high - low)
+            b = _bits(low, high)
             st(ranges, 2 * c, low)
             st(ranges, 2 * c + 1, b)
             bits += b
@@ -412,7 +416,7 @@ def sort_columns(src, n, cols, time):
     bits = 0
     for c in range(cols):
         low, high = column_range(src, c * n, 1, n)
-        b = _bits(high - low)
+        b = _bits(low, high)
         st(ranges, 2 * c, low)
         st(ranges, 2 * c + 1, b)
         bits += b
