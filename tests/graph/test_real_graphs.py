@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -107,3 +107,38 @@ def test_cnr_2000_has_the_components_it_was_shipped_with() -> None:
         edge.delete([tuple(r) for r in gone.tolist()])
         left = np.delete(edges, np.arange(0, len(edges), len(edges) // 50), axis=0)
         assert np.array_equal(labels(scc.rows(), n), expected(left, n, "strong"))
+
+
+def test_what_breaks_without_a_package_through_five_releases() -> None:
+    with lzma.open(data("debian-deps.tsv.xz"), "rt") as file:
+        changes = [line.rstrip("\n").split("\t") for line in file if "\tDepends\t" in line]
+    asked = ["libwebp6", "libwebp7", "python3-six", "coreutils", "no such package"]
+    needed_by: dict[str, Counter[str]] = defaultdict(Counter)
+    with ev.connect() as db:
+        dependency, package = db.table("dependency", {"src": str, "dst": str}), db.table("package", {"name": str})
+        broken = db.view("broken", Graph(dependency, src="dst", dst="src").within(3, package), index_by="source")
+        breaks = db.view("breaks", Graph(dependency, src="dst", dst="src").reach(package))
+        package.insert([(name,) for name in asked])
+        for step in "01234":
+            now = [(src, dst, int(diff)) for at, diff, src, _, dst in changes if at == step]
+            with db.transaction():
+                dependency.delete([(src, dst) for src, dst, diff in now if diff < 0])
+                dependency.insert([(src, dst) for src, dst, diff in now if diff > 0])
+            for src, dst, diff in now:
+                needed_by[dst][src] += diff
+            every: set[str] = set()
+            for name in asked:
+                hops = _hops_back(needed_by, name)
+                every |= set(hops)
+                assert {(node, far) for _, node, far in broken.lookup(name)} == {i for i in hops.items() if i[1] <= 3}
+            assert sorted(breaks.rows()) == sorted((node,) for node in every)
+
+
+def _hops_back(needed_by: dict[str, Counter[str]], name: str) -> dict[str, int]:
+    hops, todo = {name: 0}, [name]
+    for node in todo:
+        for other, n in needed_by[node].items():
+            if n > 0 and other not in hops:
+                hops[other] = hops[node] + 1
+                todo.append(other)
+    return hops
