@@ -121,7 +121,7 @@ def test_triangles_of_strings_come_once() -> None:
     )
 
 
-def test_forests_of_strings_weigh_what_networkx_says() -> None:
+def test_forests_of_strings_weigh_what_kruskal_says() -> None:
     def weight(found: Rows) -> tuple[int, int]:
         return len(found), sum(w for _, _, w in found)
 
