@@ -370,3 +370,34 @@ def test_keys_all_over_the_64_bits_are_found_in_large_indexes(runtime: Runtime) 
         assert numbers.lookup(-(2**63)) == [(-(2**63), 3000)]
         numbers.delete([(k, i) for i, k in enumerate(keys)])
         assert found.rows() == [] and numbers.rows() == []
+
+
+# ---- keys all over the 64 bits
+
+
+@pytest.mark.parametrize("kind", ["int", "str"])
+def test_large_indexes_of_keys_from_end_to_end_of_64_bits_6000_rows(runtime: Runtime, kind: str) -> None:
+    """Large batches have an index over the range of their keys, which here does not fit into 64 bits."""
+    source = random.Random(11)
+
+    def key(n: int) -> Any:
+        return f"key {n}" if kind == "str" else (n * 0x9E3779B97F4A7C15 + 2**63) % 2**64 - 2**63
+
+    rows = [(key(source.randrange(2_000)), i) for i in range(6_000)]
+    with runtime.connect() as db:
+        t = db.table("t", {"k": kind, "i": int})
+        asked = db.table("asked", {"k": kind})
+        sizes = db.view("sizes", t.group_by("k").agg(n=count(), low=col.i.min()))
+        found = db.view("found", asked.join(t, asked.k == t.k).select(k=t.k, i=t.i))
+        t.insert(rows)
+        asked.insert([(key(n),) for n in range(0, 2_400, 7)])
+        gone = source.sample(rows, 1_500)
+        t.delete(gone)
+        left = sorted(set(rows) - set(gone))
+        groups: dict[Any, list[int]] = {}
+        for k, i in left:
+            groups.setdefault(k, []).append(i)
+        assert sorted(sizes.rows()) == sorted((k, len(members), min(members)) for k, members in groups.items())
+        wanted = {key(n) for n in range(0, 2_400, 7)}
+        assert sorted(found.rows()) == [row for row in left if row[0] in wanted]
+        assert all(sorted(t.lookup(k)) == [(k, i) for i in groups.get(k, [])] for k in sorted(wanted)[:50])
