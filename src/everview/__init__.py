@@ -68,3 +68,12 @@ __all__ = [
     "udf",
     "when",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """`everview.graph` is imported when first asked for."""
+    if name == "graph":
+        import importlib
+
+        return importlib.import_module("everview.graph")
+    raise AttributeError(f"module 'everview' has no attribute {name!r}")
