@@ -323,13 +323,7 @@ class Session:
             finally:
                 self._queued = None
 
-    def _stage_few(self, table: Table, codes: list[tuple[int, ...]], diff: int) -> None:
-        if self._staged is not None:
-            self._staged.append((table, codes, diff))
-        else:
-            self._commit([(table, codes, diff)])
-
-    def _stage_many(self, table: Table, codes: np.ndarray, diff: int) -> None:
+    def _stage(self, table: Table, codes: np.ndarray | list[tuple[int, ...]], diff: int) -> None:
         if self._staged is not None:
             self._staged.append((table, codes, diff))
         else:
@@ -342,14 +336,14 @@ class Session:
             last = {tuple(codes[c, i].item() for c in key): i for i in range(codes.shape[1])}
             old = self._present(table, list(last))
             if old:
-                self._stage_few(table, old, -1)
-            self._stage_many(table, np.ascontiguousarray(codes[:, sorted(last.values())]), 1)
+                self._stage(table, old, -1)
+            self._stage(table, np.ascontiguousarray(codes[:, sorted(last.values())]), 1)
 
     def _stage_clear(self, table: Table) -> None:
         with self._lock, self.transaction():
             rows = self._present(table, None)
             if rows:
-                self._stage_few(table, rows, -1)
+                self._stage(table, rows, -1)
 
     def _present(self, table: Table, keys: list[tuple[int, ...]] | None) -> list[tuple[int, ...]]:
         """Codes of the rows under the given keys (None: all), as the transaction under way sees them, repeated by

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from everview.codes.codec import Codec
 from everview.collection import Collection
 from everview.dataflow.operators import Arrangement
@@ -81,7 +79,7 @@ class Table(Collection):
                 "E_NO_KEY", f"table {self._label!r} has no key", 'declare one: db.table(..., key="column")'
             )
         self._alive()
-        new = self._encode(rows)
+        new = self._codec.encode(rows)
         self._session._stage_upsert(self, new)
 
     def clear(self) -> None:
@@ -104,12 +102,9 @@ class Table(Collection):
             except EverviewError:
                 self._codec.encode_rows(rows)  # says which row it was
                 raise
-            self._session._stage_few(self, codes, diff)
+            self._session._stage(self, codes, diff)
         else:
-            self._session._stage_many(self, self._codec.encode(rows), diff)
-
-    def _encode(self, rows: Any) -> np.ndarray:
-        return self._codec.encode(rows)
+            self._session._stage(self, self._codec.encode(rows), diff)
 
     def _alive(self) -> None:
         if self._dropped:
