@@ -383,20 +383,30 @@ class Session:
             if self._queued is not None:
                 self._queue(changes)
                 return
-            _hand_over(changes, self._graph.time + 1)
-            self._run(1, changes)
+            self._step([changes])
         if self._deliveries:
             self._deliver()
 
-    def _run(self, epochs: int, changes: Iterable[Change]) -> None:
+    def _step(self, transactions: list[list[Change]]) -> None:
+        """Run transactions, one time each, as one step; all or none of them."""
         try:
-            self._graph.run(epochs)
+            self._run(transactions)
         except InputError as error:
             if error.code == "E_ABSENT":
-                raise self._absent(changes, error) from None
+                raise self._absent([c for changes in transactions for c in changes], error) from None
             raise
         if self._listening:
             self._take_batches()
+
+    def _run(self, transactions: list[list[Change]]) -> None:
+        """Bring the dataflow up to date: what another runtime does differently."""
+        try:
+            for offset, changes in enumerate(transactions):
+                _hand_over(changes, self._graph.time + 1 + offset)
+        except BaseException:
+            self._graph.abort()
+            raise
+        self._graph.run(len(transactions))
 
     def _absent(self, changes: Iterable[Change], error: InputError) -> InputError:
         """Say which row was deleted without being there."""
@@ -456,13 +466,7 @@ class Session:
             return
         with self._lock:
             queued, self._queued = self._queued, []
-            try:
-                for offset, changes in enumerate(queued):
-                    _hand_over(changes, self._graph.time + 1 + offset)
-                self._run(len(queued), [c for changes in queued for c in changes])
-            except BaseException:
-                self._graph.abort()
-                raise
+            self._step(queued)
         if self._deliveries:
             self._deliver()
 
