@@ -39,6 +39,16 @@ Change = tuple[Table, "np.ndarray | list[tuple[int, ...]]", int]
 """(table, rows' codes as columns or as tuples, +1 or -1)"""
 
 
+class Work(list[Change]):
+    """What one transaction changes, and the marks that are committed with it."""
+
+    __slots__ = ("marks",)
+
+    def __init__(self, changes: Iterable[Change] = ()) -> None:
+        super().__init__(changes)
+        self.marks: dict[str, str] = {}
+
+
 class Session:
     """An embedded database in memory; made by `everview.connect()`.
 
@@ -62,8 +72,10 @@ class Session:
         self._views: dict[str, View] = {}
         self._node_ids = 0
         self._closed = False
-        self._staged: list[Change] | None = None
-        self._queued: list[list[Change]] | None = None
+        self._staged: Work | None = None
+        self._queued: list[Work] | None = None
+        self._marks: dict[str, str] = {}
+        """What was marked in complete transactions: positions of sources and sinks, say"""
         self._listening: list[View] = []
         self._deliveries: deque[Callable[[], Any]] = deque()
         self._delivering = False
@@ -327,7 +339,21 @@ class Session:
         if self._staged is not None:
             self._staged.append((table, codes, diff))
         else:
-            self._commit([(table, codes, diff)])
+            self._commit(Work(((table, codes, diff),)))
+
+    def _mark(self, name: str, value: str) -> None:
+        """Note a text under a name together with the transaction under way: both are committed or neither is. Outside
+        one it is a transaction of its own; `_marks` has those that are complete.
+
+        >>> db = Session()
+        >>> with db.transaction():
+        ...     db._mark("rows read", "17")
+        >>> db._marks, db.time
+        ({'rows read': '17'}, 1)
+        """
+        with self.transaction():
+            assert self._staged is not None
+            self._staged.marks[name] = value
 
     def _stage_upsert(self, table: Table, codes: np.ndarray) -> None:
         """Replace rows by key: take away what is there under the new rows' keys, then add the last row of each key."""
@@ -376,7 +402,7 @@ class Session:
                         found[row] = found.get(row, 0) + diff
         return [row for row, n in found.items() for _ in range(n)]
 
-    def _commit(self, changes: list[Change]) -> None:
+    def _commit(self, changes: Work) -> None:
         with self._lock:
             if self._closed:
                 self._alive()
@@ -387,7 +413,7 @@ class Session:
         if self._deliveries:
             self._deliver()
 
-    def _step(self, transactions: list[list[Change]]) -> None:
+    def _step(self, transactions: list[Work]) -> None:
         """Run transactions, one time each, as one step; all or none of them."""
         try:
             self._run(transactions)
@@ -395,10 +421,13 @@ class Session:
             if error.code == "E_ABSENT":
                 raise self._absent([c for changes in transactions for c in changes], error) from None
             raise
+        for changes in transactions:
+            if changes.marks:
+                self._marks.update(changes.marks)
         if self._listening:
             self._take_batches()
 
-    def _run(self, transactions: list[list[Change]]) -> None:
+    def _run(self, transactions: list[Work]) -> None:
         """Bring the dataflow up to date: what another runtime does differently."""
         try:
             for offset, changes in enumerate(transactions):
@@ -433,7 +462,7 @@ class Session:
         read.release(batch)
         return [row] * int(counts.sum())
 
-    def _queue(self, changes: list[Change]) -> None:
+    def _queue(self, changes: Work) -> None:
         """Accept a transaction for the step that ends the batch."""
         assert self._queued is not None
         for table, rows, diff in changes:
@@ -591,7 +620,7 @@ class Transaction:
 
     def __enter__(self) -> Transaction:
         if not self._outer:
-            self._session._staged = []
+            self._session._staged = Work()
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
@@ -599,7 +628,7 @@ class Transaction:
             return
         changes, self._session._staged = self._session._staged, None
         if kind is None:
-            self._session._commit(changes or [])
+            self._session._commit(Work() if changes is None else changes)
 
 
 def _tuples(rows: np.ndarray | list[tuple[int, ...]]) -> list[tuple[int, ...]]:
