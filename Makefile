@@ -20,7 +20,7 @@ PYTEST := $(PY) -m pytest -q
 # What the bounds-checked build runs again: everything that reaches compiled code.
 DEBUG_TESTS ?= $(wildcard tests/kernels tests/dataflow tests/session tests/expr tests/oracle)
 
-.PHONY: help setup demo test lint fast-test debug-test slow-sample bench docs clean
+.PHONY: help setup demo test lint fast-test debug-test slow-sample spark-test bench docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -32,11 +32,12 @@ demo: $(WARM) ## a 20-second story on a changing graph
 	@$(PY) -m everview.cli demo
 
 # Both builds compile side by side, one core each; the stages themselves run one after the other, cheapest first.
-test: lint ## lint, tests, a part of them in the debug build, a sample of the slow ones
+test: lint ## lint, tests, a part of them in the debug build, a sample of the slow ones, Spark
 	@$(MAKE) --no-print-directory -j2 $(WARM) $(WARM_DEBUG)
 	@$(MAKE) --no-print-directory fast-test
 	@$(MAKE) --no-print-directory debug-test
 	@$(MAKE) --no-print-directory slow-sample
+	@$(MAKE) --no-print-directory spark-test
 
 lint: $(INSTALLED) ## ruff and mypy
 	@echo "== ruff: style and likely mistakes"
@@ -55,6 +56,11 @@ debug-test: $(WARM_DEBUG) ## tests of compiled code in the bounds-checked build
 slow-sample: $(WARM)
 	@echo "== pytest: one slow test of each file"
 	@$(PYTEST) -n $(JOBS) -m "slow and not spark" --per-file 1 || [ $$? -eq 5 ]
+
+# One process: Spark itself uses the cores, and every process would start a JVM of its own.
+spark-test: $(WARM) ## tests on a local Spark (not the slow ones)
+	@echo "== pytest: on Spark, local[2]"
+	@$(PYTEST) -m "spark and not slow"
 
 bench: $(WARM) ## benchmarks as JSON, next to recomputation
 	@$(PY) -m pip install --quiet --editable '.[bench]'

