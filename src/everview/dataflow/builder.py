@@ -21,6 +21,7 @@ from everview.dataflow.graph import Graph
 from everview.dataflow.operators import Arrange, Arrangement, Join, Operator, PythonMap, Reduce, Wake, columns
 from everview.dataflow.scopes import Scope, deeper
 from everview.dataflow.streams import Branch, Flow, Route
+from everview.dataflow.windows import windows
 from everview.errors import PlanError
 from everview.expr.functions import conjunction
 from everview.expr.lower import lower
@@ -30,6 +31,7 @@ from everview.kernels import stream as stream_k
 from everview.plan import nodes as plan
 from everview.plan.check import free_variables_below
 from everview.plan.keys import starts_as_given
+from everview.plan.windows import Window
 from everview.types import BOOL, INT, INTERNED, DataType
 
 DEFAULT_ROUNDS = 1_000_000
@@ -392,6 +394,15 @@ class Builder:
         run = pythonic.reduction(node, self.graph.interner)
         label = getattr(node.function, "__name__", "reduce")
         return self._python_reduction(node, run, len(node.types), label)
+
+    def _build_window(self, node: Window) -> Flow:
+        child = len(node.child.types)
+        order = (*node.keys, *(c for c in range(child) if c not in node.keys))
+        source = self.arrange(_narrow(node.child, order), tuple(range(len(node.keys))))
+        order = (*order, *range(child, len(node.types)))
+        run = windows(node, self.graph.interner)
+        label = f"window by {list(node.keys)}"
+        return self._reduce(node, source, len(node.keys), order, reduce_k.PYTHON, label=label, run=run)
 
     def _python_reduction(
         self, node: plan.TopK | plan.PythonReduce, run: Callable[..., Any], cols: int, label: str

@@ -32,6 +32,7 @@ from everview.plan.nodes import (
     TopK,
     Variable,
 )
+from everview.plan.windows import TO_PEERS, WHOLE, Window, WindowCall
 
 Names = Mapping[Node, Sequence[str]]
 
@@ -154,6 +155,8 @@ class _Explainer:
                 return inner[0] + inner[1]
             case Reduce() | PythonReduce():
                 return [inner[0][k] for k in node.keys] + made_up[len(node.keys) :]
+            case Window():
+                return inner[0] + made_up[len(inner[0]) :]
             case Table() | Variable() | LoopResult() | FlatMap():
                 return made_up
         return inner[0]
@@ -188,6 +191,12 @@ class _Explainer:
                 order = ", ".join(below[c] + (" desc" if descending else "") for c, descending in node.order)
                 offset = f" after {node.offset}" if node.offset else ""
                 return f"{_by(node.keys, below)}: {node.limit}{offset} in order {order}"
+            case Window(child=child):
+                below = self.columns[child]
+                order = ", ".join(below[c] + (" desc" if descending else "") for c, descending in node.order)
+                outputs = own[len(below) :]
+                calls = ", ".join(f"{n} = {_call(c, below)}" for n, c in zip(outputs, node.calls, strict=True))
+                return f"{_by(node.keys, below)}{' order ' + order if order else ''}: {calls}"
             case PythonReduce(child=child):
                 return f"{_by(node.keys, self.columns[child])}: {_name(node.function)} ({_schema(own, node)})"
             case LoopResult():
@@ -215,3 +224,11 @@ def _by(keys: Sequence[int], names: Sequence[str]) -> str:
 
 def _aggregate(aggregate: Aggregate, names: Sequence[str]) -> str:
     return f"{aggregate.kind}({'' if aggregate.column is None else names[aggregate.column]})"
+
+
+def _call(call: WindowCall, names: Sequence[str]) -> str:
+    numbered = call.kind in ("ntile", "lag", "lead", "nth_value")
+    args = [*(names[c] for c in (call.column,) if c is not None), *([str(call.number)] if numbered else [])]
+    args += [names[c] for c in (call.default,) if c is not None]
+    frame = "" if call.frame in (WHOLE, TO_PEERS) else f" {call.frame}"
+    return f"{call.kind}({', '.join(args)}){frame}"

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from everview.expr.nodes import ColumnRef, Expr
 from everview.plan import nodes as plan
+from everview.plan.windows import Window
 
 Kept = tuple[int, ...]
 """Columns of the original node that the pruned one has, in its order."""
@@ -95,7 +96,7 @@ class _Pruning:
                 replace(a, column=None if a.column is None else kept.index(a.column)) for a in node.aggregates
             )
             return plan.Reduce(child, keys, moved)
-        if isinstance(node, (plan.Threshold, plan.TopK, plan.PythonReduce, plan.FlatMap)):
+        if isinstance(node, (plan.Threshold, plan.TopK, plan.PythonReduce, plan.FlatMap, Window)):
             return replace(node, child=self.whole(node.child))
         if isinstance(node, plan.LoopResult):
             loop = node.loop

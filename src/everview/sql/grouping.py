@@ -12,7 +12,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
@@ -25,10 +24,8 @@ from everview.plan.nodes import Aggregate, AggregateKind, Node, Project, Reduce,
 from everview.sql.scalars import Scalars, has_query
 from everview.sql.scopes import HIDDEN, Field, Relation, Scope
 from everview.sql.subqueries import same_keys
+from everview.sql.windows import windows_in
 from everview.types import FLOAT, INT, DataType
-
-if TYPE_CHECKING:
-    pass
 
 _KINDS: dict[type[exp.Expr], AggregateKind] = {
     exp.Count: "count",
@@ -208,7 +205,7 @@ class Grouped(Scalars):
             return self.scope.relation.ref(len(self.keys) + self.columns[id(inner)])
         if node in self.written:
             return self.scope.relation.ref(self.written[node])
-        if isinstance(node, exp.Literal) or has_query(node) or any(aggregates_in(node)):
+        if isinstance(node, exp.Literal) or has_query(node) or any(aggregates_in(node)) or any(windows_in(node)):
             return None
         bound = self.below.bind(node)
         if bound in self.keys:
@@ -225,7 +222,18 @@ class Grouped(Scalars):
 
 def aggregates_in(node: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr | None]]:
     """The aggregates in an expression, not in its subqueries, with the conditions of their FILTERs."""
-    if isinstance(node, (exp.Query, exp.Window)):
+    if isinstance(node, exp.Query):
+        return
+    if isinstance(node, exp.Window):  # the call itself is no aggregate, but what it reads may be
+        inner = node.this
+        if isinstance(inner, exp.Filter):
+            yield from aggregates_in(inner.expression)
+            inner = inner.this
+        if isinstance(inner, (exp.IgnoreNulls, exp.RespectNulls)):
+            inner = inner.this
+        parts = [*inner.iter_expressions(), *(node.args.get("partition_by") or [])]
+        for part in [*parts, *([node.args["order"]] if node.args.get("order") else [])]:
+            yield from aggregates_in(part)
         return
     if isinstance(node, exp.Filter):
         yield node.this, node.expression.this

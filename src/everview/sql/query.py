@@ -26,9 +26,10 @@ from everview.sql.grouping import Grouped, aggregates_in, grouping_sets
 from everview.sql.names import output_name, spelled
 from everview.sql.one_row import one_row
 from everview.sql.places import Source
-from everview.sql.scalars import Scalars
+from everview.sql.scalars import Scalars, sort_keys
 from everview.sql.scopes import HIDDEN, Field, Outer, Relation, Scope
 from everview.sql.subqueries import Subqueries
+from everview.sql.windows import Windows, narrow, place_alias, windows_in
 from everview.types import DataType
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ Env = Mapping[str, "Relation | None"]
 
 CLAUSES = (
     "with_", "expressions", "distinct", "from_", "joins", "laterals",
-    "where", "group", "having", "order", "limit", "offset",
+    "where", "group", "having", "windows", "qualify", "order", "limit", "offset",
 )  # fmt: skip
 """What a SELECT may have."""
 
@@ -185,11 +186,13 @@ class Compiler:
         for part in clause.late:
             self.subqueries(scope, env).keep_where(part)
         context = len(outer.positions) if outer is not None else 0
+        self._narrow_for_windows(select, scope, context)
         below = Scalars(self, scope, env)
         scalars, one = self._grouped(select, below, context)
         having = select.args.get("having")
         if having is not None and isinstance(scalars, Grouped):
             self._keep(having.this, scalars)
+        self._windows(select, scalars, context)
         items = self._items(select, scalars)
         names = tuple(name for name, _ in items)
         one = one or select.args.get("from_") is None
@@ -199,9 +202,26 @@ class Compiler:
             context,
             (),
             one,
-            one and having is None and (where is None or isinstance(scalars, Grouped)),
+            one and not (having or select.args.get("qualify")) and (where is None or isinstance(scalars, Grouped)),
         )
         return self._finish(select, scalars, query, items)
+
+    def _narrow_for_windows(self, select: exp.Select, scope: Scope, context: int) -> None:
+        parts = [select.args.get(a) for a in ("group", "having", "order", "qualify")]
+        nodes = [*select.expressions, *(select.args.get("windows") or []), *(p for p in parts if p is not None)]
+        if any(True for n in nodes for _ in windows_in(n)):
+            narrow(scope, nodes, context)
+
+    def _windows(self, select: exp.Select, scalars: Scalars, context: int) -> None:
+        """Make window calls columns, then apply QUALIFY."""
+        order, qualify = select.args.get("order"), select.args.get("qualify")
+        nodes = [*select.expressions, *(order.expressions if order else []), *([qualify.this] if qualify else [])]
+        calls = [w for n in nodes for w in windows_in(n)]
+        if calls:
+            Windows(select, scalars, context).place(calls)
+        if qualify is not None:
+            place_alias(scalars.scope, qualify.this, select.expressions, scalars)
+            self._keep(qualify.this, scalars)
 
     def _keep(self, condition: exp.Expr, scalars: Scalars) -> None:
         bound = scalars.condition(condition)
@@ -211,6 +231,8 @@ class Compiler:
         """Expressions over groups if the query has any; whether it has exactly one group (per context)."""
         group, having, order = (select.args.get(a) for a in ("group", "having", "order"))
         nodes = [*select.expressions, *([having.this] if having else []), *(order.expressions if order else [])]
+        qualify = select.args.get("qualify")
+        nodes += [*(select.args.get("windows") or []), *([qualify.this] if qualify else [])]
         if group is None and having is None and not any(True for n in nodes for _ in aggregates_in(n)):
             return below, False
         if group is not None and group.args.get("all"):
@@ -281,7 +303,7 @@ class Compiler:
             key = self._order_key(ordered.this, select, scalars, items)
             if distinct is not None and on is None and key not in outputs:
                 raise self.source.error(ordered, "E_ORDER", "with DISTINCT, ORDER BY can only use outputs")
-            sorting += _sort_keys(key, ordered)
+            sorting += sort_keys(key, ordered)
         firsts = [scalars.bind(e) for e in on.expressions] if on is not None else []
         context = joins.refs(scalars.scope.relation.node.types)[: query.context]
         if distinct is not None and on is None:
@@ -333,7 +355,7 @@ class Compiler:
                         did_you_mean(key.name, query.names),
                     )
                 at = names.index(key.name.lower())
-            sorting += _sort_keys(ColumnRef(types[query.context + at], query.context + at), ordered)
+            sorting += sort_keys(ColumnRef(types[query.context + at], query.context + at), ordered)
         refs = joins.refs(types)[: query.width]
         extra = [e for e in dict.fromkeys(e for e, _ in sorting) if e not in refs]
         exprs = [*refs, *extra]
@@ -441,15 +463,6 @@ def _cast_columns(node: Node, types: Sequence[DataType]) -> Node:
     refs = joins.refs(node.types)
     exprs = tuple(functions.cast(e, t) for e, t in zip(refs, types, strict=True))
     return node if exprs == refs else Project(node, exprs)
-
-
-def _sort_keys(key: Expr, ordered: exp.Expr) -> list[tuple[Expr, bool]]:
-    """One key of an order as the engine sorts: NULLs come last there, so NULLS FIRST is a key of its own."""
-    down = bool(ordered.args.get("desc"))
-    first = bool(ordered.args.get("nulls_first"))
-    if first and key.type.nullable:
-        return [(functions.call("is_null", key), True), (key, down)]
-    return [(key, down)]
 
 
 def _all_names(session: Session) -> list[str]:

@@ -22,7 +22,21 @@ from sqlglot import exp
 
 from everview.plan import joins
 from everview.plan.check import free_variables, free_variables_below, widened
-from everview.plan.nodes import Join, Loop, LoopResult, Negate, Node, Project, Reduce, Threshold, TopK, Types, Variable
+from everview.plan.nodes import (
+    Join,
+    Loop,
+    LoopResult,
+    Negate,
+    Node,
+    Project,
+    PythonReduce,
+    Reduce,
+    Threshold,
+    TopK,
+    Types,
+    Variable,
+)
+from everview.plan.windows import Window
 from everview.sql.scopes import Relation
 
 if TYPE_CHECKING:
@@ -177,6 +191,8 @@ def _problem(node: Node, bag: bool, reads: Callable[[Node], bool]) -> tuple[str,
             "subtracts from what it is made of",
             "EXCEPT, NOT IN, NOT EXISTS and outer joins must not read the recursion",
         )
+    if isinstance(node, (Window, PythonReduce)):
+        return "looks at all of itself at once", "apply window functions and lists outside the recursion"
     if isinstance(node, TopK):
         return "takes the first rows of itself", "apply LIMIT outside the recursion"
     if isinstance(node, Reduce) and any(a.kind not in ("min", "max") for a in node.aggregates):

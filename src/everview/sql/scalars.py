@@ -95,7 +95,7 @@ class Scalars:
     def bind(self, node: exp.Expr) -> Expr:
         """The expression, typed, over the positions of the scope's relation."""
         try:
-            found = self.special(node)
+            found = self.scope.placed.get(id(node)) or self.special(node)
             if found is not None:
                 return found
             found = self._bind(node)
@@ -142,8 +142,8 @@ class Scalars:
 
     def _refused(self, node: exp.Expr) -> SqlError:
         if isinstance(node, exp.Window):
-            return self.source.refuse(
-                node, "window functions are not supported yet", "use GROUP BY and a join, or ORDER BY with LIMIT"
+            return self.source.error(
+                node, "E_WINDOW", "a window function cannot stand here", "they belong in SELECT, QUALIFY and ORDER BY"
             )
         if isinstance(node, exp.AggFunc):
             if isinstance(node, (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)):
@@ -533,6 +533,15 @@ def _as_date(expr: Expr, beside: Expr) -> Expr:
 def has_query(node: exp.Expr) -> bool:
     """Whether there is a subquery in the expression."""
     return any(isinstance(n, exp.Query) for n in node.walk())
+
+
+def sort_keys(key: Expr, ordered: exp.Expr) -> list[tuple[Expr, bool]]:
+    """One key of an order as the engine sorts: NULLs come last there, so NULLS FIRST is a key of its own."""
+    down = bool(ordered.args.get("desc"))
+    first = bool(ordered.args.get("nulls_first"))
+    if first and key.type.nullable:
+        return [(functions.call("is_null", key), True), (key, down)]
+    return [(key, down)]
 
 
 def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:

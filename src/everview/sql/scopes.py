@@ -72,6 +72,8 @@ class Scope:
         self.relation = relation
         self.source = source
         self.outer = outer
+        self.placed: dict[int, Expr] = {}
+        """Parts of the text (by identity) that are columns already: window calls."""
 
     def column(self, column: exp.Column) -> Expr:
         """The column of that name, here or in the queries around."""

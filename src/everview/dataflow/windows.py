@@ -1,0 +1,390 @@
+"""Window functions over whole columns of codes: all touched partitions of a step at once.
+
+The kernel hands over every touched partition's rows (see `everview.kernels.reduce`). They are sorted once, by
+partition and then by the window's order; from then on a partition, a group of peers and a frame are intervals of row
+numbers, and every function is arithmetic on arrays:
+
+    row_number, rank, lag ...   row numbers and the bounds of partitions and peers
+    count, sum, avg             differences of running totals (of integers: exact, modulo 2**64)
+    min, max                    a table of extremes of all stretches of 1, 2, 4, ... rows; a frame is two of them
+
+Running totals of floats would lose small numbers next to large ones far away, so short frames are added up one by
+one, and long ones from their partition's own end where they begin or end there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from everview.codes.arrays import codes_to_floats, decode_list, floats_to_codes
+from everview.codes.interner import Interner
+from everview.errors import UdfError
+from everview.plan.windows import Frame, Window, WindowCall
+from everview.types import INTERNED, NULL, DataType
+
+Words = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+SHORT = 64
+"""Frames of floats of up to so many rows on average are added up row by row."""
+
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+
+
+def windows(node: Window, interner: Interner) -> Callable[[Words], Words]:
+    """The reduction of a window: requests of the kernel in, answers out."""
+    child = node.child.types
+    order = (*node.keys, *(c for c in range(len(child)) if c not in node.keys))
+    place = {c: i for i, c in enumerate(order)}
+
+    def answer(requests: Words) -> Words:
+        heads = requests[:, 0] == 0
+        group = np.cumsum(heads) - 1
+        present = np.flatnonzero(requests[:, 0] > 0)
+        rows = np.repeat(present, requests[present, 0])
+        values = requests[rows, 2:]
+        columns = {c: values[:, place[c]] for c in range(len(child))}
+        partitions = Partitions(node, columns, group[rows], interner)
+        sorted_ = partitions.sorting
+        width = 2 + len(node.types)
+        made = np.zeros((int(heads.sum()) + len(rows), width), dtype=np.int64)
+        starts = np.searchsorted(group[rows], np.arange(int(heads.sum())))
+        at_head = starts + np.arange(len(starts))
+        made[at_head, 1 : 2 + len(node.keys)] = requests[heads, 1 : 2 + len(node.keys)]
+        at_row = np.arange(len(rows)) + partitions.group + 1
+        made[at_row, 0] = 1
+        made[at_row, 1] = requests[rows[sorted_], 1]
+        made[at_row, 2 : 2 + len(child)] = values[sorted_]
+        for i, call in enumerate(node.calls):
+            made[at_row, 2 + len(child) + i] = partitions.call(call)
+        return made
+
+    return answer
+
+
+class Partitions:
+    """Sorted rows of some partitions: the bounds of each row's partition and peers, and the functions over them."""
+
+    def __init__(self, node: Window, columns: dict[int, Words], group: Words, interner: Interner) -> None:
+        self.types = node.child.types
+        self.interner = interner
+        sort_keys = [k for c, down in node.order for k in self._sort_key(columns[c], self.types[c], down)]
+        ties = [columns[c] for c in sorted(columns) if c not in node.keys]
+        self.sorting = np.lexsort([*reversed(ties), *reversed(sort_keys), group])
+        self.columns = {c: codes[self.sorting] for c, codes in columns.items()}
+        self.group = group[self.sorting]
+        self.order = node.order
+        n = self.n = len(group)
+        self.at = np.arange(n)
+        first = _changes([self.group], n)
+        self.start, self.end = _bounds(first, n)
+        peers = first | _changes([k[self.sorting] for k in sort_keys], n)
+        self.peer_start, self.peer_end = _bounds(peers, n)
+        self.peer_number = np.cumsum(peers) - 1
+        self.peer_starts = np.append(np.flatnonzero(peers), n)
+
+    def _sort_key(self, codes: Words, declared: DataType, down: bool) -> list[Words]:
+        """Numbers that sort like the values, NULLs last."""
+        null = _null(codes, declared)
+        if declared.kind in INTERNED:
+            keys = _ranks(codes, declared, self.interner)[0]
+        else:
+            keys = codes.copy()
+        keys = np.where(null, 0, ~keys if down else keys)
+        return [null.astype(np.int64), keys] if null.any() else [keys]
+
+    def call(self, call: WindowCall) -> Words:
+        """The codes of one function for all rows."""
+        made: Words = getattr(self, f"_{call.kind}")(call)
+        return made
+
+    # ------------------------------------------------------------------------------ by place alone
+
+    def _row_number(self, call: WindowCall) -> Words:
+        return self.at - self.start + 1
+
+    def _rank(self, call: WindowCall) -> Words:
+        return self.peer_start - self.start + 1
+
+    def _dense_rank(self, call: WindowCall) -> Words:
+        return self.peer_number - self.peer_number[self.start] + 1 if self.n else self.at
+
+    def _percent_rank(self, call: WindowCall) -> Words:
+        others = self.end - self.start - 1
+        return floats_to_codes(np.where(others > 0, (self.peer_start - self.start) / np.maximum(others, 1), 0.0))
+
+    def _cume_dist(self, call: WindowCall) -> Words:
+        return floats_to_codes((self.peer_end - self.start) / np.maximum(self.end - self.start, 1))
+
+    def _ntile(self, call: WindowCall) -> Words:
+        """Parts of equal size, the first ones a row larger."""
+        size, rest = np.divmod(self.end - self.start, call.number)
+        at = self.at - self.start
+        large = (size + 1) * rest
+        later = rest + (at - large) // np.maximum(size, 1)
+        part: Words = np.where(at < large, at // (size + 1), later) + 1
+        return part
+
+    # -------------------------------------------------------------------------------- another row's value
+
+    def _lag(self, call: WindowCall) -> Words:
+        return self._offset(call, -call.number)
+
+    def _lead(self, call: WindowCall) -> Words:
+        return self._offset(call, call.number)
+
+    def _offset(self, call: WindowCall, by: int) -> Words:
+        assert call.column is not None
+        there = self.at + by
+        outside = (there < self.start) | (there >= self.end)
+        default = self.columns[call.default] if call.default is not None else np.full(self.n, NULL)
+        return np.where(outside, default, self.columns[call.column][np.where(outside, 0, there)] if self.n else default)
+
+    def _first_value(self, call: WindowCall) -> Words:
+        low, high = self.frame(call.frame)
+        return self._picked(call, low, low < high)
+
+    def _last_value(self, call: WindowCall) -> Words:
+        low, high = self.frame(call.frame)
+        return self._picked(call, high - 1, low < high)
+
+    def _nth_value(self, call: WindowCall) -> Words:
+        low, high = self.frame(call.frame)
+        return self._picked(call, low + call.number - 1, low + call.number <= high)
+
+    def _picked(self, call: WindowCall, there: Words, found: Flags) -> Words:
+        assert call.column is not None
+        if not self.n:
+            return self.at
+        return np.where(found, self.columns[call.column][np.where(found, there, 0)], NULL)
+
+    # ----------------------------------------------------------------------------------------- aggregates
+
+    def _count(self, call: WindowCall) -> Words:
+        low, high = self.frame(call.frame)
+        return high - low if call.column is None else self._known(call.column, low, high)
+
+    def _known(self, column: int, low: Words, high: Words) -> Words:
+        """How many values of each frame are not NULL."""
+        totals = _totals(~self.null(column))
+        known: Words = totals[high] - totals[low]
+        return known
+
+    def null(self, column: int) -> Flags:
+        """Which values of a column are NULL."""
+        return _null(self.columns[column], self.types[column])
+
+    def _sum(self, call: WindowCall) -> Words:
+        assert call.column is not None
+        low, high = self.frame(call.frame)
+        known = self._known(call.column, low, high)
+        if self.types[call.column].kind == "float":
+            made = floats_to_codes(self._float_sums(call.column, low, high))
+        else:
+            made = self._int_sums(call.column, low, high)
+        return np.where(known > 0, made, NULL)
+
+    def _avg(self, call: WindowCall) -> Words:
+        assert call.column is not None
+        low, high = self.frame(call.frame)
+        known = self._known(call.column, low, high)
+        declared = self.types[call.column]
+        if declared.kind == "float":
+            sums = self._float_sums(call.column, low, high)
+        else:
+            sums = self._int_sums(call.column, low, high) / 10.0**declared.scale
+        return np.where(known > 0, floats_to_codes(sums / np.maximum(known, 1)), NULL)
+
+    def _int_sums(self, column: int, low: Words, high: Words) -> Words:
+        codes = self.columns[column]
+        values = np.where(self.null(column), 0, codes)
+        totals = _totals(values)  # modulo 2**64: differences are right if they fit
+        sums: Words = totals[high] - totals[low]
+        about = _totals(values.astype(np.longdouble))
+        if self.n and bool((np.abs(about[high] - about[low]) >= 2.0**63).any()):
+            raise UdfError("E_OVERFLOW", "a sum over a window is out of range", "cast its argument to double")
+        return sums
+
+    def _float_sums(self, column: int, low: Words, high: Words) -> Floats:
+        codes = self.columns[column]
+        values = np.where(self.null(column), 0.0, codes_to_floats(codes))
+        finite = np.isfinite(values)
+        sums = self._finite_sums(np.where(finite, values, 0.0), low, high)
+        if finite.all():
+            return sums
+        nan, up, down = ((t := _totals(f))[high] - t[low] for f in (np.isnan(values), values > 1e308, values < -1e308))
+        sums = np.where(up > 0, np.inf, np.where(down > 0, -np.inf, sums))
+        return np.where((nan > 0) | ((up > 0) & (down > 0)), np.nan, sums)
+
+    def _finite_sums(self, values: Floats, low: Words, high: Words) -> Floats:
+        if not self.n:
+            return values
+        if int((high - low).sum()) <= SHORT * self.n:
+            return _one_by_one(values, low, high)
+        if np.array_equal(low, self.start):
+            running = _running(values, self.start)
+            return np.where(high > low, running[np.maximum(high - 1, 0)], 0.0)
+        if np.array_equal(high, self.end):
+            running = _running(values[::-1], (self.n - self.end)[::-1])[::-1]
+            return np.where(high > low, running[np.minimum(low, self.n - 1)], 0.0)
+        totals = _totals(values.astype(np.longdouble))
+        sums: Floats = (totals[high] - totals[low]).astype(np.float64)
+        return sums
+
+    def _min(self, call: WindowCall) -> Words:
+        return self._extreme(call, np.minimum, HIGHEST)
+
+    def _max(self, call: WindowCall) -> Words:
+        return self._extreme(call, np.maximum, LOWEST)
+
+    def _extreme(self, call: WindowCall, better: Callable[..., Any], worst: int) -> Words:
+        assert call.column is not None
+        low, high = self.frame(call.frame)
+        codes, declared = self.columns[call.column], self.types[call.column]
+        known = self._known(call.column, low, high)
+        back = None
+        if declared.kind in INTERNED:
+            ranks, back = _ranks(codes, declared, self.interner)
+            keys = np.where(self.null(call.column), worst, ranks)
+        else:
+            keys = np.where(self.null(call.column), worst, codes)
+        best = _extremes(keys, low, high, better)
+        if back is not None:
+            best = back[np.where(known > 0, best, 0)] if len(back) else best
+        return np.where(known > 0, best, NULL)
+
+    # --------------------------------------------------------------------------------------------- frames
+
+    def frame(self, frame: Frame) -> tuple[Words, Words]:
+        """First row of each row's frame, and the one after its last."""
+        low = self.start if frame.start is None else self._bound(frame, frame.start, last=False)
+        high = self.end if frame.end is None else self._bound(frame, frame.end, last=True)
+        low = np.clip(low, self.start, self.end)
+        return low, np.clip(high, low, self.end)
+
+    def _bound(self, frame: Frame, offset: int | float, last: bool) -> Words:
+        if frame.unit == "rows":
+            return self.at + int(offset) + last
+        if offset == 0:
+            return self.peer_end if last else self.peer_start
+        if frame.unit == "groups":
+            return self._group_bound(int(offset), last)
+        return self._range_bound(offset, last)
+
+    def _group_bound(self, offset: int, last: bool) -> Words:
+        if not self.n:
+            return self.at
+        number = self.peer_number + offset + last
+        first, beyond = self.peer_number[self.start], self.peer_number[self.end - 1] + 1
+        bound: Words = self.peer_starts[np.clip(number, first, beyond)]
+        return bound
+
+    def _range_bound(self, offset: int | float, last: bool) -> Words:
+        """The first row whose value is at (or, for the end, beyond) the row's value moved by the offset."""
+        (column, down) = self.order[-1]
+        codes, declared = self.columns[column], self.types[column]
+        null = self.null(column)
+        if declared.kind == "float":
+            values: Any = codes_to_floats(np.where(null, 0, codes))
+        else:
+            values = np.where(null, 0, codes)
+        values = -values if down else values
+        # NULLs are peers of each other and out of reach of all others; they are at one end of the partition
+        nulls = _totals(null)
+        known_start = self.start + np.where(null[self.start], nulls[self.end] - nulls[self.start], 0) if self.n else 0
+        known_end = self.end - np.where(null[self.end - 1], nulls[self.end] - nulls[self.start], 0) if self.n else 0
+        found = _bisect(values, values + offset, known_start, known_end, after=last)
+        return np.where(null, self.peer_end if last else self.peer_start, found)
+
+
+def _null(codes: Words, declared: DataType) -> Flags:
+    return codes == NULL if declared.nullable else np.zeros(len(codes), dtype=np.bool_)
+
+
+def _changes(columns: list[Words], n: int) -> Flags:
+    """Where a row differs from the one before it; the first does."""
+    changed = np.zeros(n, dtype=np.bool_)
+    changed[:1] = True
+    for column in columns:
+        changed[1:] |= column[1:] != column[:-1]
+    return changed
+
+
+def _bounds(first: Flags, n: int) -> tuple[Words, Words]:
+    """For each row the first row of its stretch, and the one after its last."""
+    starts = np.flatnonzero(first)
+    number = np.cumsum(first) - 1
+    ends = np.append(starts[1:], n)
+    return starts[number], ends[number]
+
+
+def _totals(values: Any) -> Any:
+    """Running totals with a zero in front."""
+    kind = np.int64 if values.dtype == np.bool_ else values.dtype
+    totals = np.zeros(len(values) + 1, dtype=kind)
+    np.cumsum(values, out=totals[1:])
+    return totals
+
+
+def _running(values: Floats, start: Words) -> Floats:
+    """Running totals that begin anew with each partition."""
+    made = np.empty_like(values)
+    bounds = np.append(np.flatnonzero(_changes([start], len(values))), len(values))
+    for a, b in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        np.cumsum(values[a:b], out=made[a:b])
+    return made
+
+
+def _one_by_one(values: Floats, low: Words, high: Words) -> Floats:
+    """The sum of each frame on its own."""
+    padded = np.append(values, 0.0)
+    pairs = np.stack([low, high], axis=1).ravel()
+    sums: Floats = np.add.reduceat(padded, pairs)[::2]
+    return np.where(high > low, sums, 0.0)
+
+
+def _extremes(keys: Words, low: Words, high: Words, better: Callable[..., Any]) -> Words:
+    """The best of each frame: of the two stretches of a power of two rows that begin and end where it does."""
+    n = len(keys)
+    length = np.maximum(high - low, 1)
+    level = np.floor(np.log2(length)).astype(np.int64)
+    table, made = keys, np.zeros(n, dtype=np.int64)
+    for k in range(int(level.max(initial=0)) + 1):
+        if k:
+            half = 1 << (k - 1)
+            table = table.copy()
+            table[: n - half] = better(table[: n - half], table[half:])
+        mine = np.flatnonzero((level == k) & (high > low))
+        made[mine] = better(table[low[mine]], table[high[mine] - (1 << k)])
+    return made
+
+
+def _bisect(values: Any, targets: Any, low: Any, high: Any, after: bool) -> Words:
+    """In each row's own stretch, the first place whose value is not less than (after: greater than) its target."""
+    low, high = np.array(low, dtype=np.int64), np.array(high, dtype=np.int64)
+    while (low < high).any():
+        middle = (low + high) // 2
+        there = values[np.minimum(middle, len(values) - 1)]
+        right = (there <= targets) if after else (there < targets)
+        right &= low < high
+        low, high = np.where(right, middle + 1, low), np.where(right | (low >= high), high, middle)
+    found: Words = low
+    return found
+
+
+def _ranks(codes: Words, declared: DataType, interner: Interner) -> tuple[Words, Words]:
+    """Numbers that sort like the values of interned codes, and the code of each number; NULL has any."""
+    distinct, back = np.unique(codes, return_inverse=True)
+    real = distinct[distinct != NULL]
+    values = decode_list(real, declared.optional(False), interner)
+    sorting = sorted(range(len(values)), key=values.__getitem__)
+    rank_of = np.zeros(len(distinct), dtype=np.int64)
+    ranks = np.empty(len(real), dtype=np.int64)
+    ranks[sorting] = np.arange(len(real))
+    rank_of[distinct != NULL] = ranks
+    return rank_of[back], real[sorting]
