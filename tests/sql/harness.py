@@ -4,6 +4,8 @@ A `.slt` file is a header comment and blocks, parted by blank lines:
 
     query [name]            installed as a view; compared with DuckDB after every batch
     SELECT ...
+    ----                    what follows is what DuckDB is asked, where it must be asked differently
+    SELECT ...
 
     error E_CODE 2:8        must be refused with that code at that line and column, and with a text that holds
     the text                the next line
@@ -50,6 +52,14 @@ class Block:
     @property
     def name(self) -> str:
         return f"line{self.line}"
+
+    @property
+    def ours(self) -> str:
+        return self.text.split("\n----\n")[0]
+
+    @property
+    def theirs(self) -> str:
+        return self.text.split("\n----\n")[-1]
 
 
 def blocks(path: Path) -> list[Block]:

@@ -27,7 +27,7 @@ def _differences(path: Path) -> dict[str, str]:
     queries = [b for b in harness.blocks(path) if b.kind == "query"]
     for block in queries:
         try:
-            db.sql(f"CREATE VIEW {block.name} AS {block.text}")
+            db.sql(f"CREATE VIEW {block.name} AS {block.ours}")
         except Exception as error:
             found[block.name] = f"cannot be installed: {type(error).__name__}: {error}"
     changes = harness.Changes(zlib.crc32(path.name.encode()))
@@ -37,7 +37,7 @@ def _differences(path: Path) -> dict[str, str]:
         for block in queries:
             if block.name not in found:
                 try:
-                    problem = harness.difference(db[block.name].rows(), oracle.rows(block.text))
+                    problem = harness.difference(db[block.name].rows(), oracle.rows(block.theirs))
                 except Exception as error:
                     problem = f"{type(error).__name__}: {error}"
                 if problem:

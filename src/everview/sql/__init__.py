@@ -8,6 +8,8 @@ sqlglot parses; the modules here, in reading order, turn the tree into the plans
     constants, scalars    expressions
     from_clause   tables and joins, and their order
     subqueries    EXISTS, IN, ANY, values: as joins
+    windows       OVER, WINDOW and QUALIFY
+    moments, lists    aggregates that are more than one sum
     grouping      GROUP BY and aggregates
     query         SELECT, set operations, ORDER BY and LIMIT
     recursion     WITH RECURSIVE

@@ -10,22 +10,25 @@ rows, and for a whole query without rows, the aggregates of nothing (0 for count
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 from sqlglot import exp
 
 from everview.expr import functions
 from everview.expr.functions import call
-from everview.expr.nodes import ColumnRef, Expr
+from everview.expr.nodes import Call, ColumnRef, Expr, Udf
 from everview.expr.nodes import Literal as Constant
 from everview.plan import joins
-from everview.plan.nodes import Aggregate, AggregateKind, Node, Project, Reduce, Threshold, Union
-from everview.sql.scalars import Scalars, has_query
+from everview.plan.nodes import Aggregate, AggregateKind, Node, Project, PythonReduce, Reduce, Threshold, Union
+from everview.sql.lists import Listing
+from everview.sql.moments import MOMENTS, parts
+from everview.sql.scalars import Scalars, has_query, sort_keys
 from everview.sql.scopes import HIDDEN, Field, Relation, Scope
 from everview.sql.subqueries import same_keys
 from everview.sql.windows import windows_in
-from everview.types import FLOAT, INT, DataType
+from everview.types import FLOAT, INT, STR, DataType
 
 _KINDS: dict[type[exp.Expr], AggregateKind] = {
     exp.Count: "count",
@@ -40,12 +43,29 @@ _KINDS: dict[type[exp.Expr], AggregateKind] = {
 
 @dataclass(frozen=True)
 class _Slot:
-    """One aggregate over an expression of the input (None: over rows)."""
+    """One aggregate over an expression of the input (None: over rows), or over the distinct values of `distinct`."""
 
     kind: AggregateKind
     arg: Expr | None
-    distinct: bool
+    distinct: tuple[Expr, ...]
     type: DataType
+
+
+@dataclass(frozen=True)
+class _ListSlot:
+    """string_agg or array_agg: `exprs` are the condition if there is one, the value, and what it is ordered by."""
+
+    function: Listing
+    exprs: tuple[Expr, ...]
+    type: DataType
+    distinct: tuple[Expr, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        return self.function.__name__
+
+
+Slot = _Slot | _ListSlot
 
 
 class Grouped(Scalars):
@@ -60,8 +80,9 @@ class Grouped(Scalars):
         self.keys = [*joins.refs(below.scope.relation.node.types[:context]), *(e for _, e in keys)]
         self.written = {node: context + i for i, (node, _) in enumerate(keys)}
         self.sets = [[*range(context), *(context + i for i in s)] for s in sets]
-        self.slots: list[_Slot] = []
-        self.columns: dict[int, int] = {}
+        self.slots: list[Slot] = []
+        self.columns: dict[int, Callable[[], Expr]] = {}
+        """What each aggregate of the text is, over the finished groups."""
 
     # ---------------------------------------------------------------------------------- collecting
 
@@ -69,57 +90,119 @@ class Grouped(Scalars):
         """Find the aggregates in expressions and bind what they aggregate."""
         for node in nodes:
             for call_, condition in aggregates_in(node):
-                slot = self._slot(call_, condition)
-                if slot not in self.slots:
-                    self.slots.append(slot)
-                self.columns[id(call_)] = self.slots.index(slot)
+                self.columns[id(call_)] = self._aggregate(call_, condition)
 
-    def _slot(self, node: exp.Expr, condition: exp.Expr | None) -> _Slot:
-        kind = _KINDS.get(type(node))
-        if kind is None:
+    def _aggregate(self, node: exp.Expr, condition: exp.Expr | None) -> Callable[[], Expr]:
+        """Make the slots an aggregate needs; the value to compute from them."""
+        if any(True for child in node.iter_expressions() for _ in aggregates_in(child)):
+            raise self.source.error(node, "E_AGGREGATE", "aggregates cannot be nested", "use a derived table")
+        test = self.below.condition(condition) if condition is not None else None
+        if isinstance(node, (exp.GroupConcat, exp.ArrayAgg)):
+            return self._column(self._list_slot(node, test))
+        if type(node) not in _KINDS and type(node) not in MOMENTS:
             raise self._refused(node)
         self.source.only(node, "this", "big_int")
         given, distinct = node.this, False
         if isinstance(given, exp.Distinct):
             distinct = True
-            if len(given.expressions) != 1 or isinstance(given.expressions[0], exp.Tuple):
-                raise self.source.refuse(
-                    node, "DISTINCT of several columns is not supported", "use a derived table with SELECT DISTINCT"
-                )
-            given = given.expressions[0]
+            items = [i for e in given.expressions for i in (e.expressions if isinstance(e, exp.Tuple) else [e])]
+            if len(items) > 1 or isinstance(given.expressions[0], exp.Tuple):
+                return self._column(self._count_rows(node, items, given, test))
+            given = items[0]
         if isinstance(given, exp.Order):
             raise self.source.refuse(node, "ORDER BY inside this aggregate has no meaning")
-        if any(aggregates_in(given)):
-            raise self.source.error(node, "E_AGGREGATE", "aggregates cannot be nested", "use a derived table")
         arg = None if isinstance(given, exp.Star) else self.below.bind(given)
-        if condition is not None:
-            test = self.below.condition(condition)
+        if test is not None:
             arg = call("case", test, Constant(INT, 1) if arg is None else arg, Constant(INT.optional(), None))
-        return _Slot(*self._typed(kind, arg, node, distinct))
+        if type(node) in MOMENTS:
+            return self._moment(node, arg, distinct)
+        return self._column(self._typed(_KINDS[type(node)], arg, node, distinct))
 
-    def _typed(
-        self, kind: AggregateKind, arg: Expr | None, node: exp.Expr, distinct: bool
-    ) -> tuple[AggregateKind, Expr | None, bool, DataType]:
+    def _column(self, slot: Slot) -> Callable[[], Expr]:
+        """The column that will hold a slot; equal slots share one."""
+        if slot not in self.slots:
+            self.slots.append(slot)
+        return partial(self._at, self.slots.index(slot))
+
+    def _at(self, index: int) -> Expr:
+        return self.scope.relation.ref(len(self.keys) + index)
+
+    def _typed(self, kind: AggregateKind, arg: Expr | None, node: exp.Expr, distinct: bool) -> _Slot:
         if kind == "count":
             if arg is None or (not distinct and not arg.type.nullable):
-                return "count", None, False, INT
-            return ("count_distinct" if distinct else "count"), joins.canonical(arg) if distinct else arg, False, INT
+                return _Slot("count", None, (), INT)
+            return _Slot("count_distinct" if distinct else "count", joins.canonical(arg) if distinct else arg, (), INT)
         assert arg is not None
-        name = node.sql_name().lower() if isinstance(node, exp.Func) else kind
         wanted = functions.NUMBERS if kind in ("sum", "avg") else functions.ORDERED
         if isinstance(node, (exp.LogicalAnd, exp.LogicalOr)):
             wanted = frozenset({"bool"})
-        if arg.type.kind not in wanted:
-            raise self.source.error(node, "E_TYPE", f"there is no {name} of {arg.type!r}", "cast it first")
+        self._check_type(node, arg, wanted)
         kept = FLOAT.optional(arg.type.nullable) if kind == "avg" else arg.type
-        return kind, arg, distinct and kind in ("sum", "avg"), kept
+        if not distinct or kind in ("min", "max"):
+            return _Slot(kind, arg, (), kept)
+        value = joins.canonical(arg)
+        return _Slot(kind, value, (value,), kept)
+
+    def _check_type(self, node: exp.Expr, arg: Expr, wanted: frozenset[str]) -> None:
+        if arg.type.kind not in wanted:
+            name = node.sql_name().lower() if isinstance(node, exp.Func) else node.key
+            raise self.source.error(node, "E_TYPE", f"there is no {name} of {arg.type!r}", "cast it first")
+
+    def _count_rows(self, node: exp.Expr, items: list[exp.Expr], given: exp.Distinct, test: Expr | None) -> _Slot:
+        """count(DISTINCT a, b): distinct rows without NULLs; count(DISTINCT (a, b)): all distinct rows."""
+        if not isinstance(node, exp.Count):
+            raise self.source.refuse(node, "only count takes DISTINCT of several columns")
+        exprs = [joins.canonical(self.below.bind(i)) for i in items]
+        whole = isinstance(given.expressions[0], exp.Tuple)
+        tests = [] if whole else [call("is_not_null", e) for e in exprs if e.type.nullable]
+        tests += [test] if test is not None else []
+        distinct = (*exprs, *([test] if test is not None else []))
+        if not tests:
+            return _Slot("count", None, distinct, INT)
+        counted = call("case", functions.conjunction(tests), Constant(INT, 1), Constant(INT.optional(), None))
+        return _Slot("count", counted, distinct, INT)
+
+    def _moment(self, node: exp.Expr, arg: Expr | None, distinct: bool) -> Callable[[], Expr]:
+        """Variance or standard deviation: see `everview.sql.moments`."""
+        if arg is None:
+            raise self.source.error(node, "E_TYPE", f"{node.key} needs a column")
+        self._check_type(node, arg, functions.NUMBERS)
+        value = joins.canonical(arg)
+        of = (value,) if distinct else ()
+        count = _Slot("count", value if value.type.nullable else None, of, INT)
+        sums = [_Slot("sum", p, of, p.type) for p in parts(value)]
+        found = [self._column(s) for s in (count, *sums)]
+        return lambda: Udf(FLOAT.optional(), MOMENTS[type(node)], tuple(f() for f in found))
+
+    def _list_slot(self, node: exp.Expr, test: Expr | None) -> _ListSlot:
+        self.source.only(node, "this", "separator", "nulls_excluded")
+        given, order, distinct, separator = node.this, [], False, None
+        if isinstance(given, exp.Order):
+            given, order = given.this, given.expressions
+        if isinstance(given, exp.Distinct):
+            distinct, given = True, given.expressions[0]
+        value = self.below.bind(given)
+        if isinstance(node, exp.GroupConcat):
+            self._check_type(node, value, frozenset({"str"}))
+            text = self.below.bind(node.args["separator"]) if node.args.get("separator") else Constant(STR, ",")
+            if not isinstance(text, Constant) or text.type.kind != "str" or text.value is None:
+                raise self.source.error(node, "E_LITERAL", "the separator must be a constant text")
+            separator = str(text.value)
+        keys = [k for o in order for k in sort_keys(self.below.bind(o.this), o)]
+        if distinct and any(k.columns() != value.columns() for k, _ in keys):
+            raise self.source.error(node, "E_ORDER", "with DISTINCT, the values can only be ordered by themselves")
+        downs = tuple(down for _, down in keys)
+        width = len(self.keys)
+        function = Listing(width, downs, separator, distinct, test is not None)
+        exprs = (*([test] if test is not None else []), value, *(k for k, _ in keys))
+        return _ListSlot(function, exprs, STR.optional())
 
     # ------------------------------------------------------------------------------------ the plan
 
     def reduce(self, one_row: bool) -> None:
         """Build the groups; `one_row`: there is no GROUP BY, so nothing still is one group."""
         if not self.slots:
-            self.slots.append(_Slot("count", None, False, INT))  # groups exist while they have rows
+            self.slots.append(_Slot("count", None, (), INT))  # groups exist while they have rows
         keys = [joins.canonical(k) for k in self.keys]
         parts = [self._one_set(keys, s, one_row or not s[self.context :]) for s in self.sets]
         node = parts[0] if len(parts) == 1 else Union(tuple(parts))
@@ -145,19 +228,27 @@ class Grouped(Scalars):
         return Project(node, (*outputs, *refs[len(chosen) :]))
 
     def _aggregated(self, keys: list[Expr]) -> Node:
-        """Keys, then slots. Distinct sums are reductions of their own, joined by the keys."""
+        """Keys, then slots. Those of distinct values and lists are reductions of their own, joined by the keys."""
         child = self.below.scope.relation.node
-        plain = [s for s in self.slots if not s.distinct]
-        node = self._reduce(child, keys, plain) if plain else None
-        order = list(plain)
-        for slot in (s for s in self.slots if s.distinct):
-            assert slot.arg is not None
-            values = Threshold(Project(child, (*keys, joins.canonical(slot.arg))), "distinct")
-            aggregate = Aggregate(slot.kind, len(keys), slot.type)
-            piece = Reduce(values, tuple(range(len(keys))), (aggregate,))
-            node = piece if node is None else self._beside(node, piece, len(keys))
-            order.append(slot)
-        assert node is not None
+        pieces: list[tuple[Node, list[Slot]]] = []
+        for distinct in dict.fromkeys(s.distinct for s in self.slots if isinstance(s, _Slot)):
+            slots = [s for s in self.slots if isinstance(s, _Slot) and s.distinct == distinct]
+            if not distinct:
+                pieces.append((self._reduce(child, keys, slots), list(slots)))
+                continue
+            values = Threshold(Project(child, (*keys, *distinct)), "distinct")
+            place = {e: ColumnRef(e.type, len(keys) + i) for i, e in enumerate(distinct)}
+            moved = [replace(s, arg=None if s.arg is None else replaced(s.arg, place)) for s in slots]
+            pieces.append((self._reduce(values, list(joins.refs(values.types[: len(keys)])), moved), list(slots)))
+        for slot in self.slots:
+            if isinstance(slot, _ListSlot):
+                function = replace(slot.function, keys=len(keys))
+                below = Project(child, (*keys, *slot.exprs))
+                pieces.append((PythonReduce(below, tuple(range(len(keys))), function, (slot.type,)), [slot]))
+        node, order = pieces[0]
+        for piece, slots_ in pieces[1:]:
+            node = self._beside(node, piece, len(keys))
+            order = order + slots_
         return joins.take(node, [*range(len(keys)), *(len(keys) + order.index(s) for s in self.slots)])
 
     def _reduce(self, child: Node, keys: list[Expr], slots: list[_Slot]) -> Node:
@@ -202,7 +293,7 @@ class Grouped(Scalars):
     def special(self, node: exp.Expr) -> Expr | None:
         inner = node.this if isinstance(node, exp.Filter) else node
         if id(inner) in self.columns:
-            return self.scope.relation.ref(len(self.keys) + self.columns[id(inner)])
+            return self.columns[id(inner)]()
         if node in self.written:
             return self.scope.relation.ref(self.written[node])
         if isinstance(node, exp.Literal) or has_query(node) or any(aggregates_in(node)) or any(windows_in(node)):
@@ -218,6 +309,15 @@ class Grouped(Scalars):
                 f"add it to GROUP BY, or use max({node.name})",
             )
         return None
+
+
+def replaced(expr: Expr, new: dict[Expr, ColumnRef]) -> Expr:
+    """The expression with some of its parts replaced by columns."""
+    if expr in new:
+        return new[expr]
+    if isinstance(expr, (Call, Udf)):
+        return replace(expr, args=tuple(replaced(a, new) for a in expr.args))
+    return expr
 
 
 def aggregates_in(node: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr | None]]:

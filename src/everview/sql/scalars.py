@@ -156,7 +156,7 @@ class Scalars:
             return self.source.refuse(
                 node,
                 f"the aggregate {node.sql_name().lower()} is not supported",
-                "count, sum, avg, min, max, bool_and and bool_or are",
+                "count, sum, avg, min, max, bool_and, bool_or, stddev, variance, string_agg and array_agg are",
             )
         if isinstance(node, (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime)):
             return self.source.refuse(

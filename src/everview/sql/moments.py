@@ -1,0 +1,96 @@
+"""Variance and standard deviation from sums, so that a change costs the same however large its group is.
+
+The variance is (Σx² - (Σx)²/n) / n, a small difference of large numbers when values lie close together and far from
+zero: in doubles nothing may be left of it. So each x and each x² is cut into a leading part of few digits, whose sum
+has no rounding as long as the values are alike (which is when it matters), and a rest, whose sum may round:
+
+    x  = x1 + x2        (Veltkamp: 26 bits and the rest)
+    x² = p + e          (Dekker: the rounded square and its error, exactly)
+    p  = p1 + p2        (24 bits and the rest)
+
+The engine keeps the sums of x1, x2, p1 and p2 + e; what is left to do for a group that changed is exact arithmetic on
+five numbers. Values whose square is too large for the engine's exact sums (from 2**63), infinities and NaN are errors
+of their rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+from sqlglot import exp
+
+from everview.expr import functions
+from everview.expr.functions import call
+from everview.expr.nodes import Expr, Literal
+from everview.types import FLOAT, INT
+
+Moment = Callable[[int, float | None, float | None, float | None, float | None], float | None]
+
+_LIMIT = 2.0**63
+
+
+def parts(x: Expr) -> tuple[Expr, Expr, Expr, Expr]:
+    """The four expressions to sum up: x1, x2, p1, p2 + e."""
+    x = functions.cast(x, FLOAT.optional(x.type.nullable))
+    too_large = functions.cast(functions.cast(x, INT), FLOAT)  # fails, for such rows alone
+    x = call("case", call("lt", call("abs", x), Literal(FLOAT, _LIMIT)), x, too_large)
+    x1, x2 = _cut(x, 27)
+    p = call("mul", x, x)
+    cross = call("mul", Literal(FLOAT, 2.0), call("mul", x1, x2))
+    e = call("add", call("add", call("sub", call("mul", x1, x1), p), cross), call("mul", x2, x2))
+    p1, p2 = _cut(p, 29)
+    return x1, x2, p1, call("add", p2, e)
+
+
+def _cut(x: Expr, bits: int) -> tuple[Expr, Expr]:
+    """The leading 53 - bits bits of a float, and the rest."""
+    scaled = call("mul", x, Literal(FLOAT, 2.0**bits + 1))
+    high = call("sub", scaled, call("sub", scaled, x))
+    return high, call("sub", x, high)
+
+
+def _squares(n: int, *sums: float | None) -> Fraction | None:
+    """n times the sum of squared distances from the mean."""
+    if any(s is None for s in sums):
+        return None
+    s1, s2, p1, p2 = (Fraction(s) for s in sums if s is not None)
+    return max(Fraction(0), n * (p1 + p2) - (s1 + s2) ** 2)
+
+
+def var_samp(n: int, s1: float | None, s2: float | None, p1: float | None, p2: float | None) -> float | None:
+    """The variance of a sample; of fewer than two values NULL.
+
+    >>> var_samp(2, 4.0, 0.0, 10.0, 0.0)
+    2.0
+    """
+    squares = _squares(n, s1, s2, p1, p2)
+    return None if squares is None or n < 2 else float(squares / (n * (n - 1)))
+
+
+def var_pop(n: int, s1: float | None, s2: float | None, p1: float | None, p2: float | None) -> float | None:
+    """The variance of all there is."""
+    squares = _squares(n, s1, s2, p1, p2)
+    return None if squares is None or n < 1 else float(squares / (n * n))
+
+
+def stddev_samp(n: int, s1: float | None, s2: float | None, p1: float | None, p2: float | None) -> float | None:
+    """The standard deviation of a sample."""
+    found = var_samp(n, s1, s2, p1, p2)
+    return None if found is None else math.sqrt(found)
+
+
+def stddev_pop(n: int, s1: float | None, s2: float | None, p1: float | None, p2: float | None) -> float | None:
+    """The standard deviation of all there is."""
+    found = var_pop(n, s1, s2, p1, p2)
+    return None if found is None else math.sqrt(found)
+
+
+MOMENTS: dict[type[exp.Expr], Moment] = {
+    exp.Variance: var_samp,
+    exp.VariancePop: var_pop,
+    exp.Stddev: stddev_samp,
+    exp.StddevSamp: stddev_samp,
+    exp.StddevPop: stddev_pop,
+}
