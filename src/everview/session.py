@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from everview.plan.check import check_closed
 from everview.plan.prune import prune
 from everview.table import Table
 from everview.view import Batch, View
+
+if TYPE_CHECKING:
+    from everview.datalog import Rules
 
 BULK = 256
 """Rows from which an insert is sorted straight into a batch."""
@@ -206,6 +209,27 @@ class Session:
         from everview.sql import execute
 
         return execute(self, text)
+
+    def datalog(self, text: str) -> Rules:
+        """Install the rules of a Datalog program; its relations are views: `rules.reach`, `db["reach"]`.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> edge = db.table("edge", {"src": int, "dst": int})
+        >>> rules = db.datalog('''
+        ...     path(X, Y)   :- edge(X, Y).
+        ...     path(X, Z)   :- path(X, Y), edge(Y, Z).
+        ...     loop(X)      :- path(X, X).
+        ...     fanout(X, N) :- edge(X, Y), N = count(Y).
+        ... ''')
+        >>> edge.insert([(1, 2), (2, 3), (3, 2)])
+        >>> sorted(rules.loop.rows()), sorted(rules.fanout.rows())
+        ([(2,), (3,)], [(1, 1), (2, 1), (3, 1)])
+        """
+        from everview.datalog import Rules
+
+        self._alive()
+        return Rules(self, text)
 
     def _install(self, node: plan.Node, keys: tuple[int, ...]) -> Arrangement:
         try:

@@ -1,0 +1,280 @@
+"""The ordinary spelling: rules as in Prolog.
+
+    reach(X)     :- root(X).                                a capital letter begins a variable
+    reach(Y)     :- reach(X), edge(X, Y).
+    orphan(X)    :- edge(X, _), not reach(X).               _ is any value
+    fanout(X, N) :- edge(X, Y), N = count(Y).
+    near(X, D)   :- at(X, P), (P < 5 ; home(X)), D = abs(P - 3).
+    likes(ann, "red wine").                                 a bare word is a string
+
+Lark reads it with an LALR(1) parser. A body is read as one big expression, in which `;` binds less than `,` less than
+`not` less than a comparison less than arithmetic; what makes sense where is checked afterwards, when it can be said
+clearly. `%` and `//` begin a comment where an operand is due, and are modulo and division after one.
+"""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from typing import Any
+
+from lark import Lark, Token, Transformer, UnexpectedInput, v_args
+from lark.exceptions import VisitError
+
+from everview.datalog.syntax import (
+    AGGREGATES,
+    Aggregate,
+    Apply,
+    Atom,
+    Body,
+    Compare,
+    Const,
+    DatalogError,
+    Literal,
+    Not,
+    Or,
+    Place,
+    Rule,
+    Term,
+    Test,
+    Var,
+    Wild,
+)
+
+GRAMMAR = r"""
+    program: rule*
+    rule: call "."                      -> fact
+        | call IF body "."              -> rule
+
+    ?body: conjunction
+         | conjunction (";" conjunction)+        -> either
+    ?conjunction: negation
+                | negation ("," negation)+       -> all_of
+    ?negation: NOT negation                      -> negated
+             | comparison
+    ?comparison: sum
+               | sum COMPARE sum                 -> compare
+    ?sum: product
+        | sum (PLUS | MINUS) product             -> binary
+    ?product: unary
+            | product (STAR | SLASH | SLASHES | PERCENT | MOD) unary   -> binary
+    ?unary: power
+          | MINUS unary                          -> negative
+    ?power: primary
+          | primary STARS unary                  -> binary
+    ?primary: "(" body ")"                       -> group
+            | call
+            | VAR                                -> variable
+            | FLOAT                              -> number
+            | INT                                -> number
+            | STRING                             -> string
+            | WORD                               -> word
+
+    call: FUNCTOR "(" [arg ("," arg)*] ")"
+    ?arg: sum
+        | (WORD | VAR) ":" sum                   -> named
+        | STAR                                   -> star
+
+    IF: ":-" | "<-"
+    NOT.4: /not\b/ | /!(?!=)/ | "\\+"
+    MOD.4: /mod\b/
+    COMPARE.3: "==" | "=<" | "<=" | ">=" | "!=" | "<>" | "\\=" | "=" | "<" | ">"
+    STARS.3: "**"
+    SLASHES.3: "//"
+    STAR: "*"
+    SLASH: "/"
+    PERCENT.3: "%"
+    PLUS: "+"
+    MINUS: "-"
+    FUNCTOR.3: /[A-Za-z_][A-Za-z_0-9]*(?=\s*\()/ | /`[^`\n]+`(?=\s*\()/
+    VAR.2: /[A-Z_][A-Za-z_0-9]*/
+    WORD: /[a-z][A-Za-z_0-9]*/
+    FLOAT.2: /\d+\.\d+([eE][+-]?\d+)?/ | /\d+[eE][+-]?\d+/
+    INT: /\d+/
+    STRING: /"(\\.|[^"\\\n])*"/ | /'(\\.|[^'\\\n])*'/
+    COMMENT.1: /%[^\n]*/ | /#[^\n]*/ | /\/\/[^\n]*/ | /\/\*(.|\n)*?\*\//
+    %ignore COMMENT
+    %ignore /\s+/
+"""
+
+COMPARISONS = {"=": "eq", "==": "eq", "!=": "ne", "<>": "ne", "\\=": "ne", "<": "lt", ">": "gt", ">=": "ge"}
+COMPARISONS |= {"<=": "le", "=<": "le"}
+OPERATORS = {"+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floordiv", "%": "mod", "mod": "mod", "**": "pow"}
+
+_EXPECTED = {
+    "COMPARE": "a comparison",
+    "IF": "':-'",
+    "DOT": "'.'",
+    "COMMA": "','",
+    "SEMICOLON": "';'",
+    "LPAR": "'('",
+    "RPAR": "')'",
+    "FUNCTOR": "a relation",
+    "VAR": "a variable",
+    "WORD": "a word",
+    "INT": "a number",
+    "STRING": "a string",
+    "NOT": "'not'",
+}
+
+
+def parse(text: str) -> list[Rule]:
+    """The rules of a text.
+
+    >>> parse("big(X) :- size(X, N), N > 2 ; huge(X).")[0].name
+    'big'
+    >>> len(parse("big(X) :- size(X, N), N > 2 ; huge(X)."))
+    2
+    """
+    try:
+        tree = _lark().parse(text)
+        rules: list[Rule] = _Reader().transform(tree)
+    except UnexpectedInput as error:
+        raise _syntax_error(text, error) from None
+    except VisitError as error:
+        if isinstance(error.orig_exc, DatalogError):
+            raise error.orig_exc from None
+        raise
+    return rules
+
+
+@cache
+def _lark() -> Lark:
+    return Lark(GRAMMAR, start="program", parser="lalr", lexer="contextual", propagate_positions=True)
+
+
+def _syntax_error(text: str, error: UnexpectedInput) -> DatalogError:
+    token = getattr(error, "token", None)
+    at_end = token is not None and token.type == "$END"
+    if at_end:
+        line, column = text.count("\n") + 1, len(text) - text.rfind("\n")
+        what = "the text ends in the middle of a rule"
+    else:
+        line, column = error.line, error.column
+        what = (
+            f"{str(token)!r} cannot stand here"
+            if token is not None
+            else f"{text[error.pos_in_stream or 0]!r} is no sign"
+        )
+    expected = set(getattr(error, "accepts", None) or getattr(error, "expected", None) or ())
+    named = [_EXPECTED[e] for e in _EXPECTED if e in expected]
+    hint = "a rule ends with a full stop: p(X) :- q(X)." if at_end else f"expected {', '.join(named)}" if named else ""
+    return Place(line, column).error("E_SYNTAX", what, hint)
+
+
+class _Star:
+    """The `*` of count(*)."""
+
+
+@v_args(meta=True)
+class _Reader(Transformer[Any, Any]):
+    """The tree as rules; a name followed by brackets stays an Apply until its place says whether it is a relation."""
+
+    def program(self, _meta: Any, rules: list[list[Rule]]) -> list[Rule]:
+        return [rule for group in rules for rule in group]
+
+    def fact(self, meta: Any, parts: list[Any]) -> list[Rule]:
+        return [_rule(parts[0], (), _place(meta))]
+
+    def rule(self, meta: Any, parts: list[Any]) -> list[Rule]:
+        head, _, body = parts
+        branches = body.branches if isinstance(body, Or) else (_conjunction(body),)
+        return [_rule(head, branch, _place(meta)) for branch in branches]
+
+    def either(self, meta: Any, parts: list[Any]) -> Any:
+        return Or(tuple(_conjunction(p) for p in parts), place=_place(meta))
+
+    def all_of(self, _meta: Any, parts: list[Any]) -> Any:
+        return [literal for part in parts for literal in _conjunction(part)]
+
+    def negated(self, meta: Any, parts: list[Any]) -> Any:
+        return Not(_conjunction(parts[1]), place=_place(meta))
+
+    def compare(self, meta: Any, parts: list[Any]) -> Any:
+        left, op, right = parts
+        return Compare(COMPARISONS[op], _term(left), _term(right), place=_place(meta))
+
+    def binary(self, meta: Any, parts: list[Any]) -> Any:
+        left, op, right = parts
+        return Apply(OPERATORS[op], (_term(left), _term(right)), place=_place(meta))
+
+    def negative(self, meta: Any, parts: list[Any]) -> Any:
+        term = _term(parts[1])
+        if isinstance(term, Const) and isinstance(term.value, int | float):
+            return Const(-term.value, place=_place(meta))
+        return Apply("neg", (term,), place=_place(meta))
+
+    def group(self, _meta: Any, parts: list[Any]) -> Any:
+        return parts[0]
+
+    def variable(self, meta: Any, parts: list[Any]) -> Any:
+        name = str(parts[0])
+        return Wild(place=_place(meta)) if name == "_" else Var(name, place=_place(meta))
+
+    def number(self, meta: Any, parts: list[Any]) -> Any:
+        token = parts[0]
+        return Const(int(token) if token.type == "INT" else float(token), place=_place(meta))
+
+    def string(self, meta: Any, parts: list[Any]) -> Any:
+        try:
+            return Const(ast.literal_eval(str(parts[0])), place=_place(meta))
+        except (SyntaxError, ValueError):
+            place = _place(meta)
+            raise place.error("E_SYNTAX", "the string has a meaningless escape", "\\\\ is a backslash") from None
+
+    def word(self, meta: Any, parts: list[Any]) -> Any:
+        word = str(parts[0])
+        return Const({"true": True, "false": False}.get(word, word), place=_place(meta))
+
+    def star(self, _meta: Any, _parts: list[Any]) -> Any:
+        return _Star()
+
+    def named(self, _meta: Any, parts: list[Any]) -> Any:
+        return str(parts[0]), _term(parts[1])
+
+    def call(self, meta: Any, parts: list[Any]) -> Any:
+        functor: Token = parts[0]
+        args = [p for p in parts[1:] if p is not None]
+        name, place = str(functor).strip("`"), _place(meta)
+        if name in AGGREGATES and len(args) <= 1 and not any(isinstance(a, tuple) for a in args):
+            arg = args[0] if args and not isinstance(args[0], _Star) else None
+            return Aggregate(name, None if arg is None else _term(arg), place=place)
+        if any(isinstance(a, _Star) for a in args):
+            raise place.error("E_SYNTAX", "* stands only in count(*)", "name a value, or write _ for any")
+        named = tuple((a[0], a[1]) for a in args if isinstance(a, tuple))
+        plain = tuple(_term(a) for a in args if not isinstance(a, tuple))
+        if named:
+            return Atom(name, plain, named, place=place)
+        return Apply(name, plain, place=place)
+
+
+def _place(meta: Any) -> Place:
+    return Place(meta.line, meta.column)
+
+
+def _rule(head: Any, body: Body, place: Place) -> Rule:
+    if not isinstance(head, Apply):
+        raise place.error("E_SYNTAX", "the head must be a relation with its columns in order", "name(X, Y) :- ...")
+    return Rule(head.op, head.args, body, place)
+
+
+def _term(part: Any) -> Term:
+    """The part as a value."""
+    if isinstance(part, Term):
+        return part
+    place = part.place if isinstance(part, Literal) else part[0].place
+    raise place.error(
+        "E_SYNTAX", "a condition stands where a value is due", "conditions are parted by commas: p(X), X > 3"
+    )
+
+
+def _conjunction(part: Any) -> Body:
+    """The part as literals."""
+    if isinstance(part, list):
+        return tuple(part)
+    if isinstance(part, Literal):
+        return (part,)
+    if isinstance(part, Apply) and part.op not in OPERATORS.values() and part.op != "neg":
+        return (Atom(part.op, part.args, place=part.place),)
+    assert isinstance(part, Term)
+    return (Test(part, place=part.place),)

@@ -1,0 +1,183 @@
+"""Solutions: the ways to make some literals hold, as a plan with one column per variable.
+
+Solutions are a bag: a row of a table that is there twice gives its solutions twice. Relations that rules define are
+sets, so duplicates come from tables only, and only aggregates can see them (goebel-2019 §14.5 argues why they should:
+two employees with equal salaries are two salaries).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from everview.datalog.syntax import Aggregate, Apply, Const, Place, Term, Var, Wild
+from everview.errors import EverviewError, PlanError, did_you_mean
+from everview.expr import functions, language, nodes
+from everview.expr.resolve import Column, Scope, resolve
+from everview.plan import joins
+from everview.plan.keys import unique_columns
+from everview.plan.nodes import Filter, Node, Project, Threshold, Types, Union
+from everview.types import BOOL, BYTES, DATE, FLOAT, INT, STR, TIMESTAMP, DataType, decimal
+
+CASTS: dict[str, DataType] = {
+    "int": INT,
+    "float": FLOAT,
+    "bool": BOOL,
+    "str": STR,
+    "bytes": BYTES,
+    "date": DATE,
+    "timestamp": TIMESTAMP,
+    "decimal": decimal(),
+}
+"""Functions that convert: `date("2026-11-16")`."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A relation that rules can read: a plan and the names of its columns."""
+
+    node: Node
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Solutions:
+    """A plan whose columns are variables (None: a column that nobody asks for)."""
+
+    node: Node
+    names: tuple[str | None, ...]
+
+    @property
+    def bound(self) -> set[str]:
+        """The variables that have values."""
+        return {n for n in self.names if n is not None}
+
+    def at(self, name: str) -> int:
+        return self.names.index(name)
+
+    def value(self, term: Term) -> nodes.Expr:
+        """The term over the solutions' columns; its variables are bound."""
+        columns = tuple(Column(n or "", t) for n, t in zip(self.names, self.node.types, strict=True))
+        try:
+            return resolve(expression(term), Scope(columns, "the rule"))
+        except EverviewError as error:
+            raise term.place.placed(error) from None
+
+    def where(self, condition: nodes.Expr) -> Solutions:
+        """Only those for which the condition is true."""
+        return Solutions(Filter(self.node, condition), self.names)
+
+    def extended(self, name: str, value: nodes.Expr) -> Solutions:
+        """With one more variable."""
+        if isinstance(value, nodes.ColumnRef) and self.names[value.index] is None:
+            names = [name if i == value.index else n for i, n in enumerate(self.names)]
+            return Solutions(self.node, tuple(names))
+        return Solutions(Project(self.node, (*joins.refs(self.node.types), value)), (*self.names, name))
+
+    def distinct(self, names: Sequence[str]) -> Solutions:
+        """The values of these variables, each once."""
+        return Solutions(distinct(joins.take(self.node, [self.at(n) for n in names])), tuple(names))
+
+    def joined(self, other: Solutions, place: Place) -> Solutions:
+        """Pairs that agree on the variables both have."""
+        on, names = self._shared(other, place)
+        kept = (*self.names, *(None if n in names else n for n in other.names))
+        return Solutions(joins.join(self.node, other.node, on, "inner"), kept)
+
+    def without(self, other: Solutions, place: Place) -> Solutions:
+        """Those that agree with none of the others on the variables both have."""
+        on, _ = self._shared(other, place)
+        return Solutions(joins.join(self.node, other.node, on, "anti"), self.names)
+
+    def _shared(self, other: Solutions, place: Place) -> tuple[joins.Condition, list[str]]:
+        names = [n for n in other.names if n is not None and n in self.names]
+        pairs = [self._key(other, n, place) for n in names]
+        return joins.Condition(tuple(l for l, _ in pairs), tuple(r for _, r in pairs)), names
+
+    def _key(self, other: Solutions, name: str, place: Place) -> tuple[nodes.Expr, nodes.Expr]:
+        l, r = self.at(name), other.at(name)
+        left = nodes.ColumnRef(self.node.types[l], l)
+        right = nodes.ColumnRef(other.node.types[r], r)
+        try:
+            a, b = functions.call("eq", left, right).children()
+        except PlanError:
+            raise place.error(
+                "E_TYPE", f"{name} is {left.type!r} before this and {right.type!r} here", "convert one: Y = int(X)"
+            ) from None
+        return joins.canonical(a), joins.canonical(b)
+
+
+def distinct(node: Node) -> Node:
+    """Each row once; nothing is done if that is certain already."""
+    return node if unique_columns(node) else Threshold(node, "distinct")
+
+
+def union(parts: Sequence[Node], places: Sequence[Place], what: str) -> Node:
+    """All rows of all parts, their columns made to agree in type."""
+    types = list(parts[0].types)
+    for part, place in zip(parts, places, strict=True):
+        for i, have in enumerate(part.types):
+            types[i] = common(types[i], have, place, f"column {i + 1} of {what}")
+    same = [cast_to(part, tuple(types)) for part in parts]
+    return same[0] if len(same) == 1 else Union(tuple(same))
+
+
+def common(before: DataType, here: DataType, place: Place, what: str) -> DataType:
+    """The type that values of both types fit into."""
+    found = functions.common_type((before, here))
+    if found is None:
+        raise place.error(
+            "E_TYPE",
+            f"{what} is {here.optional(False)!r} here and {before.optional(False)!r} before",
+            "convert one: int(X), str(X), ...",
+        )
+    return found
+
+
+def cast_to(node: Node, types: Types) -> Node:
+    """The node with columns of these kinds; nullable where they are or its own were."""
+    refs = joins.refs(node.types)
+    exprs = tuple(functions.cast(e, t) for e, t in zip(refs, types, strict=True))
+    return node if exprs == refs else Project(node, exprs)
+
+
+def expression(term: Term) -> language.Expression:
+    """The term as the expression that Python collections would use."""
+    match term:
+        case Var(name=name):
+            return language.Named(name)
+        case Const(value=value):
+            return language.wrap(value)
+        case Apply(op=op, args=args) if op in CASTS:
+            if len(args) != 1:
+                raise term.place.error("E_FUNCTION", f"{op} takes one argument, not {len(args)}")
+            return language.Cast(expression(args[0]), CASTS[op])
+        case Apply(op=op, args=args):
+            if op not in functions.FUNCTIONS:
+                raise term.place.error("E_FUNCTION", f"there is no function {op}", _function_hint(op))
+            return language.Apply(op, *map(expression, args))
+        case Wild():
+            raise term.place.error("E_UNSAFE", "_ has no value to compute with", "give it a name")
+        case Aggregate():
+            raise term.place.error(
+                "E_AGGREGATE",
+                f"{term.kind} cannot stand here",
+                f"give it a variable of its own, N = {term.kind}(X), or put it into the head",
+            )
+    raise TypeError(f"not a term: {term!r}")
+
+
+def _function_hint(name: str) -> str:
+    extreme = {"min": "least", "max": "greatest"}.get(name)
+    return f"of several values: {extreme}(...)" if extreme else did_you_mean(name, [*functions.FUNCTIONS, *CASTS])
+
+
+def is_condition(name: str) -> bool:
+    """Whether a function of this name says true or false."""
+    known = functions.FUNCTIONS.get(name)
+    return known is not None and name in _CONDITIONS
+
+
+_CONDITIONS: Iterable[str] = frozenset(
+    {"contains", "startswith", "endswith", "like", "regexp_matches", "is_null", "is_not_null", "cast_bool"}
+)

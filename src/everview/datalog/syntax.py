@@ -1,0 +1,228 @@
+"""What a program is made of once it is read: rules, literals, terms, and where each stood in the text.
+
+Both spellings (`everview.datalog.grammar`, `everview.datalog.edn`) give these; everything after them knows no text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from everview.errors import EverviewError, PlanError
+
+
+@dataclass(frozen=True)
+class Place:
+    """Line and column, counted from 1."""
+
+    line: int
+    column: int
+
+    def error(self, code: str, message: str, hint: str = "") -> DatalogError:
+        """An error at this place."""
+        return DatalogError(code, message, hint, self.line, self.column)
+
+    def placed(self, error: EverviewError) -> DatalogError:
+        """An error of the layers below, which know no places, with its place."""
+        if isinstance(error, DatalogError):
+            return error
+        hint = "convert one: int(X), str(X), date(X), ..." if ".cast(" in error.hint else error.hint
+        return self.error(error.code, error.message, hint)
+
+
+NOWHERE = Place(1, 1)
+
+
+class DatalogError(PlanError):
+    """A program that makes no sense, with the line and column where it says so.
+
+    >>> print(Place(1, 8).error("E_UNSAFE", "Y is bound by nothing", "name it in a positive literal"))
+    [E_UNSAFE] line 1, column 8: Y is bound by nothing
+      hint: name it in a positive literal
+    """
+
+    def __init__(self, code: str, message: str, hint: str = "", line: int = 0, column: int = 0) -> None:
+        super().__init__(code, f"line {line}, column {column}: {message}", hint)
+        self.line = line
+        self.column = column
+
+
+# -------------------------------------------------------------------------------------------- terms
+
+
+@dataclass(frozen=True)
+class Term:
+    """A value in a rule; places do not count when terms are compared."""
+
+    place: Place = field(default=NOWHERE, compare=False, kw_only=True)
+
+    def variables(self) -> Iterator[Var]:
+        """The variables in it, from left to right."""
+        return iter(())
+
+
+@dataclass(frozen=True)
+class Var(Term):
+    """A variable."""
+
+    name: str
+
+    def variables(self) -> Iterator[Var]:
+        yield self
+
+
+@dataclass(frozen=True)
+class Wild(Term):
+    """`_`: any value."""
+
+
+@dataclass(frozen=True)
+class Const(Term):
+    """A constant."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Apply(Term):
+    """A function or an operator applied to terms."""
+
+    op: str
+    args: tuple[Term, ...]
+
+    def variables(self) -> Iterator[Var]:
+        for arg in self.args:
+            yield from arg.variables()
+
+
+AGGREGATES = ("count", "count_distinct", "sum", "avg", "min", "max")
+
+
+@dataclass(frozen=True)
+class Aggregate(Term):
+    """An aggregate of the values that a term has over a group's solutions; no term: how many there are.
+
+    `name` is the variable it had in the body, if any.
+    """
+
+    kind: str
+    arg: Term | None
+    name: str = ""
+
+    def variables(self) -> Iterator[Var]:
+        if self.arg is not None:
+            yield from self.arg.variables()
+
+
+# ----------------------------------------------------------------------------------------- literals
+
+
+@dataclass(frozen=True)
+class Literal:
+    """Something that a body asks for."""
+
+    place: Place = field(default=NOWHERE, compare=False, kw_only=True)
+
+    def variables(self) -> Iterator[Var]:
+        """The variables in it."""
+        raise NotImplementedError
+
+    def atoms(self) -> Iterator[tuple[Atom, bool]]:
+        """The relations it reads, and whether under a negation."""
+        return iter(())
+
+
+@dataclass(frozen=True)
+class Atom(Literal):
+    """`name(a, b)`, or by columns' names: `name(column: a)`."""
+
+    name: str
+    args: tuple[Term, ...]
+    named: tuple[tuple[str, Term], ...] = ()
+
+    def variables(self) -> Iterator[Var]:
+        for arg in (*self.args, *(value for _, value in self.named)):
+            yield from arg.variables()
+
+    def atoms(self) -> Iterator[tuple[Atom, bool]]:
+        yield self, False
+
+
+@dataclass(frozen=True)
+class Compare(Literal):
+    """Two terms compared; `eq` with an unbound variable on one side binds it."""
+
+    op: str
+    left: Term
+    right: Term
+
+    def variables(self) -> Iterator[Var]:
+        yield from self.left.variables()
+        yield from self.right.variables()
+
+
+@dataclass(frozen=True)
+class Test(Literal):
+    """A term that must be true."""
+
+    term: Term
+
+    def variables(self) -> Iterator[Var]:
+        return self.term.variables()
+
+
+Body = tuple[Literal, ...]
+"""Literals that must all hold."""
+
+
+@dataclass(frozen=True)
+class Not(Literal):
+    """There is no way to make all of these hold."""
+
+    body: Body
+
+    def variables(self) -> Iterator[Var]:
+        for literal in self.body:
+            yield from literal.variables()
+
+    def atoms(self) -> Iterator[tuple[Atom, bool]]:
+        for literal in self.body:
+            for atom, _ in literal.atoms():
+                yield atom, True
+
+
+@dataclass(frozen=True)
+class Or(Literal):
+    """One of these bodies holds."""
+
+    branches: tuple[Body, ...]
+
+    def variables(self) -> Iterator[Var]:
+        for branch in self.branches:
+            for literal in branch:
+                yield from literal.variables()
+
+    def atoms(self) -> Iterator[tuple[Atom, bool]]:
+        for branch in self.branches:
+            for literal in branch:
+                yield from literal.atoms()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The head holds wherever the body does; a fact has no body."""
+
+    name: str
+    head: tuple[Term, ...]
+    body: Body
+    place: Place = field(default=NOWHERE, compare=False)
+
+    @property
+    def is_fact(self) -> bool:
+        return not self.body and all(isinstance(t, Const) for t in self.head)
+
+
+def names_of(literals: Body) -> set[str]:
+    """Names of the variables in some literals."""
+    return {v.name for literal in literals for v in literal.variables()}

@@ -1,0 +1,144 @@
+"""Programs as text files: tables, rules, steps of changes and what must be there after each.
+
+A `.dl` file is a header comment and blocks, parted by blank lines:
+
+    table edge(src int, dst int)     a base table
+
+    program                          rules, installed at once (several programs may follow each other)
+    reach(X) :- ...
+
+    step                             one transaction; rows are facts, + to insert and - to delete
+    + edge(1, 2). edge(2, 3).
+    - edge(3, 4).
+
+    expect reach                     all rows of the relation, one per line
+    1
+    2
+
+    error E_UNSAFE 1:3               the rules must be refused with that code at that line and column,
+    the text                         and with a text that holds the next line
+    p(X) :- edge(Y, _).
+
+After every step, expected or not, all relations are compared with the evaluator in `oracle`, and the changes since
+the step before must add up to the difference.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import everview as ev
+from everview.datalog.grammar import parse
+from everview.datalog.syntax import Const, DatalogError, Rule
+from tests.datalog.oracle import Row, evaluate
+
+
+def blocks(path: Path) -> list[tuple[list[str], list[str], int]]:
+    """(words of the first line, other lines, line number) of every block."""
+    found = []
+    lines = path.read_text().split("\n")
+    start = 0
+    for i, line in enumerate([*lines, ""]):
+        if line.strip():
+            continue
+        chunk = [c for c in lines[start:i] if not c.startswith("#")]
+        if chunk:
+            found.append((chunk[0].split(maxsplit=2), chunk[1:], start + 1))
+        start = i + 1
+    return found
+
+
+class World:
+    """A session with tables and programs, and the same in plain Python."""
+
+    def __init__(self) -> None:
+        self.db = ev.connect()
+        self.tables: dict[str, Counter[Row]] = {}
+        self.program: list[Rule] = []
+        self.before: dict[str, set[Row]] = {}
+
+    def table(self, name: str, schema: dict[str, str]) -> None:
+        self.db.table(name, schema)
+        self.tables[name] = Counter()
+
+    def add(self, text: str) -> None:
+        """Install more rules."""
+        self.db.datalog(text)
+        self.program += parse(text)
+        self.before = self.expected()
+
+    def expected(self) -> dict[str, set[Row]]:
+        return evaluate(self.program, self.tables)
+
+    def change(self, inserts: list[tuple[str, Row]], deletes: list[tuple[str, Row]]) -> None:
+        """One transaction."""
+        with self.db.transaction():
+            for sign, rows in ((1, inserts), (-1, deletes)):
+                for name, row in rows:
+                    table: Any = self.db[name]
+                    (table.insert if sign > 0 else table.delete)([row])
+                    self.tables[name][row] += sign
+                    if not self.tables[name][row]:
+                        del self.tables[name][row]
+
+    def check(self, since: int) -> None:
+        """Every view holds what it should, as a set, and its changes say how it got there."""
+        expected = self.expected()
+        for name, rows in expected.items():
+            view: Any = self.db[name]
+            have = Counter(view.rows())
+            assert have == Counter(rows), f"{name}: {have - Counter(rows)} too many, {Counter(rows) - have} missing"
+            moved = Counter(self.before.get(name, ()))
+            for row, _, diff in view.changes(since=since):
+                moved[row] += diff
+            assert {r for r, n in moved.items() if n} == rows, f"{name}: changes since {since}"
+        self.before = expected
+
+
+def run(path: Path) -> None:
+    """Run a file."""
+    world = World()
+    for (kind, *args), lines, number in blocks(path):
+        where = f"{path.name}:{number}"
+        text = "\n".join(lines)
+        if kind == "table":
+            name, columns = re.fullmatch(r"(\w+)\((.*)\)", " ".join(args)).groups()  # type: ignore[union-attr]
+            world.table(name, dict(c.split() for c in columns.split(",")))  # type: ignore[misc]
+        elif kind == "program":
+            world.add(text)
+            world.check(world.db.time)
+        elif kind == "step":
+            since = world.db.time
+            signed = [(line[0], _rows(line[1:])) for line in lines]
+            world.change(*([row for s, rows in signed if s == sign for row in rows] for sign in "+-"))
+            world.check(since)
+        elif kind == "expect":
+            rows = {ast.literal_eval(f"({line},)") for line in lines}
+            have = set(world.db[args[0]].rows())
+            assert have == rows, f"{where}: {args[0]} has {have - rows} too many, {rows - have} missing"
+        elif kind == "error":
+            _refused(world, args, lines, where)
+        else:
+            raise ValueError(f"{where}: {kind}")
+    world.db.close()
+
+
+def _rows(text: str) -> list[tuple[str, Row]]:
+    return [(fact.name, tuple(t.value for t in fact.head if isinstance(t, Const))) for fact in parse(text)]
+
+
+def _refused(world: World, args: list[str], lines: list[str], where: str) -> None:
+    code, place = args
+    views = world.db.views
+    try:
+        world.db.datalog("\n".join(lines[1:]))
+    except DatalogError as error:
+        assert error.code == code and f"{error.line}:{error.column}" == place, f"{where}: {error}"
+        assert lines[0] in str(error), f"{where}: {error}"
+        assert world.db.views == views, f"{where}: something was installed"
+        return
+    raise AssertionError(f"{where}: not refused")
