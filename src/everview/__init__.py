@@ -27,6 +27,7 @@ from everview.errors import (  # noqa: E402
     LoopError,
     PlanError,
     RowErrors,
+    StoreError,
     UdfError,
 )
 from everview.expr.language import col, count, greatest, least, lit, tuple_, udf, when  # noqa: E402
@@ -53,6 +54,7 @@ __all__ = [
     "RowErrors",
     "Session",
     "Snapshot",
+    "StoreError",
     "Table",
     "UdfError",
     "View",

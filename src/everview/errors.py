@@ -10,6 +10,7 @@ people and a `hint`:
     ├── CompactedError    a time that can no longer be read                         E_COMPACTED
     ├── RowErrors         a view holds rows that failed (division by zero, ...)     E_ROWS
     ├── UdfError          a user's Python function raised                           E_UDF
+    ├── StoreError        a durable directory that is locked, damaged, full ...     E_LOCKED E_DAMAGED E_DISK ...
     ├── ClosedError       the session, view or table is closed or dropped           E_CLOSED
     └── InternalError     our fault: an invariant is broken                         E_INTERNAL
 
@@ -63,6 +64,10 @@ class RowErrors(EverviewError):
 
 class UdfError(EverviewError):
     """A user's Python function raised an exception."""
+
+
+class StoreError(EverviewError):
+    """A durable directory cannot be opened, read or written: locked, damaged, full, taken over."""
 
 
 class ClosedError(EverviewError):

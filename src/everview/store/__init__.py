@@ -1,0 +1,12 @@
+"""The durable store: versions of a dataflow's state in a directory, for embedded and Spark sessions alike.
+
+In reading order: `files` (where), `records` (bytes with checksums), `batches` (what kernels work on, as files),
+`manifest` (what a version is), `owner` and `pins` (who writes, who reads), `store` (all together), `wal` (the log of
+embedded sessions), `reshard` (another number of shards).
+"""
+
+from everview.store.batches import Image, open_batch, write_batch
+from everview.store.manifest import Commit, Manifest, Ref
+from everview.store.store import Store
+
+__all__ = ["Commit", "Image", "Manifest", "Ref", "Store", "open_batch", "write_batch"]

@@ -1,0 +1,206 @@
+"""Batches outside the kernels: as images in memory, as bytes in a record, as Arrow files that can be mapped.
+
+An `Image` has what a kernels' batch has (`everview.kernels.batch`): sorted columns, times and diffs, all int64, one
+after the other in one run of words. A time that all rows share and a diff that all rows share are numbers instead of
+columns, so a freshly loaded table takes half the room.
+
+In a file the columns are Arrow's: c0, c1, ..., then `time`, then diff0, diff1, ... unless constant; the constants stand
+in the schema's metadata. Uncompressed int64 columns without nulls lie back to back in an Arrow IPC file, so a mapped
+file holds the very words that a batch is made of, and any Arrow reader can look into it.
+
+>>> image = Image.of(np.array([[1, 2], [7, 5]]), 3, np.array([[1, -1]]))
+>>> image.time, image.diff, image.body.tolist()
+(3, None, [1, 2, 7, 5, 1, -1])
+>>> from_bytes(to_bytes(image), "a record").columns().tolist()
+[[1, 2], [7, 5]]
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from everview.errors import StoreError
+from everview.store.files import Files
+from everview.store.records import damaged
+
+Words = npt.NDArray[np.int64]
+
+FORMAT = "1"
+_HEAD = struct.Struct("<qqqqqqq")  # rows, cols, diffs, has a constant time, it, has a constant diff, it
+
+
+@dataclass(frozen=True)
+class Image:
+    """A batch as words: `body` is its columns, then times unless `time` is all rows', then diffs unless `diff` is."""
+
+    rows: int
+    cols: int
+    diffs: int
+    time: int | None
+    diff: int | None
+    body: Words
+
+    def __post_init__(self) -> None:
+        words = self.rows * (self.cols + (self.time is None) + (self.diffs if self.diff is None else 0))
+        assert self.body.shape == (words,), (self.body.shape, words)
+
+    @classmethod
+    def of(cls, columns: Words, times: Words | int, diffs: Words | int) -> Image:
+        """From columns (one per row of a matrix), times and diffs (a matrix too), each a number if all are equal."""
+        cols, rows = columns.shape
+        parts = [columns.reshape(-1)]
+        if not isinstance(times, int):
+            parts.append(times)
+        if not isinstance(diffs, int):
+            parts.append(diffs.reshape(-1))
+        return cls(
+            rows,
+            cols,
+            1 if isinstance(diffs, int) else len(diffs),
+            times if isinstance(times, int) else None,
+            diffs if isinstance(diffs, int) else None,
+            np.concatenate(parts),
+        )
+
+    def columns(self) -> Words:
+        """The columns as the rows of a matrix."""
+        return self.body[: self.cols * self.rows].reshape(self.cols, self.rows)
+
+    def times(self) -> Words:
+        """Each row's time."""
+        if self.time is not None:
+            return np.full(self.rows, self.time, dtype=np.int64)
+        start = self.cols * self.rows
+        return self.body[start : start + self.rows]
+
+    def weights(self) -> Words:
+        """Each row's diffs, one kind of diff per row of a matrix."""
+        if self.diff is not None:
+            return np.full((self.diffs, self.rows), self.diff, dtype=np.int64)
+        return self.body[len(self.body) - self.diffs * self.rows :].reshape(self.diffs, self.rows)
+
+    def take(self, places: Words) -> Image:
+        """Some of the rows, in the given order."""
+        return Image.of(
+            self.columns()[:, places],
+            self.times()[places] if self.time is None else self.time,
+            self.weights()[:, places] if self.diff is None else self.diff,
+        )
+
+    @property
+    def nbytes(self) -> int:
+        return self.body.nbytes
+
+    def _named(self) -> Iterator[tuple[str, Words]]:
+        for i, column in enumerate(self.columns()):
+            yield f"c{i}", column
+        if self.time is None:
+            yield "time", self.times()
+        if self.diff is None:
+            for i, column in enumerate(self.weights()):
+                yield f"diff{i}", column
+
+
+# as bytes
+
+
+def to_bytes(image: Image) -> bytes:
+    """The image as bytes, for a record."""
+    head = _HEAD.pack(
+        image.rows,
+        image.cols,
+        image.diffs,
+        image.time is not None,
+        image.time or 0,
+        image.diff is not None,
+        image.diff or 0,
+    )
+    return head + np.ascontiguousarray(image.body, dtype="<i8").tobytes()
+
+
+def from_bytes(data: Any, where: str) -> Image:
+    """An image from its bytes."""
+    view = memoryview(data)
+    if len(view) < _HEAD.size:
+        raise damaged(where, 0, "a batch is cut off")
+    rows, cols, diffs, timed, time, weighed, diff = _HEAD.unpack_from(view)
+    body = np.frombuffer(view[_HEAD.size :], dtype="<i8")
+    try:
+        return Image(rows, cols, diffs, time if timed else None, diff if weighed else None, body)
+    except AssertionError:
+        raise damaged(where, 0, "a batch does not have the size it says") from None
+
+
+# as Arrow files
+
+
+def write_batch(files: Files, name: str, image: Image) -> tuple[int, int]:
+    """Write an image as an Arrow file; gives its size in bytes and its crc32."""
+    data = to_arrow(image)
+    files.write(name, data)
+    return len(data), zlib.crc32(data)
+
+
+def to_arrow(image: Image) -> pa.Buffer:
+    """The bytes of the image's Arrow file."""
+    about = {"everview": FORMAT, "rows": image.rows, "cols": image.cols, "diffs": image.diffs}
+    if image.time is not None:
+        about["time"] = image.time
+    if image.diff is not None:
+        about["diff"] = image.diff
+    named = dict(image._named())
+    schema = pa.schema([pa.field(n, pa.int64(), nullable=False) for n in named], {k: str(v) for k, v in about.items()})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as writer:
+        if named:  # Arrow has no batch of rows without columns
+            arrays = [pa.Array.from_buffers(pa.int64(), image.rows, [None, pa.py_buffer(c)]) for c in named.values()]
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    return sink.getvalue()
+
+
+def open_batch(files: Files, name: str, crc: int | None = None) -> Image:
+    """The image in an Arrow file, mapped where the filesystem is local; with `crc`, the file is checked whole."""
+    where = files.where(name)
+    try:
+        data = files.map(name)
+    except FileNotFoundError:
+        raise StoreError("E_DAMAGED", f"{where} is missing", "restore the file from a copy") from None
+    if crc is not None and zlib.crc32(data) != crc:
+        raise damaged(where, 0, "its checksum is not the one that was committed")
+    return from_arrow(data, where)
+
+
+def from_arrow(data: pa.Buffer, where: str) -> Image:
+    """The image in the bytes of an Arrow file; not copied."""
+    try:
+        reader = pa.ipc.open_file(pa.BufferReader(data))
+        about = {k.decode(): v.decode() for k, v in (reader.schema.metadata or {}).items()}
+        if about.pop("everview", None) != FORMAT:
+            raise damaged(where, 0, "it is no batch, or of a version to come")
+        known = {k: int(v) for k, v in about.items()}
+        batch = reader.get_batch(0) if reader.num_record_batches else None
+        body = np.zeros(0, dtype=np.int64) if batch is None else _body(batch)
+        return Image(known["rows"], known["cols"], known["diffs"], known.get("time"), known.get("diff"), body)
+    except (pa.ArrowInvalid, OSError, KeyError, AssertionError) as error:
+        raise damaged(where, 0, f"it cannot be read ({error})") from error
+
+
+def _body(batch: pa.RecordBatch) -> Words:
+    """All columns as one run of words: a view of the file's bytes, as they lie back to back there."""
+    columns = [np.frombuffer(c.buffers()[1], dtype=np.int64)[c.offset : c.offset + len(c)] for c in batch.columns]
+    rows = batch.num_rows
+    first = columns[0]
+    address = first.__array_interface__["data"][0]
+    together = all(c.__array_interface__["data"][0] == address + 8 * rows * i for i, c in enumerate(columns))
+    if not together:  # another writer's padding
+        return np.concatenate(columns)
+    whole = pa.foreign_buffer(address, 8 * rows * len(columns), base=batch)
+    return np.frombuffer(whole, dtype=np.int64)

@@ -1,0 +1,246 @@
+"""Where a store's files live: one small set of operations on a directory, local or of any PyArrow filesystem.
+
+Everything above needs only this: whole files appear under their final name complete or not at all (`write`), a name can
+be claimed by one writer only (`create`), files are read or mapped, listed and deleted.
+
+On a local filesystem `create` is a hard link, which fails if the name is taken, and files and folders are synced before
+a name counts. Elsewhere there is what PyArrow gives: files appear when their stream is closed, and claiming a name is a
+look before a move. Two writers that claim one name in the same instant may then both believe to have it; the owner
+file (`everview.store.owner`) keeps them apart before it comes to that.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from everview.errors import InputError, StoreError
+
+FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
+"""What the system says when there is no room."""
+
+
+class Files(ABC):
+    """The files of one directory tree; names are relative and have at most one folder."""
+
+    root: str
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """The whole file; FileNotFoundError if there is none."""
+
+    @abstractmethod
+    def map(self, name: str) -> pa.Buffer:
+        """The whole file, mapped into memory where that is possible."""
+
+    @abstractmethod
+    def write(self, name: str, data: Any) -> None:
+        """Make or replace a file; it is there whole or not at all."""
+
+    @abstractmethod
+    def create(self, name: str, data: Any) -> bool:
+        """Make a file if the name is free; whether it was."""
+
+    @abstractmethod
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+
+    @abstractmethod
+    def ages(self, folder: str) -> dict[str, float]:
+        """Names of a folder's finished files, each with the seconds since it was written."""
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """Remove a file; one that is gone already is fine."""
+
+    def list(self, folder: str) -> list[str]:
+        """Names of a folder's finished files, in order."""
+        return sorted(self.ages(folder))
+
+    def where(self, name: str) -> str:
+        """The file's full path, for messages."""
+        return f"{self.root}/{name}"
+
+    @property
+    def local(self) -> Path | None:
+        """The directory, if it is a local one."""
+        return None
+
+
+def open_files(location: str | os.PathLike[str] | Files, filesystem: fs.FileSystem | None = None) -> Files:
+    """The files at a local path, at a URI that PyArrow knows (s3://..., hdfs://...), or of a given filesystem.
+
+    >>> import tempfile
+    >>> files = open_files(tempfile.mkdtemp())
+    >>> files.create("log/1", b"one"), files.create("log/1", b"two"), files.read("log/1")
+    (True, False, b'one')
+    """
+    if isinstance(location, Files):
+        return location
+    text = os.fspath(location)
+    if filesystem is not None:
+        return RemoteFiles(filesystem, text)
+    if "://" in text:
+        try:
+            found, path = fs.FileSystem.from_uri(text)
+        except (pa.ArrowInvalid, OSError) as error:
+            raise InputError("E_TARGET", f"cannot open {text!r}: {error}", "give a local path or a URI") from None
+        return LocalFiles(Path(path)) if isinstance(found, fs.LocalFileSystem) else RemoteFiles(found, path)
+    return LocalFiles(Path(text))
+
+
+def no_room(where: str, error: OSError) -> StoreError:
+    """The error for a write that the system refused."""
+    if error.errno in FULL:
+        return StoreError("E_DISK", f"no room to write {where}: {error.strerror}", "free some space and try again")
+    return StoreError("E_DISK", f"cannot write {where}: {error.strerror or error}", "check path and permissions")
+
+
+class LocalFiles(Files):
+    """Files under a local directory."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path.absolute()
+        self.root = str(self.path)
+
+    @property
+    def local(self) -> Path | None:
+        return self.path
+
+    def read(self, name: str) -> bytes:
+        return (self.path / name).read_bytes()
+
+    def map(self, name: str) -> pa.Buffer:
+        with pa.memory_map(str(self.path / name), "rb") as source:
+            return source.read_buffer()
+
+    def write(self, name: str, data: Any) -> None:
+        temporary = self._temporary(name, data)
+        try:
+            os.replace(temporary, self.path / name)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise no_room(self.where(name), error) from error
+        sync_folder((self.path / name).parent)
+
+    def create(self, name: str, data: Any) -> bool:
+        temporary = self._temporary(name, data)
+        try:
+            os.link(temporary, self.path / name)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise no_room(self.where(name), error) from error
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_folder((self.path / name).parent)
+        return True
+
+    def _temporary(self, name: str, data: Any) -> Path:
+        """A finished and synced file beside the one that is to be."""
+        target = self.path / name
+        temporary = target.parent / f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}"
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with open(temporary, "wb") as file:
+                for part in data if isinstance(data, list) else [data]:
+                    file.write(part)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise no_room(self.where(name), error) from error
+        return temporary
+
+    def exists(self, name: str) -> bool:
+        return (self.path / name).exists()
+
+    def ages(self, folder: str) -> dict[str, float]:
+        now, found = time.time(), {}
+        try:
+            for entry in os.scandir(self.path / folder):
+                if entry.is_file() and not entry.name.startswith("."):
+                    found[entry.name] = now - entry.stat().st_mtime
+        except FileNotFoundError:
+            pass
+        return found
+
+    def delete(self, name: str) -> None:
+        (self.path / name).unlink(missing_ok=True)
+
+    def delete_temporaries(self, folder: str) -> None:
+        """Remove what writers left that died while writing; only the owner may know that they are dead."""
+        if (self.path / folder).is_dir():
+            for path in (self.path / folder).glob(".*"):
+                path.unlink(missing_ok=True)
+
+
+class RemoteFiles(Files):
+    """Files under a path of a PyArrow filesystem."""
+
+    def __init__(self, filesystem: fs.FileSystem, path: str) -> None:
+        self.filesystem = filesystem
+        self.root = path.rstrip("/")
+
+    def _at(self, name: str) -> str:
+        return f"{self.root}/{name}" if self.root else name
+
+    def read(self, name: str) -> bytes:
+        with self.filesystem.open_input_stream(self._at(name)) as source:
+            data: bytes = source.read()
+            return data
+
+    def map(self, name: str) -> pa.Buffer:
+        with self.filesystem.open_input_file(self._at(name)) as source:
+            return source.read_buffer()
+
+    def write(self, name: str, data: Any) -> None:
+        temporary = f"{name}.{secrets.token_hex(4)}.part"
+        try:
+            if folder := os.path.dirname(self._at(name)):
+                self.filesystem.create_dir(folder, recursive=True)
+            with self.filesystem.open_output_stream(self._at(temporary)) as sink:
+                for part in data if isinstance(data, list) else [data]:
+                    sink.write(part)
+            self.filesystem.move(self._at(temporary), self._at(name))
+        except OSError as error:
+            raise no_room(self.where(name), error) from error
+
+    def create(self, name: str, data: Any) -> bool:
+        if self.exists(name):
+            return False
+        self.write(name, data)
+        return True
+
+    def exists(self, name: str) -> bool:
+        return bool(self.filesystem.get_file_info(self._at(name)).type == fs.FileType.File)
+
+    def ages(self, folder: str) -> dict[str, float]:
+        selector = fs.FileSelector(self._at(folder), allow_not_found=True)
+        now = time.time()
+        return {
+            info.base_name: now - (info.mtime_ns or 0) / 1e9
+            for info in self.filesystem.get_file_info(selector)
+            if info.type == fs.FileType.File and not info.base_name.endswith(".part")
+        }
+
+    def delete(self, name: str) -> None:
+        if self.exists(name):
+            self.filesystem.delete_file(self._at(name))
+
+
+def sync_folder(path: Path) -> None:
+    """Make a folder's names durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

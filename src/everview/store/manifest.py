@@ -1,0 +1,241 @@
+"""What a store holds at a version, and how a commit changes it.
+
+Between epochs all state of a dataflow is in its traces, so a *manifest* is: for each operator (by number) and shard a
+list of batches; the commands that make the dataflow; the files of the dictionary; the time; and marks, the texts that
+sources and sinks commit with their data. A `Commit` says what changed from one version to the next. Both are written
+as records (`everview.store.records`); batches of a few rows travel inside them, larger ones are files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from everview.store import records
+
+Place = tuple[int, int]
+"""(operator, shard)"""
+
+FORMAT = 1
+"""Version of the files' meaning; a store of a later one is refused."""
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A batch or a piece of the dictionary: a file's name, or the bytes themselves."""
+
+    rows: int
+    size: int
+    file: str = ""
+    crc: int = 0
+    inline: bytes | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What one version changed. `adds` append to the lists of batches, `replaces` put new lists in their place (an
+    empty one removes it); `shards`, `fingerprints` and `sinces` stay as they were where they are None or not named.
+
+    `sinces` are the times from which an operator's history is told apart; `fingerprints` describe the operators, to
+    notice that a later program would build others from the same commands.
+    """
+
+    version: int
+    time: int
+    adds: tuple[tuple[int, int, Ref], ...] = ()
+    replaces: tuple[tuple[int, int, tuple[Ref, ...]], ...] = ()
+    commands: tuple[bytes, ...] = ()
+    history: bool = False  # `commands` are all there are, in place of those so far
+    marks: dict[str, str] = field(default_factory=dict)
+    dictionary: tuple[Ref, ...] = ()
+    whole_dictionary: bool = False  # `dictionary` is all there is, in place of what there was
+    sinces: dict[int, int] = field(default_factory=dict)
+    fingerprints: tuple[str, ...] | None = None
+    shards: int | None = None
+    token: str = ""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything a store holds at one version."""
+
+    version: int = 0
+    time: int = 0
+    shards: int = 1
+    lists: dict[Place, tuple[Ref, ...]] = field(default_factory=dict)
+    commands: tuple[bytes, ...] = ()
+    marks: dict[str, str] = field(default_factory=dict)
+    dictionary: tuple[Ref, ...] = ()
+    sinces: dict[int, int] = field(default_factory=dict)
+    fingerprints: tuple[str, ...] = ()
+    token: str = ""
+
+    def after(self, commit: Commit) -> Manifest:
+        """What holds after the next commit.
+
+        >>> ref = Ref(1, 8, file="a")
+        >>> Manifest().after(Commit(1, 5, adds=((0, 0, ref),), marks={"offset": "7"})).lists
+        {(0, 0): (Ref(rows=1, size=8, file='a', crc=0),)}
+        """
+        assert commit.version == self.version + 1, (commit.version, self.version)
+        lists = dict(self.lists)
+        for operator, shard, refs in commit.replaces:
+            lists[operator, shard] = refs
+            if not refs:
+                del lists[operator, shard]
+        for operator, shard, ref in commit.adds:
+            lists[operator, shard] = (*lists.get((operator, shard), ()), ref)
+        return replace(
+            self,
+            version=commit.version,
+            time=commit.time,
+            shards=commit.shards or self.shards,
+            lists=lists,
+            commands=commit.commands if commit.history else self.commands + commit.commands,
+            marks={**self.marks, **commit.marks},
+            dictionary=commit.dictionary if commit.whole_dictionary else self.dictionary + commit.dictionary,
+            sinces={**self.sinces, **commit.sinces},
+            fingerprints=self.fingerprints if commit.fingerprints is None else commit.fingerprints,
+            token=commit.token,
+        )
+
+    def refs(self) -> Iterator[Ref]:
+        """Every piece it is made of."""
+        for refs in self.lists.values():
+            yield from refs
+        yield from self.dictionary
+
+
+def refs_of(commit: Commit) -> Iterator[Ref]:
+    """Every piece a commit brings."""
+    yield from (ref for *_, ref in commit.adds)
+    for *_, refs in commit.replaces:
+        yield from refs
+    yield from commit.dictionary
+
+
+# as records
+
+
+class _Parts:
+    """The binary parts of a record under construction."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+
+    def ref(self, ref: Ref) -> list[Any]:
+        if ref.inline is None:
+            return [ref.rows, ref.size, ref.file, ref.crc]
+        return [ref.rows, ref.size, self.part(ref.inline)]
+
+    def refs(self, refs: Iterable[Ref]) -> list[Any]:
+        return [self.ref(r) for r in refs]
+
+    def part(self, data: bytes) -> int:
+        self.parts.append(data)
+        return len(self.parts) - 1
+
+
+def _ref(known: list[Any], parts: list[memoryview]) -> Ref:
+    if len(known) == 3:
+        return Ref(known[0], known[1], inline=bytes(parts[known[2]]))
+    return Ref(*known)
+
+
+def _refs(known: list[Any], parts: list[memoryview]) -> tuple[Ref, ...]:
+    return tuple(_ref(r, parts) for r in known)
+
+
+def _numbered(known: dict[str, int]) -> dict[int, int]:
+    return {int(k): v for k, v in known.items()}
+
+
+def encode_commit(commit: Commit) -> bytes:
+    """The record of a commit."""
+    made = _Parts()
+    header = {
+        "format": FORMAT,
+        "version": commit.version,
+        "time": commit.time,
+        "adds": [[o, s, made.ref(r)] for o, s, r in commit.adds],
+        "replaces": [[o, s, made.refs(r)] for o, s, r in commit.replaces],
+        "commands": [made.part(c) for c in commit.commands],
+        "history": commit.history,
+        "marks": commit.marks,
+        "dictionary": made.refs(commit.dictionary),
+        "whole_dictionary": commit.whole_dictionary,
+        "sinces": commit.sinces,
+        "fingerprints": commit.fingerprints,
+        "shards": commit.shards,
+        "token": commit.token,
+    }
+    return records.encode(header, made.parts)
+
+
+def decode_commit(data: Any, where: str) -> Commit:
+    """A commit from its record."""
+    h, parts = records.decode(data, where)
+    check_format(h, where)
+    return Commit(
+        version=h["version"],
+        time=h["time"],
+        adds=tuple((o, s, _ref(r, parts)) for o, s, r in h["adds"]),
+        replaces=tuple((o, s, _refs(r, parts)) for o, s, r in h["replaces"]),
+        commands=tuple(bytes(parts[c]) for c in h["commands"]),
+        history=h["history"],
+        marks=h["marks"],
+        dictionary=_refs(h["dictionary"], parts),
+        whole_dictionary=h["whole_dictionary"],
+        sinces=_numbered(h["sinces"]),
+        fingerprints=None if h["fingerprints"] is None else tuple(h["fingerprints"]),
+        shards=h["shards"],
+        token=h["token"],
+    )
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The record of a checkpoint."""
+    made = _Parts()
+    header = {
+        "format": FORMAT,
+        "version": manifest.version,
+        "time": manifest.time,
+        "shards": manifest.shards,
+        "lists": [[o, s, made.refs(r)] for (o, s), r in manifest.lists.items()],
+        "commands": [made.part(c) for c in manifest.commands],
+        "marks": manifest.marks,
+        "dictionary": made.refs(manifest.dictionary),
+        "sinces": manifest.sinces,
+        "fingerprints": manifest.fingerprints,
+        "token": manifest.token,
+    }
+    return records.encode(header, made.parts)
+
+
+def decode_manifest(data: Any, where: str) -> Manifest:
+    """A manifest from the record of a checkpoint."""
+    h, parts = records.decode(data, where)
+    check_format(h, where)
+    return Manifest(
+        version=h["version"],
+        time=h["time"],
+        shards=h["shards"],
+        lists={(o, s): _refs(r, parts) for o, s, r in h["lists"]},
+        commands=tuple(bytes(parts[c]) for c in h["commands"]),
+        marks=h["marks"],
+        dictionary=_refs(h["dictionary"], parts),
+        sinces=_numbered(h["sinces"]),
+        fingerprints=tuple(h["fingerprints"]),
+        token=h["token"],
+    )
+
+
+def check_format(header: records.Header, where: str) -> None:
+    """Refuse files of a later Everview."""
+    from everview.errors import StoreError
+
+    if header.get("format", 0) > FORMAT:
+        raise StoreError(
+            "E_FORMAT", f"{where} was written by a later version of Everview", "install that version, or a newer one"
+        )

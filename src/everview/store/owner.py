@@ -1,0 +1,169 @@
+"""One writer per directory: the owner's lock.
+
+The file `owner` says who has the directory open for writing: process, host, and the host's boot, so that a number of a
+process of before a restart means nothing. On a local filesystem the owner also holds an flock on it, which ends with
+the process however it ends; on others the owner rewrites the file every few seconds, and one that has not been
+rewritten for `STALE` seconds is taken over. A second writer is refused with the name of the first.
+
+This is for people's sake. What makes two writers *safe* is that a version's log file can be created only once
+(`everview.store.store`): the slower of two finds its next version taken, and stops.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+import weakref
+from pathlib import Path
+from typing import Any
+
+from everview.errors import StoreError
+from everview.store.files import Files, no_room
+
+NAME = "owner"
+BEAT = 5.0
+"""Seconds between signs of life on filesystems without locks."""
+STALE = 30.0
+"""Seconds without one after which an owner counts as gone."""
+
+
+def boot_id() -> str:
+    """What this run of the machine is called; empty where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def myself() -> dict[str, Any]:
+    """Who this process is."""
+    return {"pid": os.getpid(), "host": socket.gethostname(), "boot": boot_id()}
+
+
+def is_dead(who: dict[str, Any]) -> bool | None:
+    """Whether a process is surely gone (True) or surely alive (False); None for one on another machine."""
+    if who.get("host") != socket.gethostname():
+        return None
+    if who.get("boot") != boot_id():
+        return True
+    try:
+        os.kill(int(who["pid"]), 0)
+    except (ProcessLookupError, KeyError, ValueError):
+        return True
+    except PermissionError:
+        return False
+    return False
+
+
+class Owner:
+    """The right to write into a directory, until `release`."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.token = secrets.token_hex(8)
+        self._handle = -1
+        self._stop = threading.Event()
+        self._about = {**myself(), "token": self.token, "since": time.time()}
+        if files.local is not None:
+            self._lock(files.local / NAME)
+        else:
+            self._claim()
+
+    def _lock(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise no_room(str(path), error) from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            about = os.read(handle, 4096)
+            os.close(handle)
+            raise _locked(self.files.root, _parsed(about)) from None
+        self._handle = handle
+        _held.add(self)
+        try:
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, json.dumps(self._about).encode(), 0)
+        except OSError:  # no room for the note: the lock itself holds
+            pass
+
+    def _claim(self) -> None:
+        """Without locks: look who is there, then say so ourselves and keep saying it."""
+        present = self._present()
+        if present and is_dead(present) is not True:
+            age = self.files.ages("").get(NAME, 0.0)
+            if age < STALE:
+                raise _locked(self.files.root, present)
+        self._beat()
+        if self._present().get("token") != self.token:
+            raise _locked(self.files.root, present)
+        threading.Thread(target=self._keep_beating, name="everview owner", daemon=True).start()
+
+    def _present(self) -> dict[str, Any]:
+        try:
+            return _parsed(self.files.read(NAME))
+        except FileNotFoundError:
+            return {}
+
+    def _beat(self) -> None:
+        self.files.write(NAME, json.dumps({**self._about, "seen": time.time()}).encode())
+
+    def _keep_beating(self) -> None:
+        while not self._stop.wait(BEAT):
+            try:
+                self._beat()
+            except StoreError:  # no room for a sign of life is no reason to die
+                continue
+
+    def release(self) -> None:
+        """Let others write."""
+        self._stop.set()
+        if self._handle >= 0:
+            try:
+                os.ftruncate(self._handle, 0)
+            finally:
+                self.forget()
+        elif self.files.local is None and self._present().get("token") == self.token:
+            self.files.delete(NAME)
+
+    def forget(self) -> None:
+        """Close the lock's file: after a fork the child must not keep the parent's lock alive."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+        _held.discard(self)
+
+
+_held: weakref.WeakSet[Owner] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for owner in list(_held):
+        owner.forget()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _parsed(about: bytes) -> dict[str, Any]:
+    try:
+        known: dict[str, Any] = json.loads(about)
+    except ValueError:
+        return {}
+    return known
+
+
+def _locked(root: str, who: dict[str, Any]) -> StoreError:
+    name = f"process {who['pid']} on {who['host']}" if "pid" in who else "another process"
+    return StoreError(
+        "E_LOCKED",
+        f"{root} is open for writing in {name}",
+        "close it there, or open it here with everview.connect(..., read_only=True)",
+    )

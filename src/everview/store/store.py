@@ -1,0 +1,320 @@
+"""The store: a directory that holds a dataflow's state, version by version.
+
+    log/<version>         one commit each: what changed since the version before
+    checkpoint/<version>  everything at a version, so that opening need not read the log from its beginning
+    batches/<name>.arrow  batches of many rows, pieces of the dictionary
+    wal/<version>         what an embedded session did after a version (`everview.store.wal`)
+    owner                 who writes here
+    pins/<reader>         which versions readers hold
+
+A commit exists if and only if its log file does, and that file is made whole under a name that can be made only once.
+So whatever happens, the store is at one version or the next; files that no version names are nobody's, and are
+collected. A writer that was overtaken (it was suspended, say, and another took over) finds its next version taken and
+is refused for good: E_FENCED.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from everview.errors import StoreError
+from everview.store import manifest as m
+from everview.store import pins
+from everview.store.batches import Image, from_bytes, open_batch, to_arrow, to_bytes
+from everview.store.files import Files, LocalFiles, open_files
+from everview.store.manifest import Commit, Manifest, Place, Ref
+from everview.store.owner import Owner
+from everview.store.pins import Pin
+
+LOG, CHECKPOINT, BATCHES, WAL = "log", "checkpoint", "batches", "wal"
+
+INLINE = 4096
+"""Bytes up to which a batch travels inside the commit."""
+
+CHECKPOINT_EVERY = 32
+"""Commits after which the next one brings a checkpoint."""
+
+
+def numbered(folder: str, version: int) -> str:
+    """The name of a version's file."""
+    return f"{folder}/{version:020d}"
+
+
+class Store:
+    """A directory of versions, open for writing by one, or for reading by many.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> where = tempfile.mkdtemp()
+    >>> with Store(where) as store:
+    ...     ref = store.put(Image.of(np.array([[1, 2, 3]]), 1, 1))
+    ...     store.commit(1, adds=[(0, 0, ref)], marks={"offset": "3"})
+    1
+    >>> with Store(where, read_only=True) as store:
+    ...     store.manifest.time, store.get(store.manifest.lists[0, 0][0]).columns().tolist()
+    (1, [[1, 2, 3]])
+    """
+
+    def __init__(
+        self,
+        location: str | os.PathLike[str] | Files,
+        *,
+        filesystem: fs.FileSystem | None = None,
+        read_only: bool = False,
+        shards: int = 1,
+    ) -> None:
+        """Open or make one; `shards` is for one that is made."""
+        self.files = open_files(location, filesystem)
+        self.read_only = read_only
+        self.owner: Owner | None = None
+        self.pin: Pin | None = None
+        self._fenced = False
+        if read_only:
+            self._open_to_read()
+        else:
+            self.owner = Owner(self.files)
+            try:
+                self._clear_temporaries()
+                self.manifest = self._load(Manifest(shards=shards))
+            except BaseException:
+                self.close()
+                raise
+        self._since_checkpoint = self.manifest.version - self._last_checkpoint()
+
+    # lifetime
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let others write, or drop the reader's pin."""
+        if self.owner is not None:
+            self.owner.release()
+            self.owner = None
+        if self.pin is not None:
+            self.pin.release()
+            self.pin = None
+
+    def _clear_temporaries(self) -> None:
+        if isinstance(self.files, LocalFiles):
+            for folder in (LOG, CHECKPOINT, BATCHES, WAL):
+                self.files.delete_temporaries(folder)
+
+    # opening
+
+    def _open_to_read(self) -> None:
+        """Pin what is to be loaded first, then load: else it might be collected in between."""
+        if not self.files.list(LOG) and not self.files.list(CHECKPOINT) and not self.files.list(WAL):
+            raise StoreError(
+                "E_TARGET", f"there is no Everview store in {self.files.root}", "check the path, or open it for writing"
+            )
+        self.pin = Pin(self.files, self._last_checkpoint())
+        while True:
+            try:
+                self.manifest = self._load(Manifest())
+                break
+            except FileNotFoundError:  # collected before the pin was there
+                self.pin.move(self._last_checkpoint())
+        self.pin.move(self.manifest.version)
+
+    def _versions(self, folder: str) -> list[int]:
+        return [int(name) for name in self.files.list(folder) if name.isdigit()]
+
+    def _last_checkpoint(self) -> int:
+        return max(self._versions(CHECKPOINT), default=0)
+
+    def _load(self, empty: Manifest) -> Manifest:
+        """The newest checkpoint that is whole, then the log after it."""
+        for version in sorted(self._versions(CHECKPOINT), reverse=True):
+            try:
+                return self._follow(self._checkpoint(version))
+            except StoreError as error:
+                if error.code != "E_TORN" or not self.files.exists(numbered(LOG, version)):
+                    raise
+                self._set_aside(numbered(CHECKPOINT, version))
+        return self._follow(empty)
+
+    def _set_aside(self, name: str) -> None:
+        """A file's writer did not finish it, so it says nothing: keep it out of the way."""
+        warnings.warn(f"{self.files.where(name)} was never finished: it is ignored", stacklevel=2)
+        if not self.read_only:
+            self.files.write(f"{name}.torn", self.files.read(name))
+            self.files.delete(name)
+
+    def _checkpoint(self, version: int) -> Manifest:
+        name = numbered(CHECKPOINT, version)
+        return m.decode_manifest(self.files.read(name), self.files.where(name))
+
+    def _follow(self, manifest: Manifest) -> Manifest:
+        """The manifest after all commits that follow it in the log."""
+        known = set(self._versions(LOG))
+        while manifest.version + 1 in known:
+            try:
+                manifest = manifest.after(self.read_commit(manifest.version + 1))
+            except StoreError as error:
+                if error.code != "E_TORN" or manifest.version + 1 != max(known):
+                    raise
+                self._set_aside(numbered(LOG, manifest.version + 1))
+                return manifest
+        beyond = [v for v in known if v > manifest.version]
+        if beyond:
+            missing = self.files.where(numbered(LOG, manifest.version + 1))
+            raise StoreError(
+                "E_DAMAGED",
+                f"{missing} is missing, though version {max(beyond)} exists",
+                "restore the file from a copy; nothing was changed",
+            )
+        return manifest
+
+    def read_commit(self, version: int) -> Commit:
+        """The commit that made a version."""
+        name = numbered(LOG, version)
+        return m.decode_commit(self.files.read(name), self.files.where(name))
+
+    # pieces
+
+    def put(self, image: Image, name: str | None = None) -> Ref:
+        """Store a batch for a later commit: inside it if it is small, else as a file, named after its content if not
+        otherwise (a batch that is there already is then not written again).
+        """
+        if image.nbytes <= INLINE:
+            data = to_bytes(image)
+            return Ref(image.rows, len(data), inline=data)
+        arrow = to_arrow(image)
+        crc = zlib.crc32(arrow)
+        name = name or hashlib.sha256(arrow).hexdigest()[:40]
+        ref = Ref(image.rows, len(arrow), f"{name}.arrow", crc)
+        if not self.files.exists(f"{BATCHES}/{ref.file}"):
+            self.files.write(f"{BATCHES}/{ref.file}", arrow)
+        return ref
+
+    def get(self, ref: Ref, *, check: bool = True) -> Image:
+        """A stored batch, mapped where possible; `check` reads it through once to compare checksums."""
+        if ref.inline is not None:
+            return from_bytes(ref.inline, self.files.where(LOG))
+        return open_batch(self.files, f"{BATCHES}/{ref.file}", ref.crc if check else None)
+
+    def put_dictionary(self, entries: pa.Table) -> Ref:
+        """Store entries of the dictionary (`Interner.export`) for a later commit."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, entries.schema) as writer:
+            writer.write_table(entries)
+        data = sink.getvalue()
+        if data.size <= INLINE:
+            return Ref(len(entries), data.size, inline=data.to_pybytes())
+        ref = Ref(len(entries), data.size, f"words-{hashlib.sha256(data).hexdigest()[:40]}.arrow", zlib.crc32(data))
+        if not self.files.exists(f"{BATCHES}/{ref.file}"):
+            self.files.write(f"{BATCHES}/{ref.file}", data)
+        return ref
+
+    def get_dictionary(self, ref: Ref) -> pa.Table:
+        """Stored entries of the dictionary."""
+        if ref.inline is not None:
+            data: Any = pa.py_buffer(ref.inline)
+        else:
+            where = self.files.where(f"{BATCHES}/{ref.file}")
+            try:
+                data = self.files.map(f"{BATCHES}/{ref.file}")
+            except FileNotFoundError:
+                raise StoreError("E_DAMAGED", f"{where} is missing", "restore the file from a copy") from None
+            if zlib.crc32(data) != ref.crc:
+                raise StoreError("E_DAMAGED", f"{where} is damaged: its checksum is wrong", "restore it from a copy")
+        return pa.ipc.open_file(pa.BufferReader(data)).read_all()
+
+    # versions
+
+    def commit(
+        self,
+        time: int,
+        *,
+        adds: Iterable[tuple[int, int, Ref]] = (),
+        replaces: Mapping[Place, Iterable[Ref]] | None = None,
+        **more: Any,
+    ) -> int:
+        """Make the next version (see `manifest.Commit` for what it may bring) and give its number."""
+        if self.owner is None or self._fenced:
+            raise StoreError("E_FENCED", f"{self.files.root} is not open for writing here", "open it again")
+        version = self.manifest.version + 1
+        commit = Commit(
+            version,
+            time,
+            tuple(adds),
+            tuple((o, s, tuple(refs)) for (o, s), refs in (replaces or {}).items()),
+            token=self.owner.token,
+            **more,
+        )
+        made = self.files.create(numbered(LOG, version), m.encode_commit(commit))
+        # a version that was made, outdated by a checkpoint and collected can be made again: look for that too
+        if not made or self._last_checkpoint() >= version:
+            self._fenced = True
+            raise StoreError(
+                "E_FENCED",
+                f"another process has committed version {version} of {self.files.root}",
+                "this session is outdated: close it and open the directory again",
+            )
+        self.manifest = self.manifest.after(commit)
+        self._since_checkpoint += 1
+        if self._since_checkpoint >= CHECKPOINT_EVERY:
+            self.checkpoint()
+        return version
+
+    def checkpoint(self) -> None:
+        """Write everything at this version into one file, so that the log before it is not needed for opening."""
+        version = self.manifest.version
+        if version and self._last_checkpoint() < version:
+            self.files.write(numbered(CHECKPOINT, version), m.encode_manifest(self.manifest))
+        self._since_checkpoint = 0
+
+    def refresh(self) -> list[Commit]:
+        """Follow the log as a reader: the commits since the version this reader was at."""
+        found = []
+        while self.files.exists(numbered(LOG, self.manifest.version + 1)):
+            commit = self.read_commit(self.manifest.version + 1)
+            self.manifest = self.manifest.after(commit)
+            found.append(commit)
+        if not found and self._last_checkpoint() > self.manifest.version:
+            raise StoreError(
+                "E_STALE",
+                f"what this reader of {self.files.root} needs to catch up was collected",
+                "open the directory again",
+            )
+        if self.pin is not None:
+            self.pin.move(self.manifest.version)
+        return found
+
+    # garbage
+
+    def collect(self, grace: float = 0.0) -> int:
+        """Delete files that neither the present nor a reader needs; gives how many. `grace` spares files that are
+        younger than so many seconds: those of tasks that may still be committed.
+        """
+        held = pins.oldest(self.files, self.manifest.version)
+        base = max((v for v in self._versions(CHECKPOINT) if v <= held), default=0)
+        manifest = self._checkpoint(base) if base else Manifest()
+        needed = {r.file for r in self.manifest.refs()} | {r.file for r in manifest.refs()}
+        for version in range(base + 1, self.manifest.version + 1):
+            needed |= {r.file for r in m.refs_of(self.read_commit(version))}
+        gone = [numbered(LOG, v) for v in self._versions(LOG) if v <= base]
+        gone += [numbered(CHECKPOINT, v) for v in self._versions(CHECKPOINT) if v < base]
+        gone += [f"{WAL}/{name}" for name in self.files.list(WAL) if int(name.split(".")[0]) < held]
+        gone += [
+            f"{BATCHES}/{name}" for name, age in self.files.ages(BATCHES).items() if name not in needed and age >= grace
+        ]
+        for name in gone:
+            self.files.delete(name)
+        return len(gone)
+
+    def size(self) -> int:
+        """Bytes of the present version's files."""
+        return sum(r.size for r in {r.file or id(r): r for r in self.manifest.refs()}.values())

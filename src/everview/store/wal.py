@@ -1,0 +1,179 @@
+"""The write-ahead log of an embedded session: what it did since the last version, record after record in one file.
+
+A transaction is acknowledged when its record is in the file, so a small change costs one small write and no new
+version. `wal/<version>` continues that version; the next version begins a new file, and the old one is nobody's.
+
+    file:    "EVWAL1\\n\\0"  record record ...
+    record:  "EVW!" | length of the payload | crc32 of the payload | crc32 of the twelve bytes before | payload
+
+A process that is killed in the middle of a write leaves a torn record at the end, which was never acknowledged: it is
+cut off when the file is opened again (and kept beside it, with a warning). A record that is not what was written with
+whole ones after it is damage, not a tear: that is an error that names the place, because what follows was acknowledged.
+
+`sync="normal"` hands records to the operating system: they survive the death of the process, not the loss of power in
+the next seconds. `sync="full"` waits for the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import warnings
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from everview.errors import StoreError
+from everview.store.files import no_room, sync_folder
+from everview.store.records import damaged
+
+Sync = Literal["normal", "full"]
+
+MAGIC = b"EVWAL1\n\0"
+MARK = b"EVW!"
+_HEAD = struct.Struct("<4sII")
+_CRC = struct.Struct("<I")
+HEAD = _HEAD.size + _CRC.size
+
+
+class Wal:
+    """A log open for appending.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "wal" / "0"
+    >>> log = Wal(path)
+    >>> start = log.append(b"one"); log.append(b"two") > start
+    True
+    >>> log.cut(start); log.close()
+    >>> [payload for _, payload in read(path)]
+    [b'one']
+    """
+
+    def __init__(self, path: Path, sync: Sync = "normal") -> None:
+        self.path = path
+        self._full = sync == "full"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self.size = os.fstat(self._handle).st_size
+            if self.size < len(MAGIC):
+                os.ftruncate(self._handle, 0)
+                os.pwrite(self._handle, MAGIC, 0)
+                self.size = len(MAGIC)
+                os.fsync(self._handle)
+                sync_folder(path.parent)
+        except OSError as error:
+            raise no_room(str(path), error) from error
+
+    def append(self, payload: bytes) -> int:
+        """Write a record; gives the size of the file after it. What could not be written whole is not there."""
+        head = _HEAD.pack(MARK, len(payload), zlib.crc32(payload))
+        record = b"".join((head, _CRC.pack(zlib.crc32(head)), payload))
+        try:
+            written = os.pwrite(self._handle, record, self.size)
+            while written < len(record):
+                written += os.pwrite(self._handle, record[written:], self.size + written)
+            if self._full:
+                os.fdatasync(self._handle)
+        except OSError as error:
+            self.cut(self.size)
+            raise no_room(str(self.path), error) from error
+        self.size += len(record)
+        return self.size
+
+    def cut(self, size: int) -> None:
+        """Forget everything after this size: what it stands for did not happen."""
+        os.ftruncate(self._handle, size)
+        self.size = size
+
+    def sync(self) -> None:
+        """Wait until everything is on the disk."""
+        os.fdatasync(self._handle)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+
+def read(path: Path, start: int = 0) -> Iterator[tuple[int, bytes]]:
+    """The whole records from byte `start` on (0: all), each with the place after it; stops at a torn end, raises at
+    damage.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return
+    if len(data) < len(MAGIC):
+        return
+    if data[: len(MAGIC)] != MAGIC:
+        raise damaged(str(path), 0, "it does not begin as a write-ahead log does")
+    at = max(start, len(MAGIC))
+    while (end := _whole(data, at)) is not None:
+        yield end, data[at + HEAD : end]
+        at = end
+    if at < len(data) and (later := _next_whole(data, at)) is not None:
+        raise damaged(str(path), at, f"a record is not what was written, and whole ones follow (at byte {later})")
+
+
+def _whole(data: bytes, at: int) -> int | None:
+    """Where the record ends that begins here; None if there is no whole one."""
+    if at + HEAD > len(data):
+        return None
+    mark, length, crc = _HEAD.unpack_from(data, at)
+    own = _CRC.unpack_from(data, at + _HEAD.size)[0]
+    if mark != MARK or own != zlib.crc32(data[at : at + _HEAD.size]):
+        return None
+    end: int = at + HEAD + length
+    if end > len(data) or crc != zlib.crc32(data[at + HEAD : end]):
+        return None
+    return end
+
+
+def _next_whole(data: bytes, at: int) -> int | None:
+    """The next place at which a whole record begins."""
+    at = data.find(MARK, at + 1)
+    while at >= 0:
+        if _whole(data, at) is not None:
+            return at
+        at = data.find(MARK, at + 1)
+    return None
+
+
+def repair(path: Path) -> list[bytes]:
+    """The records of a log that is about to be continued; a torn end is cut off and kept beside the file."""
+    found, end = [], 0
+    for end, payload in read(path):  # noqa: B007
+        found.append(payload)
+    end = max(end, min(len(MAGIC), path.stat().st_size if path.exists() else 0))
+    if path.exists() and path.stat().st_size > end:
+        _cut_off(path, end)
+    return found
+
+
+def _cut_off(path: Path, end: int) -> None:
+    data = path.read_bytes()
+    kept = path.with_name(f"{path.name}.torn-{end}")
+    try:
+        kept.write_bytes(data[end:])
+    except OSError:  # no room: the copy is only for the curious
+        kept.unlink(missing_ok=True)
+    os.truncate(path, end)
+    warnings.warn(
+        f"{path}: {len(data) - end} bytes of an unfinished record were cut off at byte {end} (kept in {kept.name}); "
+        "it was never acknowledged",
+        stacklevel=2,
+    )
+
+
+def check_local(path: Path | None, root: str) -> Path:
+    """Write-ahead logs need a local filesystem."""
+    if path is None:
+        raise StoreError(
+            "E_TARGET",
+            f"{root} is not on a local filesystem, which a durable embedded session needs",
+            "use a local directory, or run on Spark: everview.connect(spark, state=...)",
+        )
+    return path
