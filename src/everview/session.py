@@ -23,6 +23,7 @@ from everview.dataflow.graph import Graph, batch_arrays
 from everview.dataflow.operators import Arrange, Arrangement, Operator, Reduce
 from everview.dataflow.scopes import MAX_EPOCHS
 from everview.errors import ClosedError, InputError, PlanError, did_you_mean
+from everview.expr.language import UserFunction, declared
 from everview.expr.resolve import Column
 from everview.kernels import make, read
 from everview.kernels.trace import CAPTURE, NO_SINCE
@@ -83,6 +84,7 @@ class Session:
         self._deliveries: deque[Callable[[], Any]] = deque()
         self._delivering = False
         self._sql: Any = None
+        self._functions: dict[str, UserFunction] = {}
 
     # lifetime
 
@@ -230,6 +232,21 @@ class Session:
 
         self._alive()
         return Rules(self, text)
+
+    def function(self, name: str, function: Any, returns: Any = None) -> None:
+        """Give SQL a Python function of values, or one made by `udf`; it must depend on its arguments alone.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> db.function("double", lambda x: 2 * x, returns=int)
+        >>> db.sql("SELECT double(21) AS x").rows()
+        [(42,)]
+        """
+        if not isinstance(function, UserFunction):
+            if returns is None:
+                raise InputError("E_TYPE", f"what does {name} return?", "db.function(name, f, returns=float)")
+            function = UserFunction(function, declared(returns), False)
+        self._functions[name.lower()] = function
 
     def _install(self, node: plan.Node, keys: tuple[int, ...]) -> Arrangement:
         try:

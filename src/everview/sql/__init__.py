@@ -2,6 +2,7 @@
 
 sqlglot parses; the modules here, in reading order, turn the tree into the plans that Python collections make too:
 
+    reading       statements, and forms sqlglot does not know
     places        where in the text a mistake is
     names         types and column names
     scopes        relations, and how names find columns

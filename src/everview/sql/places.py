@@ -6,11 +6,12 @@ their first part is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from everview.errors import EverviewError, PlanError
+from everview.sql.notes import Notes
 
 
 class SqlError(PlanError):
@@ -37,6 +38,7 @@ class Source:
     """
 
     text: str
+    notes: Notes = field(default_factory=Notes)
 
     def line_and_column(self, offset: int) -> tuple[int, int]:
         """Both counted from 1."""

@@ -10,13 +10,15 @@ A query whose rows can vanish because the recursion *grew* has no clear fixed po
 joins, LIMIT, count, sum and avg of the recursion are refused. min and max are fine: they are how shortest paths are
 written.
 
+`WITH RECURSIVE (RETURN AT RECURSION LIMIT n)` stops after n rounds with what there is, `ERROR AT` fails there.
+
 Columns get their names and types from the branches that do not read the recursion.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
@@ -53,11 +55,12 @@ class Untyped(Exception):
 def bind_all(compiler: Compiler, ctes: Sequence[exp.CTE], env: Env) -> Env:
     """The names in sight with all queries of a WITH RECURSIVE."""
     by_name = {cte.alias.lower(): cte for cte in ctes}
+    limit = compiler.source.notes.limits.get(ctes[0].args["alias"].this.meta.get("start", -1))
     for group in components({name: _reads(cte, by_name) for name, cte in by_name.items()}):
         if len(group) == 1 and group[0] not in _reads(by_name[group[0]], by_name):
             env = {**env, group[0]: compiler.cte(by_name[group[0]], env)}
         else:
-            env = {**env, **_fixed_point(compiler, [by_name[name] for name in group], env)}
+            env = {**env, **_fixed_point(compiler, [by_name[name] for name in group], env, limit)}
     return env
 
 
@@ -96,7 +99,9 @@ def components(reads: dict[str, list[str]]) -> list[list[str]]:
     return found
 
 
-def _fixed_point(compiler: Compiler, ctes: list[exp.CTE], env: Env) -> dict[str, Relation]:
+def _fixed_point(
+    compiler: Compiler, ctes: list[exp.CTE], env: Env, limit: tuple[str, int] | None
+) -> dict[str, Relation]:
     shapes = _shapes(compiler, ctes, env)
     types: list[Types] = [s.node.types for s in shapes]
     outside = compiler.loop_depth
@@ -117,7 +122,10 @@ def _fixed_point(compiler: Compiler, ctes: list[exp.CTE], env: Env) -> dict[str,
         types, depth = wider, needed
     for cte, body in zip(ctes, bodies, strict=True):
         _check(compiler, cte, body, depth)
-    loop = Loop(depth, (None,) * len(ctes), tuple(_as(b, t) for b, t in zip(bodies, types, strict=True)))
+    rounds = None if limit is None else limit[1]
+    at_limit: Literal["error", "stop"] = "stop" if limit is not None and limit[0] == "return" else "error"
+    typed = tuple(_as(b, t) for b, t in zip(bodies, types, strict=True))
+    loop = Loop(depth, (None,) * len(ctes), typed, max_rounds=rounds, at_limit=at_limit)
     return {c.alias.lower(): Relation(LoopResult(loop, i), shapes[i].fields) for i, c in enumerate(ctes)}
 
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from everview.errors import PlanError
+from everview.errors import PlanError, did_you_mean
 from everview.expr import functions
-from everview.expr.nodes import Expr, Literal
+from everview.expr.nodes import Expr, Literal, Udf
 from everview.sql import constants, names
 from everview.sql.places import SqlError
 from everview.sql.scopes import Scope
@@ -163,8 +163,6 @@ class Scalars:
                 node, "views cannot depend on the clock", "pass the time as a constant, or keep it in a table"
             )
         what = node.sql_name().lower() if isinstance(node, exp.Func) else node.key
-        if isinstance(node, exp.Anonymous):
-            what = node.name.lower()
         return self.source.refuse(node, f"{what} is not supported here")
 
     # ------------------------------------------------------------------------------ names, constants
@@ -494,6 +492,17 @@ class Scalars:
 
     def on_datetrunc(self, node: exp.DateTrunc) -> Expr:
         return self.on_timestamptrunc(node)  # type: ignore[arg-type]
+
+    # --------------------------------------------------------------------------------- users' functions
+
+    def on_anonymous(self, node: exp.Anonymous) -> Expr:
+        known = self.compiler.session._functions
+        found = known.get(node.name.lower())
+        if found is None:
+            hint = did_you_mean(node.name.lower(), known) if known else "add it with db.function(name, f, returns=...)"
+            raise self.source.refuse(node, f"{node.name.lower()} is not supported here", hint)
+        args = tuple(self.bind(a) for a in node.expressions)
+        return Udf(found.returns, found.function, args, found.vectorized)
 
     # ------------------------------------------------------------------------------------ subqueries
 

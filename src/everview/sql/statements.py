@@ -8,14 +8,10 @@ statement that would have to read them is refused.
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import ParseError, TokenError
 
 from everview.codes.codec import Codec
 from everview.collection import Collection
@@ -25,7 +21,7 @@ from everview.expr.nodes import Expr, Literal
 from everview.expr.resolve import Column
 from everview.plan import joins
 from everview.plan import nodes as plan
-from everview.sql import constants, names
+from everview.sql import constants, names, reading
 from everview.sql.one_row import NAME as ONE_ROW
 from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Query
@@ -42,8 +38,6 @@ if TYPE_CHECKING:
 QUERY = "(query)"
 """The name a SELECT has while it is installed."""
 
-_COMMAND = re.compile(r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*(explain|show)\b", re.IGNORECASE | re.DOTALL)
-
 
 class Statements:
     """A session's SQL: the transaction that BEGIN opened, and how to run statements."""
@@ -57,18 +51,20 @@ class Statements:
         """Run all statements of a text; the last one's answer."""
         self.session._alive()
         answer: Any = None
-        for part in _split(text):
-            answer = self._run_one(part)
+        for statement in reading.statements(text):
+            answer = self._run_one(statement)
         return answer
 
-    def _run_one(self, text: str) -> Any:
-        command = _COMMAND.match(text)
+    def _run_one(self, statement: reading.Statement) -> Any:
+        command = _COMMANDS.get(statement.first)
         if command is not None:
-            return self._command(text, command)
-        source = Source(text)
-        node = _parsed(source)
+            return command(self, statement)
+        source = Source(statement.text, statement.notes)
+        node = reading.parsed(source.text)
         handler: Callable[[exp.Expr, Source], Any] | None
-        if isinstance(node, exp.Query):
+        if statement.notes.definitions:
+            handler = self._define
+        elif isinstance(node, exp.Query):
             handler = self._select
         else:
             handler = getattr(self, f"on_{type(node).__name__.lower()}", None)
@@ -136,27 +132,26 @@ class Statements:
         nodes = self.session[name]._node.walk()
         return [self.session._table_of(n)._label for n in nodes if isinstance(n, plan.Table)]
 
-    def _command(self, text: str, command: re.Match[str]) -> Result:
-        """SHOW and EXPLAIN, which sqlglot leaves as they are."""
-        start, end = command.span(1)
-        rest = text[end:].strip().lower()
-        if text[start:end].lower() == "show":
-            found = {"tables": [t for t in self.session.tables if t != ONE_ROW], "views": list(self.session.views)}.get(
-                rest
-            )
-            if found is None:
-                raise SqlError(
-                    "E_UNSUPPORTED",
-                    f"there is no SHOW {rest}",
-                    "SHOW TABLES or SHOW VIEWS",
-                    *Source(text).line_and_column(start),
-                )
-            return self._texts(rest[:-1], sorted(found))
-        if rest in self.session.views:
-            view = self.session[rest]
+    def show(self, statement: reading.Statement) -> Result:
+        """SHOW TABLES, SHOW VIEWS"""
+        what = statement.text.split()[1:]
+        rest = " ".join(what).lower()
+        found = {"tables": [t for t in self.session.tables if t != ONE_ROW], "views": list(self.session.views)}
+        if rest not in found:
+            place = Source(statement.text).line_and_column(statement.text.lower().index("show"))
+            raise SqlError("E_UNSUPPORTED", f"there is no SHOW {rest}", "SHOW TABLES or SHOW VIEWS", *place)
+        return self._texts(rest[:-1], sorted(found[rest]))
+
+    def explain(self, statement: reading.Statement) -> Result:
+        """EXPLAIN query, EXPLAIN view"""
+        text = statement.text
+        start = text.lower().index("explain")
+        source = Source(f"{text[:start]}       {text[start + 7 :]}", statement.notes)
+        name = names.spelled(source.text.strip(), self.session.views)
+        if name in self.session.views:
+            view = self.session[name]
             return self._texts("plan", view.explain().split("\n"))
-        source = Source(text[:start] + " " * (end - start) + text[end:])
-        node = _parsed(source)
+        node = reading.parsed(source.text)
         if isinstance(node, exp.Create) and isinstance(node.expression, exp.Query):
             node = node.expression
         if not isinstance(node, exp.Query):
@@ -195,6 +190,21 @@ class Statements:
             if not (node.args.get("replace") and name in self.session.views):
                 raise source.error(target, "E_NAME", f"the name {name} is taken", "choose another, or DROP it first")
         return name
+
+    def _define(self, node: exp.Expr, source: Source) -> View:
+        """WITH RECURSIVE a AS (...), b AS (...) and no query: views a and b; the last one is the answer."""
+        self._refuse_in_transaction(node, source)
+        clause = node.args["with_"]
+        for cte in clause.expressions:
+            name = names.spelled(cte.alias, [*self.session.tables, *self.session.views])
+            if name in self.session:
+                raise source.error(
+                    cte.args["alias"], "E_NAME", f"the name {name} is taken", "choose another, or DROP it"
+                )
+        for cte in clause.expressions:
+            query = exp.Select(expressions=[exp.Star()], with_=clause.copy()).from_(exp.to_table(cte.alias))
+            view = self._create_view(cte.alias, exp.Create(this=exp.to_table(cte.alias), expression=query), source)
+        return view
 
     def _create_view(self, name: str, node: exp.Create, source: Source) -> View:
         if not isinstance(node.expression, exp.Query):
@@ -520,41 +530,8 @@ _STATEMENTS = (
     "and ROLLBACK"
 )
 
-
-def _split(text: str) -> list[str]:
-    """The statements of a text, each with the text before it blanked out so that places stay right."""
-    try:
-        tokens = sqlglot.tokenize(text, read="postgres")
-    except TokenError as error:
-        raise SqlError("E_SYNTAX", f"the text cannot be read: {str(error).splitlines()[0]}", "", 1, 1) from None
-    found, start, empty = [], 0, True
-    blank = re.sub(r"[^\n]", " ", text)
-    for token in tokens:
-        if token.token_type == sqlglot.TokenType.SEMICOLON:
-            if not empty:
-                found.append(blank[:start] + text[start : token.start])
-            start, empty = token.end + 1, True
-        else:
-            empty = False
-    if not empty:
-        found.append(blank[:start] + text[start:])
-    return found
-
-
-def _parsed(source: Source) -> exp.Expr:
-    logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about commands, which are refused here
-    try:
-        node = sqlglot.parse_one(source.text, read="postgres")
-    except (ParseError, TokenError) as error:
-        raise _syntax_error(error) from None
-    return node
-
-
-def _syntax_error(error: ParseError | TokenError) -> SqlError:
-    found = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
-    line, column = found.get("line") or 1, found.get("col") or 1
-    near = found.get("highlight")
-    length = len(near) if near else 1
-    what = str(found.get("description") or str(error).splitlines()[0]).rstrip(".")
-    what = re.sub(r" but got <Token.*", "", what)
-    return SqlError("E_SYNTAX", f"{what}{f', near {near!r}' if near else ''}", "", line, max(1, column - length + 1))
+_COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
+    "SHOW": Statements.show,
+    "EXPLAIN": Statements.explain,
+}
+"""Statements that sqlglot leaves as they are, by their first word."""

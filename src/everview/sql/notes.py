@@ -1,0 +1,26 @@
+"""What is noted about a statement while it is read (see `everview.sql.reading`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class TableWindow:
+    """`[size n time]` (in microseconds) or `[size n tuple partition by ...]`."""
+
+    microseconds: int = 0
+    tuples: int = 0
+    partition: tuple[str, ...] = ()
+
+
+@dataclass
+class Notes:
+    """What was taken out of a statement's text, by the offset of the name that it belongs to."""
+
+    limits: dict[int, tuple[str, int]] = field(default_factory=dict)
+    """(error or return, rounds) by the first name of a WITH RECURSIVE"""
+    windows: dict[int, TableWindow] = field(default_factory=dict)
+    as_of: int | None = None
+    definitions: bool = False
+    """WITH without a query: every name becomes a view"""

@@ -1,0 +1,171 @@
+"""Reading SQL: the statements of a text, and the few forms that sqlglot does not know.
+
+Those forms are found among the tokens, noted, and blanked out of the text, so that what is left is plain SQL with every
+place where it was:
+
+    WITH RECURSIVE (RETURN AT RECURSION LIMIT 10) ...      how many rounds, and whether reaching them is an error
+    FROM readings [size 300 time]                          a window on a table: its rows of the last 300 seconds
+    FROM readings [size 1 tuple partition by sensor]       the last row of each sensor
+    SELECT ... AS OF 17                                    the answer at an earlier time
+
+Two liberties are taken over from Liu's thesis: a statement may end with a bracket where the next begins with CREATE,
+and `WITH RECURSIVE r AS (...)` without a query after it makes a view of each name.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import Token, TokenType, exp
+from sqlglot.errors import ParseError, TokenError
+
+from everview.sql.notes import Notes, TableWindow
+from everview.sql.places import SqlError
+
+Remove = Callable[[int, int], None]
+"""Blanks out tokens, from one to another."""
+
+SECONDS = {"time": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement: its text with everything else blanked, and what was noted."""
+
+    text: str
+    notes: Notes
+    first: str
+    """its first word in upper case"""
+
+
+def statements(text: str) -> Iterator[Statement]:
+    """The statements of a text.
+
+    >>> [(s.text.strip(), s.notes.as_of) for s in statements("SELECT 1; SELECT x FROM t AS OF 3")]
+    [('SELECT 1', None), ('SELECT x FROM t', 3)]
+    """
+    try:
+        tokens = sqlglot.tokenize(text, read="postgres")
+    except TokenError as error:
+        raise SqlError("E_SYNTAX", f"the text cannot be read: {str(error).splitlines()[0]}", "", 1, 1) from None
+    for part in _parts(tokens):
+        yield _noted(text, part)
+
+
+def _parts(tokens: Sequence[Token]) -> Iterator[list[Token]]:
+    part: list[Token] = []
+    depth = 0
+    for token in tokens:
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        closed = depth == 0 and bool(part) and part[-1].token_type == TokenType.R_PAREN
+        if token.token_type == TokenType.SEMICOLON or (token.token_type == TokenType.CREATE and closed):
+            if part:
+                yield part
+            part = []
+        if token.token_type != TokenType.SEMICOLON:
+            part.append(token)
+    if part:
+        yield part
+
+
+def _noted(text: str, tokens: list[Token]) -> Statement:
+    """Blank out what lies around the statement, and the forms that are noted."""
+    notes = Notes()
+    blank = re.sub(r"[^\n]", " ", text)
+    letters = list(blank[: tokens[0].start] + text[tokens[0].start : tokens[-1].end + 1])
+
+    def remove(first: int, last: int) -> None:
+        start, end = tokens[first].start, tokens[last].end + 1
+        letters[start:end] = blank[start:end]
+
+    words = [t.text.upper() for t in tokens]
+    depth = 0
+    for i in range(len(tokens)):
+        depth += (words[i] == "(") - (words[i] == ")")
+        if words[i] == "RECURSIVE" and words[i + 1 : i + 2] == ["("] and words[i + 3 : i + 4] == ["AT"]:
+            _note_limit(words, tokens, i + 1, notes, remove)
+        elif words[i] == "[" and words[i + 1 : i + 2] == ["SIZE"] and i:
+            notes.windows[tokens[i - 1].start] = _window(words, tokens, i, remove)
+        elif words[i : i + 2] == ["AS", "OF"] and tokens[i + 2 : i + 3] and words[i + 2].isdigit() and depth == 0:
+            notes.as_of = int(words[i + 2])
+            named = words[max(0, i - 2) : i] == ["FOR", "SYSTEM_TIME"]
+            remove(i - 2 if named else i, i + 2)
+    notes.definitions = _only_defines(words)
+    return Statement("".join(letters) + (" SELECT 1" if notes.definitions else ""), notes, words[0])
+
+
+def _note_limit(words: list[str], tokens: list[Token], at: int, notes: Notes, remove: Remove) -> None:
+    """(ERROR AT RECURSION LIMIT n) or (RETURN AT RECURSION LIMIT n)"""
+    form = words[at + 1 : at + 7]
+    known = form[0] in ("ERROR", "RETURN") and form[1:4] == ["AT", "RECURSION", "LIMIT"]
+    if not known or not form[4].isdigit() or form[5:] != [")"] or at + 7 >= len(tokens):
+        token = tokens[at]
+        raise SqlError(
+            "E_SYNTAX",
+            "the limit of a recursion is not understood",
+            "WITH RECURSIVE (RETURN AT RECURSION LIMIT 10) name AS (...); ERROR instead of RETURN fails there",
+            token.line,
+            token.col,
+        )
+    notes.limits[tokens[at + 7].start] = (form[0].lower(), int(form[4]))
+    remove(at, at + 6)
+
+
+def _window(words: list[str], tokens: list[Token], at: int, remove: Remove) -> TableWindow:
+    """[size n time|tuple ... [partition by a, b]]"""
+    end = next((j for j in range(at, len(words)) if words[j] == "]"), len(words) - 1)
+    inside = words[at + 2 : end]
+    unit = inside[1].lower() if len(inside) > 1 else ""
+    unit = unit[:-1] if unit.endswith("s") else unit
+    partition = tokens[at + 5 : end]
+    names = tuple(t.text for t in partition if t.token_type != TokenType.COMMA)
+    good = bool(inside) and inside[0].isdigit() and int(inside[0]) > 0 and words[end] == "]"
+    if good and unit in SECONDS and len(inside) == 2:
+        remove(at, end)
+        return TableWindow(microseconds=int(inside[0]) * SECONDS[unit] * 1_000_000)
+    if good and unit == "tuple" and (len(inside) == 2 or (inside[2] == "PARTITION BY" and names)):
+        remove(at, end)
+        return TableWindow(tuples=int(inside[0]), partition=names)
+    raise SqlError(
+        "E_SYNTAX",
+        "this window on a table is not understood",
+        "[size 300 time], [size 5 minutes], [size 10 tuple] or [size 1 tuple partition by a, b]",
+        tokens[at].line,
+        tokens[at].col,
+    )
+
+
+def _only_defines(words: list[str]) -> bool:
+    """Whether a statement is WITH and its queries, and nothing after them."""
+    if words[0] != "WITH" or words[-1] != ")":
+        return False
+    depth, opened = 0, 0
+    for i, word in enumerate(words):
+        if word == "(" and depth == 0:
+            opened = i
+        depth += (word == "(") - (word == ")")
+    return words[opened - 1] in ("AS", "MATERIALIZED")
+
+
+def parsed(text: str) -> exp.Expr:
+    """sqlglot's tree of one statement."""
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about commands, which are refused here
+    try:
+        node = sqlglot.parse_one(text, read="postgres")
+    except (ParseError, TokenError) as error:
+        raise _syntax_error(error) from None
+    return node
+
+
+def _syntax_error(error: ParseError | TokenError) -> SqlError:
+    found = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
+    line, column = found.get("line") or 1, found.get("col") or 1
+    near = found.get("highlight")
+    length = len(near) if near else 1
+    what = str(found.get("description") or str(error).splitlines()[0]).rstrip(".")
+    what = re.sub(r" but got <Token.*", "", what)
+    return SqlError("E_SYNTAX", f"{what}{f', near {near!r}' if near else ''}", "", line, max(1, column - length + 1))
