@@ -59,6 +59,10 @@ class Node:
     def __hash__(self) -> int:
         return self._hash
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Only the fields travel: hashes of texts differ from process to process."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
 
 @dataclass(frozen=True, eq=True)
 class Table(Node):

@@ -1,0 +1,248 @@
+"""Plans as bytes: for catalogues on disk and for other processes.
+
+A plan is written node by node, children first, so that deep plans need no deep recursion and what a plan shares stays
+shared. Python functions in it are not written with it but named: equal plans must stay equal after reading, and two
+views that use one function (nodes compare functions by `==`) must find one function again. `Functions` has the names.
+
+A function of an importable module is written as its name, any other (a lambda, one of `__main__`) as its code, by
+cloudpickle; reading such bytes runs code, so only read what you trust.
+
+`digest` is for people: it says whether two plans, perhaps of different runs of a program, say the same.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import pickle
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import cloudpickle
+
+from everview.errors import StoreError
+from everview.expr.nodes import Expr, Udf
+from everview.plan.nodes import Node
+
+Function = Callable[..., Any]
+
+
+class Functions:
+    """The functions of a catalogue's plans, by name and by themselves.
+
+    >>> known = Functions()
+    >>> known.name(len), known.name(max), known.name(len), [name for name, _ in known.unwritten()]
+    ('f0', 'f1', 'f0', ['f0', 'f1'])
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[Function, str] = {}
+        self._functions: dict[str, Function] = {}
+        self._written = 0
+
+    def name(self, function: Function) -> str:
+        """The function's name, a new one if it is new."""
+        if function not in self._names:
+            name = f"f{len(self._names)}"
+            self._names[function] = name
+            self._functions[name] = function
+        return self._names[function]
+
+    def unwritten(self) -> Iterator[tuple[str, bytes]]:
+        """The functions that got names since this was last asked, as bytes."""
+        names = list(self._functions)[self._written :]
+        for name in names:
+            yield name, _pickled(self._functions[name])
+        self._written = len(self._functions)
+
+    def go_back(self, count: int) -> None:
+        """Forget the functions after the first `count`: what they were for did not happen."""
+        for name in list(self._functions)[count:]:
+            del self._names[self._functions.pop(name)]
+        self._written = min(self._written, count)
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def read(self, name: str, data: bytes) -> None:
+        """Learn a function from its bytes."""
+        try:
+            function = pickle.loads(data)
+        except Exception as error:
+            raise StoreError(
+                "E_FUNCTION",
+                f"a Python function that a view uses cannot be loaded: {type(error).__name__}: {error}",
+                "make its module importable from here, under the name it had",
+            ) from error
+        self._functions[name] = function
+        self._names[function] = name
+        self._written = len(self._functions)
+
+    def __getitem__(self, name: str) -> Function:
+        return self._functions[name]
+
+
+def _pickled(function: Function) -> bytes:
+    try:
+        data: bytes = cloudpickle.dumps(function)
+        return data
+    except Exception as error:
+        name = getattr(function, "__qualname__", repr(function))
+        raise StoreError(
+            "E_FUNCTION",
+            f"the Python function {name} cannot be saved: {error}",
+            "it must not hold open files, locks, sessions and the like: make those inside it, or in its module",
+        ) from error
+
+
+class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
+    """Pickles one node; other nodes and functions become names."""
+
+    def __init__(self, file: io.BytesIO, places: dict[int, int], functions: Functions) -> None:
+        super().__init__(file)
+        self.places = places
+        self.functions = functions
+        self.node: Node | None = None
+        self.named: set[int] = set()
+
+    def persistent_id(self, value: Any) -> Any:
+        if isinstance(value, Node) and value is not self.node:
+            return self.places[id(value)]
+        if id(value) in self.named:
+            return self.functions.name(value)
+        return None
+
+
+class _Reader(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, nodes: list[Node], functions: Functions) -> None:
+        super().__init__(file)
+        self.nodes = nodes
+        self.functions = functions
+
+    def persistent_load(self, name: Any) -> Any:
+        return self.functions[name] if isinstance(name, str) else self.nodes[name]
+
+
+def freeze(node: Node, functions: Functions) -> bytes:
+    """A plan as bytes; its functions get names in `functions`.
+
+    >>> from everview.plan import nodes as plan
+    >>> from everview.types import INT
+    >>> node = plan.FlatMap(plan.Table(0, (INT,)), lambda x: [x], (INT,))
+    >>> known = Functions()
+    >>> thaw(freeze(node, known), known) == node
+    True
+    """
+    file = io.BytesIO()
+    places: dict[int, int] = {}
+    for place, each in enumerate(_children_first(node)):
+        writer = _Writer(file, places, functions)
+        writer.node = each
+        writer.named = {id(f) for f in _functions_of(each)}
+        writer.dump(each)
+        places[id(each)] = place
+    return file.getvalue()
+
+
+def thaw(data: bytes, functions: Functions) -> Node:
+    """A plan from its bytes."""
+    file = io.BytesIO(data)
+    nodes: list[Node] = []
+    while file.tell() < len(data):
+        node = _Reader(file, nodes, functions).load()
+        hash(node)  # kept in the node: made step by step, no deep recursion comes later
+        nodes.append(node)
+    return nodes[-1]
+
+
+def _children_first(node: Node) -> list[Node]:
+    """The node and all below it, each once, behind what it reads."""
+    found: list[Node] = []
+    seen: set[int] = set()
+    todo: list[tuple[Node, bool]] = [(node, False)]
+    while todo:
+        each, ready = todo.pop()
+        if ready:
+            found.append(each)
+        elif id(each) not in seen:
+            seen.add(id(each))
+            todo.append((each, True))
+            todo.extend((child, False) for child in each.children() if id(child) not in seen)
+    return found
+
+
+def _functions_of(node: Node) -> Iterator[Function]:
+    """The Python functions that a node itself names."""
+    for field in fields(node):  # type: ignore[arg-type]
+        value = getattr(node, field.name)
+        if field.name == "function":
+            yield value
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, Expr):
+                yield from (e.function for e in each.walk() if isinstance(e, Udf))
+
+
+# saying the same
+
+
+def digest(node: Node) -> str:
+    """A hash of what a plan says, the same in every run of a program: functions count by their code.
+
+    >>> from everview.plan import nodes as plan
+    >>> from everview.types import INT
+    >>> def doubled():
+    ...     return plan.FlatMap(plan.Table(0, (INT,)), lambda x: [2 * x], (INT,))
+    >>> digest(doubled()) == digest(doubled()), doubled() == doubled()
+    (True, False)
+    """
+    known: dict[int, str] = {}
+    for each in _children_first(node):
+        text = _said([type(each).__name__, *(getattr(each, f.name) for f in fields(each))], known, ())  # type: ignore[arg-type]
+        known[id(each)] = hashlib.sha256(text.encode()).hexdigest()
+    return known[id(node)]
+
+
+def _said(value: Any, known: dict[int, str], inside: tuple[int, ...]) -> str:
+    """A text that is equal for values that mean the same; `inside`: what is being described, for what holds itself."""
+    if id(value) in known:
+        return known[id(value)]
+    if id(value) in inside:
+        return f"itself {inside.index(id(value))}"
+    parts = _parts(value)
+    if parts is None:
+        return f"{type(value).__name__} {value!r}"
+    return f"({', '.join(_said(p, known, (*inside, id(value))) for p in parts)})"
+
+
+def _parts(value: Any) -> list[Any] | None:
+    """What a value is made of; None for plain values."""
+    if isinstance(value, (list, tuple)):
+        return list(value)
+    if isinstance(value, dict):
+        return [part for item in value.items() for part in item]
+    if isinstance(value, types.FunctionType):
+        cells = [_cell(c) for c in value.__closure__ or ()]
+        return [value.__qualname__, value.__code__, value.__defaults__, value.__kwdefaults__, *cells]
+    if isinstance(value, types.CodeType):
+        return [value.co_code, value.co_names, value.co_varnames, *value.co_consts]
+    if isinstance(value, (types.BuiltinFunctionType, type, types.ModuleType)):
+        return [getattr(value, "__module__", ""), getattr(value, "__qualname__", value.__name__)]
+    if isinstance(value, types.MethodType):
+        return [value.__func__, value.__self__]
+    if isinstance(value, functools.partial):
+        return [value.func, value.args, value.keywords]
+    if is_dataclass(value) and not isinstance(value, type):
+        return [type(value), *(getattr(value, f.name) for f in fields(value))]
+    if " at 0x" in repr(value):  # says nothing but its address
+        return [type(value), *getattr(value, "__dict__", {}).items()]
+    return None
+
+
+def _cell(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return None
