@@ -85,6 +85,8 @@ class Session:
         self._delivering = False
         self._sql: Any = None
         self._functions: dict[str, UserFunction] = {}
+        self._attributes: dict[str, Table] = {}
+        self._rules: dict[str, Rules] = {}
 
     # lifetime
 
@@ -228,6 +230,21 @@ class Session:
         >>> sorted(rules.loop.rows()), sorted(rules.fanout.rows())
         ([(2,), (3,)], [(1, 1), (2, 1), (3, 1)])
         """
+        from everview.datalog import datalog
+
+        self._alive()
+        return datalog(self, text)
+
+    def register(self, text: str) -> Rules:
+        """Check and remember the rules of a Datalog program without building anything; `rules.interest(name)` does.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> edge = db.table("edge", {"src": int, "dst": int})
+        >>> rules = db.register("two(X, Z) :- edge(X, Y), edge(Y, Z).")
+        >>> rules, db.views
+        (Rules(two(x, z)), ())
+        """
         from everview.datalog import Rules
 
         self._alive()
@@ -247,6 +264,40 @@ class Session:
                 raise InputError("E_TYPE", f"what does {name} return?", "db.function(name, f, returns=float)")
             function = UserFunction(function, declared(returns), False)
         self._functions[name.lower()] = function
+
+    def attribute(self, name: str, value: Any, *, entity: Any = int, semantics: str = "distinct") -> Table:
+        """Declare an attribute of entities, for facts that `transact` asserts and retracts: a table of columns e and v.
+
+        `semantics`: "distinct" (a fact holds or does not), "one" (an entity has one value, the last), "raw" (a bag).
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> db.attribute("person/name", str, semantics="one")
+        Collection(e int, v str)
+        """
+        from everview.datalog import attributes
+
+        self._alive()
+        return attributes.attribute(self, name, value, entity, semantics)
+
+    def transact(self, changes: Iterable[Any]) -> None:
+        """Assert and retract facts in one transaction.
+
+        A change is (entity, attribute, value), {"id": entity, attribute: value, ...}, or ("retract", entity, attribute,
+        value).
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> speed = db.attribute("device/speed", int, semantics="one")
+        >>> db.transact([(1, ":device/speed", 120), {"id": 2, "device/speed": 90}])
+        >>> db.transact([(1, "device/speed", 200), ("retract", 2, "device/speed", 90)])
+        >>> speed.rows()
+        [(1, 200)]
+        """
+        from everview.datalog import attributes
+
+        self._alive()
+        attributes.transact(self, changes)
 
     def _install(self, node: plan.Node, keys: tuple[int, ...]) -> Arrangement:
         try:

@@ -138,7 +138,8 @@ def solve(body: list[Literal], env: Env, known: Tables, needed: set[str]) -> Ite
     order = sorted(range(len(body)), key=lambda i: isinstance(body[i], Not) + 0.5 * isinstance(body[i], Or))
     for i in order:
         rest = body[:i] + body[i + 1 :]
-        outside = needed | {v.name for literal in rest for v in literal.variables()}
+        others = [l for l in rest if not (isinstance(l, Not) and isinstance(body[i], Not))]
+        outside = needed | {v.name for literal in others for v in literal.variables()}
         try:
             ways = list(_ways(body[i], env, known, outside))
         except Stuck:

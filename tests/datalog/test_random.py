@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from tests.datalog.harness import World
@@ -117,6 +117,7 @@ class Writer:
 def play(data: st.DataObject, steps: int) -> None:
     """Install a random program, change its tables, compare after every change."""
     text = Writer(data).program()
+    note(text)
     world = World()
     for name, width in TABLES.items():
         world.table(name, dict(zip("xy"[:width], ["int"] * width, strict=True)))

@@ -4,16 +4,19 @@ The modules, in reading order:
 
     syntax        rules, literals, terms, and errors with their place
     grammar       the ordinary spelling, read by Lark
+    edn           the Datomic-like spelling
+    attributes    facts (entity, attribute, value)
     solutions     ways to make literals hold, as plans
     bodies        from literals to solutions: safety, order, negation, disjunction
     aggregates    whose an aggregate is, and over what
     strata        from rules to plans: who reads whom, loops, types
-    program       what `db.datalog` gives
+    magic         rules rewritten for questions with arguments
+    program       what `db.datalog` and `db.register` give
 """
 
 from __future__ import annotations
 
-from everview.datalog.program import Rules
+from everview.datalog.program import Rules, datalog
 from everview.datalog.syntax import DatalogError
 
-__all__ = ["DatalogError", "Rules"]
+__all__ = ["DatalogError", "Rules", "datalog"]

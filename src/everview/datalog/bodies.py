@@ -64,7 +64,8 @@ class Bodies:
         while pending:
             at = self._next(pending, current, needed)
             literal = pending.pop(at)
-            current = self._take(literal, current, needed | names_of(tuple(pending)))
+            bound = current.bound if current is not None else set()
+            current = self._take(literal, current, needed | bound | names_of(tuple(pending)))
         return current if current is not None else self._unit()
 
     def _unit(self) -> Solutions:
@@ -111,8 +112,7 @@ class Bodies:
             if isinstance(literal, Atom):
                 sources.append(i)
                 continue
-            outside = needed | names_of(tuple(p for k, p in enumerate(pending) if k != i))
-            how = self._ready(literal, bound, outside)
+            how = self._ready(literal, bound, needed | bound | _others(pending, i))
             if how == "now":
                 return i
             if how == "source":
@@ -147,11 +147,11 @@ class Bodies:
         pending = [part for literal in body for part in self._read(literal)]
         while pending:
             for i, literal in enumerate(pending):
-                outside = names_of(tuple(p for k, p in enumerate(pending) if k != i))
+                outside = have | _others(pending, i)
                 if isinstance(literal, Atom):
                     gained: set[str] | None = {v.name for v in literal.variables()}
                 elif isinstance(literal, Or):
-                    gained = self._exports(literal, set(), outside | have)
+                    gained = self._exports(literal, set(), outside)
                     gained = gained if gained is not None else self._exports(literal, have, outside)
                 elif self._ready(literal, have, outside) == "now":
                     assigned = _assigned(literal, have) if isinstance(literal, Compare) else None
@@ -267,6 +267,12 @@ class Bodies:
 
 
 # ------------------------------------------------------------------------------------------ helpers
+
+
+def _others(pending: list[Literal], i: int) -> set[str]:
+    """Variables that other literals than number i read; those inside two negations are two variables."""
+    others = (p for k, p in enumerate(pending) if k != i)
+    return names_of(tuple(p for p in others if not (isinstance(pending[i], Not) and isinstance(p, Not))))
 
 
 def unsafe(place: Place, name: str, negated: bool = False) -> EverviewError:

@@ -130,7 +130,7 @@ def parse(text: str) -> list[Rule]:
         tree = _lark().parse(text)
         rules: list[Rule] = _Reader().transform(tree)
     except UnexpectedInput as error:
-        raise _syntax_error(text, error) from None
+        raise syntax_error(text, error, "a rule ends with a full stop: p(X) :- q(X).") from None
     except VisitError as error:
         if isinstance(error.orig_exc, DatalogError):
             raise error.orig_exc from None
@@ -143,7 +143,8 @@ def _lark() -> Lark:
     return Lark(GRAMMAR, start="program", parser="lalr", lexer="contextual", propagate_positions=True)
 
 
-def _syntax_error(text: str, error: UnexpectedInput) -> DatalogError:
+def syntax_error(text: str, error: UnexpectedInput, at_end_hint: str) -> DatalogError:
+    """What Lark did not understand, as our error."""
     token = getattr(error, "token", None)
     at_end = token is not None and token.type == "$END"
     if at_end:
@@ -158,7 +159,7 @@ def _syntax_error(text: str, error: UnexpectedInput) -> DatalogError:
         )
     expected = set(getattr(error, "accepts", None) or getattr(error, "expected", None) or ())
     named = [_EXPECTED[e] for e in _EXPECTED if e in expected]
-    hint = "a rule ends with a full stop: p(X) :- q(X)." if at_end else f"expected {', '.join(named)}" if named else ""
+    hint = at_end_hint if at_end else f"expected {', '.join(named)}" if named else ""
     return Place(line, column).error("E_SYNTAX", what, hint)
 
 

@@ -1,20 +1,30 @@
-"""Programs: what `db.datalog` gives.
+"""Programs: what `db.datalog` and `db.register` give.
 
 A program's relations live among the session's tables and views: rules read those by name, and what rules define is
 installed as views, which SQL, collections and later programs read.
+
+`db.register` only reads and checks (goebel-2019 §12.2): a relation is synthesised at the first `interest`, and torn
+down with the last `uninterest`. Rules over registered rules are inlined; with `share=True` the relations they read are
+kept as views of their own, whose arrangements others share.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from everview.collection import Collection
-from everview.datalog.grammar import parse
+from everview.collection import Collection, common_session
+from everview.datalog import edn, grammar, magic
 from everview.datalog.solutions import Relation
 from everview.datalog.strata import Strata
-from everview.errors import InputError, did_you_mean
+from everview.datalog.syntax import Const, Rule
+from everview.errors import InputError, PlanError, did_you_mean
+from everview.expr import functions
 from everview.expr.resolve import Column
+from everview.plan import joins
+from everview.plan.nodes import Filter, Node, Project
 from everview.sql.one_row import NAME as ONE_ROW
 from everview.sql.one_row import one_row
 from everview.view import View
@@ -40,46 +50,201 @@ class Rules:
     ['reach']
     """
 
+    # Public names are methods only: everything else would hide a relation of that name.
     def __init__(self, session: Session, text: str) -> None:
         self._session = session
         self._read: dict[str, None] = {}
-        program = parse(text)
-        for rule in program:
-            if rule.name in session:
-                kind = "table" if rule.name in session.tables else "view"
-                raise rule.place.error(
-                    "E_NAME",
-                    f"{rule.name} is a {kind} already",
-                    f"insert rows with db[{rule.name!r}].insert(...), or choose another name"
-                    if kind == "table"
-                    else "choose another name, or drop it first",
-                )
-        strata = Strata(program, self._outside, self._known, lambda: one_row(session))
-        self._relations = {n: r for n, r in strata.compile().items() if "'" not in n}
+        self._program = read(text)
+        for rule in self._program:
+            _check_new(session, rule)
+        self._strata = self._compiled(self._program, {})
+        self._relations = {n: r for n, r in self._strata.done.items() if "'" not in n}
         self._views: dict[str, View] = {}
-        try:
-            for name, relation in self._relations.items():
-                self._views[name] = session.view(name, self._collection(relation))
-        except BaseException:
-            self.drop()
-            raise
+        self._interests: Counter[str] = Counter()
+        self._shared: dict[str, list[str]] = {}
+        session._rules.update(dict.fromkeys(self._relations, self))
+
+    def _compiled(self, program: list[Rule], extra: dict[str, Relation]) -> Strata:
+        strata = Strata(
+            program, lambda n: extra.get(n) or self._outside(n), self._known, lambda: one_row(self._session)
+        )
+        strata.compile()
+        return strata
 
     def _outside(self, name: str) -> Relation | None:
-        if name not in self._session or name == ONE_ROW:
+        """A table, a view, a relation of other rules, or (`table/column`) a column of a table with a key."""
+        if name == ONE_ROW:
+            return None
+        if name in self._session:
+            self._read[name] = None
+            found = self._session[name]
+            return Relation(found._node, tuple(c.name for c in found._columns))
+        if name in self._session._rules:
+            others = self._session._rules[name]
+            self._read.update(others._read)
+            return others._relations[name]
+        table, _, column = name.rpartition("/")
+        return self._column(table, column) if table in self._session.tables else None
+
+    def _column(self, name: str, column: str) -> Relation | None:
+        """A table's column as an attribute of its key; NULL is no value."""
+        table = self._session._tables[name]
+        names = [c.name for c in table._columns]
+        if len(table._key) != 1 or column not in names:
             return None
         self._read[name] = None
-        found = self._session[name]
-        return Relation(found._node, tuple(c.name for c in found._columns))
+        key, value = (joins.refs(table._node.types)[i] for i in (table._key[0], names.index(column)))
+        node: Node = table._node
+        if value.type.nullable:
+            node = Filter(node, functions.call("is_not_null", value))
+        return Relation(Project(node, (key, value)), ("e", "v"))
 
     def _known(self) -> list[str]:
-        return [n for n in (*self._session.tables, *self._session.views) if n != ONE_ROW]
+        tables = self._session._tables
+        columns = [f"{n}/{c.name}" for n, t in tables.items() if len(t._key) == 1 for c in t._columns]
+        return [n for n in (*tables, *self._session.views, *self._session._rules, *columns) if n != ONE_ROW]
 
     def _collection(self, relation: Relation) -> Collection:
         columns = [Column(n, t) for n, t in zip(relation.columns, relation.node.types, strict=True)]
-        parents = [self._session[n] for n in self._read]
+        parents = [self._session[n] for n in self._read if n in self._session]
         return Collection(relation.node, columns, self._session, parents=parents)
 
+    # ---------------------------------------------------------------------------------- interest
+
+    def interest(self, name: str, *, share: bool = False) -> View:
+        """The relation as a view, installed if nobody was interested before; `share` also keeps the relations it reads.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> edge = db.table("edge", {"src": int, "dst": int})
+        >>> rules = db.register("path(X, Y) :- edge(X, Y). path(X, Z) :- path(X, Y), edge(Y, Z).")
+        >>> db.views
+        ()
+        >>> path = rules.interest("path")
+        >>> edge.insert([(1, 2), (2, 3)])
+        >>> sorted(path.rows())
+        [(1, 2), (1, 3), (2, 3)]
+        >>> rules.uninterest("path")
+        >>> db.views
+        ()
+        """
+        relation = self._relation(name)
+        if name not in self:
+            shared = self._below(name) if share else []
+            for other in shared:
+                self._session._rules[other].interest(other)
+            self._shared[name] = shared
+            self._views[name] = self._session.view(name, self._collection(relation))
+            self._interests[name] = 0
+        self._interests[name] += 1
+        return self._views[name]
+
+    def uninterest(self, name: str) -> None:
+        """One interest less; with the last, the view goes, and what only it needed."""
+        self._relation(name)
+        if name not in self:
+            raise InputError("E_INTEREST", f"nobody is interested in {name!r}", "call interest() first")
+        self._interests[name] -= 1
+        if not self._interests[name]:
+            self._views.pop(name).drop()
+            for other in self._shared.pop(name):
+                self._session._rules[other].uninterest(other)
+
+    def _below(self, name: str) -> list[str]:
+        """The registered relations that a relation reads, directly or not, those read first in front."""
+        found: dict[str, None] = {}
+        todo = [name]
+        while todo:
+            current = todo.pop()
+            rules = self._session._rules[current]._program
+            atoms = (a.name for r in rules if r.name == current for l in r.body for a, _ in l.atoms())
+            new = [a for a in atoms if a in self._session._rules and a not in found and a != name]
+            found.update(dict.fromkeys(new))
+            todo.extend(new)
+        return list(reversed(found))
+
+    # ---------------------------------------------------------------------------------- questions
+
+    def query(self, name: str, *args: Any) -> list[tuple[Any, ...]]:
+        """The rows of a relation with these arguments (None: any), deriving only what they need (magic sets).
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> edge = db.table("edge", {"src": int, "dst": int})
+        >>> rules = db.register("path(X, Y) :- edge(X, Y). path(X, Z) :- path(X, Y), edge(Y, Z).")
+        >>> edge.insert([(1, 2), (2, 3), (7, 8)])
+        >>> sorted(rules.query("path", 1, None))
+        [(1, 2), (1, 3)]
+        """
+        relation = self._relation(name)
+        if len(args) != len(relation.columns):
+            raise InputError(
+                "E_ARITY",
+                f"{name} has {len(relation.columns)} columns, not {len(args)}",
+                f"{name}({', '.join(relation.columns)}); None stands for any value",
+            )
+        bound = [i for i, arg in enumerate(args) if arg is not None]
+        rule = Rule(magic.SEED, tuple(Const(args[i]) for i in bound), ())
+        seeds = self._strata.facts([rule]) if bound else None
+        found = self._asked(name, bound, seeds)
+        view = self._session.view("(question)", self._collection(found))
+        try:
+            return view.rows()
+        finally:
+            view.drop()
+
+    def demand(self, name: str, questions: Collection) -> Collection:
+        """The rows of a relation that questions ask for: those that agree with one of them in the columns it has.
+
+        Questions come and go like any rows; only what they need is derived.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> edge = db.table("edge", {"src": int, "dst": int})
+        >>> asked = db.table("asked", {"x": int})
+        >>> rules = db.register("path(X, Y) :- edge(X, Y). path(X, Z) :- path(X, Y), edge(Y, Z).")
+        >>> answers = db.view("answers", rules.demand("path", asked))
+        >>> edge.insert([(1, 2), (2, 3), (7, 8)])
+        >>> asked.insert([(2,)])
+        >>> answers.rows()
+        [(2, 3)]
+        """
+        relation = self._relation(name)
+        if common_session(questions) is not self._session:
+            raise PlanError("E_SESSION", "the questions belong to another session", "ask in the rules' own session")
+        names = [c.name for c in questions._columns]
+        for column in names:
+            if column not in relation.columns:
+                raise InputError("E_COLUMN", f"{name} has no column {column!r}", did_you_mean(column, relation.columns))
+        bound = sorted(relation.columns.index(c) for c in names)
+        order = [names.index(relation.columns[i]) for i in bound]
+        found = self._collection(self._asked(name, bound, joins.take(questions._node, order)))
+        return Collection(found._node, found._columns, self._session, parents=(*found._parents, questions))
+
+    def _asked(self, name: str, bound: list[int], seeds: Node | None) -> Relation:
+        """The relation restricted to seeds in the bound columns."""
+        relation = self._relation(name)
+        if seeds is None:
+            return relation
+        seed = Relation(seeds, tuple(relation.columns[i] for i in bound))
+        split = [rule for rules in self._strata.rules.values() for rule in rules]
+        try:
+            node = self._compiled(magic.rewrite(split, name, bound), {magic.SEED: seed}).done[magic.ANSWER].node
+        except PlanError as error:
+            if error.code not in ("E_STRATIFY", "E_RECURSION"):
+                raise
+            whole = {magic.SEED: seed, name: relation}
+            node = self._compiled(magic.restriction(name, len(relation.columns), bound), whole).done[magic.ANSWER].node
+        return Relation(node, relation.columns)
+
     # ---------------------------------------------------------------------------------- reading
+
+    def _relation(self, name: str) -> Relation:
+        if name not in self._relations:
+            raise UnknownRelation(
+                "E_RELATION", f"the program defines no relation {name!r}", did_you_mean(name, self._relations)
+            )
+        return self._relations[name]
 
     def __getattr__(self, name: str) -> View:
         if name.startswith("_"):
@@ -87,32 +252,63 @@ class Rules:
         return self[name]
 
     def __getitem__(self, name: str) -> View:
-        if name not in self._views:
+        self._relation(name)
+        if name not in self:
             raise UnknownRelation(
-                "E_RELATION", f"the program defines no relation {name!r}", did_you_mean(name, self._views)
+                "E_INTEREST", f"{name!r} is registered but not installed", f"rules.interest({name!r}) installs it"
             )
         return self._views[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._views)
+        return iter(self._relations)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._views
+        return name in self._views and not self._views[str(name)]._dropped
 
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self._views]
+        return [*super().__dir__(), *self._relations]
 
     def __repr__(self) -> str:
-        shown = (f"{n}({', '.join(self._relations[n].columns)})" for n in self._views)
+        shown = (f"{n}({', '.join(r.columns)})" for n, r in self._relations.items())
         return f"Rules({', '.join(shown)})"
 
     def drop(self) -> None:
-        """Stop keeping the program's relations."""
+        """Forget the program, and stop keeping its relations."""
         for view in reversed(list(self._views.values())):
             if not view._dropped:
                 view.drop()
         self._views = {}
+        for name in self._relations:
+            self._session._rules.pop(name, None)
+
+
+def datalog(session: Session, text: str) -> Rules:
+    """See `Session.datalog`."""
+    rules = Rules(session, text)
+    try:
+        for name in rules:
+            rules.interest(name)
+    except BaseException:
+        rules.drop()
+        raise
+    return rules
+
+
+def read(text: str) -> list[Rule]:
+    """The rules of a text in either spelling: the Datomic-like one begins with a bracket."""
+    datomic = re.match(r"(\s|;[^\n]*)*\[", text) is not None
+    return edn.parse(text) if datomic else grammar.parse(text)
+
+
+def _check_new(session: Session, rule: Rule) -> None:
+    name = rule.name
+    if name in session.tables:
+        hint = f"insert rows with db[{name!r}].insert(...), or choose another name"
+        raise rule.place.error("E_NAME", f"{name} is a table already", hint)
+    if name in session or name in session._rules:
+        kind = "a view already" if name in session else "defined by other rules already"
+        raise rule.place.error("E_NAME", f"{name} is {kind}", "choose another name, or drop that first")
 
 
 class UnknownRelation(InputError, AttributeError):
-    """`rules.x` where the program defines no x; an AttributeError too, so that hasattr works."""
+    """`rules.x` where there is no view x; an AttributeError too, so that hasattr works."""

@@ -192,7 +192,7 @@ class Strata:
         rules = self.rules[name] if rules is None else rules
         shape = self.shapes[name]
         facts = [r for r in rules if r.is_fact]
-        parts = [self._facts(facts)] if facts else []
+        parts = [self.facts(facts)] if facts else []
         places = [facts[0].place] if facts else []
         for rule in rules:
             if not rule.is_fact:
@@ -202,7 +202,8 @@ class Strata:
         node = self._aggregated(node, shape, rules) if shape.aggregates else distinct(node)
         return Relation(node, _columns(self.rules[name]))
 
-    def _facts(self, facts: Sequence[Rule]) -> Node:
+    def facts(self, facts: Sequence[Rule]) -> Node:
+        """Rows that are written down."""
         types: list[DataType] = []
         for terms in zip(*(f.head for f in facts), strict=True):
             wanted = literal(_value(terms[0])).type
@@ -259,8 +260,8 @@ def _columns(rules: Sequence[Rule]) -> tuple[str, ...]:
     """Names for a relation's columns: the variables of its heads in small letters, else c1, c2, ..."""
     names: list[str] = []
     for i, terms in enumerate(zip(*(r.head for r in rules), strict=True)):
-        spelled = [t.name.lower() for t in terms if isinstance(t, Var)]
-        spelled += [t.name.lower() or t.kind for t in terms if isinstance(t, Aggregate)]
+        spelled = [t.name.lower().lstrip("?") for t in terms if isinstance(t, Var)]
+        spelled += [t.name.lower().lstrip("?") or t.kind for t in terms if isinstance(t, Aggregate)]
         free = [n for n in spelled if n not in names and n.strip("_")]
         names.append(free[0] if free else f"c{i + 1}")
     return tuple(names)
