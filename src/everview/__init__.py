@@ -73,9 +73,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """`everview.graph` is imported when first asked for."""
-    if name == "graph":
+    """`everview.graph`, `everview.io` and `everview.spark` are imported when first asked for."""
+    if name in ("graph", "io", "spark"):
         import importlib
 
-        return importlib.import_module("everview.graph")
+        return importlib.import_module(f"everview.{name}")
     raise AttributeError(f"module 'everview' has no attribute {name!r}")

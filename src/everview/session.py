@@ -11,7 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -35,6 +35,8 @@ from everview.view import Batch, View
 
 if TYPE_CHECKING:
     from everview.datalog import Rules
+    from everview.io.durations import Duration
+    from everview.io.pipeline import Run
 
 BULK = 256
 """Rows from which an insert is sorted straight into a batch."""
@@ -87,6 +89,7 @@ class Session:
         self._functions: dict[str, UserFunction] = {}
         self._attributes: dict[str, Table] = {}
         self._rules: dict[str, Rules] = {}
+        self._pipeline: Any = None
 
     # lifetime
 
@@ -298,6 +301,58 @@ class Session:
 
         self._alive()
         attributes.transact(self, changes)
+
+    def source(
+        self,
+        name: str,
+        source: Any,
+        *,
+        key: str | Sequence[str] | None = None,
+        mode: Literal["append", "upsert", "changes", "snapshot"] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        bad: Literal["fail", "quarantine"] = "fail",
+        change_column: str | None = None,
+        max_rows_per_step: int | None = None,
+        every: Duration = "10s",
+    ) -> Table:
+        """Make a table that is fed by a source, when `run` is called: files (`everview.io`), a Spark DataFrame or
+        stream, rows. A table of that name that exists, after a restart say, is fed on from where it stood.
+
+        `mode` says what a record is: a row to "append", one that replaces the row with its `key` ("upsert", usual with
+        a key), a change ("changes": Delta's and Spark's `_change_type`, Debezium's op, or another `change_column`), or
+        one of all rows there are ("snapshot", read again `every` so often and compared with what is known). `schema` is
+        told from the source if it is not given. Bad records stop the run, or go to the table `<name>_rejected`
+        (`bad="quarantine"`).
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> stock = db.source("stock", ev.io.rows([("fig", 3), ("fig", 5)]), schema={"item": str, "n": int}, key="item")
+        >>> print(db.run(until="caught_up").time, stock.rows())
+        1 [('fig', 5)]
+        """
+        from everview.io.pipeline import pipeline_of
+
+        self._alive()
+        return pipeline_of(self).source(
+            name,
+            source,
+            key=key,
+            mode=mode,
+            schema=schema,
+            bad=bad,
+            change_column=change_column,
+            max_rows_per_step=max_rows_per_step,
+            every=every,
+        )
+
+    def run(self, until: str | Duration | None = None, *, progress: bool = False) -> Run:
+        """Take what the sources have, one transaction per chunk, until all are caught up (`until="caught_up"`), for a
+        duration ("5s"), or until Ctrl-C (None), which ends it cleanly. Says what was done.
+        """
+        from everview.io.pipeline import pipeline_of
+
+        self._alive()
+        return pipeline_of(self).run(until, progress)
 
     def _install(self, node: plan.Node, keys: tuple[int, ...]) -> Arrangement:
         try:

@@ -117,6 +117,25 @@ def in_order(columns: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
     return result
 
 
+def consolidated(columns: np.ndarray, diffs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Equal rows (columns of an array) added up; those that come to nothing are left out.
+
+    >>> rows, diffs = consolidated(np.array([[1, 2, 1, 2]]), np.array([1, 1, 1, -1]))
+    >>> rows.tolist(), diffs.tolist()
+    ([[1]], [2])
+    """
+    if not len(diffs):
+        return columns, diffs
+    order = np.lexsort(columns[::-1])
+    columns, diffs = columns[:, order], diffs[order]
+    first = np.ones(len(diffs), dtype=np.bool_)
+    first[1:] = (columns[:, 1:] != columns[:, :-1]).any(axis=0)
+    starts = np.flatnonzero(first)
+    totals = np.add.reduceat(diffs, starts)
+    kept = totals != 0
+    return np.ascontiguousarray(columns[:, starts[kept]]), totals[kept]
+
+
 def check_readable(session: Session, arrangement: Arrangement, time: int) -> None:
     """Refuse times that are to come or whose history is gone."""
     if time > session.time:

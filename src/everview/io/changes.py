@@ -1,0 +1,193 @@
+"""Change feeds: records that say what happened to a row, instead of being one.
+
+Three shapes are understood. All become the same thing, a list of *events* (row, +1 or -1), in order:
+
+| shape | looks like | from |
+|---|---|---|
+| column | a row, `_change_type`: insert, update_preimage, update_postimage, delete | Delta, Spark's `changes()` |
+| diff | a row, `_diff`: +n or -n | Everview's own sinks |
+| Debezium | `{"op": "c", "u", "d", "r" or "t", "before": row, "after": row}`, maybe in `payload` | Debezium, Kafka |
+
+For a table with a key, +1 puts a row in its key's place, whatever was there before, and -1 empties the place if that
+very row is in it (with Debezium, which may send a key alone: whatever is in it). So a feed may deliver events twice,
+and may say what came before what went within one commit, as Delta's does. Without a key the events are counted, and
+taking away a row that is not there is an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from everview.codes.scalars import shown
+from everview.errors import InputError, did_you_mean
+from everview.io.texts import value_of_json
+from everview.types import INT, STR, DataType
+
+CHANGE, VERSION, STAMP = "_change_type", "_commit_version", "_commit_timestamp"
+DIFF, TIME = "_diff", "_time"
+
+SIGNS: dict[str, int] = {
+    "insert": 1,
+    "update_postimage": 1,
+    "update_preimage": -1,
+    "delete": -1,
+}
+
+Shape = Literal["column", "diff", "debezium"]
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """How a feed's records say what happened: the shape, the column that says it, and columns that are not data."""
+
+    shape: Shape
+    column: str
+    extra: tuple[str, ...]
+
+    def wanted(self, columns: Mapping[str, DataType]) -> dict[str, DataType] | None:
+        """What to ask the source for; None: its records as they are."""
+        if self.shape == "debezium":
+            return None
+        kind = INT if self.shape == "diff" else STR
+        versions = {VERSION: INT.optional()} if VERSION in self.extra else {}
+        return {**columns, **versions, self.column: kind.optional()}
+
+
+def envelope(schema: pa.Schema, change_column: str | None) -> Envelope:
+    """The shape of a feed with these columns."""
+    names = schema.names
+    if change_column is not None:
+        if change_column not in names:
+            raise InputError(
+                "E_COLUMN", f"the feed has no column {change_column!r}", did_you_mean(change_column, names)
+            )
+        shape: Shape = "diff" if pa.types.is_integer(schema.field(change_column).type) else "column"
+        return Envelope(shape, change_column, (change_column, VERSION, STAMP, TIME))
+    if CHANGE in names:
+        return Envelope("column", CHANGE, (CHANGE, VERSION, STAMP))
+    if DIFF in names:
+        return Envelope("diff", DIFF, (DIFF, TIME))
+    if "op" in names or "payload" in names or len(names) == 1:
+        return Envelope("debezium", "op", ())
+    raise InputError(
+        "E_CHANGES",
+        f"nothing in ({', '.join(names)}) says what happened to a row",
+        f"name the column with change_column=; {CHANGE}, {DIFF} and Debezium's op are found by themselves",
+    )
+
+
+def row_schema(found: pa.Schema, shape: Envelope) -> pa.Schema:
+    """The columns of the rows that a feed is about."""
+    if shape.shape != "debezium":
+        return pa.schema([field for field in found if field.name not in shape.extra])
+    fields = found
+    if "payload" in fields.names and pa.types.is_struct(fields.field("payload").type):
+        fields = pa.schema(list(fields.field("payload").type))
+    for side in ("after", "before"):
+        if side in fields.names and pa.types.is_struct(fields.field(side).type):
+            return pa.schema(list(fields.field(side).type))
+    raise InputError(
+        "E_SCHEMA", "the columns cannot be told from the feed's records", 'give schema={"column": type, ...}'
+    )
+
+
+def signs(shape: Envelope, values: list[Any]) -> tuple[np.ndarray, dict[int, str]]:
+    """What each record does, as a signed count, and why the others were refused."""
+    counts = np.zeros(len(values), dtype=np.int64)
+    refused: dict[int, str] = {}
+    for i, value in enumerate(values):
+        if shape.shape == "diff" and isinstance(value, int) and value:
+            counts[i] = value
+        elif shape.shape == "column" and isinstance(value, str) and value.lower() in SIGNS:
+            counts[i] = SIGNS[value.lower()]
+        else:
+            refused[i] = f"[E_CHANGES] {shown(value)} in column {shape.column!r} is no kind of change"
+    return counts, refused
+
+
+CLEAR = "t"
+"""Debezium's truncate: the table is emptied."""
+
+
+def debezium(record: Any, columns: Mapping[str, DataType], keyed: bool) -> list[tuple[dict[str, Any] | None, int]]:
+    """The events of one Debezium record; (None, 0) empties the table, and a tombstone is no event.
+
+    >>> debezium({"op": "u", "before": {"id": 1}, "after": {"id": 2}}, {"id": INT}, keyed=False)
+    [({'id': 1}, -1), ({'id': 2}, 1)]
+    """
+    body = _body(record)
+    if body is None:
+        return []
+    op = body.get("op")
+    if op == CLEAR:
+        return [(None, 0)]
+    if op == "m":  # a message of the log, about no row
+        return []
+    if op not in ("c", "r", "u", "d"):
+        raise InputError("E_CHANGES", f"{shown(op)} is no Debezium op", "c, r, u, d, t and m are known")
+    before, after = _row(body.get("before"), columns), _row(body.get("after"), columns)
+    events: list[tuple[dict[str, Any] | None, int]] = []
+    if op in ("u", "d"):
+        if before is not None:
+            events.append((before, -1))
+        elif op == "d" or not keyed:
+            raise InputError(
+                "E_CHANGES",
+                f"op {op!r} without before",
+                "have the database send old rows (REPLICA IDENTITY FULL), or declare key=",
+            )
+    if op != "d":
+        if after is None:
+            raise InputError("E_CHANGES", f"op {op!r} without after")
+        events.append((after, 1))
+    return events
+
+
+def _body(record: Any) -> dict[str, Any] | None:
+    """The part with op, before and after: out of a text, a single column, Kafka's schema and payload."""
+    if isinstance(record, Mapping) and "op" not in record:
+        if "payload" in record:
+            return _body(record["payload"])
+        if len(record) == 1:
+            return _body(next(iter(record.values())))
+    if isinstance(record, (str, bytes)):
+        try:
+            return _body(json.loads(record))
+        except ValueError as error:
+            raise InputError("E_RECORD", f"no JSON: {error}") from None
+    if record is None or (isinstance(record, Mapping) and all(v is None for v in record.values())):
+        return None  # a tombstone, which lets Kafka forget a key
+    if not isinstance(record, Mapping):
+        raise InputError("E_RECORD", f"{shown(record)} is no JSON object")
+    return dict(record)
+
+
+def _row(value: Any, columns: Mapping[str, DataType]) -> dict[str, Any] | None:
+    if isinstance(value, str):
+        value = json.loads(value)
+    if value is None:
+        return None
+    row = {}
+    for name, declared in columns.items():
+        try:
+            row[name] = value_of_json(value.get(name), declared)
+        except InputError as error:
+            raise InputError(error.code, f"column {name!r}: {error.message}") from None
+    return row
+
+
+def in_commit_order(counts: np.ndarray, versions: list[Any] | None) -> np.ndarray:
+    """The order in which to apply events: as they came, or by commit and deletions first within one.
+
+    >>> in_commit_order(np.array([1, -1, 1]), [5, 5, 4]).tolist()
+    [2, 1, 0]
+    """
+    if versions is None or any(v is None for v in versions):
+        return np.arange(len(counts))
+    return np.lexsort((counts, np.array(versions, dtype=np.int64)))

@@ -1,0 +1,32 @@
+"""Durations as people write them: `timedelta`, seconds as a number, or a text like "5s"."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+
+from everview.errors import InputError
+
+Duration = dt.timedelta | float | str
+"""How long: a timedelta, seconds, or "500ms", "5s", "2m", "1h"."""
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")
+
+
+def seconds(duration: Duration) -> float:
+    """The seconds of a duration.
+
+    >>> seconds("5s"), seconds("1.5m"), seconds(dt.timedelta(milliseconds=20)), seconds(3)
+    (5.0, 90.0, 0.02, 3.0)
+    """
+    found = None
+    if isinstance(duration, dt.timedelta):
+        found = duration.total_seconds()
+    elif isinstance(duration, (int, float)) and not isinstance(duration, bool):
+        found = float(duration)
+    elif isinstance(duration, str) and (match := _TEXT.fullmatch(duration)):
+        found = float(match[1]) * _UNITS[match[2]]
+    if found is None or not 0 <= found < float("inf"):
+        raise InputError("E_DURATION", f"{duration!r} is no duration", 'write "5s", "200ms", "2m", "1h" or a timedelta')
+    return found

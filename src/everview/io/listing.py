@@ -1,0 +1,92 @@
+"""Which files a path means: one file, everything in a directory, or a pattern, on any filesystem PyArrow reaches.
+
+Names that begin with `_` or `.`, or end in `.tmp`, `.crc` or `.inprogress`, are somebody's private or unfinished
+business and are passed over, as Spark does.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import posixpath
+from dataclasses import dataclass
+from typing import Any
+
+from pyarrow import fs
+
+from everview.errors import InputError
+
+UNFINISHED = (".tmp", ".crc", ".inprogress")
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".br")
+_WILD = ("*", "?", "[")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file: its name below the place that was listed, its full path, size and time of last change."""
+
+    name: str
+    path: str
+    size: int
+    modified: int
+
+
+class Place:
+    """A path, directory, pattern or URI.
+
+    >>> Place("data/*.csv").root.endswith("/data")
+    True
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.given = os.fspath(path)
+        text = self.given
+        if "://" in text:
+            wild = next((i for i, c in enumerate(text) if c in _WILD), None)
+            base = text if wild is None else text[: text.rindex("/", 0, wild)]
+            self.filesystem, root = fs.FileSystem.from_uri(base)
+            path_text = root + text[len(base) :]
+        else:
+            self.filesystem, path_text = fs.LocalFileSystem(), os.path.abspath(text)
+        parts = path_text.split("/")
+        at = next((i for i, part in enumerate(parts) if any(c in part for c in _WILD)), None)
+        self.root = path_text if at is None else "/".join(parts[:at])
+        self.pattern = None if at is None else "/".join(parts[at:])
+
+    @property
+    def local(self) -> bool:
+        """Whether it is on this machine's own filesystem."""
+        return isinstance(self.filesystem, fs.LocalFileSystem)
+
+    def files(self, order: str = "modified") -> list[Found]:
+        """The files there now, oldest first (or by name)."""
+        info = self.filesystem.get_file_info(self.root)
+        if info.type == fs.FileType.File:
+            return [Found(posixpath.basename(self.root), self.root, info.size, info.mtime_ns or 0)]
+        if info.type == fs.FileType.NotFound:
+            return []
+        listed = self.filesystem.get_file_info(fs.FileSelector(self.root, recursive=True))
+        found = [
+            Found(name, f.path, f.size, f.mtime_ns or 0)
+            for f in listed
+            if f.type == fs.FileType.File and self._taken(name := posixpath.relpath(f.path, self.root))
+        ]
+        return sorted(found, key=lambda f: (f.modified, f.name) if order == "modified" else (0, f.name))
+
+    def _taken(self, name: str) -> bool:
+        if name.endswith(UNFINISHED) or any(part.startswith(("_", ".")) for part in name.split("/")):
+            return False
+        return self.pattern is None or fnmatch.fnmatchcase(name, self.pattern)
+
+    def check(self) -> None:
+        """Refuse a place that does not exist: waiting for a misspelt path would be waiting for ever."""
+        if self.filesystem.get_file_info(self.root).type == fs.FileType.NotFound:
+            raise InputError(
+                "E_FILE", f"there is no file or directory {self.given!r}", "make the directory first; it may be empty"
+            )
+
+    def opener(self, file: Found) -> Any:
+        """A function that opens one of the files."""
+        if file.name.endswith(COMPRESSED):
+            return lambda: self.filesystem.open_input_stream(file.path)
+        return lambda: self.filesystem.open_input_file(file.path)

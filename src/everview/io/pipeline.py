@@ -1,0 +1,332 @@
+"""Pipelines: a session's sources and sinks, and the loop that runs them.
+
+`db.source` ties a source to a table, `view.write_to` a view to a sink; `db.run` then takes chunk after chunk from every
+source in turn, each in a transaction of its own, and the sinks follow each transaction as subscribers do. One chunk
+at a time is in memory, and the next is asked for when the last is committed and written: that is all the
+back-pressure there is, and all there needs to be.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from everview.codes.declare import data_type
+from everview.errors import InputError, did_you_mean
+from everview.io import changes
+from everview.io.durations import Duration, seconds
+from everview.io.feed import DEAD_LETTERS, MODES, Feed, Mode, Policy, Rules
+from everview.io.progress import Progress
+from everview.io.rows import Rows
+from everview.io.source import Source
+from everview.table import Table
+from everview.types import STR, DataType
+
+if TYPE_CHECKING:
+    from everview.session import Session
+
+IDLE = 0.2
+"""Seconds between looks at sources that had nothing."""
+
+
+class Pipeline:
+    """The sources and sinks of one session."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.feeds: dict[str, Feed] = {}
+        self.outlets: list[Any] = []
+
+    def source(
+        self,
+        name: str,
+        source: Any,
+        *,
+        key: str | Sequence[str] | None,
+        mode: Mode | None,
+        schema: Mapping[str, Any] | None,
+        bad: Policy,
+        change_column: str | None,
+        max_rows_per_step: int | None,
+        every: Duration,
+    ) -> Table:
+        """See `Session.source`."""
+        if name in self.feeds:
+            raise InputError("E_NAME", f"table {name!r} has a source already", "give the second source another name")
+        mode = _mode(mode, key)
+        if bad not in ("fail", "quarantine"):
+            raise InputError("E_OPTION", f"bad={bad!r} is not known", 'use bad="fail" or bad="quarantine"')
+        if max_rows_per_step is not None and max_rows_per_step < 1:
+            raise InputError("E_OPTION", f"max_rows_per_step={max_rows_per_step} would take nothing", "give 1 or more")
+        source = as_source(source)
+        if max_rows_per_step is not None and not source.by_rows:
+            raise InputError(
+                "E_OPTION",
+                f"{source.describe()} comes in batches of Spark's making: max_rows_per_step has no effect",
+                "limit the stream itself (maxFilesPerTrigger, maxOffsetsPerTrigger), or write a DataFrame to Parquet",
+            )
+        source.bind(name, self._directory())
+        told = None if schema is not None and mode != "changes" else self._schema(source, mode, schema)
+        shape = None
+        if mode == "changes":
+            assert told is not None
+            shape = changes.envelope(told, change_column)
+        table = self._table(name, key, schema, told, shape)
+        dead = self._dead_letters(name) if bad == "quarantine" else None
+        exact = schema is None and told is not None
+        rules = Rules(mode, shape, exact, bad, max_rows_per_step, seconds(every))
+        self.feeds[name] = Feed(self.session, table, source, rules, dead)
+        return table
+
+    def _directory(self) -> str | None:
+        """Where sources may keep files of their own; None if the session is in memory."""
+        state = getattr(self.session, "_directory", None)
+        return None if state is None else f"{state}/streams"
+
+    def _schema(self, source: Source, mode: Mode, schema: Mapping[str, Any] | None) -> pa.Schema:
+        """The source's columns; those of a change feed that has nothing yet are taken to be what its users told."""
+        try:
+            return source.schema()
+        except InputError as error:
+            if schema is None or mode != "changes" or error.code != "E_SCHEMA":
+                raise
+            raise InputError(
+                "E_SCHEMA", f"{error.message}, nor the shape of its changes", "start with one record in place"
+            ) from None
+
+    def _table(
+        self,
+        name: str,
+        key: str | Sequence[str] | None,
+        schema: Mapping[str, Any] | None,
+        told: pa.Schema | None,
+        shape: changes.Envelope | None,
+    ) -> Table:
+        """The table: one that exists (after a restart, say) if it fits, else a new one."""
+        keys = (key,) if isinstance(key, str) else tuple(key or ())
+        if name in self.session.tables:
+            table = self.session[name]
+            assert isinstance(table, Table)
+            self._check(table, keys, schema)
+            return table
+        if schema is None:
+            assert told is not None
+            schema = _types(told if shape is None else changes.row_schema(told, shape), keys)
+        return self.session.table(name, schema, key=keys or None)
+
+    def _check(self, table: Table, keys: tuple[str, ...], schema: Mapping[str, Any] | None) -> None:
+        names = [c.name for c in table._columns]
+        has = {c.name: c.type for c in table._columns}
+        if tuple(names[c] for c in table._key) != keys:
+            known = ", ".join(names[c] for c in table._key) or "no key"
+            raise InputError(
+                "E_SCHEMA",
+                f"table {table._label!r} exists with {known}, the source asks for {', '.join(keys) or 'none'}",
+                "give the key the table was made with",
+            )
+        if schema is not None and {n: data_type(t) for n, t in schema.items()} != has:
+            raise InputError(
+                "E_SCHEMA",
+                f"table {table._label!r} exists with other columns: {table!r}",
+                "leave schema= out to take the table as it is, or drop the table",
+            )
+
+    def _dead_letters(self, name: str) -> Table:
+        table = f"{name}_rejected"
+        found = self.session[table] if table in self.session else self.session.table(table, DEAD_LETTERS)
+        if not isinstance(found, Table) or {c.name: c.type for c in found._columns} != DEAD_LETTERS:
+            raise InputError(
+                "E_NAME", f"{table!r} is needed for dead letters, but is something else", "rename it, or the source"
+            )
+        return found
+
+    # running
+
+    def run(self, until: str | Duration | None, progress: bool) -> Run:
+        """See `Session.run`."""
+        limit = None if until is None or until == "caught_up" else seconds(until)
+        if not self.feeds:
+            raise InputError(
+                "E_NO_SOURCE", "there is nothing to run: the session has no source", "add one: db.source(...)"
+            )
+        if self.session._staged is not None or self.session._queued is not None:
+            raise InputError("E_TRANSACTION", "db.run cannot be part of a transaction", "end the transaction first")
+        result = Run(self.session.time)
+        started = time.monotonic()
+        before = [(feed.rows, feed.rejected) for feed in self.feeds.values()]
+        with _Interrupt() as interrupt, Progress(self, progress) as line:
+            begun: list[Feed] = []
+            try:
+                for feed in self.feeds.values():
+                    begun.append(feed)
+                    feed.begin(until != "caught_up", interrupt.wake.set)
+                result.stopped_by = self._loop(interrupt, line, limit, until == "caught_up")
+            finally:
+                for feed in begun:
+                    feed.end()
+            for outlet in self.outlets:
+                outlet.flush()
+        result.seconds = time.monotonic() - started
+        result.time = self.session.time
+        for (rows, rejected), feed in zip(before, self.feeds.values(), strict=True):
+            result.rows[feed.name] = feed.rows - rows
+            if feed.rejected > rejected:
+                result.rejected[feed.name] = feed.rejected - rejected
+        return result
+
+    def _loop(self, interrupt: _Interrupt, line: Progress, limit: float | None, catch_up: bool) -> str:
+        """Take chunks until told to stop; why it stopped."""
+        end = None if limit is None else time.monotonic() + limit
+        while True:
+            worked = False
+            for feed in self.feeds.values():
+                if interrupt.happened.is_set():
+                    return "interrupt"
+                worked = feed.step() or worked
+                line.update()
+                if end is not None and time.monotonic() >= end:
+                    return "time"
+            for outlet in self.outlets:
+                outlet.tick()
+            if catch_up and not worked and all(feed.caught_up for feed in self.feeds.values()):
+                return "caught_up"
+            if not worked:
+                left = IDLE if end is None else min(IDLE, max(end - time.monotonic(), 0.0))
+                interrupt.wake.wait(left)
+            interrupt.wake.clear()
+
+
+@dataclass
+class Run:
+    """What a run of a pipeline did; from `db.run`."""
+
+    started_at: int
+    """`db.time` before"""
+    time: int = 0
+    """`db.time` after"""
+    rows: dict[str, int] = field(default_factory=dict)
+    """Records taken, by source"""
+    rejected: dict[str, int] = field(default_factory=dict)
+    """Records set aside, by source"""
+    seconds: float = 0.0
+    stopped_by: str = ""
+    """"caught_up", "time" or "interrupt" """
+
+    def __str__(self) -> str:
+        taken = ", ".join(f"{name} {rows:,}" for name, rows in self.rows.items())
+        bad = ", ".join(f"{name} {rows:,}" for name, rows in self.rejected.items())
+        return (
+            f"{taken} rows in {self.time - self.started_at:,} steps and {self.seconds:.1f} s; time {self.time}"
+            + (f"; rejected: {bad}" if bad else "")
+            + (f" ({self.stopped_by})" if self.stopped_by else "")
+        )
+
+
+class _Interrupt:
+    """While it is open, Ctrl-C and SIGTERM ask the loop to end after the step under way; a second one ends it at
+    once.
+    """
+
+    def __init__(self) -> None:
+        self.happened = threading.Event()
+        self.wake = threading.Event()
+        """Set when the loop should look at its sources at once"""
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> _Interrupt:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._noticed)
+        return self
+
+    def _noticed(self, number: int, frame: FrameType | None) -> None:
+        if self.happened.is_set():
+            raise KeyboardInterrupt
+        self.happened.set()
+        self.wake.set()
+
+    def __exit__(self, *exc: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def pipeline_of(session: Session) -> Pipeline:
+    """The session's pipeline, made when first asked for."""
+    if session._pipeline is None:
+        session._pipeline = Pipeline(session)
+    found: Pipeline = session._pipeline
+    return found
+
+
+def _mode(mode: Mode | None, key: Any) -> Mode:
+    if mode is None:
+        return "append" if key is None else "upsert"
+    if mode not in MODES:
+        raise InputError("E_MODE", f"mode={mode!r} is not known", did_you_mean(str(mode), MODES))
+    if mode == "upsert" and key is None:
+        raise InputError("E_NO_KEY", 'mode="upsert" needs a key', 'say which column it is: key="id"')
+    if mode == "append" and key is not None:
+        raise InputError(
+            "E_MODE", 'mode="append" with a key would let a key come twice', 'use mode="upsert", or leave the key out'
+        )
+    return mode
+
+
+def _types(found: pa.Schema, keys: tuple[str, ...]) -> dict[str, DataType]:
+    """Column types from Arrow's; keys are never NULL."""
+    types = {}
+    for column in found:
+        if pa.types.is_null(column.type):
+            types[column.name] = STR.optional()
+            continue
+        try:
+            declared = data_type(column)
+        except InputError as error:
+            raise InputError(
+                "E_SCHEMA",
+                f"column {column.name!r}: {error.message}",
+                "leave it out or give it a type with schema=; in a JSON file, str takes lists and objects as text",
+            ) from None
+        types[column.name] = declared.optional(False) if column.name in keys else declared
+    return types
+
+
+def as_source(given: Any) -> Source:
+    """The source that something means: a source, a path, a Spark DataFrame, rows, a table, or a function."""
+    if isinstance(given, Source):
+        return given
+    if isinstance(given, (str, os.PathLike)):
+        return _by_suffix(os.fspath(given))
+    if type(given).__module__.startswith("pyspark.sql"):
+        from everview.spark.frames import frame_source
+
+        return frame_source(given)
+    return Rows(given)
+
+
+def _by_suffix(path: str) -> Source:
+    from everview import io
+
+    makers: dict[str, Callable[[str], Source]] = {
+        ".csv": io.csv,
+        ".json": io.json,
+        ".jsonl": io.json,
+        ".ndjson": io.json,
+        ".parquet": io.parquet,
+        ".arrow": io.arrow,
+        ".feather": io.arrow,
+    }
+    for suffix, make in makers.items():
+        if path.endswith((suffix, suffix + ".gz")):
+            return make(path)
+    raise InputError(
+        "E_FORMAT", f"the format of {path!r} cannot be told from its name", "use ev.io.csv(path), ev.io.json(path), ..."
+    )

@@ -1,0 +1,63 @@
+"""The progress line of a run: rewritten in place on a terminal, a plain line every few seconds elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from everview.io.pipeline import Pipeline
+
+PLAIN_EVERY, LIVE_EVERY = 5.0, 0.1
+
+
+class Progress:
+    """Says on standard error how far a pipeline is, if it is wanted."""
+
+    def __init__(self, pipeline: Pipeline, wanted: bool) -> None:
+        self._pipeline = pipeline
+        self._wanted = wanted
+        self._live: Any = None
+        self._started = time.monotonic()
+        self._said = self._started
+        self._rows = self._total()
+
+    def __enter__(self) -> Progress:
+        if self._wanted and sys.stderr.isatty():
+            try:
+                from rich.console import Console
+                from rich.status import Status
+            except ImportError:
+                return self
+            self._live = Status(self.text(), console=Console(stderr=True))
+            self._live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+        if self._wanted:
+            print(self.text(), file=sys.stderr)
+
+    def _total(self) -> int:
+        return sum(feed.rows for feed in self._pipeline.feeds.values())
+
+    def text(self) -> str:
+        """Time, rows by source, rows per second, and what was rejected."""
+        feeds = self._pipeline.feeds.values()
+        rate = (self._total() - self._rows) / max(time.monotonic() - self._started, 1e-9)
+        parts = [f"time {self._pipeline.session.time}"]
+        parts += [f"{f.name} {f.rows:,}" + (f" ({f.rejected:,} rejected)" if f.rejected else "") for f in feeds]
+        return f"everview: {', '.join(parts)}; {rate:,.0f} rows/s"
+
+    def update(self) -> None:
+        """Something may have changed."""
+        now = time.monotonic()
+        if not self._wanted or now - self._said < (PLAIN_EVERY if self._live is None else LIVE_EVERY):
+            return
+        self._said = now
+        if self._live is None:
+            print(self.text(), file=sys.stderr)
+        else:
+            self._live.update(self.text())

@@ -1,0 +1,97 @@
+"""What a source is: something that hands out its records in chunks, and can be told where to go on.
+
+A source never keeps its own position. Each chunk carries *marks*, small texts that say how far the source has been read
+once this chunk is in, and the pipeline commits them in the very transaction that holds the chunk's rows. So after a
+crash the marks are exactly as old as the data: nothing is read twice, nothing is lost. The price is that a source must
+be able to go on from its marks (`open`): files are re-read from an offset, a Python iterable is skipped through, a
+Spark stream replays its last batch under the same number.
+
+A record that cannot be made into a row is not an exception but a `Bad` in its chunk: whether it stops the pipeline or
+goes to the dead letters is the pipeline's choice, not the source's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from everview.types import DataType
+
+Wanted = Mapping[str, DataType]
+"""Columns to deliver, with their types."""
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A record that is no row: where it was found, why it was refused, and its text."""
+
+    place: str
+    reason: str
+    record: str
+
+
+@dataclass
+class Chunk:
+    """Some records of a source and the marks that say they were taken."""
+
+    place: str
+    """Where they come from, for errors: a file and offset, a batch number"""
+    rows: pa.Table | list[Any]
+    """An Arrow table, or rows as dicts or tuples"""
+    marks: dict[str, str]
+    """Names below the source's own, and values, to be committed with the rows"""
+    bad: list[Bad] = field(default_factory=list)
+    snapshot: bool = False
+    """Whether the rows are everything there is, not an addition"""
+
+
+class Source:
+    """Where a table's rows come from. Made by `everview.io.csv`, `json`, `parquet`, `arrow`, `rows`, or from a Spark
+    DataFrame; subclass it for others.
+    """
+
+    by_rows = True
+    """Whether chunks can be limited to a number of rows"""
+
+    def schema(self) -> pa.Schema:
+        """The columns it has, as far as they can be told without reading everything."""
+        raise NotImplementedError
+
+    def open(self, marks: Mapping[str, str], wanted: Wanted | None, snapshots: bool) -> None:
+        """Go on after these marks (as chunks gave them; none: from the start), delivering these columns with these
+        types (None: records as they are). With `snapshots`, every chunk is to be the whole contents.
+        """
+        raise NotImplementedError
+
+    def poll(self, limit: int | None) -> Chunk | None:
+        """The next records, at most `limit` of them; None if there are none at the moment."""
+        raise NotImplementedError
+
+    def committed(self, chunk: Chunk) -> None:
+        """The chunk is safe."""
+
+    def failed(self, error: BaseException) -> None:
+        """The chunk that was polled last could not be taken; `open` is called before the next poll."""
+
+    @property
+    def caught_up(self) -> bool:
+        """After a poll that gave nothing: whether that means that everything there was has been read."""
+        return True
+
+    def bind(self, name: str, directory: str | None) -> None:
+        """Belong to the table of this name; what has to be kept on disk goes to the directory (None: nothing lasts)."""
+
+    def start(self, follow: bool, wake: Callable[[], None]) -> None:
+        """A run begins: one that follows the source as it grows, or only catches up. `wake`, from any thread, says
+        that polling is worth while.
+        """
+
+    def stop(self) -> None:
+        """The run ends."""
+
+    def describe(self) -> str:
+        """A few words for progress lines and errors."""
+        return type(self).__name__

@@ -1,0 +1,80 @@
+"""Values written as text: what CSV fields and JSON strings mean as a column's type.
+
+Whole columns go through Arrow's casts. Only when a cast refuses are the values tried one by one, to tell the bad ones
+from the good. A timestamp may carry a zone offset or none (then it is UTC); numbers may have blanks around them.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from everview.codes.declare import arrow_type
+from everview.codes.scalars import shown
+from everview.errors import InputError
+from everview.types import DataType
+
+_UTC = pa.timestamp("us", "UTC")
+
+
+def convert(texts: pa.Array | pa.ChunkedArray, declared: DataType) -> pa.Array | pa.ChunkedArray:
+    """A column of texts as its type; `pa.ArrowInvalid` if some text does not fit.
+
+    >>> convert(pa.array(["1", " 2", None]), DataType("int", nullable=True)).to_pylist()
+    [1, 2, None]
+    """
+    if declared.kind == "str":
+        return texts if declared.nullable else pc.fill_null(texts, "")
+    if declared.kind == "bytes":
+        return pa.array([None if t is None else base64.b64decode(t, validate=True) for t in texts.to_pylist()])
+    if declared.kind == "tuple":
+        raise pa.ArrowInvalid(f"text is no {declared!r}")
+    trimmed = pc.utf8_trim_whitespace(texts)
+    if declared.kind != "timestamp":
+        return pc.cast(trimmed, arrow_type(declared))
+    try:
+        return pc.cast(trimmed, pa.timestamp("us"))
+    except pa.ArrowInvalid:
+        return pc.cast(trimmed, _UTC)
+
+
+def value_of_text(text: str | None, declared: DataType) -> Any:
+    """One text as a Python value of the type; an `InputError` if it does not fit.
+
+    >>> value_of_text("2024-02-30", DataType("date"))
+    Traceback (most recent call last):
+    everview.errors.InputError: [E_TYPE] '2024-02-30' is no date
+    """
+    try:
+        if declared.kind == "tuple" and text is not None:
+            return value_of_json(json.loads(text), declared)
+        return convert(pa.array([text], pa.string()), declared)[0].as_py()
+    except (pa.ArrowInvalid, ValueError):
+        raise InputError("E_TYPE", f"{shown(text)} is no {declared.optional(False)!r}") from None
+
+
+def value_of_json(value: Any, declared: DataType) -> Any:
+    """A value that JSON gave as the type wants it: texts of dates, times, decimals and bytes are read, objects and
+    lists in a text column become their JSON text, numbers in a decimal column are exact.
+
+    >>> value_of_json("2024-02-03", DataType("date")), value_of_json([1], DataType("str"))
+    (datetime.date(2024, 2, 3), '[1]')
+    """
+    if value is None:
+        return None
+    if declared.kind in ("date", "timestamp", "decimal", "bytes") and isinstance(value, str):
+        return value_of_text(value, declared)
+    if declared.kind == "decimal" and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return Decimal(str(value))
+    if declared.kind == "str" and isinstance(value, (dict, list)):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if declared.kind == "tuple" and isinstance(value, dict):
+        value = list(value.values())
+    if declared.kind == "tuple" and isinstance(value, list) and len(value) == len(declared.items):
+        return tuple(value_of_json(v, t) for v, t in zip(value, declared.items, strict=True))
+    return value

@@ -1,0 +1,65 @@
+"""Spark DataFrames as sources.
+
+A DataFrame at rest is one chunk: with `mode="append"` it is read once and for all, with `mode="snapshot"` it is
+evaluated again and again and compared with what is known. A function that makes the DataFrame anew, `lambda:
+spark.read.parquet(path)`, also sees files that came later; a DataFrame itself keeps the list of files it was made with.
+Rows come to the driver as Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from everview.io.source import Chunk, Source, Wanted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def frame_source(frame: DataFrame) -> Source:
+    """The source for a DataFrame, streaming or not."""
+    if frame.isStreaming:
+        from everview.spark.streams import Stream
+
+        return Stream(frame)
+    return Frame(frame)
+
+
+def frame_schema(frame: DataFrame) -> pa.Schema:
+    """A DataFrame's columns in Arrow's terms."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    found: pa.Schema = to_arrow_schema(frame.schema, timezone="UTC")
+    return found
+
+
+class Frame(Source):
+    """A DataFrame at rest."""
+
+    by_rows = False
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame = frame
+        self._taken = False
+        self._snapshots = False
+
+    def describe(self) -> str:
+        return f"DataFrame({', '.join(self._frame.columns)})"
+
+    def schema(self) -> pa.Schema:
+        return frame_schema(self._frame)
+
+    def open(self, marks: Mapping[str, str], wanted: Wanted | None, snapshots: bool) -> None:
+        self._taken = "taken" in marks
+        self._snapshots = snapshots
+
+    def poll(self, limit: int | None) -> Chunk | None:
+        if self._taken and not self._snapshots:
+            return None
+        self._taken = True
+        return Chunk(
+            self.describe(), self._frame.toArrow(), {} if self._snapshots else {"taken": "1"}, snapshot=self._snapshots
+        )

@@ -1,0 +1,186 @@
+"""Spark streams as sources: Structured Streaming's micro-batches, each one a transaction.
+
+`foreachBatch` calls us, in a thread of Spark's, with a micro-batch and its number. The batch is fetched there, and the
+thread then waits until the run loop has committed it: one batch in flight, so Spark is never ahead of the views.
+
+Exactly once is a matter of two logs in step. Spark writes a batch's offsets to its checkpoint, then calls us, then
+notes that the batch is done. We commit rows and batch number in one transaction. If the process dies between our commit
+and Spark's note, Spark sends the same batch again under the same number, and it is recognised by its number and
+skipped. The checkpoint lives in the state directory; its identity is marked too, because numbers mean nothing in
+another one: a checkpoint that was deleted or exchanged is an error and not a silent gap.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+from pyarrow import fs
+
+from everview.errors import EverviewError, InputError
+from everview.io.listing import Place
+from everview.io.source import Chunk, Source, Wanted
+from everview.spark.frames import frame_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+class Stopped(Exception):
+    """Ends a micro-batch that the pipeline no longer takes, so that Spark sends it again."""
+
+
+class Stream(Source):
+    """A streaming DataFrame."""
+
+    by_rows = False
+
+    def __init__(self, frame: DataFrame) -> None:
+        self._frame = frame
+        self._name = "stream"
+        self._home: tempfile.TemporaryDirectory[str] | None = None
+        self._checkpoint = ""
+        self._query: StreamingQuery | None = None
+        self._query_id = ""
+        self._last = -1
+        self._known = False
+        self._stopping = False
+        self._lock = threading.Condition()
+        self._offered: tuple[int, pa.Table] | None = None
+        self._outcome: BaseException | Literal[True] | None = None
+        self._wake: Callable[[], None] = lambda: None
+
+    def describe(self) -> str:
+        return f"stream {self._name}({', '.join(self._frame.columns)})"
+
+    def bind(self, name: str, directory: str | None) -> None:
+        self._name = name
+        if directory is None:
+            self._home = tempfile.TemporaryDirectory(prefix="everview-stream-")
+            directory = self._home.name
+        self._checkpoint = f"{directory}/{name}"
+
+    def schema(self) -> pa.Schema:
+        return frame_schema(self._frame)
+
+    def open(self, marks: Mapping[str, str], wanted: Wanted | None, snapshots: bool) -> None:
+        if snapshots:
+            raise InputError(
+                "E_MODE", f"{self.describe()} cannot be read as snapshots", 'use mode="append", "upsert" or "changes"'
+            )
+        self._last = int(marks.get("batch", -1))
+        self._query_id = marks.get("query", "")
+        self._known = bool(self._query_id)
+
+    # the life of a query
+
+    def start(self, follow: bool, wake: Callable[[], None]) -> None:
+        self._check_checkpoint()
+        self._wake = wake
+        self._stopping, self._offered, self._outcome = False, None, None
+        writer = self._frame.writeStream.foreachBatch(self._batch).option("checkpointLocation", self._checkpoint)
+        with self._lock:  # no batch is looked at before the query's identity is known
+            self._query = (writer if follow else writer.trigger(availableNow=True)).start()
+            self._query_id = str(self._query.id)
+
+    def _check_checkpoint(self) -> None:
+        """Refuse a checkpoint and marks that do not belong together."""
+        found, commits = _checkpoint(self._checkpoint)
+        if self._known and found != self._query_id:
+            what = "is gone" if found is None else "is another one"
+            hint = "put the checkpoint back, or start over with an empty state directory"
+        elif not self._known and commits:
+            what = "is further than the state, which knows nothing of this stream"
+            hint = "put the state directory back, or delete the checkpoint to read the stream from its start"
+        else:
+            return
+        raise InputError("E_CHECKPOINT", f"source {self._name!r}: the checkpoint {self._checkpoint} {what}", hint)
+
+    def stop(self) -> None:
+        query, self._query = self._query, None
+        if query is None:
+            return
+        with self._lock:
+            self._stopping = True
+            self._lock.notify_all()
+        query.stop()  # waits until Spark's thread has ended
+
+    @property
+    def caught_up(self) -> bool:
+        query = self._query
+        return query is None or (not query.isActive and self._offered is None)
+
+    # batches: offered by Spark's thread, taken by the run loop
+
+    def _batch(self, frame: DataFrame, number: int) -> None:
+        if number <= self._last:
+            return
+        table = frame.toArrow()
+        if not table.num_rows and self._known:
+            return
+        outcome = self._offer(number, table)
+        if outcome is not True:
+            raise outcome or Stopped(f"batch {number} was not taken")
+        self._known = True
+
+    def _offer(self, number: int, table: pa.Table) -> BaseException | Literal[True] | None:
+        """Wait until the run loop has dealt with a batch, or ends without."""
+        with self._lock:
+            self._offered, self._outcome = (number, table), None
+            self._wake()
+            self._lock.wait_for(self._settled)
+            self._offered = None
+            return self._outcome
+
+    def _settled(self) -> bool:
+        return self._outcome is not None or self._stopping
+
+    def poll(self, limit: int | None) -> Chunk | None:
+        with self._lock:
+            offered = None if self._outcome is not None else self._offered
+        if offered is not None:
+            number, table = offered
+            return Chunk(f"batch {number}", table, {"batch": str(number), "query": self._query_id})
+        query = self._query
+        if query is not None and not query.isActive and (error := query.exception()) is not None:
+            raise InputError(
+                "E_STREAM",
+                f"source {self._name!r}: the stream ended: {_first_line(error)}",
+                "correct its cause and run again: it goes on from the last complete batch",
+            )
+        return None
+
+    def committed(self, chunk: Chunk) -> None:
+        self._settle(True)
+        self._last = int(chunk.marks["batch"])
+
+    def failed(self, error: BaseException) -> None:
+        self._settle(error if isinstance(error, EverviewError) else Stopped(str(error)))
+
+    def _settle(self, outcome: BaseException | Literal[True]) -> None:
+        with self._lock:
+            self._outcome = outcome
+            self._lock.notify_all()
+
+
+def _checkpoint(path: str) -> tuple[str | None, bool]:
+    """(the identity of the query a checkpoint belongs to, whether it has complete batches)."""
+    place = Place(path)
+    files = place.filesystem
+    if files.get_file_info(f"{place.root}/metadata").type != fs.FileType.File:
+        return None, False
+    with files.open_input_file(f"{place.root}/metadata") as file:
+        identity = str(json.loads(file.read())["id"])
+    if files.get_file_info(f"{place.root}/commits").type != fs.FileType.Directory:
+        return identity, False
+    done = files.get_file_info(fs.FileSelector(f"{place.root}/commits"))
+    return identity, any(f.base_name.isdigit() for f in done)
+
+
+def _first_line(error: Any) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

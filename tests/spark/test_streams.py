@@ -1,0 +1,229 @@
+"""Spark DataFrames and streams as sources."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import everview as ev
+
+pytestmark = pytest.mark.spark
+
+
+def put(folder: Path, name: str, records: list[Any]) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / f"_{name}").write_text("".join(json.dumps(r) + "\n" for r in records))
+    (folder / f"_{name}").rename(folder / name)
+
+
+def test_a_frame_is_taken_once(spark: Any) -> None:
+    db = ev.connect()
+    t = db.source("t", spark.createDataFrame([(1, "a"), (2, None)], "id long, name string"))
+    assert db.run(until="caught_up").rows == {"t": 2}
+    assert db.run(until="caught_up").rows == {"t": 0}
+    assert sorted(t.rows()) == [(1, "a"), (2, None)]
+
+
+def test_types_come_through(spark: Any) -> None:
+    frame = spark.sql(
+        "select 1Y as a, 2.5D as b, true as c, 'x' as d, date'2024-01-02' as e, timestamp'2024-01-02 03:04:05' as f, "
+        "1.25BD as g, cast('z' as binary) as h, named_struct('p', 1, 'q', 'r') as i, "
+        "timestamp_ntz'2024-01-02 03:04:05' as j"
+    )
+    db = ev.connect()
+    t = db.source("t", frame)
+    db.run(until="caught_up")
+    assert repr(t.rows()) == (
+        "[(1, 2.5, True, 'x', datetime.date(2024, 1, 2), datetime.datetime(2024, 1, 2, 3, 4, 5), Decimal('1.25'), "
+        "b'z', (1, 'r'), datetime.datetime(2024, 1, 2, 3, 4, 5))]"
+    )
+
+
+def test_snapshots_of_a_frame_that_is_made_anew(spark: Any, tmp_path: Path) -> None:
+    put(tmp_path / "in", "1.json", [{"k": 1, "v": "a"}, {"k": 2, "v": "b"}])
+    db = ev.connect()
+    t = db.source("t", lambda: spark.read.json(str(tmp_path / "in")), mode="snapshot", key="k")
+    db.run(until="caught_up")
+    put(tmp_path / "in", "1.json", [{"k": 1, "v": "A"}, {"k": 3, "v": "c"}])
+    db.run(until="caught_up")
+    assert sorted(t.rows()) == [(1, "A"), (3, "c")]
+
+
+def test_jdbc_snapshot(spark: Any, tmp_path: Path) -> None:
+    url = f"jdbc:derby:{tmp_path}/db;create=true"
+    frame = spark.createDataFrame([(1, "a"), (2, "b")], "K long, V string")
+    frame.write.jdbc(url, "T", mode="overwrite")
+    db = ev.connect()
+    t = db.source("t", spark.read.jdbc(url, "T"), mode="snapshot", key="K")
+    db.run(until="caught_up")
+    spark.createDataFrame([(3, "c")], "K long, V string").write.jdbc(url, "T", mode="append")
+    db.run(until="caught_up")
+    assert sorted(t.rows()) == [(1, "a"), (2, "b"), (3, "c")]
+
+
+def test_a_stream_one_transaction_per_batch(spark: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    for i in range(3):
+        put(folder, f"{i}.json", [{"x": i}])
+    db = ev.connect()
+    stream = spark.readStream.schema("x long").option("maxFilesPerTrigger", 1).json(str(folder))
+    t = db.source("t", stream)
+    assert db.run(until="caught_up").time == 3
+    put(folder, "9.json", [{"x": 9}, {"x": 10}])
+    assert db.run(until="caught_up").rows == {"t": 2}
+    assert sorted(t.rows()) == [(0,), (1,), (2,), (9,), (10,)]
+
+
+def test_two_streams_and_a_file_side_by_side(spark: Any, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        put(tmp_path / name, "1.json", [{"id": i, "v": name} for i in range(10)])
+    (tmp_path / "c.csv").write_text("id,v\n1,c\n")
+    db = ev.connect()
+    for name in ("a", "b"):
+        db.source(name, spark.readStream.schema("id long, v string").json(str(tmp_path / name)), key="id")
+    db.source("c", tmp_path / "c.csv")
+    joined = db.sql("CREATE VIEW j AS SELECT a.id FROM a JOIN b ON a.id = b.id JOIN c ON c.id = b.id")
+    assert db.run(until="caught_up").rows == {"a": 10, "b": 10, "c": 1}
+    assert joined.rows() == [(1,)]
+
+
+def test_running_for_a_while_follows_the_stream(spark: Any, tmp_path: Path) -> None:
+    put(tmp_path / "in", "1.json", [{"x": 1}])
+    db = ev.connect()
+    t = db.source("t", spark.readStream.schema("x long").json(str(tmp_path / "in")))
+    view = db.view("v", t.distinct())
+
+    @view.subscribe
+    def more(batch: ev.Batch) -> None:
+        if batch.time == 1:
+            put(tmp_path / "in", "2.json", [{"x": 2}])
+
+    assert db.run(until="6s").stopped_by == "time"
+    assert sorted(t.rows()) == [(1,), (2,)]
+
+
+class Restarted:
+    """A session that a restart would find: the same marks and rows, nothing else of the old one."""
+
+    def __init__(self, old: ev.Session | None, state: Path) -> None:
+        self.db = ev.connect()
+        self.db._directory = str(state)
+        self.old = old
+
+    def source(self, stream: Any) -> ev.Table:
+        t = self.db.source("t", stream)
+        if self.old is not None:
+            t.insert(self.old["t"].rows())
+            self.db._marks.update(self.old._marks)
+        return t
+
+
+def test_a_replayed_batch_is_recognised(spark: Any, tmp_path: Path) -> None:
+    folder, state = tmp_path / "in", tmp_path / "state"
+    put(folder, "1.json", [{"x": 1}])
+    stream = spark.readStream.schema("x long").json(str(folder))
+    first = Restarted(None, state)
+    first.source(stream)
+    first.db.run(until="caught_up")
+    put(folder, "2.json", [{"x": 2}])
+    first.db.run(until="caught_up")
+    assert first.db._marks["source/t/batch"] == "1"
+    for left in (state / "streams" / "t" / "commits").glob("*1*"):  # as if Spark had died before its note
+        left.unlink()
+
+    second = Restarted(first.db, state)
+    t = second.source(stream)
+    put(folder, "3.json", [{"x": 3}])
+    assert second.db.run(until="caught_up").rows == {"t": 1}
+    assert sorted(t.rows()) == [(1,), (2,), (3,)]
+
+
+def test_a_batch_that_failed_comes_again(spark: Any, tmp_path: Path) -> None:
+    put(tmp_path / "in", "1.json", [{"x": 1}, {"x": None}])
+    db = ev.connect()
+    t = db.source("t", spark.readStream.schema("x long").json(str(tmp_path / "in")), schema={"x": int})
+    with pytest.raises(ev.InputError, match=r"\[E_RECORD\] source 't': batch 0: \[E_NULL\]"):
+        db.run(until="caught_up")
+    assert t.rows() == []
+    again = ev.connect()
+    u = again.source(
+        "t", spark.readStream.schema("x long").json(str(tmp_path / "in")), schema={"x": int}, bad="quarantine"
+    )
+    again.run(until="caught_up")
+    assert (u.rows(), [r[2] for r in again["t_rejected"].rows()]) == ([(1,)], ['{"x": null}'])
+
+
+def test_checkpoints_and_marks_must_belong_together(spark: Any, tmp_path: Path) -> None:
+    put(tmp_path / "in", "1.json", [{"x": 1}])
+    state = tmp_path / "state"
+    stream = spark.readStream.schema("x long").json(str(tmp_path / "in"))
+    first = Restarted(None, state)
+    first.source(stream)
+    first.db.run(until="caught_up")
+
+    forgot = Restarted(None, state)
+    forgot.source(stream)
+    with pytest.raises(ev.InputError) as error:
+        forgot.db.run(until="caught_up")
+    assert str(error.value) == (
+        f"[E_CHECKPOINT] source 't': the checkpoint {state}/streams/t is further than the state, which knows nothing "
+        "of this stream\n"
+        "  hint: put the state directory back, or delete the checkpoint to read the stream from its start"
+    )
+
+    shutil.rmtree(state / "streams")
+    second = Restarted(first.db, state)
+    second.source(stream)
+    with pytest.raises(ev.InputError) as error:
+        second.db.run(until="caught_up")
+    assert str(error.value) == (
+        f"[E_CHECKPOINT] source 't': the checkpoint {state}/streams/t is gone\n"
+        "  hint: put the checkpoint back, or start over with an empty state directory"
+    )
+
+
+def test_a_stream_that_breaks_says_why(spark: Any, tmp_path: Path) -> None:
+    put(tmp_path / "in", "1.json", [{"x": 0}])
+    db = ev.connect()
+    stream = spark.readStream.schema("x long").json(str(tmp_path / "in")).selectExpr("raise_error('boom') as x")
+    db.source("t", stream, schema={"x": str})
+    with pytest.raises(ev.InputError, match=r"(?s)\[E_STREAM\] source 't': the stream ended: .*hint: correct its"):
+        db.run(until="caught_up")
+
+
+def test_refusals(spark: Any) -> None:
+    db = ev.connect()
+    with pytest.raises(ev.InputError, match=r"E_SCHEMA\] column 'x'.*not a column type"):
+        db.source("t", spark.sql("select array(1) as x"))
+    with pytest.raises(ev.InputError, match=r"E_OPTION.*max_rows_per_step has no effect"):
+        db.source("t", spark.range(3), max_rows_per_step=2)
+    rate = spark.readStream.format("rate").load()
+    db.source("r", rate, mode="snapshot")
+    with pytest.raises(ev.InputError, match=r"E_MODE.*cannot be read as snapshots"):
+        db.run(until="caught_up")
+
+
+def test_interrupted_from_a_subscriber(spark: Any, tmp_path: Path) -> None:
+    """Ctrl-C while a stream runs: the step under way is finished, and the next run goes on."""
+    import os
+    import signal
+
+    folder = tmp_path / "in"
+    for i in range(4):
+        put(folder, f"{i}.json", [{"x": i}])
+    db = ev.connect()
+    stream = spark.readStream.schema("x long").option("maxFilesPerTrigger", 1).json(str(folder))
+    t = db.source("t", stream)
+    view = db.view("v", t.distinct())
+    stop = view.subscribe(lambda batch: os.kill(os.getpid(), signal.SIGINT))
+    assert db.run(until="caught_up").stopped_by == "interrupt"
+    assert threading.active_count() < 20
+    stop()
+    assert len(t.rows()) < 4
+    db.run(until="caught_up")
+    assert sorted(t.rows()) == [(i,) for i in range(4)]
