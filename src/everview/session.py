@@ -70,8 +70,7 @@ class Session:
 
     def __init__(self, *, history: int = 1000, merge_effort: int = 4) -> None:
         self._interner = Interner()
-        self._graph = Graph(self._interner, merge_effort)
-        self._builder = Builder(self._graph)
+        self._graph, self._builder = self._dataflow(merge_effort)
         self._history = history
         self._lock = threading.RLock()
         self._tables: dict[str, Table] = {}
@@ -90,6 +89,11 @@ class Session:
         self._attributes: dict[str, Table] = {}
         self._rules: dict[str, Rules] = {}
         self._pipeline: Any = None
+
+    def _dataflow(self, merge_effort: int) -> tuple[Graph, Builder]:
+        """An empty dataflow and what builds it."""
+        graph = Graph(self._interner, merge_effort)
+        return graph, Builder(graph)
 
     # lifetime
 
@@ -151,9 +155,7 @@ class Session:
             node = plan.Table(self._node_ids, tuple(c.type for c in columns), at)
             self._node_ids += 1
             table = Table(self, name, columns, node, at)
-            table._arrangement = self._builder.add_table(node, order, name)
-            table._arrangement.trace.keep_history(self._history)
-            self._install_new()
+            table._arrangement = self._add_table(node, order, name, self._history)
             self._tables[name] = table
         return table
 
@@ -190,8 +192,7 @@ class Session:
         index = tuple(names.index(c) for c in wanted)
         with self._lock:
             self._catch_up()
-            arrangement = self._install(collection._node, index)
-            arrangement.trace.keep_history(self._history if history is None else history)
+            arrangement = self._install(collection._node, index, self._history if history is None else history)
             view = View(self, name, collection, collection._node, arrangement)
             view._index = index
             view._fallible = self._error_operators(arrangement.operator)
@@ -354,19 +355,33 @@ class Session:
         self._alive()
         return pipeline_of(self).run(until, progress)
 
-    def _install(self, node: plan.Node, keys: tuple[int, ...]) -> Arrangement:
+    def _add_table(
+        self, node: plan.Table, order: tuple[int, ...], name: str, history: int, rows: Sequence[tuple[int, ...]] = ()
+    ) -> Arrangement:
+        """Make a base table's index; `rows` (codes) are in it from the beginning."""
+        arrangement = self._builder.add_table(node, order, name)
+        arrangement.trace.keep_history(history)
+        if rows:
+            words = [w for row in rows for w in (*(row[c] for c in order), self._graph.time, 1)]
+            make.push_rows(arrangement.operator.inbox, np.array(words, dtype=np.int64), len(rows))
+        self._graph.install()
+        return arrangement
+
+    def _install(self, node: plan.Node, keys: tuple[int, ...], history: int = 0) -> Arrangement:
+        """An arrangement of a node by some columns, up to date from now on."""
         try:
             arrangement = self._builder.stored(node, prune(node, self._builder.installed), keys)
-            self._install_new()
+            self._graph.install()
         except BaseException:
             gone = set(self._graph._new)
             self._graph.forget_new()
             self._builder.forget(gone)
             raise
+        arrangement.trace.keep_history(history)
         return arrangement
 
-    def _install_new(self) -> None:
-        self._graph.install()
+    def _sync(self, *operators: Operator) -> None:
+        """Called before the traces of operators are read: here they are always complete."""
 
     def _index(self, view: View, keys: tuple[int, ...]) -> Arrangement:
         """A further arrangement of a view, for lookups by other columns."""
@@ -445,6 +460,9 @@ class Session:
         for view in self._views.values():
             roots.append(view._arrangement.operator)
             roots.extend(a.operator for a in view._more)
+        self._keep_only(roots)
+
+    def _keep_only(self, roots: list[Operator]) -> None:
         self._builder.forget(self._graph.collect(roots))
 
     # transactions
@@ -523,6 +541,7 @@ class Session:
         multiplicity.
         """
         arrangement = table._arrangement
+        self._sync(arrangement.operator)
         found: dict[tuple[int, ...], int] = {}
 
         def add(batch: int) -> None:
@@ -602,6 +621,7 @@ class Session:
 
     def _present_row(self, table: Table, row: tuple[int, ...]) -> list[tuple[int, ...]]:
         arrangement = table._arrangement
+        self._sync(arrangement.operator)
         block = make.make_filled(np.array([row[c] for c in arrangement.order], dtype=np.int64))
         batch = read.collect_key(arrangement.trace.address, block, len(row), self._graph.time)
         make.drop_block(block)
@@ -651,6 +671,7 @@ class Session:
     def _capture(self, arrangement: Arrangement) -> int:
         """Have each step's change of an arrangement kept for subscribers."""
         with self._lock:
+            self._sync(arrangement.operator)
             block = make.peek(arrangement.trace.address, CAPTURE)
             if block == 0:
                 block = arrangement.operator.block([0])

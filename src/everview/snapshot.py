@@ -42,6 +42,7 @@ class Snapshot:
         self._arrangement = arrangement
         self._codec = codec
         self.time = time
+        session._sync(arrangement.operator)
         check_readable(session, arrangement, time)
         arrangement.trace.hold(time)
         self._held = True
@@ -164,6 +165,7 @@ def read_key(
     codes = [encode_value(codec.types[c], v, session._interner) for c, v in zip(columns, values, strict=True)]
     with session._lock:
         session._alive()
+        session._sync(arrangement.operator)
         block = make.make_filled(
             np.array([codes[columns.index(c)] for c in arrangement.order[: len(columns)]], dtype=np.int64)
         )

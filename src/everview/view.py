@@ -138,6 +138,7 @@ class View(Collection):
         self._alive()
         self._session._catch_up()
         trace = self._arrangement.trace
+        self._session._sync(self._arrangement.operator)
         if since < trace.since and trace.since > self._installed_at:
             raise CompactedError(
                 "E_COMPACTED",
@@ -163,6 +164,7 @@ class View(Collection):
         self._session._catch_up()
         found: list[tuple[str, int]] = []
         with self._session._lock:
+            self._session._sync(*self._fallible)
             for operator in self._fallible:
                 assert operator.trace is not None
                 batch = read.collect(operator.trace.address, NO_SINCE, self._session.time, 0)

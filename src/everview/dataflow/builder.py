@@ -186,27 +186,31 @@ class Builder:
 
     # arrangements
 
-    def arrange(self, node: plan.Node, keys: tuple[int, ...]) -> Arrangement:
-        """An arrangement of the node with these key columns in front: an existing one if there is one."""
+    def arrange(self, node: plan.Node, keys: tuple[int, ...], *, gather: bool = False) -> Arrangement:
+        """An arrangement of the node with these key columns in front: an existing one if there is one.
+
+        `gather`: with several shards, all rows on one of them.
+        """
         for arrangement in self._existing(node):
-            if arrangement.serves(keys):
+            if arrangement.serves(keys, gather=gather):
                 return arrangement
         self.flow(node)  # building the node may bring an arrangement with it
         for arrangement in self._existing(node):
-            if arrangement.serves(keys):
+            if arrangement.serves(keys, gather=gather):
                 return arrangement
-        return self._arrange(node, keys, self._scope(node))
+        return self._arrange(node, keys, self._scope(node), gather=gather)
 
     def _existing(self, node: plan.Node) -> list[Arrangement]:
         return self.arrangements.get(self._key(node), [])
 
-    def _arrange(self, node: plan.Node, keys: tuple[int, ...], scope: Scope) -> Arrangement:
+    def _arrange(self, node: plan.Node, keys: tuple[int, ...], scope: Scope, *, gather: bool = False) -> Arrangement:
         order = (*keys, *(c for c in range(len(node.types)) if c not in keys))
         flow = self.flow(node)
         for arrangement in self._existing(node):
-            if arrangement.serves(keys) and arrangement.operator.scope is scope:
+            if arrangement.serves(keys, gather=gather) and arrangement.operator.scope is scope:
                 return arrangement
-        operator = Arrange(self.graph, scope, len(order), label=f"by {list(keys)}" if keys else "rows")
+        label = f"by {list(keys)}" if keys else "rows"
+        operator = Arrange(self.graph, scope, len(order), label=label, gather=gather)
         operator.listen(_reordered(flow, order))
         arrangement = Arrangement(operator, order)
         self.arrangements.setdefault(self._key(node), []).append(arrangement)
@@ -238,8 +242,8 @@ class Builder:
     def join(self, left: plan.Node, right: plan.Node, pairs: tuple[tuple[int, int], ...]) -> Flow:
         """Inner join on pairs of columns; equal codes match, NULLs too."""
         pairs = self._best_order(left, right, pairs)
-        l = self.arrange(left, tuple(a for a, _ in pairs))
-        r = self.arrange(right, tuple(b for _, b in pairs))
+        l = self.arrange(left, tuple(a for a, _ in pairs), gather=not pairs)
+        r = self.arrange(right, tuple(b for _, b in pairs), gather=not pairs)
         scope = deeper(l.operator.scope, r.operator.scope)
         for side in (l, r):
             self._wake(side, scope)
@@ -343,7 +347,7 @@ class Builder:
         assert aggregate.column is not None
         keys = tuple(range(len(node.keys)))
         narrow = _narrow(node.child, (*node.keys, aggregate.column))
-        source = self.arrange(narrow, keys)
+        source = self.arrange(narrow, keys, gather=not keys)
         label = f"{aggregate.kind} by {list(node.keys)}"
         if node.child.types[aggregate.column].kind in INTERNED:
             run = pythonic.extreme(aggregate.kind == "min", narrow.types, len(keys), self.graph.interner)
@@ -382,7 +386,7 @@ class Builder:
         exprs = [ColumnRef(node.child.types[c], c) for c in (*node.keys, *rest)]
         keys = len(node.keys)
         ordered = plan.Project(node.child, (*exprs[:keys], *sort_keys, *exprs[keys:]))
-        source = self.arrange(ordered, tuple(range(keys + len(sort_keys))))
+        source = self.arrange(ordered, tuple(range(keys + len(sort_keys))), gather=not keys)
         label = f"top {node.limit} by {list(node.keys)}"
         spec = [node.offset, node.limit]
         key = _TopOutput(ordered, keys, node.limit, node.offset)
@@ -411,7 +415,7 @@ class Builder:
         keys = node.keys
         order = (*keys, *(c for c in range(len(node.child.types)) if c not in keys))
         narrow = _narrow(node.child, order)
-        source = self.arrange(narrow, tuple(range(len(keys))))
+        source = self.arrange(narrow, tuple(range(len(keys))), gather=not keys)
         if not isinstance(node, plan.TopK):
             order = tuple(range(cols))
         return self._reduce(node, source, len(keys), order, reduce_k.PYTHON, label=label, run=run)

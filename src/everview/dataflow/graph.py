@@ -9,7 +9,7 @@ ever said, to the newcomer only.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,19 +27,32 @@ from everview.kernels.reduce import FAULT_LARGE
 from everview.types import DataType
 
 
+class Stop(NamedTuple):
+    """A place in the program where shards wait for each other: before a loop's next pass, at the end, or before an
+    operator that other shards may have rows for.
+    """
+
+    scope: Scope | None
+    last: bool
+
+
 class Graph:
     """Operators, program and state of one session."""
 
-    def __init__(self, interner: Interner, merge_effort: int = 4) -> None:
+    def __init__(self, interner: Interner, merge_effort: int = 4, *, sharded: bool = False) -> None:
         self.interner = interner
         self.merge_effort = merge_effort
+        self.sharded = sharded
+        """whether it is one of several shards: then rows are exchanged and the program has stops"""
+        self.numbered: list[Operator | None] = []
+        """every operator by the order in which they were made, equal on all shards; None once dropped"""
         self.time = 0
         self.step_block = make.make_block(stream_k.STEP_WORDS)
         self.root = Scope(None)
         self.tail: list[Operator] = []
         self.session = make.make_block(x.X_WORDS)
         make.poke(self.session, x.X_STEP, self.step_block)
-        self.at: list[tuple[Operator | Scope, int]] = []
+        self.at: list[tuple[Operator | Scope | Stop, int]] = []
         self._replays: list[tuple[Operator, Sink]] = []
         self._new: list[Operator] = []
         self._stale = True
@@ -104,26 +117,41 @@ class Graph:
         words: list[int] = []
         self.at = []
 
-        def visit(items: Iterable[Operator | Scope]) -> None:
+        def write(item: Operator | Scope | Stop, which: int, *instruction: int) -> int:
+            self.at.append((item, which))
+            words.extend(instruction)
+            return len(self.at) - 1
+
+        def stop(scope: Scope | None = None, *, last: bool = False) -> int:
+            return write(Stop(scope, last), 0, x.STOP, 0, 0, 0)
+
+        def visit(items: Iterable[Operator | Scope], unsent: set[Operator]) -> None:
+            """`unsent`: operators for which rows may wait in an outbox here."""
             for item in items:
                 if isinstance(item, Scope):
-                    start = len(self.at)
-                    self.at.append((item, 0))
-                    words.extend((x.LOOP, 0, item.address, 0))
-                    visit(item.items)
-                    self.at.append((item, 1))
-                    words.extend((x.END, 0, item.address, start))
-                    words[4 * start + 3] = len(self.at)
+                    start = stop(item) if self.sharded else len(self.at)
+                    loop = write(item, 0, x.LOOP, 0, item.address, 0)
+                    visit(item.items, set())
+                    write(item, 1, x.END, 0, item.address, start)
+                    words[4 * loop + 3] = len(self.at)
+                    unsent.clear()
                 else:
+                    if item in unsent:
+                        stop()
+                        unsent.clear()
                     for which, (address, context) in enumerate(item.instructions()):
-                        self.at.append((item, which))
-                        words.extend((x.CALL, address, context, 0))
+                        write(item, which, x.CALL, address, context, 0)
+                    if self.sharded and item.stream is not None:
+                        unsent.update(s.target for s in item.stream.sinks if s.target.outbox)
 
-        visit(self.root.items)
-        visit(self.tail)
+        # replayed history may wait for any operator when an installing step begins
+        visit(self.root.items, {o for o in self._new if o.outbox})
+        visit(self.tail, set())
+        if self.sharded:
+            stop(last=True)
         operators = self.operators()
         traces = [o.trace.address for o in operators if o.trace is not None]
-        inboxes = [o.inbox for o in operators if o.inbox]
+        inboxes = [box for o in operators for box in (o.inbox, o.outbox) if box]
         scopes = [s.address for s in self.scopes()]
         self._list(x.PROGRAM, x.LENGTH, words, 4)
         self._list(x.TRACES, x.NTRACES, traces)
@@ -149,23 +177,33 @@ class Graph:
 
     def install(self) -> None:
         """Bring what was newly added up to date with the present, in a step that adds no epoch."""
-        self.assemble()
-        base = self.time - 1
-        make.poke(self.step_block, stream_k.STEP_BASE, base)
-        make.poke(self.step_block, stream_k.STEP_EPOCHS, 1)
         try:
-            for producer, sink in self._replays:
-                self._replay(producer, sink)
-            answer = x.step(self.session, base, 1)
+            self.replay_for_new()
+            answer = x.step(self.session, self.time - 1, 1)
         except BaseException:
             self.abort()
             raise
         if answer != x.DONE:
             self._go_on(answer)
+        self.installed()
+
+    def replay_for_new(self) -> None:
+        """Begin an installation: old operators say to the new ones all they ever said, as coming at the present."""
+        self._stale = True
+        self.assemble()
+        make.poke(self.step_block, stream_k.STEP_BASE, self.time - 1)
+        make.poke(self.step_block, stream_k.STEP_EPOCHS, 1)
+        for producer, sink in self._replays:
+            self._replay(producer, sink)
+
+    def installed(self) -> None:
+        """What was newly added is up to date."""
         for operator in self._new:
             operator.old = True
+            operator.settled()
         self._new.clear()
         self._replays.clear()
+        self._stale = self.sharded  # stops that only the installation needed
 
     def forget_new(self) -> None:
         """An installation failed: nothing of it stays."""
@@ -185,17 +223,23 @@ class Graph:
 
     def _go_on(self, answer: int) -> None:
         try:
-            while answer != x.DONE:
-                pc = int(make.peek(self.session, x.PC))
-                if answer == x.PYTHON_NEEDED:
-                    self._serve(self.at[pc][0])
-                    pc += 1
-                elif answer != x.YIELD:
-                    raise self._failure(answer, pc)
-                answer = x.resume(self.session, pc)
+            self.attend(answer)
         except BaseException:
             self.abort()
             raise
+
+    def attend(self, answer: int) -> int:
+        """Do what the executor cannot until it is done or at a stop; gives its instruction."""
+        while True:
+            pc = int(make.peek(self.session, x.PC))
+            if answer in (x.DONE, x.STOPPED):
+                return pc
+            if answer == x.PYTHON_NEEDED:
+                self._serve(self.at[pc][0])
+                pc += 1
+            elif answer != x.YIELD:
+                raise self.failure(answer, pc)
+            answer = x.resume(self.session, pc)
 
     def abort(self) -> None:
         """Undo the step under way, rows handed over for it included."""
@@ -204,8 +248,11 @@ class Graph:
             if isinstance(operator, Arrange):
                 operator.drop_preset()
 
-    def _failure(self, answer: int, pc: int) -> Exception:
+    def failure(self, answer: int, pc: int) -> Exception:
+        """What went wrong at an instruction."""
         item = self.at[min(pc, len(self.at) - 1)][0]
+        if isinstance(item, Stop):
+            item = item.scope or self.root
         if answer == x.ROUNDS:
             return LoopError(
                 "E_LOOP_LIMIT",
@@ -229,7 +276,7 @@ class Graph:
     def _violation(self, item: Operator | Scope) -> str:
         return "delete only rows that the table holds, or declare a key and use upsert"
 
-    def _serve(self, item: Operator | Scope) -> None:
+    def _serve(self, item: Operator | Scope | Stop) -> None:
         """Do in Python what an operator asked for."""
         if isinstance(item, PythonMap):
             assert item.trace is not None
@@ -249,7 +296,7 @@ class Graph:
             answers = item.run(requests)
             make.give_answers(item.context, np.ascontiguousarray(answers, dtype=np.int64).reshape(-1, 2 + item.cols))
         else:
-            raise InternalError("E_INTERNAL", f"{item.label} asked for Python")
+            raise InternalError("E_INTERNAL", f"{item} asked for Python")
 
     def time_base(self) -> int:
         """The last epoch before the step under way."""
@@ -302,6 +349,7 @@ class Graph:
         self._stale = True
         self.assemble()
         for operator in gone:
+            self.numbered[operator.number] = None
             operator.free()
         for scope in dead:
             scope.free()

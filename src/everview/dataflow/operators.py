@@ -15,8 +15,9 @@ import numpy as np
 
 from everview.dataflow.scopes import EPOCH_MASK, Scope
 from everview.dataflow.streams import Branch, Flow, Route, Sink, Stream
-from everview.expr.nodes import Expr
+from everview.expr.nodes import ColumnRef, Expr
 from everview.kernels import arrange as arrange_k
+from everview.kernels import inbox as inbox_k
 from everview.kernels import join as join_k
 from everview.kernels import make
 from everview.kernels import read as read_k
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from everview.dataflow.graph import Graph
 
 NEVER = 2**62
+
+BY_FIRST, ON_ONE, ANYWHERE = "by first column", "on one shard", "anywhere"
+"""Where an operator's rows are when a dataflow has several shards: see `Operator.spread`."""
 
 Instruction = tuple[int, int]
 """(address of the compiled operator, context)"""
@@ -93,12 +97,18 @@ class Operator:
         self.scope = scope
         self.cols = cols
         self.label = label
+        self.number = len(graph.numbered)
+        graph.numbered.append(self)
         self.inputs: list[Operator] = []
         self.inbox = 0
         self.trace: Trace | None = None
         self.stream: Stream | None = None
         self.errors: Arrange | None = None
         self.old = False  # part of a finished installation: a new reader needs a replay
+        self.spread = ANYWHERE
+        """Where its rows are when there are several shards: with equal first columns together, all on the first shard,
+        or wherever their inputs were."""
+        self.outbox = 0
         self._blocks: list[int] = []
 
     def instructions(self) -> list[Instruction]:
@@ -118,6 +128,21 @@ class Operator:
             self.inputs.append(branch.producer)
             self.graph.attach(branch.producer, sink)
 
+    def receives(self, branch: Branch) -> tuple[int, Scope]:
+        """The inbox for a branch's rows and its scope: the outbox if they may belong to another shard."""
+        if not self.graph.sharded or self.spread == ANYWHERE or self._stays(branch):
+            return self.inbox, self.scope
+        if not self.outbox:
+            self.outbox = make.make_inbox(make.peek(self.inbox, inbox_k.WIDTH), self.graph.root.address)
+        return self.outbox, self.graph.root
+
+    def _stays(self, branch: Branch) -> bool:
+        """Whether the branch's rows are on the right shard already."""
+        if self.spread == ON_ONE:
+            return branch.producer.spread == ON_ONE
+        first = branch.exprs[0]
+        return branch.producer.spread == BY_FIRST and isinstance(first, ColumnRef) and first.index == 0
+
     def error_inbox(self) -> int:
         """Inbox for rows that could not be computed on their way here."""
         if self.errors is None:
@@ -135,6 +160,9 @@ class Operator:
 
     def set_stream(self, address: int) -> None:
         raise NotImplementedError
+
+    def settled(self) -> None:
+        """It has caught up with what was there before it, by computation or because its state was loaded."""
 
     def replay(self, stream: int) -> None:
         """Say everything said so far once more, to a stream with the newcomer as its only listener."""
@@ -154,8 +182,9 @@ class Operator:
             self.stream.free()
         if self.trace is not None:
             self.trace.free()
-        if self.inbox:
-            make.drop_inbox(self.inbox)
+        for inbox in (self.inbox, self.outbox):
+            if inbox:
+                make.drop_inbox(inbox)
         for block in self._blocks:
             make.drop_block(block)
 
@@ -178,8 +207,10 @@ class Arrange(Operator):
         stateless: bool = False,
         label: str = "",
         at_end: bool = False,
+        gather: bool = False,
     ) -> None:
         super().__init__(graph, scope, cols, label)
+        self.spread = ANYWHERE if at_end else ON_ONE if gather or cols == 0 else BY_FIRST
         self.trace = Trace(graph, scope, cols, diffs, stateless=stateless)
         self.new_inbox(cols + 1 + diffs)
         words = [0] * arrange_k.A_WORDS
@@ -231,6 +262,7 @@ class PythonMap(Arrange):
         self.stage: Stream | None = None
         super().__init__(graph, scope, cols, stateless=True, label=label)
         self.cols = out
+        self.spread = ANYWHERE
 
     def instructions(self) -> list[Instruction]:
         return [(arrange_k.arrange.address, self.context), (make.serve.address, self.context)]
@@ -249,6 +281,7 @@ class Join(Operator):
     ) -> None:
         super().__init__(graph, scope, left.cols + right.cols - keys, label)
         self.left, self.right, self.keys = left, right, keys
+        self.spread = left.operator.spread
         self.inputs = [left.operator, right.operator]
         words = [0] * join_k.J_WORDS
         words[join_k.LEFT] = left.trace.address
@@ -271,6 +304,9 @@ class Join(Operator):
     def set_stream(self, address: int) -> None:
         make.poke(self.context, join_k.J_STREAM, address)
 
+    def settled(self) -> None:
+        make.poke(self.context, join_k.FRESH, 0)
+
     @property
     def replayable(self) -> bool:
         return True
@@ -291,6 +327,7 @@ class Reduce(Operator):
     def __init__(self, graph: Graph, scope: Scope, keys: int, cols: int, label: str = "") -> None:
         super().__init__(graph, scope, cols, label)
         self.keys = keys
+        self.spread = BY_FIRST if keys else ON_ONE
         self.trace = Trace(graph, scope, cols)
         self.new_inbox(keys + 2)
         self.context = self.block([0] * reduce_k.D_WORDS)
@@ -303,6 +340,7 @@ class Reduce(Operator):
         """Say what is reduced and how; puts the operator into the program."""
         assert self.trace is not None
         self.source, self.reduction, self.run = source, kind, run
+        self.spread = source.operator.spread
         self.inputs = [source.operator]
         words = {
             reduce_k.INPUT: source.trace.address,
@@ -331,6 +369,9 @@ class Reduce(Operator):
 
     def set_stream(self, address: int) -> None:
         make.poke(self.context, reduce_k.D_STREAM, address)
+
+    def settled(self) -> None:
+        make.poke(self.context, reduce_k.D_FRESH, 0)
 
     def free(self) -> None:
         make.drop_reduce(self.context)
@@ -375,14 +416,17 @@ class Arrangement:
         self.cols = self.trace.cols
         self.plain = order == tuple(range(len(order)))
 
-    def serves(self, keys: tuple[int, ...]) -> bool:
-        """Whether its first columns are these keys, in this order."""
+    def serves(self, keys: tuple[int, ...], *, gather: bool = False) -> bool:
+        """Whether its first columns are these keys, in this order, and (with several shards) its rows together: all of
+        them if `gather`, else those with equal keys.
+        """
+        if self.operator.graph.sharded and (gather or keys):
+            if self.operator.spread != (ON_ONE if gather else BY_FIRST):
+                return False
         return self.order[: len(keys)] == keys
 
 
 def columns(operator: Operator, types: tuple[Any, ...], order: tuple[int, ...], delay: int = 0) -> Flow:
     """The flow of an operator whose column i is the collection's column order[i]."""
-    from everview.expr.nodes import ColumnRef
-
     exprs: list[Expr] = [ColumnRef(types[c], order.index(c)) for c in range(len(types))]
     return (Branch(operator, operator.scope, tuple(exprs), delay=delay),)

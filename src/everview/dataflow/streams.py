@@ -101,8 +101,9 @@ class Sink:
         words[k.OUT_REGS] = self._block(outputs)
         words[k.NOUT] = len(outputs)
         words[k.SIGN] = branch.sign
-        words[k.BOX] = target.inbox
-        words[k.BOX_SC] = target.scope.address
+        box, box_scope = target.receives(branch)
+        words[k.BOX] = box
+        words[k.BOX_SC] = box_scope.address
         words[k.PRE], words[k.AND], words[k.POST] = pre, keep, post
         words[k.ADD] = route.add + branch.delay
         words[k.PRIORITY_REG] = -1 if route.priority is None else program.outputs[-1]

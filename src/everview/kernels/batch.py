@@ -17,7 +17,8 @@ from numba import njit
 from everview.kernels.memory import INNER, alloc, free, ld, st
 from everview.kernels.operator import shared
 
-ROWS, COLS, DIFFS, DATA, CAP, T_AT, T_MASK, D_AT, D_MASK, INDEX, KEY_MIN, SHIFT, BUCKETS, B_WORDS = range(14)
+ROWS, COLS, DIFFS, DATA, CAP, T_AT, T_MASK, D_AT, D_MASK, INDEX, KEY_MIN, SHIFT, BUCKETS, MAPPED, B_WORDS = range(15)
+"""MAPPED: the columns lie in memory that somebody else owns (see `image.adopt`)."""
 
 INDEX_FROM = 1024  # rows from which a batch gets a bucket index
 BUCKET_ROWS = 4  # rows per bucket aimed at
@@ -48,6 +49,7 @@ def new_batch(rows, cols, diffs, constant_time, constant_diff):
     st(batch, KEY_MIN, 0)
     st(batch, SHIFT, 0)
     st(batch, BUCKETS, 0)
+    st(batch, MAPPED, 0)
     return batch
 
 
@@ -55,7 +57,8 @@ def new_batch(rows, cols, diffs, constant_time, constant_diff):
 def free_batch(batch):
     """Give a batch and all it owns back."""
     if batch != 0:
-        free(ld(batch, DATA))
+        if ld(batch, MAPPED) == 0:
+            free(ld(batch, DATA))
         free(ld(batch, INDEX))
         free(batch)
 

@@ -5,6 +5,7 @@ A program is a block of instructions, four words each: [what, operator's address
     CALL   call the operator with its context
     LOOP   enter the loop's next pending time, or jump behind its END
     END    leave the pass and jump back to LOOP
+    STOP   return to the driver: shards of one dataflow exchange rows and agree on the next loop time here
 
 A step begins, runs and commits in one call (`step`) unless an operator needs Python (a Python reduction or function):
 then the call returns PYTHON, the driver serves instruction PC and calls `resume`. Every few thousand instructions the
@@ -25,8 +26,8 @@ from everview.kernels.trace import commit, roll_back
 
 PROGRAM, LENGTH, PC, X_STEP, TRACES, NTRACES, SCOPES, NSCOPES, INBOXES, NINBOXES, X_WORDS = range(11)
 
-CALL, LOOP, END = range(3)
-DONE, PYTHON_NEEDED, YIELD, ROUNDS, OVERFLOW, VIOLATION, MEMORY_FAULT = range(7)
+CALL, LOOP, END, STOP = range(4)
+DONE, PYTHON_NEEDED, YIELD, ROUNDS, OVERFLOW, VIOLATION, MEMORY_FAULT, STOPPED = range(8)
 
 SLICE = 4096  # instructions between looks at Ctrl-C
 
@@ -55,6 +56,9 @@ def _run(session):
                 pc += 1
             else:
                 pc = ld(program, at + 3)
+        elif what == STOP:
+            st(session, PC, pc)
+            return STOPPED
         else:
             end_time(ctx)
             if ld(ctx, OVERRUN) != 0:
@@ -78,6 +82,12 @@ def _commit(session):
     time = ld(s, STEP_BASE) + ld(s, STEP_EPOCHS)
     for i in range(ld(session, NTRACES)):
         commit(ld(traces, i), time)
+    reset_agendas(session)
+
+
+@njit(**INNER)
+def reset_agendas(session):
+    """Empty the agendas of all loops."""
     scopes = ld(session, SCOPES)
     for i in range(ld(session, NSCOPES)):
         reset_scope(ld(scopes, i))
@@ -117,7 +127,5 @@ def abort(session):
     inboxes = ld(session, INBOXES)
     for i in range(ld(session, NINBOXES)):
         clear_inbox(ld(inboxes, i))
-    scopes = ld(session, SCOPES)
-    for i in range(ld(session, NSCOPES)):
-        reset_scope(ld(scopes, i))
+    reset_agendas(session)
     return 0

@@ -276,12 +276,6 @@ def faults():
 
 
 @njit(**INNER)
-def size_of(address):
-    """Size in words of a block."""
-    return raw_load(address, -1)
-
-
-@njit(**INNER)
 def grow(address, words, used):
     """A block of at least `words` words that holds the first `used` words of `address`, which is freed."""
     new = alloc(words)

@@ -22,16 +22,18 @@ from numba import njit
 from everview.kernels.batch import (
     CAP,
     COLS,
+    D_AT,
     D_MASK,
     DATA,
     DIFFS,
     ROWS,
+    T_AT,
     T_MASK,
     batch_words,
     free_batch,
     new_batch,
 )
-from everview.kernels.memory import INNER, alloc, copy_words, free, grow, ld, size_of, st
+from everview.kernels.memory import INNER, alloc, copy_words, free, grow, ld, st
 from everview.kernels.merge import (
     RESULT,
     advance,
@@ -261,24 +263,36 @@ def settle(trace, fuel, at_once):
 @njit(**INNER)
 def copy_batch(batch):
     """A copy of a batch, without index."""
-    new = new_batch(ld(batch, CAP), ld(batch, COLS), ld(batch, DIFFS), ld(batch, T_MASK) == 0, ld(batch, D_MASK) == 0)
+    cap = ld(batch, CAP)
+    cols = ld(batch, COLS)
+    one_time = ld(batch, T_MASK) == 0
+    ones = ld(batch, D_MASK) == 0
+    new = new_batch(cap, cols, ld(batch, DIFFS), one_time, ones)
+    data = ld(new, DATA)
+    old = ld(batch, DATA)
     st(new, ROWS, ld(batch, ROWS))
-    copy_words(ld(new, DATA), 0, ld(batch, DATA), 0, size_of(ld(batch, DATA)))
+    copy_words(data, 0, old, 0, cols * cap)
+    copy_words(data, ld(new, T_AT), old, ld(batch, T_AT), 1 if one_time else cap)
+    copy_words(data, ld(new, D_AT), old, ld(batch, D_AT), 1 if ones else cap * ld(batch, DIFFS))
     return new
 
 
+@njit(**INNER)
+def _pass_on(trace, time):
+    """Move the time before which epochs need not be told apart."""
+    if ld(trace, T_KEEP) == -1:
+        st(trace, T_SINCE, max(ld(trace, T_SINCE), min(time - ld(trace, HISTORY), ld(trace, HOLD))))
+
+
 @shared
-def commit(trace, time):
-    """The step is complete, `time` the last epoch: its batches become part of the trace. Gives the number of rows
-    added.
-    """
+def fold(trace, time):
+    """The step is complete, `time` the last epoch: make its batches one, with advanced times."""
     capture = ld(trace, CAPTURE)
     if capture != 0 and ld(trace, DELTA) != 0:
         free_batch(ld(capture, 0))
         st(capture, 0, copy_batch(ld(trace, DELTA)))
     clear_delta(trace)
-    if ld(trace, T_KEEP) == -1:
-        st(trace, T_SINCE, max(ld(trace, T_SINCE), min(time - ld(trace, HISTORY), ld(trace, HOLD))))
+    _pass_on(trace, time)
     st(trace, STAMP, -1)
     old = ld(trace, OLD)
     if ld(trace, COUNT) == old:
@@ -296,13 +310,41 @@ def commit(trace, time):
             st(trace, COUNT, old)
             return 0
         st(table, old, batch)
-    added = ld(ld(table, old), ROWS)
-    effort = ld(trace, EFFORT)
-    settle(trace, effort * max(added, 64), AT_ONCE)
+    return ld(ld(table, old), ROWS)
+
+
+@shared
+def settle_folded(trace):
+    """Make a folded step part of the trace and keep the list of batches short."""
+    old = ld(trace, OLD)
+    if ld(trace, COUNT) == old:
+        return 0
+    added = ld(ld(ld(trace, TABLE), old), ROWS)
+    settle(trace, ld(trace, EFFORT) * max(added, 64), AT_ONCE)
     if ld(trace, COUNT) > _limit(trace_rows(trace)):
         settle(trace, 2**62, AT_ONCE)
     st(trace, OLD, ld(trace, COUNT))
     return added
+
+
+@njit(**INNER)
+def commit(trace, time):
+    """The step is complete, `time` the last epoch: its batches become part of the trace."""
+    if fold(trace, time) != 0:
+        settle_folded(trace)
+
+
+@shared
+def append_committed(trace, batch, time):
+    """Append a batch that a step elsewhere has added to its copy of this trace."""
+    capture = ld(trace, CAPTURE)
+    if capture != 0:
+        copy = copy_batch(batch)
+        before = ld(capture, 0)
+        st(capture, 0, merge_now(before, copy, -1, NO_SINCE) if before != 0 else copy)
+    _pass_on(trace, time)
+    _append(trace, batch)
+    return settle_folded(trace)
 
 
 @shared

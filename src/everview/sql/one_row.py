@@ -28,8 +28,6 @@ def one_row(session: Session) -> plan.Node:
     >>> one_row(db).types, db.time, db[NAME].rows()
     ((int,), 0, [(1,)])
     """
-    from everview.session import _hand_over
-
     found = session._tables.get(NAME)
     if found is None:
         with session._lock:
@@ -37,9 +35,6 @@ def one_row(session: Session) -> plan.Node:
             node = plan.Table(session._node_ids, (INT,), (0,))
             session._node_ids += 1
             found = Table(session, NAME, [Column("one", INT)], node, (0,))
-            found._arrangement = session._builder.add_table(node, (0,), NAME)
-            found._arrangement.trace.keep_history(session._history)
-            _hand_over([(found, [(1,)], 1)], session._graph.time)
-            session._install_new()
+            found._arrangement = session._add_table(node, (0,), NAME, session._history, [(1,)])
             session._tables[NAME] = found
     return found._node

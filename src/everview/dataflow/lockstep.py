@@ -1,0 +1,213 @@
+"""Lockstep: one step run on all shards of a dataflow together.
+
+Every shard runs the same program. At a stop all wait: rows in outboxes go to the shards they belong to, and before a
+loop's pass all agree on the earliest pending time and enter it, whether they have rows for it or not. So all shards
+are always at the same instruction and the same loop time, and the answer is that of one big graph.
+
+Several shards may live in one process; shards in other processes are reached through a `Wire`, which swaps parcels
+between processes at every stop. A failure anywhere (bad input, an exception in a user's function) stops the step
+everywhere and leaves all shards as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from everview.dataflow.graph import Stop
+from everview.dataflow.operators import ON_ONE, Operator
+from everview.dataflow.replica import Replica
+from everview.kernels import exchange as k
+from everview.kernels import executor as x
+from everview.kernels import image, make
+from everview.kernels import inbox as inbox_k
+from everview.kernels import stream as stream_k
+from everview.kernels.scope import OVERRUN
+
+Rows = np.ndarray
+"""Rows as consecutive words: columns, time, diffs."""
+
+Parcel = tuple[int, int, Rows]
+"""(shard, operator number, rows)"""
+
+INLINE_WORDS = 1 << 20
+"""Images up to this many words travel with a step's result; larger ones become files."""
+
+
+class Wire(Protocol):
+    """How shards in different processes meet."""
+
+    def swap(self, parcels: list[Parcel], agenda: int) -> tuple[list[Parcel], int]:
+        """Send parcels for shards elsewhere, receive those for shards here; gives the earliest agenda of all."""
+
+
+class Alone:
+    """The wire of a process that has all shards."""
+
+    def swap(self, parcels: list[Parcel], agenda: int) -> tuple[list[Parcel], int]:
+        return parcels, agenda
+
+
+@dataclass
+class Change:
+    """What a step added to one shard: small batches packed (see `everview.kernels.image`), large ones by operator."""
+
+    packed: np.ndarray
+    large: dict[int, np.ndarray] = field(default_factory=dict)
+
+
+class Shard:
+    """One shard's replica while a step runs on it."""
+
+    def __init__(self, replica: Replica, number: int, shards: int) -> None:
+        self.replica = replica
+        self.graph = replica.graph
+        self.number = number
+        self.shards = shards
+        self._pc = 0
+
+    # one step
+
+    def push(self, operator: int, rows: Rows) -> None:
+        """Hand over rows of a base table for the coming step."""
+        found = self.graph.numbered[operator]
+        assert found is not None
+        k.deliver(found.inbox, found.cols, rows)
+
+    def begin(self, epochs: int) -> None:
+        """Run a step's first part, up to a stop."""
+        self.graph.assemble()
+        self._pc = self.graph.attend(x.step(self.graph.session, self.graph.time, epochs))
+
+    def begin_install(self) -> None:
+        """Run the first part of a step that brings new operators up to date."""
+        self.graph.replay_for_new()
+        self._pc = self.graph.attend(x.step(self.graph.session, self.graph.time - 1, 1))
+
+    @property
+    def stop(self) -> Stop:
+        """Where it waits."""
+        item = self.graph.at[self._pc][0]
+        assert isinstance(item, Stop)
+        return item
+
+    def go(self) -> None:
+        """Run on to the next stop."""
+        self._pc = self.graph.attend(x.resume(self.graph.session, self._pc + 1))
+
+    def finish(self, epochs: int, large_words: int = INLINE_WORDS) -> Change:
+        """All shards are at the last stop: commit, and say what the step added. `epochs` is 0 for an installation."""
+        graph = self.graph
+        image.fold_step(graph.session, graph.time + epochs)
+        traces = self.replica.traces()
+        packed = np.empty(image.packed_words(traces, large_words), dtype=np.int64)
+        change = Change(packed)
+        if image.pack(traces, large_words, packed):
+            for number, trace in enumerate(traces.tolist()):
+                words = image.fresh_words(trace) if trace else 0
+                if words > large_words:
+                    out = np.empty(words, dtype=np.int64)
+                    image.write_fresh(trace, out)
+                    change.large[number] = out
+        image.settle_step(graph.session)
+        graph.time += epochs
+        if epochs == 0:
+            graph.installed()
+        return change
+
+    def abort(self, *, installing: bool) -> None:
+        """Put all back as it was before the step."""
+        self.graph.abort()
+        if installing:
+            self.replica.forget_new()
+
+    # at a stop
+
+    def check(self) -> None:
+        """Refuse to go on if a loop has passed its limit or a sum overflowed."""
+        root = self.graph.root.address
+        if make.peek(root, OVERRUN):
+            raise self.graph.failure(x.ROUNDS, self._pc)
+        if self.stop.last and make.peek(self.graph.step_block, stream_k.STEP_FAULT):
+            raise self.graph.failure(x.OVERFLOW, self._pc)
+
+    def agenda(self) -> int:
+        """The earliest time that its agenda or its outboxes have for the loop that comes next."""
+        scope = self.stop.scope
+        if scope is None:
+            return k.NOTHING
+        found = k.pending(scope.address)
+        for operator in self._boxes():
+            if scope.contains(operator.scope):
+                found = min(found, k.coming(operator.outbox, _columns(operator), scope.address))
+        return int(found)
+
+    def _boxes(self) -> list[Operator]:
+        return [o for o in self.graph.numbered if o is not None and o.outbox and k.boxed(o.outbox)]
+
+    def parcels(self) -> list[Parcel]:
+        """Empty the outboxes: rows by the shard they belong to."""
+        found: list[Parcel] = []
+        for operator in self._boxes():
+            shards = 0 if operator.spread == ON_ONE else self.shards
+            counts = np.zeros(self.shards, dtype=np.int64)
+            k.count_routes(operator.outbox, shards, counts)
+            width = int(make.peek(operator.outbox, inbox_k.WIDTH))
+            ends = np.cumsum(counts) * width
+            out = np.empty(int(ends[-1]), dtype=np.int64)
+            starts = ends - counts * width
+            k.route(operator.outbox, shards, starts.copy(), out)
+            for shard in np.flatnonzero(counts).tolist():
+                found.append((shard, operator.number, out[starts[shard] : ends[shard]]))
+        return found
+
+    def deliver(self, operator: int, rows: Rows) -> None:
+        """Take rows that belong here."""
+        found = self.graph.numbered[operator]
+        assert found is not None
+        k.deliver(found.inbox, _columns(found), rows)
+
+    def visit(self, time: int) -> None:
+        """Have the loop that comes next enter a time."""
+        scope = self.stop.scope
+        assert scope is not None
+        k.schedule(scope.address, time)
+
+
+def _columns(operator: Operator) -> int:
+    """Columns of the rows in an operator's inbox."""
+    assert operator.trace is not None
+    return operator.trace.cols
+
+
+def run(shards: Sequence[Shard], wire: Wire, epochs: int) -> None:
+    """Run a step (`epochs` 0: an installation) on the shards of this process up to the last stop.
+
+    On failure the caller aborts the shards.
+    """
+    for shard in shards:
+        if epochs:
+            shard.begin(epochs)
+        else:
+            shard.begin_install()
+    here = {shard.number: shard for shard in shards}
+    while True:
+        parcels: list[Parcel] = []
+        agenda = k.NOTHING
+        for shard in shards:
+            shard.check()
+            agenda = min(agenda, shard.agenda())
+            parcels += shard.parcels()
+        parcels, agenda = wire.swap(parcels, agenda)
+        for to, operator, rows in parcels:
+            here[to].deliver(operator, rows)
+        stop = shards[0].stop
+        if stop.last:
+            return
+        for shard in shards:
+            if agenda != k.NOTHING:
+                shard.visit(agenda)
+            shard.go()

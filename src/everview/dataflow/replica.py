@@ -1,0 +1,104 @@
+"""Replicas: the same dataflow built again, in another process or on another shard, from the same commands.
+
+A dataflow is the result of its history of commands (make a table, install a view, drop what is unused): building is
+deterministic, so the n-th operator is the same everywhere and `Operator.number` names it in files and on the wire.
+`fingerprint` says so: replicas that differ would mix up each other's rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import numpy as np
+
+from everview.codes.interner import Interner
+from everview.dataflow.builder import Builder
+from everview.dataflow.graph import Graph
+from everview.dataflow.operators import Arrangement
+from everview.plan import nodes as plan
+from everview.plan.prune import prune
+
+
+@dataclass(frozen=True)
+class MakeTable:
+    """A base table; `order` is the order of its columns in its index, `rows` (codes) are there from the beginning."""
+
+    node: plan.Table
+    order: tuple[int, ...]
+    name: str
+    history: int
+    rows: tuple[tuple[int, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Install:
+    """An arrangement of a node by some columns, kept until dropped."""
+
+    node: plan.Node
+    keys: tuple[int, ...]
+    history: int
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Drop every operator that none of these (by number) needs."""
+
+    roots: tuple[int, ...]
+
+
+Command = MakeTable | Install | Keep
+
+
+class Replica:
+    """A graph and its builder, changed by commands only."""
+
+    def __init__(self, interner: Interner, merge_effort: int) -> None:
+        self.graph = Graph(interner, merge_effort, sharded=True)
+        self.builder = Builder(self.graph)
+
+    def build(self, command: Command) -> Arrangement | None:
+        """Apply a command: new operators are there afterwards, but not up to date (see `Graph.installed`)."""
+        if isinstance(command, Keep):
+            self.builder.forget(self.graph.collect(self.graph.numbered[n] for n in command.roots))  # type: ignore[misc]
+            return None
+        try:
+            if isinstance(command, MakeTable):
+                arrangement = self.builder.add_table(command.node, command.order, command.name)
+            else:
+                pruned = prune(command.node, self.builder.installed)
+                arrangement = self.builder.stored(command.node, pruned, command.keys)
+        except BaseException:
+            self.forget_new()
+            raise
+        arrangement.trace.keep_history(command.history)
+        return arrangement
+
+    def forget_new(self) -> None:
+        """An installation failed: nothing of it stays."""
+        gone = set(self.graph._new)
+        self.graph.forget_new()
+        self.builder.forget(gone)
+
+    def load(self, commands: Iterable[Command]) -> None:
+        """Build a history of commands whose state comes from elsewhere."""
+        for command in commands:
+            self.build(command)
+            self.graph.installed()
+
+    def traces(self) -> np.ndarray:
+        """Addresses of the traces that hold state, by the number of their operator; 0 where there is none."""
+        found = [0 if o is None or o.trace is None or o.trace.stateless else o.trace.address for o in self.graph.numbered]
+        return np.array(found, dtype=np.int64)
+
+    def fingerprint(self) -> str:
+        """A hash of all operators: equal on replicas that had the same commands."""
+        digest = blake2b(digest_size=8)
+        for o in self.graph.numbered:
+            digest.update(b"-" if o is None else f"{o.kind} {o.label} {o.cols} {o.scope.depth} {o.spread}".encode())
+        return digest.hexdigest()
+
+    def close(self) -> None:
+        """Free everything."""
+        self.graph.close()

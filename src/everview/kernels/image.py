@@ -1,0 +1,267 @@
+"""Images: batches as plain words, for files and for the wire.
+
+An image is seven words (rows, columns, diffs per row, whether all times are equal and which, whether all diffs are 1)
+and then the columns, the times unless equal, the diffs unless 1. `pack` writes the images of a step's changes to many
+traces, each behind the number of its trace, into one array; `unpack` appends such an array to another process's
+traces, as if the step had been run there. That is all a replica needs, because between steps every operator's state
+is in its trace.
+
+`adopt` appends a batch whose columns lie in memory that somebody else owns (a mapped file): nothing is copied, and
+`free_batch` leaves the columns alone. Hazards: the owner must outlive the trace, and the memory must be writable
+(map it privately), because advancing times rewrites them in place. The debug build copies, since it can check only
+blocks of its own.
+"""
+
+from __future__ import annotations
+
+from numba import int64, njit
+from numba import types as nb
+
+from everview.kernels.batch import (
+    B_WORDS,
+    BUCKETS,
+    CAP,
+    COLS,
+    D_AT,
+    D_MASK,
+    DATA,
+    DIFFS,
+    INDEX,
+    KEY_MIN,
+    MAPPED,
+    ROWS,
+    SHIFT,
+    T_AT,
+    T_MASK,
+    build_index,
+    diff_at,
+    new_batch,
+    time_at,
+)
+from everview.kernels.executor import NTRACES, TRACES, reset_agendas
+from everview.kernels.memory import DEBUG, INNER, OPTIONS, alloc, ld, raw_load, st
+from everview.kernels.trace import COUNT, OLD, TABLE, append_committed, fold, settle_folded
+
+HEADER = 7
+_array = nb.Array(int64, 1, "C")
+
+
+@njit(**INNER)
+def _fresh(trace):
+    """What the step under way, folded, adds to a trace; 0 if nothing."""
+    if trace == 0 or ld(trace, COUNT) == ld(trace, OLD):
+        return 0
+    return ld(ld(trace, TABLE), ld(trace, OLD))
+
+
+@njit(**INNER)
+def _image_words(batch):
+    rows = ld(batch, ROWS)
+    words = HEADER + rows * ld(batch, COLS)
+    if ld(batch, T_MASK) != 0:
+        words += rows
+    if ld(batch, D_MASK) != 0:
+        words += rows * ld(batch, DIFFS)
+    return words
+
+
+@njit(**INNER)
+def _write(batch, out, at):
+    rows = ld(batch, ROWS)
+    cols = ld(batch, COLS)
+    diffs = ld(batch, DIFFS)
+    data = ld(batch, DATA)
+    cap = ld(batch, CAP)
+    one_time = ld(batch, T_MASK) == 0
+    ones = ld(batch, D_MASK) == 0
+    out[at] = rows
+    out[at + 1] = cols
+    out[at + 2] = diffs
+    out[at + 3] = 1 if one_time else 0
+    out[at + 4] = time_at(batch, data, 0) if one_time else 0
+    out[at + 5] = 1 if ones else 0
+    out[at + 6] = diff_at(batch, data, 0, 0) if ones else 0
+    at += HEADER
+    for c in range(cols):
+        for i in range(rows):
+            out[at + i] = ld(data, c * cap + i)
+        at += rows
+    if not one_time:
+        for i in range(rows):
+            out[at + i] = time_at(batch, data, i)
+        at += rows
+    if not ones:
+        for d in range(diffs):
+            for i in range(rows):
+                out[at + i] = diff_at(batch, data, i, d)
+            at += rows
+    return at
+
+
+@njit(int64(int64, int64), **OPTIONS)
+def fold_step(session, time):
+    """Fold what the step added to each trace into one batch; `time` is the step's last epoch."""
+    traces = ld(session, TRACES)
+    for i in range(ld(session, NTRACES)):
+        fold(ld(traces, i), time)
+    return 0
+
+
+@njit(int64(int64), **OPTIONS)
+def settle_step(session):
+    """The folded step is complete: make it part of the traces."""
+    traces = ld(session, TRACES)
+    for i in range(ld(session, NTRACES)):
+        settle_folded(ld(traces, i))
+    reset_agendas(session)
+    return 0
+
+
+@njit(int64(_array, int64), **OPTIONS)
+def packed_words(traces, limit):
+    """Words that `pack` will write."""
+    words = 0
+    for i in range(len(traces)):
+        batch = _fresh(traces[i])
+        if batch != 0 and _image_words(batch) <= limit:
+            words += 1 + _image_words(batch)
+    return words
+
+
+@njit(int64(_array, int64, _array), **OPTIONS)
+def pack(traces, limit, out):
+    """Write the folded step's batch of every trace, each behind the trace's number; gives how many are over the
+    limit.
+    """
+    at = 0
+    large = 0
+    for i in range(len(traces)):
+        batch = _fresh(traces[i])
+        if batch != 0:
+            if _image_words(batch) <= limit:
+                out[at] = i
+                at = _write(batch, out, at + 1)
+            else:
+                large += 1
+    return large
+
+
+@njit(int64(int64), **OPTIONS)
+def fresh_words(trace):
+    """Words of the image of what the folded step adds to a trace; 0 if it adds nothing."""
+    batch = _fresh(trace)
+    return 0 if batch == 0 else _image_words(batch)
+
+
+@njit(int64(int64, _array), **OPTIONS)
+def write_fresh(trace, out):
+    """Write the image of what the folded step adds to a trace."""
+    return _write(_fresh(trace), out, 0)
+
+
+@njit(int64(int64, int64), **OPTIONS)
+def stored_words(trace, i):
+    """Words of the image of a trace's batch number `i`; 0 if there is none."""
+    return 0 if i >= ld(trace, COUNT) else _image_words(ld(ld(trace, TABLE), i))
+
+
+@njit(int64(int64, int64, _array), **OPTIONS)
+def write_stored(trace, i, out):
+    """Write the image of a trace's batch number `i`."""
+    return _write(ld(ld(trace, TABLE), i), out, 0)
+
+
+@njit(**INNER)
+def _copied(words, at):
+    """A batch with the contents of the image at word `at` of an array."""
+    rows = words[at]
+    cols = words[at + 1]
+    diffs = words[at + 2]
+    one_time = words[at + 3] != 0
+    ones = words[at + 5] != 0
+    batch = new_batch(rows, cols, diffs, one_time, ones)
+    data = ld(batch, DATA)
+    read = at + HEADER
+    for i in range(cols * rows):
+        st(data, i, words[read + i])
+    read += cols * rows
+    t = ld(batch, T_AT)
+    if one_time:
+        st(data, t, words[at + 4])
+    else:
+        for i in range(rows):
+            st(data, t + i, words[read + i])
+        read += rows
+    d = ld(batch, D_AT)
+    if ones:
+        st(data, d, words[at + 6])
+    else:
+        for i in range(diffs * rows):
+            st(data, d + i, words[read + i])
+    build_index(batch)
+    return batch
+
+
+@njit(int64(_array, _array, int64), **OPTIONS)
+def unpack(traces, words, time):
+    """Append packed batches to traces (an address per number, 0: not wanted here); `time` is the last epoch so far."""
+    at = 0
+    while at < len(words):
+        trace = traces[words[at]]
+        rows = words[at + 1]
+        size = rows * words[at + 2]
+        size += 0 if words[at + 4] != 0 else rows
+        size += 0 if words[at + 6] != 0 else rows * words[at + 3]
+        if trace != 0:
+            append_committed(trace, _copied(words, at + 1), time)
+        at += 1 + HEADER + size
+    return 0
+
+
+@njit(int64(int64, int64, _array, int64), **OPTIONS)
+def adopt(trace, address, header, time):
+    """Append a batch whose columns lie at `address`, one after the other; `header` is its image's first words."""
+    rows = header[0]
+    cols = header[1]
+    diffs = header[2]
+    one_time = header[3] != 0
+    ones = header[5] != 0
+    if DEBUG:
+        batch = new_batch(rows, cols, diffs, one_time, ones)
+        data = ld(batch, DATA)
+        words = cols * rows
+        for i in range(words):
+            st(data, i, raw_load(address, i))
+        st(data, ld(batch, T_AT), header[4])
+        if not one_time:
+            for i in range(rows):
+                st(data, ld(batch, T_AT) + i, raw_load(address, words + i))
+            words += rows
+        st(data, ld(batch, D_AT), header[6])
+        if not ones:
+            for i in range(rows * diffs):
+                st(data, ld(batch, D_AT) + i, raw_load(address, words + i))
+    else:
+        batch = alloc(B_WORDS + 2)
+        st(batch, ROWS, rows)
+        st(batch, COLS, cols)
+        st(batch, DIFFS, diffs)
+        st(batch, DATA, address)
+        st(batch, CAP, rows)
+        at = cols * rows
+        constants = (batch - address) // 8 + B_WORDS  # words of the header, as seen from the columns
+        st(batch, B_WORDS, header[4])
+        st(batch, B_WORDS + 1, header[6])
+        st(batch, T_AT, constants if one_time else at)
+        st(batch, T_MASK, 0 if one_time else -1)
+        at += 0 if one_time else rows
+        st(batch, D_AT, constants + 1 if ones else at)
+        st(batch, D_MASK, 0 if ones else -1)
+        st(batch, INDEX, 0)
+        st(batch, KEY_MIN, 0)
+        st(batch, SHIFT, 0)
+        st(batch, BUCKETS, 0)
+        st(batch, MAPPED, 1)
+    build_index(batch)
+    append_committed(trace, batch, time)
+    return 0

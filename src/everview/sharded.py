@@ -1,0 +1,229 @@
+"""Sessions whose dataflow runs in shards: what the Spark runtime and its tests share.
+
+The session keeps a *skeleton*: the same operators as every shard, never run, whose traces are filled with what the
+shards say they added. Only traces that somebody reads are filled, from their beginning when they are first read
+(`_sync`) and with every step from then on; all of reading (snapshots, history, lookups, subscriptions) then works as
+in an embedded session.
+
+A `Cluster` runs steps on the shards. `LocalCluster` has them all in this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from everview.codes.interner import Interner
+from everview.dataflow import lockstep
+from everview.dataflow.builder import Builder
+from everview.dataflow.graph import Graph
+from everview.dataflow.lockstep import Alone, Rows, Shard
+from everview.dataflow.lockstep import Change as Added
+from everview.dataflow.operators import ON_ONE, Arrangement, Operator
+from everview.dataflow.replica import Command, Install, Keep, MakeTable, Replica
+from everview.errors import InternalError
+from everview.kernels import exchange, image
+from everview.plan import nodes as plan
+from everview.session import Change, Session
+
+Inputs = dict[int, list[tuple[int, Rows]]]
+"""For each shard with input: (table's operator number, rows)."""
+
+
+class Cluster(Protocol):
+    """Where the shards are."""
+
+    shards: int
+
+    def build(self, command: Command, inputs: Inputs) -> None:
+        """Apply a command on all shards; new operators are brought up to date, all or nothing."""
+
+    def step(self, inputs: Inputs, epochs: int) -> None:
+        """Run and commit a step on all shards, all or nothing."""
+
+    def added(self, since: int) -> Iterable[tuple[int, np.ndarray, dict[int, np.ndarray]]]:
+        """What steps after the first `since` added on all shards: (time, packed batches, images of large ones)."""
+
+    def steps(self) -> int:
+        """How many steps and installations there have been."""
+
+    def close(self) -> None:
+        """Give everything back."""
+
+
+class LocalCluster:
+    """All shards in this process."""
+
+    def __init__(self, interner: Interner, shards: int, merge_effort: int = 4) -> None:
+        self.shards = shards
+        self._shards = [Shard(Replica(interner, merge_effort), n, shards) for n in range(shards)]
+        self._log: list[tuple[int, Added]] = []
+        self._steps = 0
+
+    def build(self, command: Command, inputs: Inputs) -> None:
+        for shard in self._shards:
+            shard.replica.build(command)
+        if not isinstance(command, Keep):
+            self._run(inputs, 0)
+
+    def step(self, inputs: Inputs, epochs: int) -> None:
+        self._run(inputs, epochs)
+
+    def _run(self, inputs: Inputs, epochs: int) -> None:
+        try:
+            for shard in self._shards:
+                for operator, rows in inputs.get(shard.number, []):
+                    shard.push(operator, rows)
+            lockstep.run(self._shards, Alone(), epochs)
+        except BaseException:
+            for shard in self._shards:
+                shard.abort(installing=epochs == 0)
+            raise
+        self._steps += 1
+        for shard in self._shards:
+            self._log.append((shard.graph.time + epochs, shard.finish(epochs)))
+
+    def added(self, since: int) -> Iterable[tuple[int, np.ndarray, dict[int, np.ndarray]]]:
+        for time, change in self._log[since * self.shards :]:
+            yield time, change.packed, change.large
+
+    def steps(self) -> int:
+        return self._steps
+
+    def close(self) -> None:
+        for shard in self._shards:
+            shard.replica.close()
+
+
+class ShardedSession(Session):
+    """A session whose steps run on a cluster of shards."""
+
+    def __init__(self, *, history: int = 1000, merge_effort: int = 4) -> None:
+        super().__init__(history=history, merge_effort=merge_effort)
+        self._cluster = self._make_cluster(merge_effort)
+        self._filled: set[Operator] = set()
+        self._seen = 0
+
+    def _make_cluster(self, merge_effort: int) -> Cluster:
+        raise NotImplementedError
+
+    def _dataflow(self, merge_effort: int) -> tuple[Graph, Builder]:
+        self._skeleton = Replica(self._interner, merge_effort)
+        return self._skeleton.graph, self._skeleton.builder
+
+    def close(self) -> None:
+        with self._lock:
+            if not self._closed:
+                self._cluster.close()
+                super().close()
+
+    # building
+
+    def _add_table(
+        self, node: plan.Table, order: tuple[int, ...], name: str, history: int, rows: Sequence[tuple[int, ...]] = ()
+    ) -> Arrangement:
+        return self._build(MakeTable(node, order, name, history, tuple(rows)))
+
+    def _install(self, node: plan.Node, keys: tuple[int, ...], history: int = 0) -> Arrangement:
+        return self._build(Install(node, keys, history))
+
+    def _build(self, command: MakeTable | Install) -> Arrangement:
+        arrangement = self._skeleton.build(command)
+        assert arrangement is not None
+        try:
+            inputs: Inputs = {}
+            if isinstance(command, MakeTable) and command.rows:
+                rows = np.array(command.rows, dtype=np.int64).T
+                self._distribute(arrangement, rows, max(self._graph.time, 1), 1, inputs)
+            self._cluster.build(command, inputs)
+        except BaseException:
+            self._skeleton.forget_new()
+            raise
+        self._graph.installed()
+        self._advance()
+        return arrangement
+
+    def _keep_only(self, roots: list[Operator]) -> None:
+        command = Keep(tuple(sorted({o.number for o in roots})))
+        self._cluster.build(command, {})
+        self._skeleton.build(command)
+        self._filled &= {o for o in self._graph.numbered if o is not None}
+
+    # steps
+
+    def _run(self, transactions: list[list[Change]]) -> None:
+        inputs: Inputs = {}
+        for offset, changes in enumerate(transactions):
+            for table, rows, diff in changes:
+                columns = rows if isinstance(rows, np.ndarray) else np.array(rows, dtype=np.int64).T
+                if columns.size:
+                    self._distribute(table._arrangement, columns, self._graph.time + 1 + offset, diff, inputs)
+        self._cluster.step(inputs, len(transactions))
+        self._graph.time += len(transactions)
+        self._advance()
+
+    def _distribute(
+        self, arrangement: Arrangement, columns: np.ndarray, time: int, diff: int, inputs: Inputs
+    ) -> None:
+        """Add rows of a table to the inputs of the shards they belong to."""
+        operator = arrangement.operator
+        count = columns.shape[1]
+        rows = np.empty((count, arrangement.cols + 2), dtype=np.int64)
+        rows[:, : arrangement.cols] = columns[list(arrangement.order)].T
+        rows[:, -2], rows[:, -1] = time, diff
+        if operator.spread == ON_ONE:
+            inputs.setdefault(0, []).append((operator.number, rows.ravel()))
+            return
+        owner = np.empty(count, dtype=np.int64)
+        exchange.shard_of(np.ascontiguousarray(rows[:, 0]), self._cluster.shards, owner)
+        for shard in np.unique(owner).tolist():
+            inputs.setdefault(shard, []).append((operator.number, rows[owner == shard].ravel()))
+
+    # reading
+
+    def _sync(self, *operators: Operator) -> None:
+        new = [o for o in operators if o not in self._filled]
+        if new:
+            with self._lock:
+                self._fill(new, 0, self._seen)
+                self._filled.update(new)
+
+    def _advance(self) -> None:
+        """Bring the filled traces up to date with the shards."""
+        seen, self._seen = self._seen, self._cluster.steps()
+        if self._filled:
+            self._fill(self._filled, seen, self._seen)
+
+    def _fill(self, operators: Iterable[Operator], start: int, end: int) -> None:
+        traces = np.zeros(len(self._graph.numbered), dtype=np.int64)
+        for operator in operators:
+            if operator.trace is not None:
+                traces[operator.number] = operator.trace.address
+        for time, packed, large in self._cluster.added(start):
+            image.unpack(traces, packed, time)
+            for number, words in large.items():
+                if traces[number]:
+                    image.unpack(traces, np.concatenate([[number], words]), time)
+        if end != self._cluster.steps():
+            raise InternalError("E_INTERNAL", "a step ran while its predecessor was being read")
+
+
+class LocalShardedSession(ShardedSession):
+    """All shards in this process: how the tests check that sharding changes no answer.
+
+    >>> with LocalShardedSession(shards=3) as db:
+    ...     t = db.table("t", {"k": int, "v": int})
+    ...     v = db.view("v", t.group_by("k").agg(s=t.v.sum()))
+    ...     t.insert([(k % 4, k) for k in range(8)])
+    ...     sorted(v.rows())
+    [(0, 4), (1, 6), (2, 8), (3, 10)]
+    """
+
+    def __init__(self, *, shards: int = 2, **options: Any) -> None:
+        self._shard_count = shards
+        super().__init__(**options)
+
+    def _make_cluster(self, merge_effort: int) -> Cluster:
+        return LocalCluster(self._interner, self._shard_count, merge_effort)
