@@ -736,9 +736,10 @@ class Session:
             source = view._arrangement.operator
             readers[source] = readers.get(source, 0) + 1
         found = []
+        measured = self._measure()
         for o in operators:
             if o.trace is not None and not o.trace.stateless:
-                batches, updates, size = o.trace.measure()
+                batches, updates, size = measured(o)
                 kind = "reduce" if isinstance(o, Reduce) else "arrange" if isinstance(o, Arrange) else o.kind
                 found.append(
                     {
@@ -752,6 +753,10 @@ class Session:
                     }
                 )
         return found
+
+    def _measure(self) -> Callable[[Operator], tuple[int, int, int]]:
+        """Gives (batches, updates, bytes) of the state an operator holds."""
+        return lambda o: (0, 0, 0) if o.trace is None else o.trace.measure()
 
     def stats(self) -> dict[str, Any]:
         """Time, bytes, and every arrangement held: updates, bytes, batches, how many operators and views read it."""

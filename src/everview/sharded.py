@@ -10,7 +10,7 @@ A `Cluster` runs steps on the shards. `LocalCluster` has them all in this proces
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,17 +19,12 @@ from everview.codes.interner import Interner
 from everview.dataflow import lockstep
 from everview.dataflow.builder import Builder
 from everview.dataflow.graph import Graph
-from everview.dataflow.lockstep import Alone, Rows, Shard
-from everview.dataflow.lockstep import Change as Added
+from everview.dataflow.lockstep import Alone, Inputs, Shard
 from everview.dataflow.operators import ON_ONE, Arrangement, Operator
-from everview.dataflow.replica import Command, Install, Keep, MakeTable, Replica
-from everview.errors import InternalError
+from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, Replica
 from everview.kernels import exchange, image
 from everview.plan import nodes as plan
 from everview.session import Change, Session
-
-Inputs = dict[int, list[tuple[int, Rows]]]
-"""For each shard with input: (table's operator number, rows)."""
 
 
 class Cluster(Protocol):
@@ -37,17 +32,17 @@ class Cluster(Protocol):
 
     shards: int
 
-    def build(self, command: Command, inputs: Inputs) -> None:
-        """Apply a command on all shards; new operators are brought up to date, all or nothing."""
+    def build(self, command: Command, inputs: Inputs) -> list[Added]:
+        """Apply a command on all shards, new operators are brought up to date; gives what each shard added."""
 
-    def step(self, inputs: Inputs, epochs: int) -> None:
-        """Run and commit a step on all shards, all or nothing."""
+    def step(self, inputs: Inputs, epochs: int) -> list[Added]:
+        """Run and commit a step on all shards, all or nothing; gives what each shard added."""
 
-    def added(self, since: int) -> Iterable[tuple[int, np.ndarray, dict[int, np.ndarray]]]:
-        """What steps after the first `since` added on all shards: (time, packed batches, images of large ones)."""
+    def contents(self, operators: set[int]) -> Iterable[Added]:
+        """All that some operators' traces hold now."""
 
-    def steps(self) -> int:
-        """How many steps and installations there have been."""
+    def measure(self) -> np.ndarray:
+        """Batches, updates and bytes held for each operator number, over all shards."""
 
     def close(self) -> None:
         """Give everything back."""
@@ -59,38 +54,22 @@ class LocalCluster:
     def __init__(self, interner: Interner, shards: int, merge_effort: int = 4) -> None:
         self.shards = shards
         self._shards = [Shard(Replica(interner, merge_effort), n, shards) for n in range(shards)]
-        self._log: list[tuple[int, Added]] = []
-        self._steps = 0
 
-    def build(self, command: Command, inputs: Inputs) -> None:
+    def build(self, command: Command, inputs: Inputs) -> list[Added]:
         for shard in self._shards:
             shard.replica.build(command)
-        if not isinstance(command, Keep):
-            self._run(inputs, 0)
+        return [] if isinstance(command, Keep) else self.step(inputs, 0)
 
-    def step(self, inputs: Inputs, epochs: int) -> None:
-        self._run(inputs, epochs)
+    def step(self, inputs: Inputs, epochs: int) -> list[Added]:
+        lockstep.run(self._shards, Alone(), inputs, epochs)
+        return [shard.finish(epochs) for shard in self._shards]
 
-    def _run(self, inputs: Inputs, epochs: int) -> None:
-        try:
-            for shard in self._shards:
-                for operator, rows in inputs.get(shard.number, []):
-                    shard.push(operator, rows)
-            lockstep.run(self._shards, Alone(), epochs)
-        except BaseException:
-            for shard in self._shards:
-                shard.abort(installing=epochs == 0)
-            raise
-        self._steps += 1
+    def contents(self, operators: set[int]) -> Iterable[Added]:
         for shard in self._shards:
-            self._log.append((shard.graph.time + epochs, shard.finish(epochs)))
+            yield from shard.replica.contents(operators)
 
-    def added(self, since: int) -> Iterable[tuple[int, np.ndarray, dict[int, np.ndarray]]]:
-        for time, change in self._log[since * self.shards :]:
-            yield time, change.packed, change.large
-
-    def steps(self) -> int:
-        return self._steps
+    def measure(self) -> np.ndarray:
+        return sum((shard.replica.measure() for shard in self._shards[1:]), self._shards[0].replica.measure())
 
     def close(self) -> None:
         for shard in self._shards:
@@ -104,7 +83,6 @@ class ShardedSession(Session):
         super().__init__(history=history, merge_effort=merge_effort)
         self._cluster = self._make_cluster(merge_effort)
         self._filled: set[Operator] = set()
-        self._seen = 0
 
     def _make_cluster(self, merge_effort: int) -> Cluster:
         raise NotImplementedError
@@ -137,12 +115,12 @@ class ShardedSession(Session):
             if isinstance(command, MakeTable) and command.rows:
                 rows = np.array(command.rows, dtype=np.int64).T
                 self._distribute(arrangement, rows, max(self._graph.time, 1), 1, inputs)
-            self._cluster.build(command, inputs)
+            added = self._cluster.build(command, inputs)
         except BaseException:
             self._skeleton.forget_new()
             raise
         self._graph.installed()
-        self._advance()
+        self._fill(self._filled, added)
         return arrangement
 
     def _keep_only(self, roots: list[Operator]) -> None:
@@ -160,9 +138,9 @@ class ShardedSession(Session):
                 columns = rows if isinstance(rows, np.ndarray) else np.array(rows, dtype=np.int64).T
                 if columns.size:
                     self._distribute(table._arrangement, columns, self._graph.time + 1 + offset, diff, inputs)
-        self._cluster.step(inputs, len(transactions))
+        added = self._cluster.step(inputs, len(transactions))
         self._graph.time += len(transactions)
-        self._advance()
+        self._fill(self._filled, added)
 
     def _distribute(
         self, arrangement: Arrangement, columns: np.ndarray, time: int, diff: int, inputs: Inputs
@@ -181,33 +159,32 @@ class ShardedSession(Session):
         for shard in np.unique(owner).tolist():
             inputs.setdefault(shard, []).append((operator.number, rows[owner == shard].ravel()))
 
+    def _measure(self) -> Callable[[Operator], tuple[int, int, int]]:
+        measures = self._cluster.measure().tolist()
+        return lambda o: tuple(measures[o.number])
+
     # reading
 
     def _sync(self, *operators: Operator) -> None:
-        new = [o for o in operators if o not in self._filled]
+        new = {o for o in operators if o not in self._filled}
         if new:
             with self._lock:
-                self._fill(new, 0, self._seen)
-                self._filled.update(new)
+                self._fill(new, self._cluster.contents({o.number for o in new}))
+                self._filled |= new
 
-    def _advance(self) -> None:
-        """Bring the filled traces up to date with the shards."""
-        seen, self._seen = self._seen, self._cluster.steps()
-        if self._filled:
-            self._fill(self._filled, seen, self._seen)
-
-    def _fill(self, operators: Iterable[Operator], start: int, end: int) -> None:
+    def _fill(self, operators: set[Operator], added: Iterable[Added]) -> None:
+        """Append what the shards say to the skeleton's traces of some operators."""
+        if not operators:
+            return
         traces = np.zeros(len(self._graph.numbered), dtype=np.int64)
         for operator in operators:
-            if operator.trace is not None:
-                traces[operator.number] = operator.trace.address
-        for time, packed, large in self._cluster.added(start):
-            image.unpack(traces, packed, time)
-            for number, words in large.items():
+            assert operator.trace is not None
+            traces[operator.number] = operator.trace.address
+        for change in added:
+            image.unpack(traces, change.packed, self._graph.time)
+            for number, words in change.large.items():
                 if traces[number]:
-                    image.unpack(traces, np.concatenate([[number], words]), time)
-        if end != self._cluster.steps():
-            raise InternalError("E_INTERNAL", "a step ran while its predecessor was being read")
+                    image.unpack(traces, np.concatenate([[number], words]), self._graph.time)
 
 
 class LocalShardedSession(ShardedSession):

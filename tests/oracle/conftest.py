@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from tests.oracle.harness import Runtime
@@ -13,10 +15,16 @@ def _embedded() -> Runtime:
     return Runtime("embedded", ev.connect)
 
 
-_RUNTIMES = {"embedded": _embedded}
+def _sharded() -> Runtime:
+    from everview.sharded import LocalShardedSession
+
+    return Runtime("sharded", partial(LocalShardedSession, shards=3))
 
 
-@pytest.fixture(scope="session", params=[pytest.param("embedded", id="embedded")])
+_RUNTIMES = {"embedded": _embedded, "sharded": _sharded}
+
+
+@pytest.fixture(scope="session", params=[pytest.param(name, id=name) for name in _RUNTIMES])
 def runtime(request: pytest.FixtureRequest) -> Runtime:
-    """Every runtime in turn: the embedded one now, Spark when it is there."""
+    """Every runtime in turn: embedded, and in three shards that exchange rows as they do on Spark."""
     return _RUNTIMES[request.param]()

@@ -12,14 +12,13 @@ everywhere and leaves all shards as they were.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
 from everview.dataflow.graph import Stop
 from everview.dataflow.operators import ON_ONE, Operator
-from everview.dataflow.replica import Replica
+from everview.dataflow.replica import Added, Replica
 from everview.kernels import exchange as k
 from everview.kernels import executor as x
 from everview.kernels import image, make
@@ -32,6 +31,9 @@ Rows = np.ndarray
 
 Parcel = tuple[int, int, Rows]
 """(shard, operator number, rows)"""
+
+Inputs = dict[int, list[tuple[int, Rows]]]
+"""For each shard with input: (table's operator number, rows)."""
 
 INLINE_WORDS = 1 << 20
 """Images up to this many words travel with a step's result; larger ones become files."""
@@ -51,14 +53,6 @@ class Alone:
         return parcels, agenda
 
 
-@dataclass
-class Change:
-    """What a step added to one shard: small batches packed (see `everview.kernels.image`), large ones by operator."""
-
-    packed: np.ndarray
-    large: dict[int, np.ndarray] = field(default_factory=dict)
-
-
 class Shard:
     """One shard's replica while a step runs on it."""
 
@@ -72,10 +66,10 @@ class Shard:
     # one step
 
     def push(self, operator: int, rows: Rows) -> None:
-        """Hand over rows of a base table for the coming step."""
+        """Put rows that belong here into an operator's inbox."""
         found = self.graph.numbered[operator]
         assert found is not None
-        k.deliver(found.inbox, found.cols, rows)
+        k.deliver(found.inbox, _columns(found), rows)
 
     def begin(self, epochs: int) -> None:
         """Run a step's first part, up to a stop."""
@@ -98,13 +92,13 @@ class Shard:
         """Run on to the next stop."""
         self._pc = self.graph.attend(x.resume(self.graph.session, self._pc + 1))
 
-    def finish(self, epochs: int, large_words: int = INLINE_WORDS) -> Change:
+    def finish(self, epochs: int, large_words: int = INLINE_WORDS) -> Added:
         """All shards are at the last stop: commit, and say what the step added. `epochs` is 0 for an installation."""
         graph = self.graph
         image.fold_step(graph.session, graph.time + epochs)
         traces = self.replica.traces()
         packed = np.empty(image.packed_words(traces, large_words), dtype=np.int64)
-        change = Change(packed)
+        change = Added(packed)
         if image.pack(traces, large_words, packed):
             for number, trace in enumerate(traces.tolist()):
                 words = image.fresh_words(trace) if trace else 0
@@ -164,12 +158,6 @@ class Shard:
                 found.append((shard, operator.number, out[starts[shard] : ends[shard]]))
         return found
 
-    def deliver(self, operator: int, rows: Rows) -> None:
-        """Take rows that belong here."""
-        found = self.graph.numbered[operator]
-        assert found is not None
-        k.deliver(found.inbox, _columns(found), rows)
-
     def visit(self, time: int) -> None:
         """Have the loop that comes next enter a time."""
         scope = self.stop.scope
@@ -183,11 +171,22 @@ def _columns(operator: Operator) -> int:
     return operator.trace.cols
 
 
-def run(shards: Sequence[Shard], wire: Wire, epochs: int) -> None:
-    """Run a step (`epochs` 0: an installation) on the shards of this process up to the last stop.
-
-    On failure the caller aborts the shards.
+def run(shards: Sequence[Shard], wire: Wire, inputs: Inputs, epochs: int) -> None:
+    """Run a step (`epochs` 0: an installation) on the shards of this process up to the last stop; on failure all is as
+    before.
     """
+    try:
+        for shard in shards:
+            for operator, rows in inputs.get(shard.number, []):
+                shard.push(operator, rows)
+        _run(shards, wire, epochs)
+    except BaseException:
+        for shard in shards:
+            shard.abort(installing=epochs == 0)
+        raise
+
+
+def _run(shards: Sequence[Shard], wire: Wire, epochs: int) -> None:
     for shard in shards:
         if epochs:
             shard.begin(epochs)
@@ -203,9 +202,8 @@ def run(shards: Sequence[Shard], wire: Wire, epochs: int) -> None:
             parcels += shard.parcels()
         parcels, agenda = wire.swap(parcels, agenda)
         for to, operator, rows in parcels:
-            here[to].deliver(operator, rows)
-        stop = shards[0].stop
-        if stop.last:
+            here[to].push(operator, rows)
+        if shards[0].stop.last:
             return
         for shard in shards:
             if agenda != k.NOTHING:

@@ -420,9 +420,9 @@ class Arrangement:
         """Whether its first columns are these keys, in this order, and (with several shards) its rows together: all of
         them if `gather`, else those with equal keys.
         """
-        if self.operator.graph.sharded and (gather or keys):
-            if self.operator.spread != (ON_ONE if gather else BY_FIRST):
-                return False
+        spread = ON_ONE if gather else BY_FIRST
+        if self.operator.graph.sharded and (gather or keys) and self.operator.spread != spread:
+            return False
         return self.order[: len(keys)] == keys
 
 

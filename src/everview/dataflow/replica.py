@@ -7,8 +7,8 @@ deterministic, so the n-th operator is the same everywhere and `Operator.number`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import numpy as np
@@ -17,6 +17,7 @@ from everview.codes.interner import Interner
 from everview.dataflow.builder import Builder
 from everview.dataflow.graph import Graph
 from everview.dataflow.operators import Arrangement
+from everview.kernels import image, make
 from everview.plan import nodes as plan
 from everview.plan.prune import prune
 
@@ -49,6 +50,16 @@ class Keep:
 
 
 Command = MakeTable | Install | Keep
+
+
+@dataclass
+class Added:
+    """Batches that were added to operators' traces: small ones packed (see `everview.kernels.image`), images of large
+    ones by the operator's number.
+    """
+
+    packed: np.ndarray
+    large: dict[int, np.ndarray] = field(default_factory=dict)
 
 
 class Replica:
@@ -89,8 +100,23 @@ class Replica:
 
     def traces(self) -> np.ndarray:
         """Addresses of the traces that hold state, by the number of their operator; 0 where there is none."""
-        found = [0 if o is None or o.trace is None or o.trace.stateless else o.trace.address for o in self.graph.numbered]
-        return np.array(found, dtype=np.int64)
+        held = (None if o is None or o.trace is None or o.trace.stateless else o.trace for o in self.graph.numbered)
+        return np.array([0 if trace is None else trace.address for trace in held], dtype=np.int64)
+
+    def contents(self, operators: set[int]) -> Iterator[Added]:
+        """All that some operators' traces hold."""
+        traces = self.traces()
+        for number in operators:
+            index = 0
+            while words := image.stored_words(traces[number], index):
+                out = np.empty(words, dtype=np.int64)
+                image.write_stored(traces[number], index, out)
+                yield Added(np.empty(0, dtype=np.int64), {number: out})
+                index += 1
+
+    def measure(self) -> np.ndarray:
+        """Batches, updates and bytes that each operator's trace holds, by number."""
+        return np.array([make.measure_trace(t) if t else (0, 0, 0) for t in self.traces().tolist()], dtype=np.int64)
 
     def fingerprint(self) -> str:
         """A hash of all operators: equal on replicas that had the same commands."""
