@@ -24,7 +24,7 @@ from everview.dataflow.operators import ON_ONE, Arrangement, Operator
 from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, Replica
 from everview.kernels import exchange, image
 from everview.plan import nodes as plan
-from everview.session import Change, Session
+from everview.session import Session, Work
 
 
 class Cluster(Protocol):
@@ -131,7 +131,7 @@ class ShardedSession(Session):
 
     # steps
 
-    def _run(self, transactions: list[list[Change]]) -> None:
+    def _run(self, transactions: list[Work]) -> None:
         inputs: Inputs = {}
         for offset, changes in enumerate(transactions):
             for table, rows, diff in changes:
