@@ -7,6 +7,7 @@ transactions, each with its own time, share one step: the same answers at every 
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from everview.clock import HIDDEN, Aging, Clock
 from everview.codes.declare import data_type
 from everview.codes.interner import Interner
 from everview.collection import Collection, check_names, common_session
@@ -71,6 +73,11 @@ class Session:
     def __init__(self, *, history: int = 1000, merge_effort: int = 4) -> None:
         self._interner = Interner()
         self._graph, self._builder = self._dataflow(merge_effort)
+
+    def __init__(self, *, history: int = 1000, merge_effort: int = 4, interner: Interner | None = None) -> None:
+        self._interner = interner or Interner()
+        self._graph = Graph(self._interner, merge_effort)
+        self._builder = Builder(self._graph)
         self._history = history
         self._lock = threading.RLock()
         self._tables: dict[str, Table] = {}
@@ -94,6 +101,8 @@ class Session:
         """An empty dataflow and what builds it."""
         graph = Graph(self._interner, merge_effort)
         return graph, Builder(graph)
+
+        self._clock = Clock(self)
 
     # lifetime
 
@@ -121,7 +130,7 @@ class Session:
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"time {self.time}"
         return (
-            f"Session({state}, tables: {', '.join(self._tables) or 'none'}, views: {', '.join(self._views) or 'none'})"
+            f"Session({state}, tables: {', '.join(self.tables) or 'none'}, views: {', '.join(self._views) or 'none'})"
         )
 
     @property
@@ -131,9 +140,40 @@ class Session:
 
     # tables and views
 
-    def table(self, name: str, schema: Mapping[str, Any], key: str | Sequence[str] | None = None) -> Table:
+    @property
+    def now(self) -> dt.datetime:
+        """What the session's clock shows (UTC): the computer's time, or what `advance` was last given."""
+        return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=self._clock.read())
+
+    def advance(self, moment: dt.datetime | None = None) -> None:
+        """Move the clock, and with it what TTLs, windows and now() let come and go; as one transaction if there is any.
+
+        Without a moment to the computer's time. After a moment was given the clock stands still between calls.
+
+        >>> import everview as ev, datetime as dt
+        >>> db = ev.connect()
+        >>> db.advance(dt.datetime(2026, 1, 31, 12, 0))
+        >>> seen = db.table("seen", {"who": str}, ttl=dt.timedelta(minutes=5))
+        >>> seen.insert([("Ada",)])
+        >>> db.advance(dt.datetime(2026, 1, 31, 12, 4)); seen.rows()
+        [('Ada',)]
+        >>> db.advance(dt.datetime(2026, 1, 31, 12, 5)); seen.rows()
+        []
+        """
+        self._alive()
+        with self._lock:
+            self._clock.advance(moment)
+
+    def table(
+        self,
+        name: str,
+        schema: Mapping[str, Any],
+        key: str | Sequence[str] | None = None,
+        *,
+        ttl: dt.timedelta | None = None,
+    ) -> Table:
         """Make a base table. Types are int, float, bool, str, bytes, date, datetime, Decimal, tuple[...] and Optional
-        of them.
+        of them. With a `ttl` rows leave by themselves that long after they came (see `advance`).
 
         >>> import everview as ev
         >>> ev.connect().table("person", {"id": int, "name": str | None}, key="id")
@@ -157,7 +197,30 @@ class Session:
             table = Table(self, name, columns, node, at)
             table._arrangement = self._add_table(node, order, name, self._history)
             self._tables[name] = table
+            if ttl is not None:
+                self._clock.add(Aging(self, table, ttl // dt.timedelta(microseconds=1), owner=True))
         return table
+
+    def _hidden_table(
+        self, name: str, columns: Sequence[Column], order: Iterable[int], rows: np.ndarray, origin: Table
+    ) -> Table:
+        """A table that belongs to views, with rows that are there from the present time on."""
+        with self._lock:
+            self._catch_up()
+            full = f"{HIDDEN}{name}"
+            while full in self._tables:
+                full += "'"
+            node = plan.Table(self._node_ids, tuple(c.type for c in columns))
+            self._node_ids += 1
+            table = Table(self, full, columns, node, ())
+            table._origin = origin
+            table._arrangement = self._builder.add_table(node, tuple(order), full)
+            table._arrangement.trace.keep_history(self._history)
+            if rows.shape[1]:
+                _hand_over([(table, np.ascontiguousarray(rows), 1)], self._graph.time)
+            self._install_new()
+            self._tables[full] = table
+            return table
 
     def view(
         self,
@@ -199,7 +262,10 @@ class Session:
             self._views[name] = view
             for node in collection._node.walk():
                 if isinstance(node, plan.Table):
-                    self._table_of(node)._views.add(name)
+                    table: Table | None = self._table_of(node)
+                    while table is not None:
+                        table._views.add(name)
+                        table = table._origin
         return view
 
     def sql(self, text: str) -> Any:
@@ -393,6 +459,8 @@ class Session:
     def _new_name(self, name: str) -> None:
         if not isinstance(name, str) or not name:
             raise InputError("E_NAME", f"{name!r} is no name", "give a non-empty string")
+        if name.startswith(HIDDEN):
+            raise InputError("E_NAME", f"names that begin with {HIDDEN} are not yours to give", "choose another")
         if name in self._tables or name in self._views:
             raise InputError("E_NAME", f"the name {name!r} is taken", "choose another, or drop it first")
 
@@ -421,7 +489,7 @@ class Session:
     @property
     def tables(self) -> tuple[str, ...]:
         """Names of the tables."""
-        return tuple(self._tables)
+        return tuple(n for n in self._tables if not n.startswith(HIDDEN))
 
     @property
     def views(self) -> tuple[str, ...]:
@@ -452,10 +520,16 @@ class Session:
                 self._views[name].drop()
             table._dropped = True
             del self._tables[table._label]
+            for hidden in [t for t in self._tables.values() if t._origin is table]:
+                del self._tables[hidden._label]
+            self._clock.forget(table)
             self._collect()
 
     def _collect(self) -> None:
         """Free the operators that no table and no view needs."""
+        for table in self._clock.unused():
+            self._clock.forget(table)
+            del self._tables[table._label]
         roots: list[Operator] = [t._arrangement.operator for t in self._tables.values()]
         for view in self._views.values():
             roots.append(view._arrangement.operator)
@@ -463,6 +537,8 @@ class Session:
         self._keep_only(roots)
 
     def _keep_only(self, roots: list[Operator]) -> None:
+
+        roots.extend(a.operator for a in self._clock.indexes())
         self._builder.forget(self._graph.collect(roots))
 
     # transactions
@@ -572,12 +648,32 @@ class Session:
         with self._lock:
             if self._closed:
                 self._alive()
-            if self._queued is not None:
+            if self._clock.followers:
+                self._commit_timed(changes)
+            elif self._queued is not None:
                 self._queue(changes)
                 return
-            self._step([changes])
+            else:
+                self._step([changes])
         if self._deliveries:
             self._deliver()
+
+    def _commit_nothing(self) -> None:
+        """A transaction of which nothing is known but that time has passed."""
+        self._commit(Work())
+
+    def _commit_timed(self, changes: Work) -> None:
+        """Run a transaction with what it and the time that passed mean for the clock's followers.
+
+        They look at what is there, so even in a batch it is a step of its own.
+        """
+        self._catch_up()
+        undo = self._clock.extend(changes)
+        try:
+            self._step([changes])
+        except BaseException:
+            undo()
+            raise
 
     def _step(self, transactions: list[Work]) -> None:
         """Run transactions, one time each, as one step; all or none of them."""

@@ -44,6 +44,7 @@ class Table(Collection):
         self._arrangement: Arrangement = None  # type: ignore[assignment]
         self._dropped = False
         self._views: set[str] = set()
+        self._origin: Table | None = None  # the table that this hidden one follows, see `everview.clock`
 
     # changing
 
@@ -116,6 +117,12 @@ class Table(Collection):
     def _snapshot(self) -> Snapshot:
         self._alive()
         return Snapshot(self._session, self._arrangement, self._codec, self._session.time)
+
+    def as_of(self, time: int) -> Snapshot:
+        """The contents at an earlier time (kept readable while the result lives)."""
+        self._alive()
+        self._session._catch_up()
+        return Snapshot(self._session, self._arrangement, self._codec, time)
 
     def rows(self) -> list[tuple[Any, ...]]:
         """All rows, repeated by multiplicity, in no particular order."""

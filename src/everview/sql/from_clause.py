@@ -10,17 +10,20 @@ Expressions are bound to the columns in the order of the text. The finished plan
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from everview.clock import Term
 from everview.errors import PlanError
 from everview.expr.functions import call, conjunction
 from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.plan import joins
 from everview.plan.nodes import Filter, Join, Node, Project
+from everview.sql import timed
 from everview.sql.scalars import Scalars, conjuncts, has_query
 from everview.sql.scopes import HIDDEN, Field, Outer, Relation, Scope
 
@@ -40,6 +43,8 @@ class FromClause:
         self.conditions: list[Expr] = []
         self.late: list[exp.Expr] = []
         """Conditions with subqueries: they are applied to the joined rows."""
+        self.terms: list[tuple[int, Term, exp.Expr]] = []
+        """Conditions on now(): the leaf they are about, over its columns, and where they stand."""
         self.comma = False
 
     @classmethod
@@ -77,13 +82,31 @@ class FromClause:
         for part in conjuncts(node):
             if has_query(part):
                 self.late.append(part)
+            elif self.compiler.standing and timed.mentions_now(part):
+                self._follow_clock(part)
             else:
                 self.conditions.append(Scalars(self.compiler, self.scope(), self.env).condition(part))
+
+    def _follow_clock(self, part: exp.Expr) -> None:
+        """A condition on now() belongs to the leaf whose columns it names."""
+        starts = [0]
+        for leaf in self.leaves:
+            starts.append(starts[-1] + len(leaf.fields))
+        for term in timed.terms(part, Scalars(self.compiler, self.scope(), self.env)):
+            columns = term.expr.columns()
+            owner = bisect(starts, min(columns, default=0)) - 1
+            if not columns or max(columns) >= starts[owner + 1]:
+                raise self.source.refuse(part, "now() is compared with columns of several tables", timed.HINT)
+            self.terms.append((owner, Term(shifted(term.expr, -starts[owner]), term.side), part))
 
     def joined(self) -> Relation:
         """Everything but the conditions with subqueries."""
         relation = self.relation
-        return Relation(ordered_join([leaf.node for leaf in self.leaves], self.conditions), relation.fields)
+        nodes = [leaf.node for leaf in self.leaves]
+        for i in dict.fromkeys(owner for owner, _, _ in self.terms):
+            mine = [(term, part) for owner, term, part in self.terms if owner == i]
+            nodes[i] = timed.passing(self.compiler, nodes[i], tuple(t for t, _ in mine), mine[0][1])
+        return Relation(ordered_join(nodes, self.conditions), relation.fields)
 
     # -------------------------------------------------------------------------------- tables and joins
 
@@ -124,7 +147,11 @@ class FromClause:
         if isinstance(node, exp.Table):
             if not isinstance(node.this, exp.Identifier):
                 raise self.source.refuse(node, f"the table function {node.this.sql('postgres')} is not supported")
-            found = self._inner_joins(node, self.compiler.table(node, self.env).called(node.name))
+            relation = self.compiler.table(node, self.env)
+            spec = self.source.notes.windows.get(node.this.meta.get("start", -1))
+            if spec is not None:
+                relation = timed.window(self.compiler, node, relation, spec)
+            found = self._inner_joins(node, relation.called(node.name))
             return self._aliased(found, node)
         if isinstance(node, exp.Subquery) and isinstance(node.this, (exp.Table, exp.Subquery)) and not node.alias:
             return self._inner_joins(node, self._factor(node.this))  # joins in parentheses
@@ -183,7 +210,7 @@ class FromClause:
 
     def _replace(self, relation: Relation) -> None:
         """One leaf in place of all."""
-        self.leaves, self.conditions = [relation], []
+        self.leaves, self.conditions, self.terms = [relation], [], []
 
     def _outer(self, right: Relation, on: exp.Expr | None, how: str, at: exp.Join) -> None:
         self._check_sides(how, at)

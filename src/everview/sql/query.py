@@ -75,9 +75,11 @@ class Query:
 class Compiler:
     """Binds the queries of one statement."""
 
-    def __init__(self, session: Session, source: Source) -> None:
+    def __init__(self, session: Session, source: Source, standing: bool = False) -> None:
         self.session = session
         self.source = source
+        self.standing = standing
+        """Whether the answer is kept, so that now() moves."""
         self.loop_depth = 0
         self.used: dict[str, None] = {}
         """Tables and views read, in order."""

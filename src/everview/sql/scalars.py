@@ -16,7 +16,7 @@ from sqlglot import exp
 from everview.errors import PlanError, did_you_mean
 from everview.expr import functions
 from everview.expr.nodes import Expr, Literal, Udf
-from everview.sql import constants, names
+from everview.sql import constants, names, timed
 from everview.sql.places import SqlError
 from everview.sql.scopes import Scope
 from everview.types import BOOL, DATE, INT, STR, TIMESTAMP, DataType
@@ -157,10 +157,6 @@ class Scalars:
                 node,
                 f"the aggregate {node.sql_name().lower()} is not supported",
                 "count, sum, avg, min, max, bool_and, bool_or, stddev, variance, string_agg and array_agg are",
-            )
-        if isinstance(node, (exp.CurrentDate, exp.CurrentTimestamp, exp.CurrentTime)):
-            return self.source.refuse(
-                node, "views cannot depend on the clock", "pass the time as a constant, or keep it in a table"
             )
         what = node.sql_name().lower() if isinstance(node, exp.Func) else node.key
         return self.source.refuse(node, f"{what} is not supported here")
@@ -503,6 +499,21 @@ class Scalars:
             raise self.source.refuse(node, f"{node.name.lower()} is not supported here", hint)
         args = tuple(self.bind(a) for a in node.expressions)
         return Udf(found.returns, found.function, args, found.vectorized)
+
+    # ----------------------------------------------------------------------------------------- the clock
+
+    def on_currenttimestamp(self, node: exp.CurrentTimestamp) -> Expr:
+        if self.compiler.standing:
+            raise timed.refused(node, self)
+        return Literal(TIMESTAMP, self.compiler.session.now)
+
+    def on_localtimestamp(self, node: exp.Localtimestamp) -> Expr:
+        return self.on_currenttimestamp(node)  # type: ignore[arg-type]
+
+    def on_currentdate(self, node: exp.CurrentDate) -> Expr:
+        if self.compiler.standing:
+            raise timed.refused(node, self)
+        return Literal(DATE, self.compiler.session.now.date())
 
     # ------------------------------------------------------------------------------------ subqueries
 

@@ -8,11 +8,14 @@ statement that would have to read them is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import datetime as dt
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from everview.clock import Expiring
 from everview.codes.codec import Codec
 from everview.collection import Collection
 from everview.errors import EverviewError, InputError, did_you_mean
@@ -27,9 +30,9 @@ from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Query
 from everview.sql.result import Result, Row, in_order
 from everview.sql.scalars import Scalars
-from everview.sql.scopes import HIDDEN, Correlated, Relation, Scope
+from everview.sql.scopes import HIDDEN, Correlated, Field, Relation, Scope
 from everview.table import Table
-from everview.types import INT, STR
+from everview.types import INT, STR, TIMESTAMP
 from everview.view import View
 
 if TYPE_CHECKING:
@@ -62,6 +65,8 @@ class Statements:
         source = Source(statement.text, statement.notes)
         node = reading.parsed(source.text)
         handler: Callable[[exp.Expr, Source], Any] | None
+        if statement.notes.as_of is not None and not isinstance(node, exp.Query):
+            raise source.refuse(node, "only a SELECT can be asked AS OF an earlier time")
         if statement.notes.definitions:
             handler = self._define
         elif isinstance(node, exp.Query):
@@ -77,14 +82,16 @@ class Statements:
         except BaseException as error:
             if staged is not None:
                 del staged[before:]  # a statement that fails inside a transaction changes nothing
+            if self.session._clock.unused():
+                self.session._collect()
             if not isinstance(error, Correlated):
                 raise
             raise source.refuse(node, "a subquery reads the query around it in a way that is not supported") from None
 
     # ---------------------------------------------------------------------------------------- queries
 
-    def _bound(self, node: exp.Expr, source: Source) -> tuple[Query, Compiler]:
-        compiler = Compiler(self.session, source)
+    def _bound(self, node: exp.Expr, source: Source, standing: bool = False) -> tuple[Query, Compiler]:
+        compiler = Compiler(self.session, source, standing)
         query = compiler.query(node, {}, None)
         return query, compiler
 
@@ -96,8 +103,24 @@ class Statements:
 
     def _select(self, node: exp.Expr, source: Source) -> Result:
         query, compiler = self._bound(node, source)
+        if source.notes.as_of is not None:
+            return self._answer_as_of(node, source, source.notes.as_of, compiler.used)
         self._refuse_pending(compiler.used, node, source)
         return self._answer(query, compiler)
+
+    def _answer_as_of(self, node: exp.Expr, source: Source, time: int, used: Iterable[str]) -> Result:
+        """Ask a session that holds nothing but what the query reads, as it was at that time."""
+        from everview.session import Session
+
+        with Session(interner=self.session._interner) as past:
+            past._functions = self.session._functions
+            for name in used:
+                found = self.session[name]
+                snapshot = found.as_of(time)
+                table = past.table(name, {c.name: c.type for c in found._columns})
+                table._session._stage(table, snapshot._repeated(), 1)
+            plain = Source(source.text, replace(source.notes, as_of=None))
+            return Statements(past)._select(node, plain)
 
     def _answer(self, query: Query, compiler: Compiler) -> Result:
         """Install, read, sort, drop."""
@@ -209,7 +232,7 @@ class Statements:
     def _create_view(self, name: str, node: exp.Create, source: Source) -> View:
         if not isinstance(node.expression, exp.Query):
             raise source.refuse(node, "CREATE VIEW name AS is followed by a query")
-        query, compiler = self._bound(node.expression, source)
+        query, compiler = self._bound(node.expression, source, standing=True)
         columns = list(query.names)
         if isinstance(node.this, exp.Schema):
             given = [e.name for e in node.this.expressions]
@@ -253,7 +276,34 @@ class Statements:
                     node.this, "E_COLUMN", f"the key column {column} is not there", did_you_mean(column, schema)
                 )
             schema[column] = schema[column].optional(False)
-        return self.session.table(name, schema, key=key or None)
+        ttl = self._ttl(node, schema, source)
+        if not isinstance(ttl, Expr):
+            return self.session.table(name, schema, key=key or None, ttl=ttl)
+        table = self.session.table(name, schema, key=key or None)
+        self.session._clock.add(Expiring(self.session, table, ttl))
+        return table
+
+    def _ttl(self, node: exp.Create, schema: dict[str, Any], source: Source) -> Expr | dt.timedelta | None:
+        """TTL INTERVAL '5 minutes' (after a row came) or TTL ts + INTERVAL '5 minutes' (by the row's own time)."""
+        properties = node.args.get("properties")
+        given = None
+        for item in properties.expressions if properties is not None else []:
+            if not isinstance(item, exp.MergeTreeTTL) or len(item.expressions) != 1:
+                raise source.refuse(item, f"{item.sql('postgres')} is not supported in CREATE TABLE")
+            given = item.expressions[0]
+            given = given.this if isinstance(given, exp.MergeTreeTTLAction) else given
+        if given is None:
+            return None
+        if isinstance(given, exp.Interval):
+            months, microseconds = constants.interval(given, source)
+            if months or microseconds <= 0:
+                raise source.refuse(given, "a time to live is some days, hours, minutes or seconds")
+            return dt.timedelta(microseconds=microseconds)
+        relation = Relation(plan.Table(-1, tuple(schema.values())), tuple(map(Field, schema)))
+        bound = Scalars(Compiler(self.session, source, standing=True), Scope(relation, source), {}).bind(given)
+        if bound.type.kind not in ("date", "timestamp"):
+            raise source.error(given, "E_TYPE", f"a time to live is an interval or a timestamp, not {bound.type!r}")
+        return functions.cast(bound, TIMESTAMP)
 
     def _column(self, item: exp.ColumnDef, source: Source) -> tuple[Any, bool]:
         if item.kind is None:

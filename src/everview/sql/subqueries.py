@@ -28,6 +28,7 @@ from everview.plan.nodes import Aggregate, Node, Project, Reduce, Threshold
 from everview.sql.from_clause import FromClause, outer_join, shifted
 from everview.sql.scalars import Scalars, conjuncts, has_query
 from everview.sql.scopes import Correlated, Outer, PairScope, Scope
+from everview.sql.timed import mentions_now
 from everview.types import BOOL, INT
 
 if TYPE_CHECKING:
@@ -106,8 +107,8 @@ class Subqueries:
             crossing: list[Expr] = []
             where = select.args.get("where")
             for part in conjuncts(where.this if where else None):
-                if has_query(part):
-                    clause.late.append(part)
+                if has_query(part) or (self.compiler.standing and mentions_now(part)):
+                    clause.where(part)
                     continue
                 bound = pair.condition(part)
                 if bound.columns() and min(bound.columns()) >= width:

@@ -1,0 +1,501 @@
+"""Time that passes: rows that come and go because a clock moves.
+
+A session has a clock. By default it is the computer's, read once per transaction; after `db.advance(moment)` it moves
+only when told to. Four things follow it, each a *follower* of one base table:
+
+    Expiring   a table's time to live by its rows' own times (TTL ts + INTERVAL '5 minutes')
+    Aging      a time to live by arrival (TTL INTERVAL '5 minutes'), or a window that mirrors the table
+    Passing    the rows that meet conditions on now(), in a table of their own
+    Latest     the last n rows, or the last n of each partition
+
+Whatever a table's transaction and the passing of time mean for its followers is added to that very transaction, so all
+views see both at one time. A future change is nowhere in the dataflow: a follower only keeps a queue of the moments at
+which something is due, and finds the rows of a moment in an index when it comes. So memory holds what is there, not
+what will leave.
+
+Followers' own tables are called `everview.…` and belong to the views that read them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import heapq
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from everview.dataflow.graph import batch_arrays
+from everview.dataflow.operators import Arrangement
+from everview.errors import InputError
+from everview.expr.evaluate import evaluate
+from everview.expr.nodes import ColumnRef, Expr
+from everview.expr.resolve import Column
+from everview.kernels import make, read
+from everview.kernels.trace import NO_SINCE
+from everview.plan import nodes as plan
+from everview.snapshot import in_order
+from everview.types import INT, NULL, TIMESTAMP
+
+if TYPE_CHECKING:
+    from everview.session import Session
+    from everview.table import Table
+
+HIDDEN = "everview."
+"""How the names of tables begin that belong to views."""
+
+MANY = 64
+"""From so many due moments on, a whole index is read instead of single keys."""
+
+_EPOCH = dt.datetime(1970, 1, 1)
+
+Words = np.ndarray
+Change = tuple[Any, Words, int]
+
+
+def microseconds(moment: dt.datetime) -> int:
+    """A moment as the code of a timestamp.
+
+    >>> microseconds(dt.datetime(1970, 1, 1, 0, 0, 1))
+    1000000
+    """
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(dt.UTC).replace(tzinfo=None)
+    return (moment - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+class Clock:
+    """A session's clock and what follows it."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.manual = False
+        self.now = 0
+        self.target: int | None = None
+        """where `advance` is going"""
+        self.followers: list[Follower] = []
+
+    def read(self) -> int:
+        """The present moment; it never goes back."""
+        if self.target is not None:
+            return max(self.now, self.target)
+        return self.now if self.manual else max(self.now, time.time_ns() // 1000)
+
+    def add(self, follower: Follower) -> None:
+        """Let a follower take part in transactions from now on."""
+        self.now = self.read()
+        self.followers.append(follower)
+        self.followers.sort(key=lambda f: not f.owner)  # what leaves a table leaves its mirrors too
+
+    def forget(self, table: Table) -> None:
+        """A table is dropped, with what follows it."""
+        self.followers = [f for f in self.followers if table not in (f.table, f.own)]
+
+    def unused(self) -> list[Table]:
+        """Tables of followers that no view reads any more."""
+        return [f.own for f in self.followers if f.own is not None and not f.owner and not f.own._views]
+
+    def indexes(self) -> list[Arrangement]:
+        """All arrangements that followers need."""
+        return [a for f in self.followers for a in f.indexes()]
+
+    # what there is already is shared by all who ask for the same
+
+    def passing(self, table: Table, tests: tuple[Term, ...]) -> Table:
+        """The table's rows that meet conditions on now()."""
+        for f in self.followers:
+            if isinstance(f, Passing) and f.table is table and f.tests == tests:
+                return f.mirror
+        return self._new(Passing(self.session, table, tests))
+
+    def aging(self, table: Table, size: int) -> Table:
+        """The table's rows of the last `size` microseconds."""
+        for f in self.followers:
+            if isinstance(f, Aging) and f.table is table and f.size == size and not f.owner:
+                return f.mirror
+        return self._new(Aging(self.session, table, size, owner=False))
+
+    def latest(self, table: Table, size: int, partition: tuple[int, ...]) -> Table:
+        """The table's last rows (of each partition)."""
+        for f in self.followers:
+            if isinstance(f, Latest) and f.table is table and (f.size, f.partition) == (size, partition):
+                return f.mirror
+        return self._new(Latest(self.session, table, size, partition))
+
+    def _new(self, follower: Follower) -> Table:
+        self.add(follower)
+        return follower.mirror
+
+    def advance(self, moment: dt.datetime | None) -> None:
+        """Move to a moment and stay there, or (None) to the computer's time; see `Session.advance`."""
+        if self.session._staged is not None:
+            raise InputError(
+                "E_TRANSACTION", "the clock cannot move inside a transaction", "advance before or after it"
+            )
+        wanted = time.time_ns() // 1000 if moment is None else microseconds(moment)
+        if moment is not None and wanted < self.now:
+            raise InputError("E_CLOCK", f"the clock shows {self.session.now} already", "it only moves forward")
+        before = self.manual, self.now
+        self.manual, self.target = moment is not None, wanted
+        try:
+            if any(f.queue.due(wanted) for f in self.followers):
+                self.session._commit_nothing()
+            self.now = self.read()
+        except BaseException:
+            self.manual, self.now = before
+            raise
+        finally:
+            self.target = None
+
+    def extend(self, work: list[Any]) -> Callable[[], None]:
+        """Add to a transaction what it and the time that passed mean for the followers; gives what undoes it."""
+        before, now = self.now, self.read()
+        taken: list[tuple[Moments, list[int]]] = []
+        for follower in self.followers:
+            moments = follower.queue.take(now)
+            taken.append((follower.queue, moments))
+            mine = [(_columns(rows, len(t._columns)), diff) for t, rows, diff in work if t is follower.table]
+            if moments or mine:
+                work.extend(c for c in follower.changes(mine, moments, before, now) if c[1].shape[1])
+        self.now = now
+
+        def undo() -> None:
+            self.now = before
+            for queue, moments in taken:
+                queue.add(moments)
+
+        return undo
+
+
+class Moments:
+    """A queue of moments, each once.
+
+    >>> queue = Moments()
+    >>> queue.add([30, 10, 20, 10])
+    >>> queue.take(20), queue.due(25), len(queue)
+    ([10, 20], False, 1)
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[int] = []
+        self._there: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, moments: Iterable[int]) -> None:
+        for moment in moments:
+            if moment not in self._there:
+                self._there.add(moment)
+                heapq.heappush(self._heap, moment)
+
+    def due(self, now: int) -> bool:
+        return bool(self._heap) and self._heap[0] <= now
+
+    def take(self, now: int) -> list[int]:
+        """The moments up to now, which are gone from the queue."""
+        taken = []
+        while self._heap and self._heap[0] <= now:
+            taken.append(heapq.heappop(self._heap))
+        self._there.difference_update(taken)
+        return taken
+
+
+class Follower:
+    """Something of a base table that the clock changes."""
+
+    owner = False
+    """whether it changes the table itself"""
+
+    def __init__(self, session: Session, table: Table) -> None:
+        self.session = session
+        self.table = table
+        self.own: Table | None = None
+        self.queue = Moments()
+
+    def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
+        """What a transaction's changes of the table and the moments since `before` mean."""
+        raise NotImplementedError
+
+    @property
+    def mirror(self) -> Table:
+        """Its own table, which views read."""
+        assert self.own is not None
+        return self.own
+
+    def indexes(self) -> list[Arrangement]:
+        """Arrangements it needs besides those of tables."""
+        return []
+
+    def _values(self, exprs: Sequence[Expr], columns: Words) -> Words:
+        """Codes of expressions over the table's rows; NULL where one cannot be computed."""
+        if all(isinstance(e, ColumnRef) for e in exprs):
+            return columns[[e.index for e in exprs if isinstance(e, ColumnRef)]]
+        result = evaluate(tuple(exprs), None, columns, self.session._interner)
+        made = np.full((len(exprs), columns.shape[1]), NULL, dtype=np.int64)
+        made[:, result.kept] = result.codes
+        return made
+
+    def _index(self, expr: Expr) -> Arrangement:
+        """The table's rows by the value of an expression."""
+        node = self.table._node
+        refs = [ColumnRef(t, i) for i, t in enumerate(node.types)]
+        return self.session._install(plan.Project(node, (expr, *refs)), (0,))
+
+    def _found(self, index: Arrangement, moments: list[int]) -> tuple[Words, Words]:
+        """Rows (without the indexed value, which comes first) at some moments, and how often each is there."""
+        columns, counts = _at_keys(self.session, index, moments)
+        return columns[1:], counts
+
+
+class Expiring(Follower):
+    """A table whose rows leave when their own time comes."""
+
+    owner = True
+
+    def __init__(self, session: Session, table: Table, until: Expr) -> None:
+        super().__init__(session, table)
+        self.until = until
+        self.index = self._index(until)
+
+    def indexes(self) -> list[Arrangement]:
+        return [self.index]
+
+    def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
+        """Of every row whose time has come nothing is left: neither what was there nor what comes too late."""
+        columns, counts = self._found(self.index, moments)
+        left = _counted(columns, counts)
+        for rows, diff in mine:
+            until = self._values([self.until], rows)[0]
+            if diff > 0:
+                self.queue.add(np.unique(until[(until > now) & (until != NULL)]).tolist())
+            late = (until <= now) & (until != NULL)
+            for row in rows[:, late].T.tolist():
+                left[tuple(row)] = left.get(tuple(row), 0) + diff
+        return [
+            (self.table, _rows([r] * abs(n), rows_of(self.table)), -1 if n > 0 else 1) for r, n in left.items() if n
+        ]
+
+
+@dataclass(frozen=True)
+class Term:
+    """A condition on now(): `expr` > now ("until"), or `expr` <= now ("from")."""
+
+    expr: Expr
+    side: Literal["until", "from"]
+
+
+class Passing(Follower):
+    """The rows of a table that pass tests against the clock, in a table of their own."""
+
+    def __init__(self, session: Session, table: Table, tests: tuple[Term, ...]) -> None:
+        super().__init__(session, table)
+        self.tests = tests
+        self._indexes = [self._index(t.expr) for t in tests]
+        rows = _contents(session, table)
+        self._wait(rows, session._clock.read())
+        kept = rows[:, self._pass(rows, session._clock.read())]
+        self.own = session._hidden_table(f"{table._label} now", table._columns, range(rows.shape[0]), kept, table)
+
+    def indexes(self) -> list[Arrangement]:
+        return self._indexes
+
+    def _wait(self, rows: Words, now: int) -> None:
+        for values in self._values([t.expr for t in self.tests], rows):
+            self.queue.add(np.unique(values[(values > now) & (values != NULL)]).tolist())
+
+    def _pass(self, rows: Words, now: int) -> Words:
+        kept = np.ones(rows.shape[1], dtype=np.bool_)
+        for test, values in zip(self.tests, self._values([t.expr for t in self.tests], rows), strict=True):
+            kept &= (values != NULL) & ((values > now) if test.side == "until" else (values <= now))
+        return kept
+
+    def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
+        found: dict[tuple[int, ...], int] = {}
+        for index in self._indexes if moments else []:
+            found.update(_counted(*self._found(index, moments)))
+        turned = _rows(found, rows_of(self.table))
+        counts = np.array(list(found.values()), dtype=np.int64)
+        was, comes = self._pass(turned, before), self._pass(turned, now)
+        made: list[Change] = [
+            (self.own, np.repeat(turned[:, comes & ~was], counts[comes & ~was], axis=1), 1),
+            (self.own, np.repeat(turned[:, was & ~comes], counts[was & ~comes], axis=1), -1),
+        ]
+        for rows, diff in mine:
+            if diff > 0:
+                self._wait(rows, now)
+            made.append((self.own, np.ascontiguousarray(rows[:, self._pass(rows, now)]), diff))
+        return made
+
+
+class Aging(Follower):
+    """Rows with the moment at which they have been there for long enough: a window, or a table's time to live."""
+
+    def __init__(self, session: Session, table: Table, size: int, owner: bool) -> None:
+        super().__init__(session, table)
+        self.size = size
+        self.owner = owner
+        rows = _contents(session, table)
+        columns = [*table._columns, Column("until", TIMESTAMP)]
+        name = f"{table._label} [size {size / 1e6:g} s]"
+        self.own = session._hidden_table(
+            name, columns, range(len(columns)), self._dated(rows, session._clock.read()), table
+        )
+        last = len(columns) - 1
+        refs = [ColumnRef(c.type, i) for i, c in enumerate(columns)]
+        self.index = session._install(plan.Project(self.own._node, (refs[last], *refs)), (0,))
+
+    def indexes(self) -> list[Arrangement]:
+        return [self.index]
+
+    def _dated(self, rows: Words, now: int) -> Words:
+        """Rows that arrive now."""
+        if rows.shape[1]:
+            self.queue.add([now + self.size])
+        until = np.full((1, rows.shape[1]), now + self.size, dtype=np.int64)
+        return np.ascontiguousarray(np.concatenate([rows, until]))
+
+    def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
+        gone = _counted(*self._found(self.index, moments))
+        if all(diff > 0 for _, diff in mine):
+            made = [(self.own, self._dated(rows, now), 1) for rows, _ in mine]
+        else:
+            made = self._net(mine, gone, now)
+        width = rows_of(self.table)
+        old = _rows((row for row, n in gone.items() for _ in range(n)), width + 1)
+        made.append((self.own, old, -1))
+        if self.owner:
+            made.append((self.table, np.ascontiguousarray(old[:width]), -1))
+        return made
+
+    def _net(self, mine: list[tuple[Words, int]], gone: dict[tuple[int, ...], int], now: int) -> list[Change]:
+        """What came and what was taken. The oldest of equal rows go first, those that are due now before all; so a row
+        that is taken and put back in one transaction begins a new life.
+        """
+        new, taken = Counter[tuple[int, ...]](), Counter[tuple[int, ...]]()
+        for rows, diff in mine:
+            (new if diff > 0 else taken).update(map(tuple, rows.T.tolist()))
+        lost: list[tuple[int, ...]] = []
+        for row, n in taken.items():
+            columns, counts = _at_key(self.session, self.mirror._arrangement, row)
+            for dated, there in sorted(_counted(columns, counts).items()):
+                take = min(there, n)
+                n -= take
+                lost += [dated] * take
+                if dated in gone:
+                    gone[dated] -= take
+            new[row] -= n  # came and went
+        width = rows_of(self.table)
+        arrived = self._dated(_rows((row for row, n in new.items() for _ in range(n)), width), now)
+        return [(self.own, arrived, 1), (self.own, _rows(lost, width + 1), -1)]
+
+
+class Latest(Follower):
+    """The last rows of a table, or of each partition of it, in the order in which they came."""
+
+    def __init__(self, session: Session, table: Table, size: int, partition: tuple[int, ...]) -> None:
+        super().__init__(session, table)
+        self.size = size
+        self.partition = partition
+        self.number = 0
+        columns = [*table._columns, Column("number", INT)]
+        order = (*partition, *(i for i in range(len(columns)) if i not in partition))
+        by = "".join(f" by {', '.join(table._columns[p].name for p in partition)}" for _ in partition[:1])
+        name = f"{table._label} [last {size}{by}]"
+        _, (_, new, _) = self.changes([(_contents(session, table), 1)], [], 0, 0)
+        self.own = session._hidden_table(name, columns, order, new, table)
+
+    def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
+        parts: dict[tuple[int, ...], tuple[list[tuple[int, ...]], set[tuple[int, ...]]]] = {}
+        for rows, diff in mine:
+            for row in map(tuple, rows.T.tolist()):
+                key = tuple(row[p] for p in self.partition)
+                if key not in parts:
+                    there = self._part(key)
+                    parts[key] = (there, set(there))
+                self._apply(parts[key][0], row, diff)
+        new, lost = [], []
+        for now_there, was in parts.values():
+            new += [r for r in now_there if r not in was]
+            lost += list(was - set(now_there))
+        width = rows_of(self.table) + 1
+        return [(self.own, _rows(lost, width), -1), (self.own, _rows(new, width), 1)]
+
+    def _part(self, key: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """A partition's rows, oldest first."""
+        if self.own is None:
+            return []
+        columns, counts = _at_key(self.session, self.own._arrangement, key)
+        return sorted(_counted(columns, counts), key=lambda row: row[-1])
+
+    def _apply(self, there: list[tuple[int, ...]], row: tuple[int, ...], diff: int) -> None:
+        if diff > 0:
+            self.number += 1
+            there.append((*row, self.number))
+            del there[: -self.size]
+            return
+        for i, dated in enumerate(there):
+            if dated[:-1] == row:
+                del there[i]
+                return
+
+
+# -------------------------------------------------------------------------------------------- reading
+
+
+def rows_of(table: Table) -> int:
+    """How many columns a table has."""
+    return len(table._columns)
+
+
+def _columns(rows: Any, width: int) -> Words:
+    """A transaction's rows as columns."""
+    return rows if isinstance(rows, np.ndarray) else _rows(rows, width)
+
+
+def _rows(rows: Iterable[Sequence[int]], width: int) -> Words:
+    return np.ascontiguousarray(np.array(list(rows), dtype=np.int64).reshape(-1, width).T)
+
+
+def _counted(columns: Words, counts: Words) -> dict[tuple[int, ...], int]:
+    rows = map(tuple, columns.T.tolist())
+    return {row: n for row, n in zip(rows, counts.tolist(), strict=True) if n > 0}
+
+
+def _contents(session: Session, table: Table) -> Words:
+    """All rows of a table."""
+    columns, counts = _arrays(session, table._arrangement, None)
+    return np.ascontiguousarray(np.repeat(columns, counts, axis=1))
+
+
+def _at_keys(session: Session, index: Arrangement, keys: list[int]) -> tuple[Words, Words]:
+    """Rows whose first column is one of the keys."""
+    if len(keys) > MANY:
+        columns, counts = _arrays(session, index, None)
+        chosen = np.isin(columns[0], np.array(keys, dtype=np.int64))
+        return columns[:, chosen], counts[chosen]
+    found = [_at_key(session, index, (k,)) for k in keys]
+    if not found:
+        return np.empty((index.cols, 0), dtype=np.int64), np.empty(0, dtype=np.int64)
+    return np.concatenate([c for c, _ in found], axis=1), np.concatenate([n for _, n in found])
+
+
+def _at_key(session: Session, arrangement: Arrangement, key: tuple[int, ...]) -> tuple[Words, Words]:
+    """Rows that begin, in the arrangement's order, with these codes."""
+    return _arrays(session, arrangement, key)
+
+
+def _arrays(session: Session, arrangement: Arrangement, key: tuple[int, ...] | None) -> tuple[Words, Words]:
+    trace, now = arrangement.trace.address, session._graph.time
+    if not key:
+        batch = read.collect(trace, NO_SINCE, now, 0)
+    else:
+        block = make.make_filled(np.array(key, dtype=np.int64))
+        batch = read.collect_key(trace, block, len(key), now)
+        make.drop_block(block)
+    columns, _, counts = batch_arrays(batch, arrangement.cols)
+    read.release(batch)
+    return in_order(columns, arrangement.order), counts

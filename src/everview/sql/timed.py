@@ -1,0 +1,168 @@
+"""What follows the clock: conditions on now(), windows on tables, times to live.
+
+In a SELECT, now() is a constant. In a view it moves, and a condition such as
+
+    ts > now() - interval '5 minutes'
+
+is turned round to `ts + 5 minutes > now()`: each row has a moment at which the condition's truth changes, and a queue
+of these moments is kept (`everview.clock`). That needs the table's own rows, so the condition must be about columns of
+one base table, through filters and projections at most. All else that changes with the clock is refused in views.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.clock import Term
+from everview.errors import did_you_mean
+from everview.expr import functions
+from everview.expr.nodes import Expr, Literal
+from everview.plan import joins
+from everview.plan import nodes as plan
+from everview.sql import constants, names
+from everview.sql.notes import TableWindow
+from everview.sql.places import SqlError
+from everview.sql.scopes import Relation
+from everview.types import INT, STR, TIMESTAMP
+
+if TYPE_CHECKING:
+    from everview.sql.query import Compiler
+    from everview.sql.scalars import Scalars
+    from everview.table import Table
+
+NOW = (exp.CurrentTimestamp, exp.Localtimestamp, exp.CurrentDate)
+_FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
+_DAY = 86_400_000_000
+
+HINT = "in a view, compare it (<, <=, >, >=, BETWEEN) with columns of one table, in WHERE or ON"
+
+
+def mentions_now(node: exp.Expr) -> bool:
+    """Whether the clock is read in an expression."""
+    return node.find(*NOW) is not None
+
+
+def terms(node: exp.Expr, scalars: Scalars) -> list[Term]:
+    """A condition on now() as terms, which must all hold."""
+    inner = node.unnest() if isinstance(node, exp.Paren) else node
+    if isinstance(inner, exp.Between):
+        low = exp.GTE(this=inner.this, expression=inner.args["low"])
+        high = exp.LTE(this=inner.this, expression=inner.args["high"])
+        return [*_bound(low, scalars), *_bound(high, scalars)]
+    return _bound(inner, scalars)
+
+
+def _bound(node: exp.Expr, scalars: Scalars) -> list[Term]:
+    op, value, now = type(node), node.this, node.args.get("expression")
+    if op not in _FLIPPED or now is None or mentions_now(value) == mentions_now(now):
+        raise scalars.source.refuse(node, "this condition changes with the clock", HINT)
+    if mentions_now(value):
+        op, value, now = _FLIPPED[op], now, value
+    by_day, shift = _shift(now, scalars)
+    bound = scalars.bind(value)
+    if bound.type.kind not in ("date", "timestamp"):
+        raise scalars.source.error(node, "E_TYPE", f"now() is compared with a date or timestamp, not {bound.type!r}")
+    moment = _moved(functions.cast(bound, TIMESTAMP), -shift)
+    if by_day:
+        return [_by_day(op, moment)]
+    if op in (exp.GTE, exp.LT):
+        moment = _moved(moment, 1)
+    return [Term(moment, "until" if op in (exp.GT, exp.GTE) else "from")]
+
+
+def _by_day(op: type[exp.Expr], moment: Expr) -> Term:
+    """Compared with the beginning of today: truth changes at midnights."""
+    if op in (exp.GT, exp.LTE):
+        moment = _moved(moment, -1)
+    day = functions.call("date_trunc", Literal(STR, "day"), moment)
+    return Term(_moved(day, _DAY), "until" if op in (exp.GT, exp.GTE) else "from")
+
+
+def _moved(moment: Expr, by: int) -> Expr:
+    return functions.call("timestamp_add", moment, Literal(INT, by)) if by else moment
+
+
+def _shift(node: exp.Expr, scalars: Scalars) -> tuple[bool, int]:
+    """now() plus or minus a constant: whether only its day counts, and microseconds."""
+    if isinstance(node, exp.Paren):
+        return _shift(node.this, scalars)
+    if isinstance(node, (exp.CurrentTimestamp, exp.Localtimestamp)):
+        return False, 0
+    if isinstance(node, exp.CurrentDate):
+        return True, 0
+    if isinstance(node, exp.Cast) and names.data_type(node.to, scalars.source).kind == "date":
+        by_day, shift = _shift(node.this, scalars)
+        if by_day or shift == 0:
+            return True, shift
+    if isinstance(node, (exp.Add, exp.Sub)) and mentions_now(node.this) and not mentions_now(node.expression):
+        by_day, shift = _shift(node.this, scalars)
+        return by_day, shift + (1 if isinstance(node, exp.Add) else -1) * _distance(node.expression, by_day, scalars)
+    raise scalars.source.refuse(node, "this is not a constant distance from now()", HINT)
+
+
+def _distance(node: exp.Expr, by_day: bool, scalars: Scalars) -> int:
+    if isinstance(node, exp.Interval):
+        months, microseconds = constants.interval(node, scalars.source)
+        if months:
+            raise scalars.source.refuse(node, "months differ in length, so they cannot be turned round", "use days")
+        return microseconds
+    value = scalars.bind(node)
+    if by_day and isinstance(value, Literal) and value.type.kind == "int" and value.value is not None:
+        return int(value.value) * _DAY
+    raise scalars.source.refuse(node, "this is not a constant distance from now()", HINT)
+
+
+# ------------------------------------------------------------------------------------ tables that follow
+
+
+def passing(compiler: Compiler, node: plan.Node, wanted: tuple[Term, ...], at: exp.Expr) -> plan.Node:
+    """The node over only those rows of its base table that meet the terms (over the node's columns)."""
+    if isinstance(node, plan.Filter):
+        return plan.Filter(passing(compiler, node.child, wanted, at), node.predicate)
+    if isinstance(node, plan.Project):
+        mapping = dict(enumerate(node.exprs))
+        below = tuple(Term(t.expr.remap(mapping), t.side) for t in wanted)
+        return plan.Project(passing(compiler, node.child, below, at), node.exprs)
+    table = compiler.session._table_of(node) if isinstance(node, plan.Table) else None
+    if table is None or table._origin is not None:
+        raise compiler.source.refuse(
+            at, "now() is compared with something that is no column of a base table", "filter the table itself by now()"
+        )
+    mirror = compiler.session._clock.passing(table, wanted)
+    compiler.used[mirror._label] = None
+    return mirror._node
+
+
+def window(compiler: Compiler, node: exp.Table, relation: Relation, spec: TableWindow) -> Relation:
+    """The rows of a base table in a window, e.g. `readings [size 300 time]`."""
+    table = compiler.session._tables.get(names.spelled(node.name, compiler.session.tables))
+    if table is None or relation.node != table._node:
+        raise compiler.source.refuse(node, "windows are on base tables", "apply it to the tables of the view")
+    if not compiler.standing:
+        raise compiler.source.refuse(
+            node, "a window on a table begins when a view asks for it", "CREATE VIEW ... and read that"
+        )
+    if spec.tuples:
+        mirror = compiler.session._clock.latest(table, spec.tuples, _positions(compiler, node, table, spec.partition))
+    else:
+        mirror = compiler.session._clock.aging(table, spec.microseconds)
+    compiler.used[mirror._label] = None
+    return Relation(joins.take(mirror._node, range(len(relation.fields))), relation.fields)
+
+
+def _positions(compiler: Compiler, node: exp.Table, table: Table, given: tuple[str, ...]) -> tuple[int, ...]:
+    have = [c.name for c in table._columns]
+    found = [names.spelled(name, have) for name in given]
+    for name in found:
+        if name not in have:
+            raise compiler.source.error(
+                node, "E_COLUMN", f"{table._label} has no column {name}", did_you_mean(name, have)
+            )
+    return tuple(dict.fromkeys(have.index(name) for name in found))
+
+
+def refused(node: exp.Expr, scalars: Scalars) -> SqlError:
+    """The error for now() where it cannot be followed."""
+    return scalars.source.refuse(node, "views cannot depend on the clock in this way", HINT)
