@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from everview.dataflow.graph import batch_arrays
 from everview.dataflow.operators import Arrangement
@@ -52,7 +53,7 @@ MANY = 64
 
 _EPOCH = dt.datetime(1970, 1, 1)
 
-Words = np.ndarray
+Words = npt.NDArray[np.int64]
 Change = tuple[Any, Words, int]
 
 
@@ -307,7 +308,7 @@ class Passing(Follower):
         for values in self._values([t.expr for t in self.tests], rows):
             self.queue.add(np.unique(values[(values > now) & (values != NULL)]).tolist())
 
-    def _pass(self, rows: Words, now: int) -> Words:
+    def _pass(self, rows: Words, now: int) -> npt.NDArray[np.bool_]:
         kept = np.ones(rows.shape[1], dtype=np.bool_)
         for test, values in zip(self.tests, self._values([t.expr for t in self.tests], rows), strict=True):
             kept &= (values != NULL) & ((values > now) if test.side == "until" else (values <= now))
@@ -489,6 +490,7 @@ def _at_key(session: Session, arrangement: Arrangement, key: tuple[int, ...]) ->
 
 
 def _arrays(session: Session, arrangement: Arrangement, key: tuple[int, ...] | None) -> tuple[Words, Words]:
+    session._sync(arrangement.operator)
     trace, now = arrangement.trace.address, session._graph.time
     if not key:
         batch = read.collect(trace, NO_SINCE, now, 0)

@@ -70,14 +70,9 @@ class Session:
     ([(2,)], 1)
     """
 
-    def __init__(self, *, history: int = 1000, merge_effort: int = 4) -> None:
-        self._interner = Interner()
-        self._graph, self._builder = self._dataflow(merge_effort)
-
     def __init__(self, *, history: int = 1000, merge_effort: int = 4, interner: Interner | None = None) -> None:
         self._interner = interner or Interner()
-        self._graph = Graph(self._interner, merge_effort)
-        self._builder = Builder(self._graph)
+        self._graph, self._builder = self._dataflow(merge_effort)
         self._history = history
         self._lock = threading.RLock()
         self._tables: dict[str, Table] = {}
@@ -93,6 +88,7 @@ class Session:
         self._delivering = False
         self._sql: Any = None
         self._functions: dict[str, UserFunction] = {}
+        self._clock = Clock(self)
         self._attributes: dict[str, Table] = {}
         self._rules: dict[str, Rules] = {}
         self._pipeline: Any = None
@@ -101,8 +97,6 @@ class Session:
         """An empty dataflow and what builds it."""
         graph = Graph(self._interner, merge_effort)
         return graph, Builder(graph)
-
-        self._clock = Clock(self)
 
     # lifetime
 
@@ -214,11 +208,8 @@ class Session:
             self._node_ids += 1
             table = Table(self, full, columns, node, ())
             table._origin = origin
-            table._arrangement = self._builder.add_table(node, tuple(order), full)
-            table._arrangement.trace.keep_history(self._history)
-            if rows.shape[1]:
-                _hand_over([(table, np.ascontiguousarray(rows), 1)], self._graph.time)
-            self._install_new()
+            present = [tuple(row) for row in rows.T.tolist()]
+            table._arrangement = self._add_table(node, tuple(order), full, self._history, present)
             self._tables[full] = table
             return table
 
@@ -534,11 +525,10 @@ class Session:
         for view in self._views.values():
             roots.append(view._arrangement.operator)
             roots.extend(a.operator for a in view._more)
+        roots.extend(a.operator for a in self._clock.indexes())
         self._keep_only(roots)
 
     def _keep_only(self, roots: list[Operator]) -> None:
-
-        roots.extend(a.operator for a in self._clock.indexes())
         self._builder.forget(self._graph.collect(roots))
 
     # transactions

@@ -25,7 +25,6 @@ from everview.expr.resolve import Column
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.sql import constants, names, reading
-from everview.sql.one_row import NAME as ONE_ROW
 from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Query
 from everview.sql.result import Result, Row, in_order
@@ -159,7 +158,7 @@ class Statements:
         """SHOW TABLES, SHOW VIEWS"""
         what = statement.text.split()[1:]
         rest = " ".join(what).lower()
-        found = {"tables": [t for t in self.session.tables if t != ONE_ROW], "views": list(self.session.views)}
+        found = {"tables": self.session.tables, "views": self.session.views}
         if rest not in found:
             place = Source(statement.text).line_and_column(statement.text.lower().index("show"))
             raise SqlError("E_UNSUPPORTED", f"there is no SHOW {rest}", "SHOW TABLES or SHOW VIEWS", *place)
@@ -327,10 +326,10 @@ class Statements:
         kind = str(node.args.get("kind")).upper()
         if kind not in ("TABLE", "VIEW"):
             raise source.refuse(node, f"DROP {kind} is not supported")
-        there = self.session._tables if kind == "TABLE" else self.session._views
+        there = self.session.tables if kind == "TABLE" else self.session.views
         for target in node.args.get("tables") or [node.this]:
             name = names.spelled(target.name, there)
-            if name not in there or name == ONE_ROW:
+            if name not in there:
                 if node.args.get("exists"):
                     continue
                 raise source.error(target, "E_TABLE", f"there is no {kind.lower()} {name}", did_you_mean(name, there))
@@ -343,14 +342,14 @@ class Statements:
 
     def _table(self, target: exp.Expr, source: Source) -> Table:
         name = names.spelled(target.name, [*self.session.tables, *self.session.views])
-        found = self.session._tables.get(name)
-        if found is None or name == ONE_ROW:
+        found = self.session._tables.get(name) if name in self.session.tables else None
+        if found is None:
             if name in self.session.views:
                 raise source.error(
                     target, "E_TABLE", f"{name} is a view and cannot be changed", "change the tables it is made of"
                 )
-            tables = [t for t in self.session.tables if t != ONE_ROW]
-            raise source.error(target, "E_TABLE", f"there is no table {name}", did_you_mean(name, tables))
+            hint = did_you_mean(name, self.session.tables)
+            raise source.error(target, "E_TABLE", f"there is no table {name}", hint)
         return found
 
     def on_insert(self, node: exp.Insert, source: Source) -> None:
