@@ -21,6 +21,7 @@ from everview.codes.declare import data_type
 from everview.codes.interner import Interner
 from everview.collection import Collection, check_names, common_session
 from everview.dataflow.builder import Builder
+from everview.dataflow.extend import Extend
 from everview.dataflow.graph import Graph, batch_arrays
 from everview.dataflow.operators import Arrange, Arrangement, Operator, Reduce
 from everview.dataflow.scopes import MAX_EPOCHS
@@ -29,8 +30,9 @@ from everview.expr.language import UserFunction, declared
 from everview.expr.resolve import Column
 from everview.kernels import make, read
 from everview.kernels.trace import CAPTURE, NO_SINCE
-from everview.plan import nodes as plan
+from everview.plan import nodes
 from everview.plan.check import check_closed
+from everview.plan.multiway import Choice, check_choice, rewrite
 from everview.plan.prune import prune
 from everview.table import Table
 from everview.view import Batch, View
@@ -186,7 +188,7 @@ class Session:
         at = tuple(names.index(k) for k in keys)
         order = (*at, *(i for i in range(len(names)) if i not in at))
         with self._lock:
-            node = plan.Table(self._node_ids, tuple(c.type for c in columns), at)
+            node = nodes.Table(self._node_ids, tuple(c.type for c in columns), at)
             self._node_ids += 1
             table = Table(self, name, columns, node, at)
             table._arrangement = self._add_table(node, order, name, self._history)
@@ -204,7 +206,7 @@ class Session:
             full = f"{HIDDEN}{name}"
             while full in self._tables:
                 full += "'"
-            node = plan.Table(self._node_ids, tuple(c.type for c in columns))
+            node = nodes.Table(self._node_ids, tuple(c.type for c in columns))
             self._node_ids += 1
             table = Table(self, full, columns, node, ())
             table._origin = origin
@@ -220,13 +222,18 @@ class Session:
         *,
         index_by: str | Sequence[str] | None = None,
         history: int | None = None,
+        plan: Choice | None = None,
     ) -> View:
         """Install a collection: it is computed now and kept up to date until dropped.
 
-        `index_by` names the columns of `lookup`; `history` is how many epochs back `as_of` and `changes` reach.
+        `index_by` names the columns of `lookup`; `history` is how many epochs back `as_of` and `changes` reach. `plan`
+        is how joins of several inputs are kept: "binary" (join by join), "delta" (from each change to the others,
+        without intermediate state), "wco" (that, one variable at a time: worst-case optimal), or None to choose by
+        their shape; `explain` shows it. What is kept already, in whatever way, is shared.
         """
         self._alive()
         self._new_name(name)
+        check_choice(plan)
         if not isinstance(collection, Collection):
             raise InputError(
                 "E_TYPE", f"db.view needs a collection, got {type(collection).__name__}", "build one from db.table(...)"
@@ -246,13 +253,15 @@ class Session:
         index = tuple(names.index(c) for c in wanted)
         with self._lock:
             self._catch_up()
-            arrangement = self._install(collection._node, index, self._history if history is None else history)
+            kept = self._history if history is None else history
+            arrangement = self._install(collection._node, index, kept, plan)
             view = View(self, name, collection, collection._node, arrangement)
             view._index = index
+            view._plan = plan
             view._fallible = self._error_operators(arrangement.operator)
             self._views[name] = view
             for node in collection._node.walk():
-                if isinstance(node, plan.Table):
+                if isinstance(node, nodes.Table):
                     table: Table | None = self._table_of(node)
                     while table is not None:
                         table._views.add(name)
@@ -275,8 +284,10 @@ class Session:
 
         return execute(self, text)
 
-    def datalog(self, text: str) -> Rules:
+    def datalog(self, text: str, *, plan: Choice | None = None) -> Rules:
         """Install the rules of a Datalog program; its relations are views: `rules.reach`, `db["reach"]`.
+
+        `plan` is how bodies of several relations are joined, see `view`.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -294,9 +305,9 @@ class Session:
         from everview.datalog import datalog
 
         self._alive()
-        return datalog(self, text)
+        return datalog(self, text, plan)
 
-    def register(self, text: str) -> Rules:
+    def register(self, text: str, *, plan: Choice | None = None) -> Rules:
         """Check and remember the rules of a Datalog program without building anything; `rules.interest(name)` does.
 
         >>> import everview as ev
@@ -309,7 +320,7 @@ class Session:
         from everview.datalog import Rules
 
         self._alive()
-        return Rules(self, text)
+        return Rules(self, text, plan)
 
     def function(self, name: str, function: Any, returns: Any = None) -> None:
         """Give SQL a Python function of values, or one made by `udf`; it must depend on its arguments alone.
@@ -413,7 +424,7 @@ class Session:
         return pipeline_of(self).run(until, progress)
 
     def _add_table(
-        self, node: plan.Table, order: tuple[int, ...], name: str, history: int, rows: Sequence[tuple[int, ...]] = ()
+        self, node: nodes.Table, order: tuple[int, ...], name: str, history: int, rows: Sequence[tuple[int, ...]] = ()
     ) -> Arrangement:
         """Make a base table's index; `rows` (codes) are in it from the beginning."""
         arrangement = self._builder.add_table(node, order, name)
@@ -424,10 +435,13 @@ class Session:
         self._graph.install()
         return arrangement
 
-    def _install(self, node: plan.Node, keys: tuple[int, ...], history: int = 0) -> Arrangement:
+    def _install(
+        self, node: nodes.Node, keys: tuple[int, ...], history: int = 0, choice: Choice | None = None
+    ) -> Arrangement:
         """An arrangement of a node by some columns, up to date from now on."""
         try:
-            arrangement = self._builder.stored(node, prune(node, self._builder.installed), keys)
+            installed = self._builder.installed
+            arrangement = self._builder.stored(node, rewrite(prune(node, installed), choice, installed), keys)
             self._graph.install()
         except BaseException:
             gone = set(self._graph._new)
@@ -443,7 +457,7 @@ class Session:
     def _index(self, view: View, keys: tuple[int, ...]) -> Arrangement:
         """A further arrangement of a view, for lookups by other columns."""
         with self._lock:
-            arrangement = self._install(view._node, keys)
+            arrangement = self._install(view._node, keys, choice=view._plan)
             view._more.append(arrangement)
             return arrangement
 
@@ -455,14 +469,14 @@ class Session:
         if name in self._tables or name in self._views:
             raise InputError("E_NAME", f"the name {name!r} is taken", "choose another, or drop it first")
 
-    def _check_tables(self, node: plan.Node) -> None:
+    def _check_tables(self, node: nodes.Node) -> None:
         for table in node.walk():
-            if isinstance(table, plan.Table) and table.id not in self._builder.tables:
+            if isinstance(table, nodes.Table) and table.id not in self._builder.tables:
                 raise PlanError(
                     "E_DROPPED", "the collection reads a table that was dropped", "build it from existing tables"
                 )
 
-    def _table_of(self, node: plan.Table) -> Table:
+    def _table_of(self, node: nodes.Table) -> Table:
         return next(t for t in self._tables.values() if t._node == node)
 
     def __getitem__(self, name: str) -> Table | View:
@@ -861,7 +875,8 @@ class Session:
         }
 
     def _explain(self, operator: Operator) -> str:
-        lines = ["arrangements:"]
+        lines = [line for o in self._upstream(operator) if isinstance(o, Extend) for line in o.explain()]
+        lines.append("arrangements:")
         for a in self._arrangements(operator):
             shared = f", shared by {a['readers']} readers" if a["readers"] > 1 else ""
             lines.append(f"  {a['name']} ({a['scope']}): {a['updates']} updates, {a['bytes']} bytes{shared}")

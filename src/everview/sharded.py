@@ -24,6 +24,7 @@ from everview.dataflow.operators import ON_ONE, Arrangement, Operator
 from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, Replica
 from everview.kernels import exchange, image
 from everview.plan import nodes as plan
+from everview.plan.multiway import Choice
 from everview.session import Session, Work
 
 
@@ -104,7 +105,12 @@ class ShardedSession(Session):
     ) -> Arrangement:
         return self._build(MakeTable(node, order, name, history, tuple(rows)))
 
-    def _install(self, node: plan.Node, keys: tuple[int, ...], history: int = 0) -> Arrangement:
+    def _install(
+        self, node: plan.Node, keys: tuple[int, ...], history: int = 0, choice: Choice | None = None
+    ) -> Arrangement:
+        """Joins stay binary whatever the choice: a join of many inputs at once would have to read them all on one
+        shard.
+        """
         return self._build(Install(node, keys, history))
 
     def _build(self, command: MakeTable | Install) -> Arrangement:

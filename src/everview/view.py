@@ -15,6 +15,7 @@ from everview.errors import ClosedError, CompactedError, RowErrors
 from everview.expr.evaluate import ERRORS
 from everview.kernels import make, read
 from everview.kernels.trace import CAPTURE, NO_SINCE
+from everview.plan.multiway import Choice
 from everview.plan.nodes import Node
 from everview.snapshot import Snapshot, in_order, read_key
 
@@ -68,6 +69,7 @@ class View(Collection):
         self._arrangement = arrangement
         self._codec = Codec(node.types, tuple(c.name for c in self._columns), session._interner)
         self._index: tuple[int, ...] = ()
+        self._plan: Choice | None = None
         self._installed_at = session.time
         self._dropped = False
         self._subscribers: list[Callable[[Batch], Any]] = []

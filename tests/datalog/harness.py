@@ -65,9 +65,9 @@ class World:
         self.db.table(name, schema)
         self.tables[name] = Counter()
 
-    def add(self, text: str) -> None:
+    def add(self, text: str, plan: Any = None) -> None:
         """Install more rules."""
-        self.db.datalog(text)
+        self.db.datalog(text, plan=plan)
         self.program += parse(text)
         self.before = self.expected()
 
@@ -99,8 +99,8 @@ class World:
         self.before = expected
 
 
-def run(path: Path) -> None:
-    """Run a file."""
+def run(path: Path, plan: Any = None) -> None:
+    """Run a file, joining as `plan` says."""
     world = World()
     for (kind, *args), lines, number in blocks(path):
         where = f"{path.name}:{number}"
@@ -109,7 +109,7 @@ def run(path: Path) -> None:
             name, columns = re.fullmatch(r"(\w+)\((.*)\)", " ".join(args)).groups()  # type: ignore[union-attr]
             world.table(name, dict(c.split() for c in columns.split(",")))  # type: ignore[misc]
         elif kind == "program":
-            world.add(text)
+            world.add(text, plan)
             world.check(world.db.time)
         elif kind == "step":
             since = world.db.time

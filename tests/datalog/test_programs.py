@@ -11,6 +11,7 @@ from tests.datalog.harness import run
 FILES = sorted(Path(__file__).parent.glob("*.dl"))
 
 
+@pytest.mark.parametrize("plan", [None, "delta", "wco"])
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_program(path: Path) -> None:
-    run(path)
+def test_program(path: Path, plan: str | None) -> None:
+    run(path, plan)

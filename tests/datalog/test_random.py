@@ -121,7 +121,7 @@ def play(data: st.DataObject, steps: int) -> None:
     world = World()
     for name, width in TABLES.items():
         world.table(name, dict(zip("xy"[:width], ["int"] * width, strict=True)))
-    world.add(text)
+    world.add(text, data.draw(st.sampled_from([None, "binary", "delta", "wco"])))
     values = st.integers(0, 3)
     for step in range(steps):
         rows = [

@@ -17,6 +17,7 @@ from itertools import permutations
 from typing import Any
 
 from everview.dataflow import pythonic
+from everview.dataflow.extend import Extend, Part, Pipeline, levels
 from everview.dataflow.graph import Graph
 from everview.dataflow.operators import Arrange, Arrangement, Join, Operator, PythonMap, Reduce, Wake, columns
 from everview.dataflow.scopes import Scope, deeper
@@ -186,28 +187,35 @@ class Builder:
 
     # arrangements
 
-    def arrange(self, node: plan.Node, keys: tuple[int, ...], *, gather: bool = False) -> Arrangement:
+    def arrange(
+        self, node: plan.Node, keys: tuple[int, ...], *, gather: bool = False, now: bool = False
+    ) -> Arrangement:
         """An arrangement of the node with these key columns in front: an existing one if there is one.
 
-        `gather`: with several shards, all rows on one of them.
+        `gather`: with several shards, all rows on one of them. `now`: not that of a loop variable that is read a round
+        later, which joins can do and reductions cannot.
         """
-        for arrangement in self._existing(node):
-            if arrangement.serves(keys, gather=gather):
-                return arrangement
-        self.flow(node)  # building the node may bring an arrangement with it
-        for arrangement in self._existing(node):
-            if arrangement.serves(keys, gather=gather):
-                return arrangement
-        return self._arrange(node, keys, self._scope(node), gather=gather)
+        found = self._serving(node, keys, gather, now)
+        if found is None:
+            self.flow(node)  # building the node may bring an arrangement with it
+            found = self._serving(node, keys, gather, now)
+        return found or self._arrange(node, keys, self._scope(node), gather=gather, now=now)
+
+    def _serving(self, node: plan.Node, keys: tuple[int, ...], gather: bool, now: bool) -> Arrangement | None:
+        fits = (a for a in self._existing(node) if a.serves(keys, gather=gather) and not (now and a.delay))
+        return next(fits, None)
 
     def _existing(self, node: plan.Node) -> list[Arrangement]:
         return self.arrangements.get(self._key(node), [])
 
-    def _arrange(self, node: plan.Node, keys: tuple[int, ...], scope: Scope, *, gather: bool = False) -> Arrangement:
+    def _arrange(
+        self, node: plan.Node, keys: tuple[int, ...], scope: Scope, *, gather: bool = False, now: bool = False
+    ) -> Arrangement:
         order = (*keys, *(c for c in range(len(node.types)) if c not in keys))
         flow = self.flow(node)
         for arrangement in self._existing(node):
-            if arrangement.serves(keys, gather=gather) and arrangement.operator.scope is scope:
+            late = now and arrangement.delay
+            if arrangement.serves(keys, gather=gather) and arrangement.operator.scope is scope and not late:
                 return arrangement
         label = f"by {list(keys)}" if keys else "rows"
         operator = Arrange(self.graph, scope, len(order), label=label, gather=gather)
@@ -254,6 +262,45 @@ class Builder:
             exprs.append(ColumnRef(t, at if at < len(pairs) else l.cols + at - len(pairs)))
         return (Branch(operator, scope, tuple(exprs)),)
 
+    def _build_multijoin(self, node: plan.MultiJoin) -> Flow:
+        for i in node.inputs:
+            self.flow(i)
+        sizes = [self._size(i) for i in node.inputs]
+        plans = [levels(node, i, sizes) for i in range(len(node.inputs))]
+        parts = [[tuple(self._part(node, p) for p in level.parts) for level in plan] for plan in plans]
+        sources = [self._source(i) for i in node.inputs]
+        pipelines = [
+            Pipeline(source, tuple(zip(plan, arranged, strict=True)))
+            for source, plan, arranged in zip(sources, plans, parts, strict=True)
+        ]
+        used = [*sources, *(a for arranged in parts for level in arranged for a in level)]
+        scope = self.graph.root
+        for arrangement in used:
+            scope = deeper(scope, arrangement.operator.scope)
+        for arrangement in used:
+            self._wake(arrangement, scope)
+        operator = Extend(self.graph, scope, node, pipelines)
+        return columns(operator, node.types, tuple(range(len(node.types))))
+
+    def _size(self, node: plan.Node) -> int:
+        """Updates held for a node, as far as anybody knows."""
+        return min((a.trace.measure()[1] for a in self._existing(node) if a.operator.old), default=1 << 40)
+
+    def _part(self, node: plan.MultiJoin, part: Part) -> Arrangement:
+        """An arrangement with the part's bound columns in front, in any order, then its new ones."""
+        child = node.inputs[part.input]
+        for arrangement in self._existing(child):
+            if any(arrangement.serves((*bound, *part.new)) for bound in permutations(part.bound)):
+                return arrangement
+        return self.arrange(child, (*part.bound, *part.new))
+
+    def _source(self, node: plan.Node) -> Arrangement:
+        """An arrangement whose changes are the node's: an old one if there is one, because what an input says in the
+        installing step must be new to all of its arrangements or counted as old by all.
+        """
+        existing = self._existing(node)
+        return next((a for a in existing if a.operator.old), existing[0] if existing else self.arrange(node, ()))
+
     def _best_order(
         self, left: plan.Node, right: plan.Node, pairs: tuple[tuple[int, int], ...]
     ) -> tuple[tuple[int, int], ...]:
@@ -279,7 +326,7 @@ class Builder:
 
     def _build_threshold(self, node: plan.Threshold) -> Flow:
         ahead = self._ahead.get(self._key(node))
-        source = self.arrange(node.child, () if ahead is None else ahead.order)
+        source = self.arrange(node.child, () if ahead is None else ahead.order, now=True)
         kind = reduce_k.DISTINCT if node.kind == "distinct" else reduce_k.POSITIVE
         return self._reduce(node, source, len(node.types), source.order, kind, label=node.kind)
 
@@ -347,7 +394,7 @@ class Builder:
         assert aggregate.column is not None
         keys = tuple(range(len(node.keys)))
         narrow = _narrow(node.child, (*node.keys, aggregate.column))
-        source = self.arrange(narrow, keys, gather=not keys)
+        source = self.arrange(narrow, keys, gather=not keys, now=True)
         label = f"{aggregate.kind} by {list(node.keys)}"
         if node.child.types[aggregate.column].kind in INTERNED:
             run = pythonic.extreme(aggregate.kind == "min", narrow.types, len(keys), self.graph.interner)
@@ -386,7 +433,7 @@ class Builder:
         exprs = [ColumnRef(node.child.types[c], c) for c in (*node.keys, *rest)]
         keys = len(node.keys)
         ordered = plan.Project(node.child, (*exprs[:keys], *sort_keys, *exprs[keys:]))
-        source = self.arrange(ordered, tuple(range(keys + len(sort_keys))), gather=not keys)
+        source = self.arrange(ordered, tuple(range(keys + len(sort_keys))), gather=not keys, now=True)
         label = f"top {node.limit} by {list(node.keys)}"
         spec = [node.offset, node.limit]
         key = _TopOutput(ordered, keys, node.limit, node.offset)
@@ -402,7 +449,7 @@ class Builder:
     def _build_window(self, node: Window) -> Flow:
         child = len(node.child.types)
         order = (*node.keys, *(c for c in range(child) if c not in node.keys))
-        source = self.arrange(_narrow(node.child, order), tuple(range(len(node.keys))))
+        source = self.arrange(_narrow(node.child, order), tuple(range(len(node.keys))), now=True)
         order = (*order, *range(child, len(node.types)))
         run = windows(node, self.graph.interner)
         label = f"window by {list(node.keys)}"
@@ -415,7 +462,7 @@ class Builder:
         keys = node.keys
         order = (*keys, *(c for c in range(len(node.child.types)) if c not in keys))
         narrow = _narrow(node.child, order)
-        source = self.arrange(narrow, tuple(range(len(keys))), gather=not keys)
+        source = self.arrange(narrow, tuple(range(len(keys))), gather=not keys, now=True)
         if not isinstance(node, plan.TopK):
             order = tuple(range(cols))
         return self._reduce(node, source, len(keys), order, reduce_k.PYTHON, label=label, run=run)
@@ -631,6 +678,8 @@ def _wanted_keys(bodies: Sequence[plan.Node], variable: plan.Variable) -> tuple[
     """Key columns of a join that reads the variable directly, if any does."""
     for body in bodies:
         for node in body.walk():
+            if isinstance(node, plan.MultiJoin) and variable in node.inputs:
+                return tuple(range(len(variable.types)))
             if isinstance(node, plan.Join):
                 for side, keys in ((node.left, node.left_keys), (node.right, node.right_keys)):
                     if side == variable:

@@ -24,6 +24,7 @@ from everview.errors import InputError, PlanError, did_you_mean
 from everview.expr import functions
 from everview.expr.resolve import Column
 from everview.plan import joins
+from everview.plan.multiway import Choice, check_choice
 from everview.plan.nodes import Filter, Node, Project
 from everview.sql.one_row import NAME as ONE_ROW
 from everview.sql.one_row import one_row
@@ -51,8 +52,10 @@ class Rules:
     """
 
     # Public names are methods only: everything else would hide a relation of that name.
-    def __init__(self, session: Session, text: str) -> None:
+    def __init__(self, session: Session, text: str, plan: Choice | None = None) -> None:
+        check_choice(plan)
         self._session = session
+        self._plan = plan
         self._read: dict[str, None] = {}
         self._program = read(text)
         for rule in self._program:
@@ -134,7 +137,7 @@ class Rules:
             for other in shared:
                 self._session._rules[other].interest(other)
             self._shared[name] = shared
-            self._views[name] = self._session.view(name, self._collection(relation))
+            self._views[name] = self._session.view(name, self._collection(relation), plan=self._plan)
             self._interests[name] = 0
         self._interests[name] += 1
         return self._views[name]
@@ -187,7 +190,7 @@ class Rules:
         rule = Rule(magic.SEED, tuple(Const(args[i]) for i in bound), ())
         seeds = self._strata.facts([rule]) if bound else None
         found = self._asked(name, bound, seeds)
-        view = self._session.view("(question)", self._collection(found))
+        view = self._session.view("(question)", self._collection(found), plan=self._plan)
         try:
             return view.rows()
         finally:
@@ -282,9 +285,9 @@ class Rules:
             self._session._rules.pop(name, None)
 
 
-def datalog(session: Session, text: str) -> Rules:
+def datalog(session: Session, text: str, plan: Choice | None = None) -> Rules:
     """See `Session.datalog`."""
-    rules = Rules(session, text)
+    rules = Rules(session, text, plan)
     try:
         for name in rules:
             rules.interest(name)

@@ -63,8 +63,8 @@ def vanishes(node: plan.Node, depth: int) -> bool:
         return node.depth == depth
     if isinstance(node, plan.Union):
         return all(vanishes(i, depth) for i in node.inputs)
-    if isinstance(node, plan.Join):
-        return vanishes(node.left, depth) or vanishes(node.right, depth)
+    if isinstance(node, plan.Join | plan.MultiJoin):
+        return any(vanishes(c, depth) for c in node.children())
     if isinstance(node, (plan.LoopResult, plan.Table)):
         return False
     return all(vanishes(c, depth) for c in node.children())

@@ -162,6 +162,32 @@ class Join(Node):
         return self.left.types + self.right.types
 
 
+Operand = int | Expr
+"""A variable of a MultiJoin, or a constant."""
+
+
+@dataclass(frozen=True, eq=True)
+class MultiJoin(Node):
+    """Inner join of any number of inputs at once, without intermediate results: one column per variable.
+
+    Column c of input i must equal variable `variables[i][c]` (-1: any value; then its rows add up). No variable stands
+    twice in one input. `tests` are comparisons (lt, le, ne) of variables and constants by their codes; a nullable
+    variable of several inputs needs a test against NULL, because equal codes match. `strategy`: one variable at a time
+    ("wco"), or one input at a time ("delta").
+    """
+
+    inputs: tuple[Node, ...]
+    variables: tuple[tuple[int, ...], ...]
+    columns: Types
+    tests: tuple[tuple[str, Operand, Operand], ...] = ()
+    strategy: Literal["wco", "delta"] = "wco"
+    __hash__ = Node.__hash__
+
+    @cached_property
+    def types(self) -> Types:
+        return self.columns
+
+
 @dataclass(frozen=True, eq=True)
 class Threshold(Node):
     """Each distinct row with a new multiplicity: 1 if it was positive ("distinct"), or the positive part ("positive").

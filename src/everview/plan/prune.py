@@ -98,6 +98,8 @@ class _Pruning:
             return plan.Reduce(child, keys, moved)
         if isinstance(node, (plan.Threshold, plan.TopK, plan.PythonReduce, plan.FlatMap, Window)):
             return replace(node, child=self.whole(node.child))
+        if isinstance(node, plan.MultiJoin):
+            return replace(node, inputs=tuple(self.whole(i) for i in node.inputs))
         if isinstance(node, plan.LoopResult):
             loop = node.loop
             initials = tuple(None if i is None else self.whole(i) for i in loop.initials)

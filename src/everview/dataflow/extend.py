@@ -1,0 +1,244 @@
+"""Joins of many inputs from the Python side: what pipelines a MultiJoin needs, and the operator that runs them.
+
+`everview.kernels.extend` says what a pipeline is. Here is decided in which order each binds its variables, which
+arrangements that takes, and how it is written down for the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from everview.dataflow.operators import Arrangement, Instruction, Operator
+from everview.dataflow.scopes import Scope
+from everview.expr.nodes import Expr, Literal
+from everview.kernels import extend as k
+from everview.kernels import make
+from everview.plan import nodes as plan
+
+if TYPE_CHECKING:
+    from everview.dataflow.graph import Graph
+
+TESTS = {"lt": k.T_LT, "le": k.T_LE, "ne": k.T_NE, "eq": k.T_EQ}
+
+WEIGHTS = 32
+"""Weights there is room for at first."""
+
+Columns = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """An input's share in a level: its columns bound before, in the order of the arrangement, and those bound here."""
+
+    input: int
+    bound: Columns
+    new: Columns
+    complete: bool
+
+
+@dataclass(frozen=True)
+class Level:
+    """Variables bound together, and the parts that bind them."""
+
+    variables: tuple[int, ...]
+    parts: tuple[Part, ...]
+
+
+def levels(node: plan.MultiJoin, source: int, sizes: Sequence[int]) -> list[Level]:
+    """The pipeline that starts from an input, as levels.
+
+    >>> from everview.types import INT
+    >>> e = plan.Table(0, (INT, INT))
+    >>> triangle = plan.MultiJoin((e, e, e), ((0, 1), (1, 2), (0, 2)), (INT,) * 3)
+    >>> [(level.variables, [part.input for part in level.parts]) for level in levels(triangle, 0, [9, 9, 9])]
+    [((2,), [1, 2])]
+    """
+    bound = {v for v in node.variables[source] if v >= 0}
+    pending = [i for i in range(len(node.inputs)) if i != source]
+    step = _next_variable if node.strategy == "wco" else _next_input
+    found: list[Level] = []
+    while pending:
+        done = [i for i in pending if _variables(node, i) <= bound]
+        if done:
+            level = Level((), (Part(done[0], _columns(node, done[0], bound), (), True),))
+        else:
+            level = step(node, pending, bound, sizes)
+        found.append(level)
+        bound |= set(level.variables)
+        pending = [i for i in pending if not any(p.input == i and p.complete for p in level.parts)]
+    return found
+
+
+def _variables(node: plan.MultiJoin, i: int) -> set[int]:
+    return {v for v in node.variables[i] if v >= 0}
+
+
+def _columns(node: plan.MultiJoin, i: int, bound: set[int]) -> Columns:
+    return tuple(c for c, v in enumerate(node.variables[i]) if v in bound)
+
+
+def _next_input(node: plan.MultiJoin, pending: list[int], bound: set[int], sizes: Sequence[int]) -> Level:
+    """The input with the most bound columns, of those the smallest: all its variables at once."""
+    best = max(pending, key=lambda i: (len(_variables(node, i) & bound), -sizes[i], -i))
+    new = tuple(c for c, v in enumerate(node.variables[best]) if v >= 0 and v not in bound)
+    part = Part(best, _columns(node, best, bound), new, True)
+    return Level(tuple(node.variables[best][c] for c in new), (part,))
+
+
+def _next_variable(node: plan.MultiJoin, pending: list[int], bound: set[int], sizes: Sequence[int]) -> Level:
+    """The variable that most inputs restrict: those with other columns bound, else any that have it."""
+    best: tuple[tuple[int, int, int, int], Level] | None = None
+    for v in sorted({v for i in pending for v in _variables(node, i)} - bound):
+        having = [i for i in pending if v in node.variables[i]]
+        useful = [i for i in having if _variables(node, i) & bound or _variables(node, i) == {v}]
+        linked = any(_variables(node, i) & bound for i in useful)
+        parts = tuple(_part(node, i, v, bound) for i in useful or [min(having, key=lambda i: sizes[i])])
+        complete = sum(p.complete for p in parts)
+        score = (int(linked), complete, -min(sizes[p.input] for p in parts), -v)
+        if best is None or score > best[0]:
+            best = (score, Level((v,), parts))
+    assert best is not None
+    return best[1]
+
+
+def _part(node: plan.MultiJoin, i: int, v: int, bound: set[int]) -> Part:
+    of = node.variables[i]
+    return Part(i, _columns(node, i, bound), (of.index(v),), _variables(node, i) <= bound | {v})
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A source and the levels after it, with the arrangement of every part."""
+
+    source: Arrangement
+    levels: tuple[tuple[Level, tuple[Arrangement, ...]], ...]
+
+
+class Extend(Operator):
+    """A join of many inputs: see `everview.kernels.extend`."""
+
+    kind = "extend"
+
+    def __init__(self, graph: Graph, scope: Scope, node: plan.MultiJoin, pipelines: Sequence[Pipeline]) -> None:
+        super().__init__(graph, scope, len(node.columns), f"{node.strategy} of {len(node.inputs)}")
+        self.node = node
+        self.pipelines = pipelines
+        arrangements = [a for p in pipelines for a in (p.source, *(a for _, parts in p.levels for a in parts))]
+        self.inputs = list(dict.fromkeys(a.operator for a in arrangements))
+        self.tests, constants = _tests(node, graph.encode_literal)
+        words = [0] * k.X_WORDS
+        words[k.X_SCOPE] = scope.address
+        words[k.X_STEP] = graph.step_block
+        words[k.X_FRESH] = int(scope.is_root)
+        words[k.X_INPUTS] = len(pipelines)
+        words[k.X_TABLE] = self.block([word for i, p in enumerate(pipelines) for word in self._input(i, p)])
+        words[k.X_VARS] = self.block([*[0] * len(node.columns), *constants, 0])
+        words[k.X_COLS] = len(node.columns)
+        words[k.X_KEY] = self.block([0] * (len(node.columns) + 1))
+        words[k.X_WEIGHTS] = make.make_block(2 * WEIGHTS)
+        words[k.X_WEIGHTS_ROOM] = WEIGHTS
+        self.context = self.block(words)
+        self.say()
+        graph.add(self)
+
+    # writing pipelines down
+
+    def _input(self, i: int, pipeline: Pipeline) -> list[int]:
+        words = [0] * k.I_WORDS
+        words[k.I_TRACE] = pipeline.source.trace.address
+        words[k.I_SUB] = self._sub(pipeline.source)
+        words[k.I_ADD] = pipeline.source.delay
+        words[k.I_PIPELINE] = self._pipeline(i, pipeline)
+        return words
+
+    def _pipeline(self, i: int, pipeline: Pipeline) -> int:
+        of = self.node.variables[i]
+        bound = {v for v in of if v >= 0}
+        columns = [of[c] for c in pipeline.source.order]
+        words = [0] * k.P_WORDS
+        words[k.P_LEVELS] = len(pipeline.levels)
+        words[k.P_MAP], words[k.P_NMAP] = self.block(columns), len(columns)
+        words[k.P_TESTS], words[k.P_NTESTS] = self._tests_of(set(), bound)
+        words[k.P_PARTS] = max((len(level.parts) for level, _ in pipeline.levels), default=0)
+        for level, arrangements in pipeline.levels:
+            words.append(self._level(level, arrangements, bound))
+            bound |= set(level.variables)
+        return self.block(words)
+
+    def _level(self, level: Level, arrangements: Sequence[Arrangement], bound: set[int]) -> int:
+        words = [0] * k.L_WORDS
+        words[k.L_NPARTS] = len(level.parts)
+        words[k.L_NEW], words[k.L_NNEW] = self.block([*level.variables, 0]), len(level.variables)
+        words[k.L_TESTS], words[k.L_NTESTS] = self._tests_of(bound, bound | set(level.variables))
+        words += [self._part(p, a) for p, a in zip(level.parts, arrangements, strict=True)]
+        return self.block(words)
+
+    def _part(self, part: Part, arrangement: Arrangement) -> int:
+        of = self.node.variables[part.input]
+        words = [0] * k.Q_WORDS
+        words[k.Q_TRACE] = arrangement.trace.address
+        words[k.Q_INPUT] = part.input
+        words[k.Q_BOUND] = self.block([*(of[c] for c in arrangement.order[: len(part.bound)]), 0])
+        words[k.Q_NBOUND] = len(part.bound)
+        words[k.Q_COMPLETE] = int(part.complete)
+        words[k.Q_SUB] = self._sub(arrangement)
+        words[k.Q_ADD] = arrangement.delay
+        return self.block(words)
+
+    def _sub(self, arrangement: Arrangement) -> int:
+        return int(arrangement.operator.scope.is_root and not self.scope.is_root)
+
+    def _tests_of(self, before: set[int], now: set[int]) -> tuple[int, int]:
+        """The tests that can be made now and could not be made before."""
+        constants = set(range(len(self.node.columns), len(self.node.columns) + len(self.tests) * 2))
+        ready = [t for t in self.tests if {t[1], t[2]} <= now | constants and not {t[1], t[2]} <= before | constants]
+        return self.block([word for test in ready for word in test] or [0]), len(ready)
+
+    # running
+
+    def instructions(self) -> list[Instruction]:
+        return [(k.extend.address, self.context)]
+
+    def set_stream(self, address: int) -> None:
+        make.poke(self.context, k.X_STREAM, address)
+
+    @property
+    def replayable(self) -> bool:
+        return True
+
+    def replay(self, stream: int) -> None:
+        k.replay_extend(self.context, stream)
+
+    def free(self) -> None:
+        for scratch in (k.X_STATE, k.X_WEIGHTS):
+            make.drop_block(make.peek(self.context, scratch))
+        super().free()
+
+    def explain(self) -> list[str]:
+        """The pipelines, one line each: from which input, then what is bound by which."""
+        lines = [f"{self.node.strategy} join of {len(self.node.inputs)} inputs ({self.scope.label}):"]
+        for i, pipeline in enumerate(self.pipelines):
+            start = ", ".join(f"v{v}" for v in self.node.variables[i] if v >= 0)
+            steps = []
+            for level, _ in pipeline.levels:
+                by = " and ".join(f"input {p.input}" for p in level.parts)
+                names = ", ".join(f"v{v}" for v in level.variables)
+                steps.append(f"{names} from {by}" if names else f"check {by}")
+            lines.append(f"  input {i} ({start}): {'; then '.join(steps)}")
+        return lines
+
+
+def _tests(node: plan.MultiJoin, encode: Callable[..., int]) -> tuple[list[tuple[int, int, int]], list[int]]:
+    """The tests with constants as further variables, and the constants' codes."""
+    constants: list[int] = []
+
+    def operand(given: plan.Operand) -> int:
+        if isinstance(given, int):
+            return given
+        assert isinstance(given, Expr) and isinstance(given, Literal)
+        constants.append(encode(given.type, given.value))
+        return len(node.columns) + len(constants) - 1
+
+    return [(TESTS[op], operand(a), operand(b)) for op, a, b in node.tests], constants

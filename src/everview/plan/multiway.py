@@ -1,0 +1,279 @@
+"""Joins of many inputs: which are worth doing at once, and as what.
+
+A tree of joins, with filters and column choices between them, is one *natural join*: its leaves are relations, and
+columns that must be equal are one variable. Three ways to keep it up to date:
+
+    binary    join by join, as the tree says: every intermediate result is kept, arranged
+    delta     from a change in any relation, look up the others, one after the other: no intermediate state
+    wco       the same, one variable at a time, each bound by the relation that has the fewest values for it, so that
+              the work is bounded by the largest output such relations could have: cyclic patterns never blow up
+
+`rewrite` finds such trees in a plan and makes `MultiJoin`s of those that the choice asks for. Left to itself it takes
+wco for *cyclic* joins (the triangle is the smallest), except where a key makes the intermediate results small anyway,
+as the keys of a star of tables do; everything else stays binary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+from everview.errors import PlanError, did_you_mean
+from everview.expr.functions import call, conjunction
+from everview.expr.nodes import Call, ColumnRef, Expr
+from everview.expr.nodes import Literal as Constant
+from everview.plan import nodes as plan
+from everview.plan.keys import unique_columns
+
+Choice = Literal["binary", "delta", "wco"]
+Test = tuple[str, plan.Operand, plan.Operand]
+CHOICES = ("binary", "delta", "wco")
+
+ORDERED_CODES = frozenset({"int", "bool", "date", "timestamp"})
+"""Kinds whose values compare as their codes do."""
+
+_SWAPPED = {"gt": "lt", "ge": "le"}
+
+
+def rewrite(node: plan.Node, choice: Choice | None = None, arranged: Container[plan.Node] = ()) -> plan.Node:
+    """The same rows with trees of joins done at once, where `choice` (None: what the shape asks for) says so.
+
+    >>> from everview.types import INT
+    >>> e = plan.Table(0, (INT, INT))
+    >>> wedge = plan.Join(e, e, (1,), (0,))
+    >>> triangle = plan.Join(wedge, e, (0, 3), (0, 1))
+    >>> type(rewrite(triangle)).__name__, type(rewrite(wedge)).__name__
+    ('Project', 'Join')
+    >>> rewrite(triangle).child.variables
+    ((0, 1), (1, 2), (0, 2))
+    """
+    check_choice(choice)
+    return _Rewriting(choice, arranged).node(node)
+
+
+def check_choice(choice: Any) -> None:
+    """Refuse what is no way to join."""
+    if choice is not None and choice not in CHOICES:
+        raise PlanError("E_PLAN", f"there is no plan {choice!r}", did_you_mean(str(choice), CHOICES))
+
+
+@dataclass
+class _Tree:
+    """A tree of joins: leaves, output columns and conditions, columns being numbered over all leaves."""
+
+    leaves: list[plan.Node]
+    columns: list[int]
+    equal: list[tuple[int, int]]
+    conditions: list[Expr]
+
+    def offsets(self) -> list[int]:
+        found = [0]
+        for leaf in self.leaves:
+            found.append(found[-1] + len(leaf.types))
+        return found
+
+
+class _Rewriting:
+    def __init__(self, choice: Choice | None, arranged: Container[plan.Node]) -> None:
+        self.choice = choice
+        self.arranged = arranged
+        self.done: dict[int, plan.Node] = {}
+
+    def node(self, node: plan.Node) -> plan.Node:
+        """The node rewritten, once."""
+        if id(node) not in self.done:
+            self.done[id(node)] = self._node(node)
+        return self.done[id(node)]
+
+    def _node(self, node: plan.Node) -> plan.Node:
+        if isinstance(node, plan.Join | plan.Filter | plan.Project):
+            tree = _tree(node, self.arranged, top=True)
+            if len(tree.leaves) > 2 or (len(tree.leaves) == 2 and self.choice in ("delta", "wco")):
+                found = self._at_once(node, tree)
+                if found is not None:
+                    return found
+        return self._inside(node)
+
+    def _inside(self, node: plan.Node) -> plan.Node:
+        """The same node over rewritten inputs."""
+        changes: dict[str, Any] = {}
+        for field in fields(node):  # type: ignore[arg-type]
+            value = getattr(node, field.name)
+            if isinstance(value, plan.Node):
+                changes[field.name] = self.node(value)
+            elif isinstance(value, tuple) and any(isinstance(v, plan.Node) for v in value):
+                changes[field.name] = tuple(self.node(v) if isinstance(v, plan.Node) else v for v in value)
+        same = all(changes[k] == getattr(node, k) for k in changes)
+        return node if same else replace(node, **changes)  # type: ignore[type-var]
+
+    def _at_once(self, node: plan.Node, tree: _Tree) -> plan.Node | None:
+        shape = _Shape(tree)
+        strategy = self.choice or ("wco" if shape.blows_up() else "binary")
+        if strategy == "binary":
+            return None
+        leaves = [self.node(leaf) for leaf in tree.leaves]
+        return shape.multi_join(leaves, node.types, strategy)
+
+
+def _tree(node: plan.Node, arranged: Container[plan.Node], *, top: bool = False) -> _Tree:
+    """The tree of joins that ends here; a single leaf if there is none."""
+    alone = _Tree([node], list(range(len(node.types))), [], [])
+    if node in arranged and not top:
+        return alone
+    if isinstance(node, plan.Join):
+        left, right = (_tree(side, arranged) for side in (node.left, node.right))
+        shift = left.offsets()[-1]
+        columns = [*left.columns, *(c + shift for c in right.columns)]
+        equal = [*left.equal, *((a + shift, b + shift) for a, b in right.equal)]
+        equal += [
+            (left.columns[l], right.columns[r] + shift) for l, r in zip(node.left_keys, node.right_keys, strict=True)
+        ]
+        moved = [_moved(e, {c: c + shift for c in e.columns()}) for e in right.conditions]
+        return _Tree([*left.leaves, *right.leaves], columns, equal, [*left.conditions, *moved])
+    if isinstance(node, plan.Filter):
+        below = _tree(node.child, arranged)
+        if len(below.leaves) > 1:
+            condition = _moved(node.predicate, dict(enumerate(below.columns)))
+            return replace(below, conditions=[*below.conditions, *_conjuncts(condition)])
+    if isinstance(node, plan.Project) and all(isinstance(e, ColumnRef) for e in node.exprs):
+        below = _tree(node.child, arranged)
+        return replace(below, columns=[below.columns[e.index] for e in node.exprs if isinstance(e, ColumnRef)])
+    return alone
+
+
+def _moved(expr: Expr, places: Mapping[int, int]) -> Expr:
+    refs = {e.index: e for e in expr.walk() if isinstance(e, ColumnRef)}
+    return expr.remap({i: ColumnRef(e.type, places[i]) for i, e in refs.items()})
+
+
+def _conjuncts(expr: Expr) -> list[Expr]:
+    if isinstance(expr, Call) and expr.op == "and":
+        return [part for arg in expr.args for part in _conjuncts(arg)]
+    return [expr]
+
+
+class _Shape:
+    """The variables of a tree: classes of equal columns, those that somebody reads numbered in order."""
+
+    def __init__(self, tree: _Tree) -> None:
+        self.tree = tree
+        self.offsets = tree.offsets()
+        parent = list(range(self.offsets[-1]))
+
+        def find(c: int) -> int:
+            while parent[c] != c:
+                c = parent[c]
+            return c
+
+        for a, b in tree.equal:
+            parent[find(b)] = find(a)
+        self.find = find
+        read = {*tree.columns, *(c for pair in tree.equal for c in pair)}
+        read |= {c for e in tree.conditions for c in e.columns()}
+        self.variables = {c: i for i, c in enumerate(sorted({find(c) for c in read}))}
+        self.of_leaf = [
+            [self.variables.get(find(c), -1) if c in read else -1 for c in range(low, high)]
+            for low, high in zip(self.offsets, self.offsets[1:], strict=False)
+        ]
+
+    def blows_up(self) -> bool:
+        """Whether the join is cyclic, with no relation in the cycle that a key keeps small."""
+        sets = [{v for v in of if v >= 0} for of in self.of_leaf]
+        core = _core(sets)
+        shared = {v for i in core for v in sets[i] if sum(v in sets[k] for k in core) > 1}
+        for i in core:
+            mine = {v for v in sets[i] if v in shared}
+            keys = ({self.of_leaf[i][c] for c in key} for key in unique_columns(self.tree.leaves[i]))
+            if any(key < mine for key in keys):
+                return False
+        return bool(core)
+
+    def multi_join(self, leaves: Sequence[plan.Node], types: plan.Types, strategy: Choice) -> plan.Node:
+        """The tree as one join, then the conditions that it cannot test itself, then the columns in order."""
+        inputs, variables = [], []
+        for leaf, of in zip(leaves, self.of_leaf, strict=True):
+            once, same = _each_once(of, leaf)
+            inputs.append(plan.Filter(leaf, conjunction(same)) if same else leaf)
+            variables.append(once)
+        columns = self._types(inputs, variables)
+        tests: list[Test] = [
+            ("ne", v, Constant(t, None)) for v, t in enumerate(columns) if t.nullable and self._shared(variables, v)
+        ]
+        rest: list[Expr] = []
+        for condition in self.tree.conditions:
+            test = self._test(condition, columns)
+            if test is None:
+                rest.append(condition)
+            else:
+                tests.append(test)
+        assert strategy != "binary"
+        node: plan.Node = plan.MultiJoin(tuple(inputs), tuple(variables), columns, tuple(tests), strategy)
+        for condition in rest:
+            node = plan.Filter(node, _moved(condition, {c: self._variable(c) for c in condition.columns()}))
+        exprs = tuple(ColumnRef(t, self._variable(c)) for t, c in zip(types, self.tree.columns, strict=True))
+        return plan.Project(node, exprs)
+
+    def _variable(self, column: int) -> int:
+        return self.variables[self.find(column)]
+
+    def _types(self, inputs: Sequence[plan.Node], variables: Sequence[tuple[int, ...]]) -> plan.Types:
+        found: dict[int, Any] = {}
+        for node, of in zip(inputs, variables, strict=True):
+            for t, v in zip(node.types, of, strict=True):
+                if v >= 0:
+                    found[v] = found[v].optional(found[v].nullable and t.nullable) if v in found else t
+        return tuple(found[v] for v in range(len(found)))
+
+    def _shared(self, variables: Sequence[tuple[int, ...]], v: int) -> bool:
+        return sum(v in of for of in variables) > 1
+
+    def _test(self, condition: Expr, types: plan.Types) -> Test | None:
+        """The condition as a test of codes, if it is one."""
+        if not isinstance(condition, Call) or condition.op not in ("lt", "le", "gt", "ge", "ne"):
+            return None
+        a, b = (self._operand(arg, types) for arg in condition.args)
+        if a is None or b is None:
+            return None
+        swap = condition.op in _SWAPPED
+        return (_SWAPPED[condition.op], b, a) if swap else (condition.op, a, b)
+
+    def _operand(self, arg: Expr, types: plan.Types) -> plan.Operand | None:
+        if arg.type.kind not in ORDERED_CODES:
+            return None
+        if isinstance(arg, ColumnRef):
+            v = self._variable(arg.index)
+            return None if types[v].nullable else v
+        return arg if isinstance(arg, Constant) and arg.value is not None else None
+
+
+def _each_once(of: Sequence[int], leaf: plan.Node) -> tuple[tuple[int, ...], list[Expr]]:
+    """Variables that stand twice in one leaf: once, and the equality as a test of the leaf."""
+    once: list[int] = []
+    tests: list[Expr] = []
+    for c, v in enumerate(of):
+        if v >= 0 and v in once:
+            first = once.index(v)
+            tests.append(call("eq", ColumnRef(leaf.types[first], first), ColumnRef(leaf.types[c], c)))
+            once.append(-1)
+        else:
+            once.append(v)
+    return tuple(once), tests
+
+
+def _core(sets: Sequence[set[int]]) -> list[int]:
+    """What is left of a join when ears are taken off until none remains; nothing if it is acyclic (GYO).
+
+    >>> _core([{0, 1}, {1, 2}, {0, 2}, {2, 3}]), _core([{0, 1}, {1, 2}, {2, 3}])
+    ([0, 1, 2], [])
+    """
+    left = dict(enumerate(sets))
+    while True:
+        for i, mine in left.items():
+            others = [s for k, s in left.items() if k != i]
+            shared = {v for v in mine if any(v in s for s in others)}
+            if any(shared <= s for s in others) or not shared:
+                del left[i]
+                break
+        else:
+            return list(left)
