@@ -10,6 +10,7 @@ right while edges come and go.
     components  wcc, scc, bipartite
     ranking     pagerank, label_propagation
     structure   degree, k_core, triangles, clustering, levels
+    motifs      triangle, diamond, cliques, house, any small pattern
     spanning    minimum spanning forest
     automaton   regular expressions over edge labels, to deterministic automata
     rpq         regular path queries: the automaton walks the graph

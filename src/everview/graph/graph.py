@@ -17,12 +17,13 @@ strings would call Python for each.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from everview.collection import Collection
 from everview.errors import PlanError, did_you_mean
 from everview.expr.language import Expression, col, lit, when
-from everview.graph import components, paths, ranking, rpq, spanning, structure
+from everview.graph import components, motifs, paths, ranking, rpq, spanning, structure
 from everview.types import DataType
 
 
@@ -281,10 +282,26 @@ class Graph:
     def triangles(self) -> Collection:
         """(a, b, c): every triangle of the undirected simple graph once, a < b < c.
 
-        Nodes that are not integers come in the order of their hashes. Two edges that meet at a middle node are kept
-        while the view lives, closed or not.
+        Nodes that are not integers come in the order of their hashes. Nothing is kept but the edges and the triangles.
         """
         return structure.triangles(self)
+
+    def motif(self, pattern: str | Iterable[tuple[str, str]]) -> Collection:
+        """(a, b, c, ...): every occurrence of a pattern in the undirected simple graph, once. Corners are different
+        nodes; further edges between them do not matter.
+
+        `pattern`: "triangle", "diamond" (a cycle of four), "4-clique", "house" (a 4-clique and a roof), "5-clique", or
+        edges between named corners, which name the columns.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> knows = db.table("knows", {"src": int, "dst": int})
+        >>> fork = db.view("fork", Graph(knows).motif([("hub", "x"), ("hub", "y"), ("hub", "z")]))
+        >>> knows.insert([(1, 2), (3, 1), (1, 4)])
+        >>> fork.rows()
+        [(1, 2, 3, 4)]
+        """
+        return motifs.motif(self, pattern)
 
     def clustering(self) -> Collection:
         """(node, degree, triangles, coefficient): how many of the pairs of a node's neighbours are neighbours."""
