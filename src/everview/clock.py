@@ -29,16 +29,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from everview.dataflow.graph import batch_arrays
 from everview.dataflow.operators import Arrangement
 from everview.errors import InputError
 from everview.expr.evaluate import evaluate
 from everview.expr.nodes import ColumnRef, Expr
 from everview.expr.resolve import Column
-from everview.kernels import make, read
-from everview.kernels.trace import NO_SINCE
 from everview.plan import nodes as plan
-from everview.snapshot import in_order
+from everview.snapshot import read_codes
 from everview.types import INT, NULL, TIMESTAMP
 
 if TYPE_CHECKING:
@@ -468,14 +465,14 @@ def _counted(columns: Words, counts: Words) -> dict[tuple[int, ...], int]:
 
 def _contents(session: Session, table: Table) -> Words:
     """All rows of a table."""
-    columns, counts = _arrays(session, table._arrangement, None)
+    columns, counts = _at_key(session, table._arrangement, ())
     return np.ascontiguousarray(np.repeat(columns, counts, axis=1))
 
 
 def _at_keys(session: Session, index: Arrangement, keys: list[int]) -> tuple[Words, Words]:
     """Rows whose first column is one of the keys."""
     if len(keys) > MANY:
-        columns, counts = _arrays(session, index, None)
+        columns, counts = _at_key(session, index, ())
         chosen = np.isin(columns[0], np.array(keys, dtype=np.int64))
         return columns[:, chosen], counts[chosen]
     found = [_at_key(session, index, (k,)) for k in keys]
@@ -486,18 +483,4 @@ def _at_keys(session: Session, index: Arrangement, keys: list[int]) -> tuple[Wor
 
 def _at_key(session: Session, arrangement: Arrangement, key: tuple[int, ...]) -> tuple[Words, Words]:
     """Rows that begin, in the arrangement's order, with these codes."""
-    return _arrays(session, arrangement, key)
-
-
-def _arrays(session: Session, arrangement: Arrangement, key: tuple[int, ...] | None) -> tuple[Words, Words]:
-    session._sync(arrangement.operator)
-    trace, now = arrangement.trace.address, session._graph.time
-    if not key:
-        batch = read.collect(trace, NO_SINCE, now, 0)
-    else:
-        block = make.make_filled(np.array(key, dtype=np.int64))
-        batch = read.collect_key(trace, block, len(key), now)
-        make.drop_block(block)
-    columns, _, counts = batch_arrays(batch, arrangement.cols)
-    read.release(batch)
-    return in_order(columns, arrangement.order), counts
+    return read_codes(session, arrangement, key, session._graph.time)

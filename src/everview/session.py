@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from everview.datalog import Rules
     from everview.io.durations import Duration
     from everview.io.pipeline import Run
+    from everview.sql.prepared import Prepared
 
 BULK = 256
 """Rows from which an insert is sorted straight into a batch."""
@@ -321,6 +322,24 @@ class Session:
 
         self._alive()
         return Rules(self, text, plan)
+
+    def prepare(self, name: str, text: str, keep: int = 1000) -> Prepared:
+        """A query with parameters `$name`, called with their values: one dataflow for all of them.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> edge = db.table("edge", {"src": int, "dst": int})
+        >>> edge.insert([(1, 2), (2, 3), (4, 5)])
+        >>> reach = db.prepare("reach", '''
+        ...     WITH RECURSIVE r(node) AS (SELECT $start::int UNION SELECT dst FROM r JOIN edge ON src = node)
+        ...     SELECT node FROM r ORDER BY node''')
+        >>> reach(start=1).rows(), reach(start=4).rows()
+        ([(1,), (2,), (3,)], [(4,), (5,)])
+        """
+        from everview.sql.prepared import Prepared
+
+        self._alive()
+        return Prepared(self, name, text, keep)
 
     def function(self, name: str, function: Any, returns: Any = None) -> None:
         """Give SQL a Python function of values, or one made by `udf`; it must depend on its arguments alone.

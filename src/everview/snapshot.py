@@ -165,13 +165,26 @@ def read_key(
     codes = [encode_value(codec.types[c], v, session._interner) for c, v in zip(columns, values, strict=True)]
     with session._lock:
         session._alive()
-        session._sync(arrangement.operator)
-        block = make.make_filled(
-            np.array([codes[columns.index(c)] for c in arrangement.order[: len(columns)]], dtype=np.int64)
-        )
-        batch = read.collect_key(arrangement.trace.address, block, len(columns), session.time)
-        make.drop_block(block)
-        found, _, counts = batch_arrays(batch, arrangement.cols)
-        read.release(batch)
-    rows = codec.decode_rows(in_order(found, arrangement.order))
+        start = tuple(codes[columns.index(c)] for c in arrangement.order[: len(columns)])
+        found, counts = read_codes(session, arrangement, start, session.time)
+    rows = codec.decode_rows(found)
     return [row for row, n in zip(rows, counts.tolist(), strict=True) for _ in range(n)]
+
+
+def read_codes(
+    session: Session, arrangement: Arrangement, start: tuple[int, ...], time: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that begin, in the arrangement's order, with these codes (none: all rows), as columns of codes in the
+    collection's order, and how often each is there.
+    """
+    session._sync(arrangement.operator)
+    trace = arrangement.trace.address
+    if not start:
+        batch = read.collect(trace, NO_SINCE, time, 0)
+    else:
+        block = make.make_filled(np.array(start, dtype=np.int64))
+        batch = read.collect_key(trace, block, len(start), time)
+        make.drop_block(block)
+    columns, _, counts = batch_arrays(batch, arrangement.cols)
+    read.release(batch)
+    return in_order(columns, arrangement.order), counts

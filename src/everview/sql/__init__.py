@@ -14,6 +14,8 @@ sqlglot parses; the modules here, in reading order, turn the tree into the plans
     grouping      GROUP BY and aggregates
     query         SELECT, set operations, ORDER BY and LIMIT
     recursion     WITH RECURSIVE
+    timed         now(), windows on tables, times to live
+    parameters, prepared    $name
     statements, result    what `db.sql` does, and its answers
 
 Whatever cannot be kept up to date is refused with a reason, a line and a column.

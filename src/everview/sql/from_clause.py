@@ -24,6 +24,7 @@ from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.plan import joins
 from everview.plan.nodes import Filter, Join, Node, Project
 from everview.sql import timed
+from everview.sql.parameters import PARAMETER
 from everview.sql.scalars import Scalars, conjuncts, has_query
 from everview.sql.scopes import HIDDEN, Field, Outer, Relation, Scope
 
@@ -46,6 +47,8 @@ class FromClause:
         self.terms: list[tuple[int, Term, exp.Expr]] = []
         """Conditions on now(): the leaf they are about, over its columns, and where they stand."""
         self.comma = False
+        self.only_context = False
+        """Whether the only leaf is the context."""
 
     @classmethod
     def of(cls, select: exp.Select, compiler: Compiler, env: Env, outer: Outer | None) -> FromClause:
@@ -53,6 +56,7 @@ class FromClause:
         clause = cls(compiler, env, outer)
         if outer is not None and outer.positions:
             clause.leaves.append(compiler.context(outer))
+            clause.only_context = True
         source = select.args.get("from_")
         if source is not None:
             clause._start(source.this)
@@ -114,9 +118,30 @@ class FromClause:
         if isinstance(node, exp.Lateral):
             self._lateral(node, "inner")
         else:
-            self.leaves.append(self._factor(node))
+            self._add(self._factor(node))
         for join in node.args.get("joins") or []:
             self._join(join)
+
+    def _add(self, leaf: Relation) -> None:
+        """One more leaf; if its rows belong to values of parameters, only those for the values in question."""
+        root = self.compiler.parameters.outer
+        if leaf.parameters and self.outer is root and len(self.leaves) == 1 and self.only_context:
+            self.only_context = False
+            self.leaves = [Relation(leaf.node, leaf.fields)]  # it has the values, in the place of the context
+            return
+        start = sum(len(other.fields) for other in self.leaves)
+        self.leaves.append(Relation(leaf.node, leaf.fields))
+        self.conditions += self._same_parameters(leaf, start)
+
+    def _same_parameters(self, leaf: Relation, start: int) -> list[Expr]:
+        """Conditions that a leaf whose columns begin at `start` belongs to the values in question."""
+        if not leaf.parameters:
+            return []
+        scope = self.scope()
+        return [
+            call("eq", scope.column(exp.column(name, table=PARAMETER)), ColumnRef(leaf.node.types[i], start + i))
+            for i, name in enumerate(leaf.parameters)
+        ]
 
     def _join(self, join: exp.Join) -> None:
         self.source.only(join, "this", "side", "kind", "method", "on", "using")
@@ -137,7 +162,7 @@ class FromClause:
         if using:
             self._using(right, [u if isinstance(u, str) else u.name for u in using], how, join)
         elif how == "inner":
-            self.leaves.append(right)
+            self._add(right)
             self.where(on)
         else:
             self._outer(right, on, how, join)
@@ -156,8 +181,7 @@ class FromClause:
         if isinstance(node, exp.Subquery) and isinstance(node.this, (exp.Table, exp.Subquery)) and not node.alias:
             return self._inner_joins(node, self._factor(node.this))  # joins in parentheses
         if isinstance(node, (exp.Subquery, exp.Values)):
-            query = self.compiler.query(node, self.env, None)
-            return self._inner_joins(node, self._aliased(query.relation(), node))
+            return self._inner_joins(node, self._aliased(self.compiler.derived(node, self.env), node))
         raise self.source.refuse(node, f"{node.key} is not supported in FROM")
 
     def _inner_joins(self, node: exp.Expr, first: Relation) -> Relation:
@@ -177,10 +201,8 @@ class FromClause:
         if alias is None or not alias.name or (isinstance(node, exp.Table) and node.args.get("joins")):
             return relation
         columns = tuple(c.name for c in alias.args.get("columns") or [])
-        if len(columns) > len(relation.fields):
-            raise self.source.error(
-                alias, "E_WIDTH", f"{alias.name} has {len(relation.fields)} columns, not {len(columns)}"
-            )
+        if len(columns) > relation.width:
+            raise self.source.error(alias, "E_WIDTH", f"{alias.name} has {relation.width} columns, not {len(columns)}")
         return relation.called(alias.name, columns)
 
     def _lateral(self, node: exp.Lateral, how: str, on: exp.Expr | None = None) -> None:
@@ -222,6 +244,7 @@ class FromClause:
         both = Relation(Join(left.node, right.node, (), ()), left.fields + right.fields)
         scope = Scope(both, self.source, self.outer)
         parts = [Scalars(self.compiler, scope, self.env).condition(part) for part in conjuncts(on)]
+        parts += self._same_parameters(right, len(left.fields))
         node = outer_join(left.node, right.node, parts, how)
         self._replace(Relation(node, both.fields))
 
@@ -250,6 +273,7 @@ class FromClause:
             self._equal(left.ref(a), ColumnRef(right.node.types[b], width + b), n, at)
             for (a, b), n in zip(pairs, names, strict=True)
         ]
+        equal += self._same_parameters(right, width)
         node = outer_join(left.node, right.node, equal, how)
         refs = joins.refs(node.types)
         context = len(self.outer.positions) if self.outer is not None else 0

@@ -25,6 +25,7 @@ from everview.sql.from_clause import FromClause
 from everview.sql.grouping import Grouped, aggregates_in, grouping_sets
 from everview.sql.names import output_name, spelled
 from everview.sql.one_row import one_row
+from everview.sql.parameters import Parameters
 from everview.sql.places import Source
 from everview.sql.scalars import Scalars, sort_keys
 from everview.sql.scopes import HIDDEN, Field, Outer, Relation, Scope
@@ -80,6 +81,7 @@ class Compiler:
         self.source = source
         self.standing = standing
         """Whether the answer is kept, so that now() moves."""
+        self.parameters = Parameters()
         self.loop_depth = 0
         self.used: dict[str, None] = {}
         """Tables and views read, in order."""
@@ -153,14 +155,21 @@ class Compiler:
 
     def cte(self, cte: exp.CTE, env: Env) -> Relation:
         """One WITH query."""
-        return self.renamed(cte, self.query(cte.this, env, None).relation())
+        return self.renamed(cte, self.derived(cte.this, env))
+
+    def derived(self, node: exp.Expr, env: Env, parameterised: bool = False) -> Relation:
+        """A query as a table of another; if it reads parameters, for all their values."""
+        if parameterised or self.parameters.are_read(node, env):
+            query = self.query(node, env, self.parameters.outer)
+            return replace(query.relation(), parameters=self.parameters.names)
+        return self.query(node, env, None).relation()
 
     def renamed(self, cte: exp.CTE, relation: Relation) -> Relation:
         """With the column names that the WITH gives."""
         columns = tuple(c.name for c in cte.args["alias"].args.get("columns") or [])
-        if len(columns) > len(relation.fields):
+        if len(columns) > relation.width:
             raise self.source.error(
-                cte.args["alias"], "E_WIDTH", f"{cte.alias} has {len(relation.fields)} columns, not {len(columns)}"
+                cte.args["alias"], "E_WIDTH", f"{cte.alias} has {relation.width} columns, not {len(columns)}"
             )
         return relation.called("", columns)
 

@@ -18,6 +18,7 @@ Columns get their names and types from the branches that do not read the recursi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
@@ -102,16 +103,17 @@ def components(reads: dict[str, list[str]]) -> list[list[str]]:
 def _fixed_point(
     compiler: Compiler, ctes: list[exp.CTE], env: Env, limit: tuple[str, int] | None
 ) -> dict[str, Relation]:
-    shapes = _shapes(compiler, ctes, env)
+    parameterised = any(compiler.parameters.are_read(cte.this, env) for cte in ctes)
+    shapes = _shapes(compiler, ctes, env, parameterised)
     types: list[Types] = [s.node.types for s in shapes]
     outside = compiler.loop_depth
     depth = outside + 1
     while True:
         compiler.loop_depth = depth
         try:
-            variables = [Relation(Variable(depth, i, types[i]), s.fields) for i, s in enumerate(shapes)]
+            variables = [replace(s, node=Variable(depth, i, types[i])) for i, s in enumerate(shapes)]
             inside = {**env, **{c.alias.lower(): v for c, v in zip(ctes, variables, strict=True)}}
-            bodies = [_body(compiler, c, inside, t) for c, t in zip(ctes, types, strict=True)]
+            bodies = [_body(compiler, c, inside, t, parameterised) for c, t in zip(ctes, types, strict=True)]
         finally:
             compiler.loop_depth = outside
         wider = [widened(t, [b.types]) for t, b in zip(types, bodies, strict=True)]
@@ -126,10 +128,10 @@ def _fixed_point(
     at_limit: Literal["error", "stop"] = "stop" if limit is not None and limit[0] == "return" else "error"
     typed = tuple(_as(b, t) for b, t in zip(bodies, types, strict=True))
     loop = Loop(depth, (None,) * len(ctes), typed, max_rounds=rounds, at_limit=at_limit)
-    return {c.alias.lower(): Relation(LoopResult(loop, i), shapes[i].fields) for i, c in enumerate(ctes)}
+    return {c.alias.lower(): replace(shapes[i], node=LoopResult(loop, i)) for i, c in enumerate(ctes)}
 
 
-def _shapes(compiler: Compiler, ctes: list[exp.CTE], env: Env) -> list[Relation]:
+def _shapes(compiler: Compiler, ctes: list[exp.CTE], env: Env, parameterised: bool) -> list[Relation]:
     """Names and types of the columns, from the branches that read nothing that is still open."""
     known: dict[str, Relation] = {}
     names = [c.alias.lower() for c in ctes]
@@ -141,7 +143,7 @@ def _shapes(compiler: Compiler, ctes: list[exp.CTE], env: Env) -> list[Relation]
                 continue
             try:
                 inside: Env = {**env, **dict.fromkeys(names, None), **known}
-                known[name] = compiler.renamed(cte, compiler.query(cte.this, inside, None).relation())
+                known[name] = compiler.renamed(cte, compiler.derived(cte.this, inside, parameterised))
             except Untyped as missing:
                 stuck = missing
         if len(known) == before:
@@ -157,10 +159,9 @@ def _shapes(compiler: Compiler, ctes: list[exp.CTE], env: Env) -> list[Relation]
     return [known[name] for name in names]
 
 
-def _body(compiler: Compiler, cte: exp.CTE, env: Env, types: Types) -> Node:
+def _body(compiler: Compiler, cte: exp.CTE, env: Env, types: Types, parameterised: bool) -> Node:
     """One round's rows, with the recursion's types."""
-    query = compiler.query(cte.this, env, None)
-    node = joins.take(query.node, range(query.width))
+    node = compiler.derived(cte.this, env, parameterised).node
     for i, (have, want) in enumerate(zip(node.types, types, strict=True)):
         if (have.kind, have.scale) != (want.kind, want.scale):
             raise compiler.source.error(

@@ -17,6 +17,7 @@ from everview.errors import PlanError, did_you_mean
 from everview.expr import functions
 from everview.expr.nodes import Expr, Literal, Udf
 from everview.sql import constants, names, timed
+from everview.sql.parameters import PARAMETER, Learned
 from everview.sql.places import SqlError
 from everview.sql.scopes import Scope
 from everview.types import BOOL, DATE, INT, STR, TIMESTAMP, DataType
@@ -258,7 +259,14 @@ class Scalars:
 
     # ------------------------------------------------------------------------------------ comparison
 
+    def on_parameter(self, node: exp.Parameter) -> Expr:
+        self.compiler.parameters.check(node, self.source)
+        return self.scope.column(exp.column(node.name, table=PARAMETER))
+
     def _pair(self, left: exp.Expr, right: exp.Expr) -> tuple[Expr, Expr]:
+        for one, other in ((left, right), (right, left)):
+            if self.compiler.parameters.lacks_type(one) and not self.compiler.parameters.lacks_type(other):
+                raise Learned(one.name, self.bind(other).type)
         a, b = self.bind(left), self.bind(right)
         return self.coerced(a, b, left), self.coerced(b, a, right)
 
@@ -381,6 +389,8 @@ class Scalars:
     def on_cast(self, node: exp.Cast) -> Expr:
         if isinstance(node.this, exp.IntDiv):
             return self.bind(node.this)  # sqlglot wraps div(a, b) into a cast
+        if self.compiler.parameters.lacks_type(node.this):
+            raise Learned(node.this.name, names.data_type(node.to, self.source))
         value = self.bind(node.this)
         target = names.data_type(node.to, self.source)
         if isinstance(value, Literal) and value.type.kind == "str" and target.kind in {"date", "timestamp"}:

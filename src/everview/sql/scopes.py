@@ -39,11 +39,20 @@ class Relation:
 
     node: Node
     fields: tuple[Field, ...]
+    parameters: tuple[str, ...] = ()
+    """The rows are those for values of these parameters, which come first and have no names."""
+
+    @property
+    def width(self) -> int:
+        """Columns that can be named."""
+        return len(self.fields) - len(self.parameters)
 
     def called(self, table: str, columns: tuple[str, ...] = ()) -> Relation:
         """The same with all columns belonging to a table of that name, the first few renamed."""
-        names = [*columns, *(f.name for f in self.fields[len(columns) :])]
-        return Relation(self.node, tuple(Field(n, table, f.plain) for n, f in zip(names, self.fields, strict=True)))
+        own = self.fields[len(self.parameters) :]
+        names = [*columns, *(f.name for f in own[len(columns) :])]
+        fields = tuple(Field(n, table, f.plain) for n, f in zip(names, own, strict=True))
+        return replace(self, fields=(*self.fields[: len(self.parameters)], *fields))
 
     def ref(self, position: int) -> ColumnRef:
         return ColumnRef(self.node.types[position], position)

@@ -1,0 +1,192 @@
+"""Prepared queries: one dataflow for all values of their parameters."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sqlglot import exp
+
+from everview.clock import HIDDEN
+from everview.codes.codec import Codec
+from everview.collection import Collection
+from everview.errors import InputError, did_you_mean
+from everview.expr.resolve import Column
+from everview.plan import nodes as plan
+from everview.snapshot import read_codes
+from everview.sql import reading
+from everview.sql.parameters import Learned, Parameters
+from everview.sql.places import Source, SqlError
+from everview.sql.query import Compiler, Query
+from everview.sql.result import Result, in_order
+from everview.types import INT, DataType
+
+if TYPE_CHECKING:
+    from everview.session import Session
+    from everview.table import Table
+    from everview.view import View
+
+
+class Prepared:
+    """A query with parameters, to be called with their values; made by `db.prepare`.
+
+    A value that is new is one transaction; from then on its answer is kept, and calling is a look-up. `keep` values are
+    kept, those that were not asked for the longest time are given up first. The view of the same name has the answers
+    of all of them, with the parameters as its first columns.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> orders = db.table("orders", {"customer": str, "sku": str, "price": int})
+    >>> bill = db.prepare("bill", "SELECT sku, sum(price) AS total FROM orders WHERE customer = $customer GROUP BY sku")
+    >>> orders.insert([("Ann", "pear", 3), ("Bob", "fig", 2), ("Ann", "pear", 4)])
+    >>> bill(customer="Ann").rows(), bill("Bob").rows()
+    ([('pear', 7)], [('fig', 2)])
+    >>> sorted(db["bill"].rows())
+    [('Ann', 'pear', 7), ('Bob', 'fig', 2)]
+    """
+
+    def __init__(self, session: Session, name: str, text: str, keep: int = 1000) -> None:
+        self.name = name
+        self._session = session
+        self._keep = keep
+        self._asked: OrderedDict[tuple[int, ...], None] = OrderedDict()
+        session._new_name(name)
+        source, node = _one_query(text)
+        self._types = _types(session, source, node)
+        self._values = self._table()
+        try:
+            self._query, self._view = self._install(source, node)
+        except BaseException:
+            self._values.drop()
+            raise
+        self._codec = Codec(tuple(self._types.values()), tuple(self._types), session._interner)
+
+    @property
+    def parameters(self) -> dict[str, DataType]:
+        """Names and types of the parameters, in the order in which the query names them."""
+        return dict(self._types)
+
+    def __call__(self, *values: Any, **named: Any) -> Result:
+        """The answer for values of the parameters, in order or by name."""
+        row = self._codec.encode_row(self._row(values, named))
+        with self._session._lock:
+            self._view._alive()
+            self._ask(row)
+            if self._view._fallible:
+                self._view._refuse_errors()
+            arrangement = self._view._arrangement
+            start = tuple(row[c] for c in arrangement.order[: len(row)])
+            columns, counts = read_codes(self._session, arrangement, start, self._session.time)
+        codes = np.repeat(columns[len(row) :], counts, axis=1)
+        query, width = self._query, len(self._query.names)
+        if query.order:
+            rows = Codec(query.node.types[len(row) :], ("",) * len(codes), self._session._interner).decode_rows(codes)
+            codes = codes[:, in_order(rows, [(c - len(row), down) for c, down in query.order])]
+        types = query.node.types[len(row) : query.width]
+        return Result(Codec(types, query.names, self._session._interner), np.ascontiguousarray(codes[:width]))
+
+    def forget(self, *values: Any, **named: Any) -> None:
+        """Stop keeping the answer for these values."""
+        row = self._codec.encode_row(self._row(values, named))
+        with self._session._lock:
+            if row in self._asked:
+                self._session._stage(self._values, [row], -1)
+                del self._asked[row]
+
+    def drop(self) -> None:
+        """Stop keeping all answers; the name is free again."""
+        self._view.drop()
+        self._values.drop()
+
+    def __repr__(self) -> str:
+        wanted = ", ".join(f"{n}: {t!r}" for n, t in self._types.items())
+        return f"Prepared({self.name}({wanted}), {len(self._asked)} values)"
+
+    # ----------------------------------------------------------------------------------------- inside
+
+    def _row(self, values: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        names = list(self._types)
+        given = dict(zip(names, values, strict=False)) | named
+        for name in given:
+            if name not in self._types:
+                raise InputError("E_PARAMETER", f"{self.name} has no parameter ${name}", did_you_mean(name, names))
+        if len(values) + len(named) != len(names) or len(given) != len(names):
+            wanted = ", ".join(f"${n}" for n in names)
+            raise InputError("E_PARAMETER", f"{self.name} needs one value for each of {wanted}")
+        return tuple(given[n] for n in names)
+
+    def _ask(self, row: tuple[int, ...]) -> None:
+        """See to it that the values are among those whose answers are kept."""
+        self._session._catch_up()
+        if row in self._asked:
+            self._asked.move_to_end(row)
+            return
+        if self._session._staged is not None:
+            raise InputError("E_TRANSACTION", "new values cannot be asked for inside a transaction", "ask before it")
+        with self._session.transaction():
+            if len(self._asked) >= self._keep:
+                oldest, _ = self._asked.popitem(last=False)
+                self._session._stage(self._values, [oldest], -1)
+            self._session._stage(self._values, [row], 1)
+        self._asked[row] = None
+        self._session._catch_up()
+
+    def _table(self) -> Table:
+        from everview.table import Table
+
+        session, name = self._session, f"{HIDDEN}{self.name} parameters"
+        columns = [Column(f"${n}", t) for n, t in self._types.items()]
+        with session._lock:
+            session._catch_up()
+            order = tuple(range(len(columns)))
+            node = plan.Table(session._node_ids, tuple(self._types.values()), order)
+            session._node_ids += 1
+            table = Table(session, name, columns, node, order)
+            table._arrangement = session._add_table(node, order, name, session._history)
+            session._tables[name] = table
+        return table
+
+    def _install(self, source: Source, node: exp.Expr) -> tuple[Query, View]:
+        compiler = Compiler(self._session, source, standing=True)
+        compiler.parameters = Parameters(self._types)
+        query = compiler.query(node, {}, compiler.parameters.place(self._values._node, source))
+        parents = [self._values, *(self._session[n] for n in compiler.used)]
+        names = [*(f"${n}" for n in self._types), *query.names]
+        names += [f"order{i}" for i in range(len(query.node.types) - len(names))]
+        columns = [Column(n, t) for n, t in zip(names, query.node.types, strict=True)]
+        collection = Collection(query.node, columns, self._session, parents=parents)
+        index = [c.name for c in columns[: len(self._types)]]
+        return query, self._session.view(self.name, collection, index_by=index)
+
+
+def _one_query(text: str) -> tuple[Source, exp.Expr]:
+    found = list(reading.statements(text))
+    if len(found) != 1:
+        raise SqlError("E_SYNTAX", f"one query is prepared, not {len(found)}", "", 1, 1)
+    source = Source(found[0].text, found[0].notes)
+    node = reading.parsed(source.text)
+    if not isinstance(node, exp.Query) or found[0].notes.definitions or found[0].notes.as_of is not None:
+        raise source.refuse(node, "only queries of the present can be prepared")
+    return source, node
+
+
+def _types(session: Session, source: Source, node: exp.Expr) -> dict[str, DataType]:
+    """The parameters' types, found one after the other by binding the query until all are known."""
+    names = dict.fromkeys(p.name for p in sorted(node.find_all(exp.Parameter), key=_place))
+    if not names:
+        raise source.refuse(node, "the query has no parameters", "CREATE VIEW keeps a query without any")
+    types: dict[str, DataType | None] = dict.fromkeys(names)
+    while True:
+        compiler = Compiler(session, source)
+        compiler.parameters = Parameters(types)
+        assumed = plan.Table(-1, tuple(t or INT for t in types.values()))
+        try:
+            compiler.query(node, {}, compiler.parameters.place(assumed, source))
+            return {n: t for n, t in types.items() if t is not None}
+        except Learned as found:
+            types[found.name] = found.type
+
+
+def _place(node: exp.Parameter) -> int:
+    return int(node.this.meta.get("start", 0))
