@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pyarrow as pa
 
 from everview.codes.codec import Codec
 from everview.collection import Collection
@@ -17,31 +18,53 @@ from everview.kernels import make, read
 from everview.kernels.trace import CAPTURE, NO_SINCE
 from everview.plan.multiway import Choice
 from everview.plan.nodes import Node
-from everview.snapshot import Snapshot, in_order, read_key
+from everview.snapshot import Snapshot, consolidated, in_order, read_key
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
-    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
 
+    from everview.io.durations import Duration
+    from everview.io.outlet import Outlet
     from everview.session import Session
 
 Row = tuple[Any, ...]
 
 
 class Batch:
-    """What changed in a view at one complete time: given to subscribers."""
+    """What changed in a view at one complete time: given to subscribers. Rows are decoded when they are asked for."""
 
-    def __init__(self, time: int, changes: list[tuple[Row, int]]) -> None:
+    def __init__(self, time: int, codec: Codec, columns: np.ndarray, diffs: np.ndarray) -> None:
         self.time = time
-        self._changes = changes
+        self._codec = codec
+        self._columns = columns
+        self._diffs = diffs
 
     def rows(self) -> list[tuple[Row, int]]:
         """[(row, diff), ...]: a positive diff for rows that came, a negative one for rows that went."""
-        return self._changes
+        return list(zip(self._codec.decode_rows(self._columns), self._diffs.tolist(), strict=True))
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table, with the time and the signed counts in columns `_time` and `_diff`."""
+        return with_times(self._codec.to_arrow(self._columns), np.full(len(self._diffs), self.time), self._diffs)
+
+    def __len__(self) -> int:
+        return len(self._diffs)
+
+    def __bool__(self) -> bool:
+        return True
 
     def __repr__(self) -> str:
-        return f"Batch(time={self.time}, rows={self._changes!r})"
+        return f"Batch(time={self.time}, rows={self.rows()!r})"
+
+
+def with_times(rows: pa.Table, times: np.ndarray, diffs: np.ndarray) -> pa.Table:
+    """Rows with columns `_time` and `_diff`, as change feeds are written."""
+    number = {"type": pa.int64(), "nullable": False}
+    return rows.append_column(pa.field("_time", **number), pa.array(times)).append_column(
+        pa.field("_diff", **number), pa.array(diffs)
+    )
 
 
 class View(Collection):
@@ -137,6 +160,12 @@ class View(Collection):
         """[(row, time, diff), ...] for all times after `since`, in time order. A view's first contents count as a
         change when it was installed.
         """
+        columns, times, diffs = self._changes(since)
+        rows = self._codec.decode_rows(columns)
+        return list(zip(rows, times.tolist(), diffs.tolist(), strict=True))
+
+    def _changes(self, since: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Codes, times and diffs of all changes after a time, in time order."""
         self._alive()
         self._session._catch_up()
         trace = self._arrangement.trace
@@ -153,12 +182,9 @@ class View(Collection):
             )
             columns, times, diffs = batch_arrays(batch, trace.cols)
             read.release(batch)
-        times = np.maximum(times, self._installed_at)
-        rows = self._codec.decode_rows(in_order(columns, self._arrangement.order))
-        found: dict[tuple[int, Row], int] = {}
-        for row, time, diff in zip(rows, times.tolist(), diffs.tolist(), strict=True):
-            found[time, row] = found.get((time, row), 0) + diff
-        return [(row, time, diff) for (time, row), diff in sorted(found.items(), key=lambda i: i[0][0]) if diff]
+        rows = in_order(columns, self._arrangement.order)
+        timed, diffs = consolidated(np.concatenate([np.maximum(times, self._installed_at)[None], rows]), diffs)
+        return timed[1:], timed[0], diffs
 
     def errors(self) -> list[tuple[str, int]]:
         """[(what went wrong, how many rows), ...] now; empty when all is well."""
@@ -205,9 +231,9 @@ class View(Collection):
         self._alive()
         self._session._catch_up()
         if snapshot:
-            present = list(self._read(self._session.time).counts().items())
-            if present:
-                function(Batch(self._session.time, present))
+            present = self._present()
+            if len(present):
+                function(present)
         if not self._capture:
             self._capture = self._session._capture(self._arrangement)
         self._subscribers.append(function)
@@ -219,6 +245,10 @@ class View(Collection):
 
         return unsubscribe
 
+    def _present(self) -> Batch:
+        """The present contents as a change."""
+        return Batch(self._session.time, self._codec, *self._read(self._session.time)._contents())
+
     def _batches(self) -> list[Batch]:
         """The changes of the step that was just committed, one batch per time."""
         block = make.peek(self._arrangement.trace.address, CAPTURE)
@@ -226,11 +256,44 @@ class View(Collection):
         if batch == 0:
             return []
         columns, times, diffs = batch_arrays(batch, self._arrangement.cols)
-        rows = self._codec.decode_rows(in_order(columns, self._arrangement.order))
-        by_time: dict[int, list[tuple[Row, int]]] = {}
-        for row, time, diff in zip(rows, times.tolist(), diffs.tolist(), strict=True):
-            by_time.setdefault(time, []).append((row, diff))
-        return [Batch(time, by_time[time]) for time in sorted(by_time)]
+        columns = in_order(columns, self._arrangement.order)
+        return [
+            Batch(int(time), self._codec, np.ascontiguousarray(columns[:, times == time]), diffs[times == time])
+            for time in np.unique(times)
+        ]
+
+    # elsewhere
+
+    def write_to(
+        self, sink: Any, *, mode: Literal["changes", "snapshot"] = "changes", every: Duration | None = None
+    ) -> Outlet:
+        """Keep a sink up to date: files (`everview.io.parquet("out/sales")`), a function, or another of `everview.io`.
+
+        `mode="changes"` writes the changes of each time exactly once, also across restarts of a durable session, with
+        columns `_time` and `_diff`; the present contents come first. `mode="snapshot"` keeps the contents there,
+        rewritten at most `every` so often.
+
+        >>> import everview as ev, tempfile, pathlib
+        >>> db = ev.connect()
+        >>> t = db.table("t", {"x": int})
+        >>> v = db.view("v", t.distinct())
+        >>> out = pathlib.Path(tempfile.mkdtemp()) / "v.csv"
+        >>> outlet = v.write_to(ev.io.csv(out), mode="snapshot")
+        >>> t.insert([(1,), (1,)])
+        >>> out.read_text().split()
+        ['"x"', '1']
+        """
+        from everview.io.outlet import Outlet, as_sink
+        from everview.io.pipeline import pipeline_of
+
+        self._alive()
+        return Outlet(pipeline_of(self._session), self, as_sink(sink), mode, every)
+
+    def to_spark(self, spark: SparkSession) -> DataFrame:
+        """The present contents as a Spark DataFrame; timestamps are instants (UTC)."""
+        from everview.spark.frames import to_frame
+
+        return to_frame(spark, self.to_arrow())
 
     # about itself
 

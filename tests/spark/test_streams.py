@@ -6,6 +6,7 @@ import json
 import shutil
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -112,7 +113,7 @@ class Restarted:
 
     def __init__(self, old: ev.Session | None, state: Path) -> None:
         self.db = ev.connect()
-        self.db._directory = str(state)
+        self.db._store = SimpleNamespace(files=SimpleNamespace(root=str(state)))
         self.old = old
 
     def source(self, stream: Any) -> ev.Table:

@@ -8,24 +8,48 @@
 |---|---|---|
 | `csv`, `json`, `parquet`, `arrow` | a file, a directory that grows, a pattern | files of changes, or of the contents |
 | `rows` | any Python iterable | |
+| `foreach` | | a function that is called with each time's changes |
+| `jdbc`, `delta` | (a Spark DataFrame) | tables, through Spark's writers |
 
 A Spark DataFrame, streaming or not, is given to `db.source` as it is. How positions, exactly-once and dead letters
-work is said in `everview.io.source` and `everview.io.feed`.
+work is said in `everview.io.source`, `everview.io.feed` and `everview.io.outlet`.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from everview.io.files import Files
 from everview.io.formats import Arrow, Csv, Json, Parquet
+from everview.io.outlet import Outlet
 from everview.io.pipeline import Run
 from everview.io.rows import Rows
+from everview.io.sink import Foreach, Sink
 from everview.io.source import Bad, Chunk, Source
+from everview.view import Batch
 
-__all__ = ["Bad", "Chunk", "Files", "Run", "Source", "arrow", "csv", "json", "parquet", "rows"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = [
+    "Bad",
+    "Chunk",
+    "Files",
+    "Outlet",
+    "Run",
+    "Sink",
+    "Source",
+    "arrow",
+    "csv",
+    "delta",
+    "foreach",
+    "jdbc",
+    "json",
+    "parquet",
+    "rows",
+]
 
 Path = str | os.PathLike[str]
 Order = Literal["modified", "name"]
@@ -82,3 +106,38 @@ def rows(rows: Iterable[Any] | Callable[[], Iterable[Any]]) -> Rows:
     {'t': 2} [(1,), (2,)]
     """
     return Rows(rows)
+
+
+def foreach(function: Callable[[Batch], Any], *, position: Callable[[], int | None] | None = None) -> Foreach:
+    """A function that is called with each time's changes (`batch.time`, `batch.rows()`, `batch.to_arrow()`).
+
+    `position` says the last time that the function's effects hold, None if none: the way to have each change exactly
+    once across restarts, if the function stores `batch.time` along with what it writes. Without it, every start begins
+    with the present contents.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> outlet = db.view("v", t.distinct()).write_to(ev.io.foreach(print))
+    >>> t.insert([(1,)])
+    Batch(time=1, rows=[((1,), 1)])
+    """
+    return Foreach(function, position)
+
+
+def jdbc(spark: SparkSession, url: str, table: str, **options: str) -> Sink:
+    """A database table, written through Spark's JDBC writer; changes carry columns `_time` and `_diff`. Each time's
+    changes are one database transaction, and the position is the table's largest `_time`.
+    """
+    from everview.spark.writers import Writer
+
+    return Writer(spark, "jdbc", {"url": url, "dbtable": table, **options})
+
+
+def delta(spark: SparkSession, path: str, **options: str) -> Sink:
+    """A Delta table (Spark needs its package): each time's changes are one commit, which Delta itself takes only
+    once.
+    """
+    from everview.spark.writers import Writer
+
+    return Writer(spark, "delta", {"path": path, **options})

@@ -150,6 +150,7 @@ class Csv(Format):
                 quote_char=self.quote,
                 newlines_in_values=True,
                 invalid_row_handler=skip,
+                ignore_empty_lines=len(names) > 1,  # in a single column an empty line is NULL
             ),
             convert_options=options,
         )

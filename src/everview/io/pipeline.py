@@ -31,6 +31,7 @@ from everview.table import Table
 from everview.types import STR, DataType
 
 if TYPE_CHECKING:
+    from everview.io.outlet import Outlet
     from everview.session import Session
 
 IDLE = 0.2
@@ -43,7 +44,7 @@ class Pipeline:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.feeds: dict[str, Feed] = {}
-        self.outlets: list[Any] = []
+        self.outlets: list[Outlet] = []
 
     def source(
         self,
@@ -88,8 +89,8 @@ class Pipeline:
 
     def _directory(self) -> str | None:
         """Where sources may keep files of their own; None if the session is in memory."""
-        state = getattr(self.session, "_directory", None)
-        return None if state is None else f"{state}/streams"
+        store = getattr(self.session, "_store", None)
+        return None if store is None else f"{store.files.root}/streams"
 
     def _schema(self, source: Source, mode: Mode, schema: Mapping[str, Any] | None) -> pa.Schema:
         """The source's columns; those of a change feed that has nothing yet are taken to be what its users told."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 from everview.io.source import Chunk, Source, Wanted
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def frame_source(frame: DataFrame) -> Source:
@@ -34,6 +34,15 @@ def frame_schema(frame: DataFrame) -> pa.Schema:
 
     found: pa.Schema = to_arrow_schema(frame.schema, timezone="UTC")
     return found
+
+
+def to_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """An Arrow table as a DataFrame; timestamps, which Everview keeps in UTC, become instants."""
+    for i, column in enumerate(table.schema):
+        if pa.types.is_timestamp(column.type):
+            instant = pa.timestamp("us", "UTC")
+            table = table.set_column(i, column.with_type(instant), table[i].cast(instant))
+    return spark.createDataFrame(table)
 
 
 class Frame(Source):

@@ -1,0 +1,156 @@
+"""Files as a sink: one file per time, or one file with the contents.
+
+`mode="changes"` fills a directory with files `changes-<time>`: the rows that came and went, with columns `_time` and
+`_diff`. The name carries the time, so the position is the highest name, and a file is there whole or not at all: it is
+written under a hidden name, forced to disk and renamed. Nothing is ever rewritten. Such a directory can be read back
+with `db.source(..., mode="changes")`, by this session's next view or by another's.
+
+`mode="snapshot"` keeps one file with the present contents: the path itself if it ends like a file (`out/sales.csv`),
+replaced in one rename, else `contents-<time>` in the directory.
+
+A small file `_everview.json` says whose directory it is, because times of different sessions do not compare.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from everview.errors import InputError
+from everview.io.changes import DIFF, TIME
+from everview.io.files import Files
+from everview.io.sink import Sink, SinkMode
+from everview.types import INT, DataType
+from everview.view import Batch
+
+OWNER = "_everview.json"
+WHOLE_PUTS = ("s3", "gcs", "abfs")
+"""Filesystems where a file appears when it is closed, and renaming is a copy."""
+
+
+class FileSink(Sink):
+    """The files of one view."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._place = files.place
+        if self._place.pattern is not None:
+            raise InputError("E_SINK", f"cannot write to a pattern: {self._place.given!r}", "give a directory")
+        self._suffix = files.format.suffix
+        self._single = False
+        self._columns: dict[str, DataType] = {}
+
+    def describe(self) -> str:
+        return self._files.describe()
+
+    # whose it is, and how far
+
+    def open(self, identity: str, columns: dict[str, DataType], mode: SinkMode) -> int | None:
+        self._columns = columns
+        self._single = mode == "snapshot" and self._place.given.endswith(self._suffix)
+        if self._single:
+            return None
+        self._own({"view": identity, "mode": mode, "columns": {n: repr(t) for n, t in columns.items()}})
+        for name in self._names():
+            if name.startswith("_tmp-"):
+                self._place.filesystem.delete_file(self._path(name))
+        return max((time for time, _ in self._parts()), default=None)
+
+    def _own(self, owner: dict[str, Any]) -> None:
+        """Take an empty directory; refuse one that somebody else writes."""
+        files, root = self._place.filesystem, self._place.root
+        files.create_dir(root)
+        names = self._names()
+        if OWNER in names:
+            with files.open_input_file(self._path(OWNER)) as file:
+                found = json.loads(file.read())
+            if found == owner:
+                return
+            what = next(k for k in ("view", "mode", "columns") if found.get(k) != owner[k])
+            raise InputError(
+                "E_SINK",
+                f"{self._place.given} was written "
+                + {
+                    "view": "by another session or view",
+                    "mode": f"with mode={found.get('mode')!r}",
+                    "columns": f"with other columns: {found.get('columns')}",
+                }[what],
+                "give another directory, or empty this one to have everything written anew",
+            )
+        if any(not name.startswith(("_", ".")) for name in names):
+            raise InputError(
+                "E_SINK", f"{self._place.given} holds files that Everview did not write", "give an empty directory"
+            )
+        self._publish(OWNER, lambda file: file.write(json.dumps(owner).encode()))
+
+    def _names(self) -> list[str]:
+        return [f.base_name for f in self._place.filesystem.get_file_info(fs.FileSelector(self._place.root))]
+
+    def _parts(self) -> list[tuple[int, str]]:
+        pattern = re.compile(rf"(?:changes|contents)-(\d{{20}}){re.escape(self._suffix)}")
+        return sorted((int(m[1]), name) for name in self._names() if (m := pattern.fullmatch(name)))
+
+    # writing
+
+    def write(self, batch: Batch) -> None:
+        self._publish(f"changes-{batch.time:020d}{self._suffix}", self._writer(batch.to_arrow()))
+
+    def replace(self, rows: pa.Table, time: int) -> None:
+        if self._single:
+            self._publish(posixpath.basename(self._place.root), self._writer(rows))
+            return
+        old = self._parts()
+        self._publish(f"contents-{time:020d}{self._suffix}", self._writer(rows))
+        for written, name in old:
+            if written != time:
+                self._place.filesystem.delete_file(self._path(name))
+
+    def _writer(self, table: pa.Table) -> Callable[[Any], Any]:
+        return lambda file: self._files.format.write(table, file)
+
+    def _path(self, name: str) -> str:
+        return posixpath.join(posixpath.dirname(self._place.root) if self._single else self._place.root, name)
+
+    def _publish(self, name: str, write: Callable[[Any], Any]) -> None:
+        """Have a file appear whole, under its name."""
+        files, path, hidden = self._place.filesystem, self._path(name), self._path(f"_tmp-{name}")
+        files.create_dir(posixpath.dirname(path))
+        if not self._place.local:
+            direct = files.type_name.startswith(WHOLE_PUTS)
+            with files.open_output_stream(path if direct else hidden) as file:
+                write(file)
+            if not direct:
+                files.move(hidden, path)
+            return
+        with open(hidden, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(hidden, path)
+        _sync_directory(posixpath.dirname(path))
+
+    # reading back
+
+    def held(self) -> pa.Table:
+        wanted = {**self._columns, TIME: INT, DIFF: INT}
+        reader = Files(self._place.given, self._files.format, order="name")
+        reader.open({}, wanted, snapshots=True)
+        chunk = reader.poll(None)
+        if chunk is None:
+            return pa.table({name: pa.array([], pa.int64()) for name in wanted})
+        return chunk.rows if isinstance(chunk.rows, pa.Table) else pa.Table.from_pylist(chunk.rows)
+
+
+def _sync_directory(path: str) -> None:
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,0 +1,177 @@
+"""An outlet: a view tied to a sink.
+
+The outlet subscribes to the view, so the sink is given each time's changes right after the commit and before the next
+transaction begins. When it starts, and after a sink failed, it catches up from the last time the sink holds: with the
+view's changes since then or, if the view's history does not reach back that far, with the difference between what the
+sink holds and what the view holds now.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everview.errors import CompactedError, InputError
+from everview.io.changes import DIFF
+from everview.io.durations import Duration, seconds
+from everview.io.file_sink import FileSink
+from everview.io.files import Files
+from everview.io.sink import Foreach, Sink, SinkMode
+from everview.snapshot import consolidated
+from everview.types import DataType
+from everview.view import Batch, View
+
+if TYPE_CHECKING:
+    from everview.io.pipeline import Pipeline
+
+
+class Outlet:
+    """A view tied to a sink; made by `view.write_to`, ended by `stop`."""
+
+    def __init__(self, pipeline: Pipeline, view: View, sink: Sink, mode: SinkMode, every: Duration | None) -> None:
+        if mode not in ("changes", "snapshot"):
+            raise InputError("E_MODE", f"mode={mode!r} is not known", 'use mode="changes" or mode="snapshot"')
+        self.view = view
+        self.sink = sink
+        self.position: int | None = None
+        """The last time that the sink is known to hold"""
+        self._pipeline = pipeline
+        self._session = pipeline.session
+        self._snapshots = mode == "snapshot"
+        self._every = 0.0 if every is None else seconds(every)
+        self._written = float("-inf")
+        self._dirty = self._behind = False
+        columns: dict[str, DataType] = {c.name: c.type for c in view._columns}
+        self.position = sink.open(self._identity() if sink.lasting else "", columns, mode)
+        self._check_position()
+        self._unsubscribe: Callable[[], None] = view.subscribe(self._changed, snapshot=False)
+        try:
+            self._start()
+        except BaseException:
+            self._unsubscribe()
+            raise
+        pipeline.outlets.append(self)
+
+    def __repr__(self) -> str:
+        return f"Outlet({self.view._name} to {self.sink.describe()}, position {self.position})"
+
+    def _identity(self) -> str:
+        """What tells this session's view from all others, made once and kept with the state."""
+        mark = f"sink/{self.view._name}/{self.sink.describe()}"
+        if mark not in self._session._marks:
+            self._session._mark(mark, uuid.uuid4().hex)
+        return self._session._marks[mark]
+
+    def _check_position(self) -> None:
+        if self.position is not None and self.position > self._session.time:
+            raise InputError(
+                "E_SINK",
+                f"{self.sink.describe()} holds changes up to time {self.position}, but it is {self._session.time} now",
+                "it belongs to another session, or the state was set back: empty the sink, or restore the state",
+            )
+
+    def _start(self) -> None:
+        if self._snapshots:
+            if self.position != self._session.time:
+                self._replace()
+        elif self.position is None:
+            self._write(self.view._present())
+        else:
+            self._catch_up()
+
+    def stop(self) -> None:
+        """Write what is still to be written, and no more."""
+        self.flush()
+        self._unsubscribe()
+        if self in self._pipeline.outlets:
+            self._pipeline.outlets.remove(self)
+
+    # changes
+
+    def _changed(self, batch: Batch) -> None:
+        if self._snapshots:
+            self._dirty = True
+            self.tick()
+        elif self._behind:
+            self._catch_up()
+        elif self.position is None or batch.time > self.position:
+            self._write(batch)
+
+    def _write(self, batch: Batch) -> None:
+        if not len(batch):
+            return
+        self._behind = True  # until it has worked
+        self.sink.write(batch)
+        self._behind = False
+        self.position = batch.time
+
+    def _catch_up(self) -> None:
+        since = -1 if self.position is None else self.position
+        if since == self._session.time:
+            return
+        try:
+            if since < self.view._installed_at and since >= 0:
+                raise CompactedError("E_COMPACTED", "the view is younger than the sink's contents")
+            columns, times, diffs = self.view._changes(since)
+        except CompactedError:
+            self._write(self._difference())
+            return
+        for at in np.unique(times).tolist():
+            mine = times == at
+            self._write(Batch(at, self.view._codec, np.ascontiguousarray(columns[:, mine]), diffs[mine]))
+
+    def _difference(self) -> Batch:
+        """What the view has and the sink has not, and the other way round."""
+        held = self.sink.held()
+        counts = np.array(held[DIFF].to_pylist(), dtype=np.int64)
+        codes = self.view._codec.encode(held.select([c.name for c in self.view._columns]))
+        present = self.view._present()
+        rows, diffs = consolidated(
+            np.concatenate([present._columns, codes], axis=1), np.concatenate([present._diffs, -counts])
+        )
+        return Batch(present.time, self.view._codec, rows, diffs)
+
+    # contents
+
+    def tick(self) -> None:
+        """Write the contents if they changed and it is time."""
+        if self._dirty and time.monotonic() - self._written >= self._every:
+            self._replace()
+
+    def flush(self) -> None:
+        """Write what is still to be written."""
+        if self._dirty:
+            self._replace()
+        elif self._behind:
+            self._catch_up()
+
+    def _replace(self) -> None:
+        now = self._session.time
+        self._dirty = True
+        self.sink.replace(self.view.to_arrow(), now)
+        self._dirty = False
+        self._written = time.monotonic()
+        self.position = now
+
+
+def as_sink(given: Any) -> Sink:
+    """The sink that something means: a sink, files, a path, or a function."""
+    if isinstance(given, Sink):
+        return given
+    if isinstance(given, str):
+        from everview.io.pipeline import as_source
+
+        given = as_source(given)
+    if isinstance(given, Files):
+        return FileSink(given)
+    if callable(given):
+        return Foreach(given, None)
+    raise InputError(
+        "E_SINK",
+        f"cannot write to {type(given).__name__}",
+        'give ev.io.parquet("directory"), a function, or another sink',
+    )

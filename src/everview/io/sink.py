@@ -1,0 +1,66 @@
+"""What a sink is: something that is given a view's changes, time by time, and can say how far it got.
+
+The session commits first, the sink writes after. A crash between the two leaves the sink behind, never ahead; when the
+pipeline starts again, the sink is asked for the last time it *holds*, and is given what came later. So the sink's own
+contents are the only record of its position, and there is no second one to disagree with it. All that is asked of a
+sink is that the changes of one time appear whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from everview.types import DataType
+from everview.view import Batch
+
+SinkMode = Literal["changes", "snapshot"]
+
+
+class Sink:
+    """Where a view's changes go. Made by `everview.io.csv`, `json`, `parquet`, `arrow`, `foreach`, `jdbc`, `delta`;
+    subclass it for others.
+    """
+
+    lasting = True
+    """Whether what it holds outlives the process, so that it must know whose it is"""
+
+    def open(self, identity: str, columns: dict[str, DataType], mode: SinkMode) -> int | None:
+        """Get ready to be written by the view with this identity; the last time the sink holds, None if it is empty."""
+        raise NotImplementedError
+
+    def write(self, batch: Batch) -> None:
+        """Take the changes of one time, whole or not at all."""
+        raise NotImplementedError
+
+    def replace(self, rows: pa.Table, time: int) -> None:
+        """Hold these rows, the contents at a time, instead of all others."""
+        raise NotImplementedError
+
+    def held(self) -> pa.Table:
+        """All changes it holds, as `Batch.to_arrow` gives them: for catching up when the view's history is gone."""
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        """A few words for errors; it also names the sink among a view's sinks."""
+        return type(self).__name__
+
+
+class Foreach(Sink):
+    """A function that is called with each time's changes."""
+
+    def __init__(self, function: Callable[[Batch], Any], position: Callable[[], int | None] | None) -> None:
+        self._function = function
+        self._position = position
+        self.lasting = False
+
+    def open(self, identity: str, columns: dict[str, DataType], mode: SinkMode) -> int | None:
+        return None if self._position is None else self._position()
+
+    def write(self, batch: Batch) -> None:
+        self._function(batch)
+
+    def describe(self) -> str:
+        return f"foreach {getattr(self._function, '__qualname__', repr(self._function))}"

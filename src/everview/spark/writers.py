@@ -1,0 +1,87 @@
+"""Tables written through Spark's DataFrame writers: databases by JDBC, Delta.
+
+The sink's position is read from the table itself, `max(_time)`. For that to be true the changes of one time must appear
+whole: they are written as one partition, which the JDBC writer makes one database transaction, and which Delta commits
+as one version. Delta is told the time too (`txnVersion`), and passes over a version it has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from everview.errors import InputError
+from everview.io.changes import DIFF, TIME
+from everview.io.sink import Sink, SinkMode
+from everview.spark.frames import to_frame
+from everview.types import DataType
+from everview.view import Batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ABSENT = re.compile(r"not exist|not found|doesn't exist|no such table|unknown table|not a Delta table", re.IGNORECASE)
+"""How databases say that a table is not there."""
+
+
+class Writer(Sink):
+    """A table behind one of Spark's formats."""
+
+    def __init__(self, spark: SparkSession, format: str, options: Mapping[str, str]) -> None:
+        self._spark = spark
+        self._format = format
+        self._options = dict(options)
+        self._identity = ""
+
+    def describe(self) -> str:
+        return f"{self._format} {self._options.get('dbtable') or self._options.get('path')}"
+
+    def open(self, identity: str, columns: dict[str, DataType], mode: SinkMode) -> int | None:
+        self._identity = identity
+        if mode == "snapshot":
+            return None
+        found = self._read()
+        if found is None:
+            return None
+        names = {name.lower() for name in found.columns}
+        if names != {name.lower() for name in (*columns, TIME, DIFF)}:
+            raise InputError(
+                "E_SINK",
+                f"{self.describe()} has columns ({', '.join(found.columns)}), "
+                f"not ({', '.join([*columns, TIME, DIFF])})",
+                "give another table, or drop this one to have everything written anew",
+            )
+        latest = found.selectExpr(f"max(`{TIME}`)").collect()[0][0]
+        return None if latest is None else int(latest)
+
+    def _read(self) -> DataFrame | None:
+        """The table; None if it does not exist. Any other trouble is an error: an unknown position would write
+        twice.
+        """
+        try:
+            return self._spark.read.format(self._format).options(**self._options).load()
+        except Exception as error:
+            if _ABSENT.search(str(error)):
+                return None
+            line = next(iter(str(error).splitlines()), type(error).__name__)
+            raise InputError("E_SINK", f"{self.describe()} cannot be read: {line}", "is its driver there?") from error
+
+    def write(self, batch: Batch) -> None:
+        once = {"txnAppId": self._identity, "txnVersion": str(batch.time)} if self._format == "delta" else {}
+        self._save(batch.to_arrow(), "append", once)
+
+    def replace(self, rows: pa.Table, time: int) -> None:
+        self._save(rows, "overwrite", {})
+
+    def _save(self, table: pa.Table, mode: str, more: dict[str, Any]) -> None:
+        frame = to_frame(self._spark, table).coalesce(1)
+        frame.write.format(self._format).mode(mode).options(**self._options, **more).save()
+
+    def held(self) -> pa.Table:
+        found = self._read()
+        assert found is not None
+        table: pa.Table = found.toArrow()
+        return table
