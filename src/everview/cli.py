@@ -1,4 +1,4 @@
-"""The `everview` command: `demo`, `doctor` and `bench` so far.
+"""The `everview` command: `demo`, `run`, `doctor` and `bench` so far.
 
 Each command is a thin face: the demo's story is in `everview.demo`, benchmarks live in the checkout's `benchmarks/`.
 Imports happen inside the commands, so `everview --help` does not load a compiler.
@@ -38,6 +38,29 @@ def demo(
     from everview import demo as story
 
     story.run(nodes=nodes, edges=edges, seconds=seconds, seed=seed)
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(help="A pipeline: .py with a function pipeline(db), or .toml.")],
+    master: Annotated[str, typer.Option(help="Run on Spark with this master, e.g. local[2]; else here.")] = "",
+    state: Annotated[str, typer.Option(help="The directory that keeps tables, views and positions.")] = "",
+    until: Annotated[str, typer.Option(help='"caught_up", or a duration like 30s; else until Ctrl-C.')] = "",
+    progress: Annotated[bool, typer.Option(help="Show a progress line.")] = True,
+) -> None:
+    """Run a pipeline: take what its sources have, keep its views and sinks up to date."""
+    from everview.errors import EverviewError
+    from everview.io import program
+
+    try:
+        found = program.load(file)
+        settings = found.settings | {k: v for k, v in (("master", master), ("state", state), ("until", until)) if v}
+        with program.connect(settings) as (db, spark):
+            found.build(db, spark)
+            typer.echo(str(db.run(settings.get("until"), progress=progress)))
+    except EverviewError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
 
 
 @app.command()

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_help_lists_the_commands() -> None:
     result = CliRunner().invoke(app, ["--help"])
     assert result.exit_code == 0
-    for command in ("demo", "doctor", "bench"):
+    for command in ("demo", "run", "doctor", "bench"):
         assert command in result.output
 
 

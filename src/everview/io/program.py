@@ -1,0 +1,183 @@
+"""Pipelines as files, for `everview run`.
+
+A Python file defines `pipeline(db)` or `pipeline(db, spark)`, which adds sources, views and sinks:
+
+    def pipeline(db):
+        db.source("orders", ev.io.json("in/orders"), key="id")
+        revenue = db.sql("CREATE VIEW revenue AS SELECT country, sum(amount) AS total FROM orders GROUP BY country")
+        revenue.write_to(ev.io.parquet("out/revenue"))
+
+A TOML file says the same without Python; paths are relative to the file:
+
+    [source.orders]
+    format = "json"                    # csv, json, parquet, arrow, or a Spark stream: kafka, rate, ...
+    path = "in/orders"
+    key = "id"
+
+    [view]
+    revenue = "SELECT country, sum(amount) AS total FROM orders GROUP BY country"
+
+    [sink.revenue]
+    format = "parquet"
+    path = "out/revenue"
+
+Options of `db.source` and of the format are keys of the source's table; those of `view.write_to` keys of the sink's.
+Further keys of the file: `state` (a directory), `master`, `until`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import runpy
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from everview import io
+from everview.errors import InputError, did_you_mean
+from everview.session import connect as session_of
+from everview.view import View
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from everview.session import Session
+
+SETTINGS = ("state", "master", "until")
+FORMATS: dict[str, Callable[..., io.Files]] = {
+    "csv": io.csv,
+    "json": io.json,
+    "parquet": io.parquet,
+    "arrow": io.arrow,
+}
+FEED_OPTIONS = ("key", "mode", "schema", "bad", "change_column", "max_rows_per_step", "every")
+SINK_OPTIONS = ("mode", "every")
+
+GetSpark = Callable[[], "SparkSession"]
+
+
+class Program:
+    """A pipeline read from a file: settings, and what to add to a session."""
+
+    def __init__(self, settings: Mapping[str, str], build: Callable[[Session, GetSpark], Any]) -> None:
+        self.settings = dict(settings)
+        self.build = build
+
+
+@contextmanager
+def connect(settings: Mapping[str, str]) -> Iterator[tuple[Session, GetSpark]]:
+    """The session that settings ask for: on Spark with a `master`, else in this process; and a way to get at Spark."""
+    made: list[SparkSession] = []
+
+    def spark() -> SparkSession:
+        if not made:
+            from everview.spark.local import local_session
+
+            made.append(local_session(settings.get("master") or "local[2]"))
+        return made[0]
+
+    state = settings.get("state")
+    options: dict[str, Any] = {"state": state} if settings.get("master") else {}
+    try:
+        session = session_of(spark() if settings.get("master") else state, **options)
+        with session as db:
+            yield db, spark
+    finally:
+        for started in made:
+            started.stop()
+
+
+def load(path: str | Path) -> Program:
+    """Read a pipeline from a .py or .toml file."""
+    path = Path(path)
+    if not path.is_file():
+        raise InputError("E_PIPELINE", f"there is no file {str(path)!r}", "give a .py or .toml file")
+    if path.suffix == ".py":
+        return _python(path)
+    if path.suffix == ".toml":
+        return _toml(path)
+    raise InputError("E_PIPELINE", f"{path.name} is neither .py nor .toml", "give a .py or .toml file")
+
+
+def _python(path: Path) -> Program:
+    function = runpy.run_path(str(path), run_name="everview_pipeline").get("pipeline")
+    if not callable(function):
+        raise InputError(
+            "E_PIPELINE", f"{path.name} defines no function pipeline(db)", "put sources, views and sinks into one"
+        )
+    wants_spark = "spark" in inspect.signature(function).parameters
+
+    def build(db: Session, spark: GetSpark) -> Any:
+        return function(db, spark=spark()) if wants_spark else function(db)
+
+    return Program({}, build)
+
+
+def _toml(path: Path) -> Program:
+    try:
+        text = tomllib.loads(path.read_text())
+    except tomllib.TOMLDecodeError as error:
+        raise InputError("E_PIPELINE", f"{path.name}: {error}", "correct the TOML") from None
+    _known(text, (*SETTINGS, "source", "view", "sink"), path.name)
+    if not text.get("source"):
+        raise InputError("E_PIPELINE", f"{path.name} has no source", "add a table [source.name]")
+    settings = {name: str(text[name]) for name in SETTINGS if name in text}
+    if "state" in settings and "://" not in settings["state"]:
+        settings["state"] = str(path.parent / settings["state"])
+
+    def build(db: Session, spark: GetSpark) -> None:
+        for name, options in text["source"].items():
+            _add_source(db, spark, name, dict(options), path)
+        for name, query in text.get("view", {}).items():
+            db.sql(f'CREATE VIEW "{name}" AS {query}')
+        for name, options in text.get("sink", {}).items():
+            _add_sink(db, name, dict(options), path)
+
+    return Program(settings, build)
+
+
+def _add_source(db: Session, spark: GetSpark, name: str, options: dict[str, Any], path: Path) -> None:
+    place = f"{path.name}, [source.{name}]"
+    feed = {option: options.pop(option) for option in FEED_OPTIONS if option in options}
+    format = _needed(options, "format", place)
+    if format in FORMATS:
+        _known(options, ("path", *inspect.signature(FORMATS[format]).parameters), place)
+        db.source(name, FORMATS[format](_path(options, path, place), **options), **feed)
+        return
+    reader = spark().readStream.format(format)
+    schema = options.pop("spark_schema", None)
+    stream = (reader.schema(schema) if schema else reader).options(**options).load()
+    db.source(name, stream, **feed)
+
+
+def _add_sink(db: Session, name: str, options: dict[str, Any], path: Path) -> None:
+    place = f"{path.name}, [sink.{name}]"
+    if name not in db.views:
+        raise InputError("E_PIPELINE", f"{place}: no view is called {name!r}", did_you_mean(name, db.views))
+    view = db[name]
+    assert isinstance(view, View)
+    how = {option: options.pop(option) for option in SINK_OPTIONS if option in options}
+    format = _needed(options, "format", place)
+    if format not in FORMATS:
+        raise InputError("E_PIPELINE", f"{place}: format {format!r} is not known", did_you_mean(format, FORMATS))
+    _known(options, ("path", *inspect.signature(FORMATS[format]).parameters), place)
+    view.write_to(FORMATS[format](_path(options, path, place), **options), **how)
+
+
+def _path(options: dict[str, Any], path: Path, place: str) -> str:
+    given = str(_needed(options, "path", place))
+    return given if "://" in given else str(path.parent / given)
+
+
+def _needed(options: dict[str, Any], name: str, place: str) -> Any:
+    if name not in options:
+        raise InputError("E_PIPELINE", f"{place} has no {name}", f'add {name} = "..."')
+    return options.pop(name)
+
+
+def _known(options: Mapping[str, Any], known: tuple[str, ...], place: str) -> None:
+    for name in options:
+        if name not in known:
+            raise InputError("E_PIPELINE", f"{place}: {name!r} is not known", did_you_mean(name, known))
