@@ -45,12 +45,18 @@ class Wire(Protocol):
     def swap(self, parcels: list[Parcel], agenda: int) -> tuple[list[Parcel], int]:
         """Send parcels for shards elsewhere, receive those for shards here; gives the earliest agenda of all."""
 
+    def fail(self, error: BaseException) -> None:
+        """Tell the others that the step failed here."""
+
 
 class Alone:
     """The wire of a process that has all shards."""
 
     def swap(self, parcels: list[Parcel], agenda: int) -> tuple[list[Parcel], int]:
         return parcels, agenda
+
+    def fail(self, error: BaseException) -> None:
+        pass
 
 
 class Shard:
@@ -180,7 +186,8 @@ def run(shards: Sequence[Shard], wire: Wire, inputs: Inputs, epochs: int) -> Non
             for operator, rows in inputs.get(shard.number, []):
                 shard.push(operator, rows)
         _run(shards, wire, epochs)
-    except BaseException:
+    except BaseException as error:
+        wire.fail(error)
         for shard in shards:
             shard.abort(installing=epochs == 0)
         raise

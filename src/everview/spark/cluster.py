@@ -1,0 +1,265 @@
+"""The shards on Spark: every step is one job, committed to the store as one version.
+
+A small change is run by one task on all shards: moving it between processes would cost more than the work. A large
+one is run by a barrier stage of as many tasks as there are slots, which exchange rows directly (`mesh`). Either way a
+job's tasks are pure (see `job`), so retries, speculation and lost executors are Spark's business; only the driver
+commits.
+
+Batches of a version are small pieces in its commit, or files. So that opening and catching up stay cheap, a list of
+batches is kept geometric: the last two are merged whenever the older is not much larger (`_tidy`), small ones here,
+large ones in a task.
+"""
+
+from __future__ import annotations
+
+import pickle
+import secrets
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everview.codes.interner import Interner
+from everview.dataflow.lockstep import Inputs
+from everview.dataflow.operators import Trace
+from everview.dataflow.replica import Added, Command, Keep, Replica
+from everview.errors import EverviewError
+from everview.kernels import image as image_k
+from everview.kernels import make
+from everview.kernels import trace as trace_k
+from everview.spark.host import header, image_of, read_image
+from everview.spark.job import Answer, Commands, Job, bytes_table, table_bytes
+from everview.spark.tasks import run_alone, run_together
+from everview.store.batches import to_bytes
+from everview.store.manifest import Place, Ref
+from everview.store.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ALONE_ROWS = 20_000
+"""Input rows up to which one task runs all shards."""
+
+BROADCAST_BYTES = 1 << 16
+"""Size from which a job travels as a broadcast rather than in the task."""
+
+INLINE_BYTES = 1 << 19
+"""Size up to which a batch stays inside the commit."""
+
+FEW = 4
+"""Batches of one list that are left alone."""
+
+
+class SparkCluster:
+    """Shards whose state is in a store and whose steps are Spark jobs."""
+
+    def __init__(self, spark: SparkSession, store: Store, interner: Interner, skeleton: Replica) -> None:
+        self._spark = spark.sparkContext
+        self._store = store
+        self._interner = interner
+        self._skeleton = skeleton
+        self.shards = store.manifest.shards
+        self._commands = Commands()
+        self._sent: Any = None  # the commands as a broadcast
+        self._lineage: dict[int, str] = {store.manifest.version: ""}
+        self._words = len(interner)
+        self.notes: dict[str, Any] = {}
+        """what goes into the next commit besides batches: catalogue entries, marks"""
+
+    # steps
+
+    def build(self, command: Command, inputs: Inputs) -> list[Added]:
+        before = len(self._commands.encoded)
+        self._commands.append(command)
+        self._forget_broadcast()
+        if isinstance(command, Keep):
+            return []
+        try:
+            return self.step(inputs, 0)
+        except BaseException:
+            del self._commands.encoded[before:]
+            self._forget_broadcast()
+            raise
+
+    def follow(self, command: Command) -> None:
+        """A command whose state is in the store already."""
+        self._commands.append(command)
+
+    def step(self, inputs: Inputs, epochs: int) -> list[Added]:
+        manifest = self._store.manifest
+        job = Job(
+            self._store.files.root,
+            manifest.version,
+            manifest.time,
+            dict(self._lineage),
+            secrets.token_hex(6),
+            self.shards,
+            epochs,
+            len(self._commands.encoded),
+            self._skeleton.fingerprint(),
+            self._skeleton.graph.merge_effort,
+            {s: [(o, rows.tobytes()) for o, rows in parts] for s, parts in inputs.items()},
+            table_bytes(self._interner.export(self._words)),
+        )
+        answers = self._submit(job, self._tasks_for(inputs, epochs))
+        return self._commit(job, answers)
+
+    def _tasks_for(self, inputs: Inputs, epochs: int) -> int:
+        """How many tasks a step deserves."""
+        words = sum(len(rows) for parts in inputs.values() for _, rows in parts)
+        if epochs == 0:
+            words = max(words, sum(r.size // 8 for refs in self._store.manifest.lists.values() for r in refs))
+        wanted = self.shards if words > 4 * ALONE_ROWS else 1
+        return int(min(wanted, self._spark.defaultParallelism, self.shards))
+
+    def _submit(self, job: Job, tasks: int) -> list[Answer]:
+        if self._sent is None:
+            self._sent = self._spark.broadcast(list(self._commands.encoded))
+        data = pickle.dumps(job, protocol=5)
+        if tasks == 1:
+            found = self._spark.parallelize([0], 1).mapPartitions(run_alone(data, self._sent)).collect()
+        else:
+            shipped = self._spark.broadcast(data)
+            try:
+                stage = self._spark.parallelize(range(tasks), tasks).barrier()
+                task = run_together(shipped, self._sent, tasks, secrets.token_bytes(16))
+                found = stage.mapPartitions(task).collect()
+            finally:
+                shipped.destroy()
+        answers = [pickle.loads(data) for data in found]
+        failures = [e for e in (a.error() for a in answers) if e is not None]
+        if failures:
+            raise next((e for e in failures if isinstance(e, EverviewError)), failures[0])
+        return answers
+
+    def _forget_broadcast(self) -> None:
+        if self._sent is not None:
+            self._sent.destroy()
+            self._sent = None
+
+    # versions
+
+    def _commit(self, job: Job, answers: list[Answer]) -> list[Added]:
+        adds: list[tuple[int, int, Ref]] = []
+        result: list[Added] = []
+        for answer in answers:
+            learned = bytes_table(answer.dictionary)
+            if learned is not None:
+                self._interner.load(learned)
+            adds += answer.files
+            for shard in answer.packed:
+                added = answer.added(shard)
+                for operator, words in _entries(added.packed):
+                    image = image_of(words)
+                    data = words.tobytes()
+                    if len(data) <= INLINE_BYTES:
+                        ref = Ref(image.rows, len(data), inline=data)
+                    else:
+                        ref = self._store.put(image, f"{job.version + 1:020d}-{shard}-{operator}-{job.attempt}")
+                    adds.append((operator, shard, ref))
+                result.append(added)
+            for operator, _, ref in answer.files:
+                result.append(Added(np.empty(0, dtype=np.int64), {operator: self._words_of(ref)}))
+        dictionary = []
+        if len(self._interner) > self._words:
+            dictionary = [self._store.put_dictionary(self._interner.export(self._words))]
+        replaces = self._tidy(adds)
+        self._store.commit(
+            job.time + job.epochs,
+            adds=adds,
+            replaces=replaces,
+            dictionary=tuple(dictionary),
+            **self.notes,
+        )
+        self.notes = {}
+        self._words = len(self._interner)
+        version = self._store.manifest.version
+        self._lineage[version] = job.attempt
+        for old in [v for v in self._lineage if v < version - 64]:
+            del self._lineage[old]
+        return result
+
+    def _words_of(self, ref: Ref) -> np.ndarray:
+        image, _ = read_image(self._store.files, ref)
+        return np.concatenate([header(image), image.body])
+
+    def contents(self, operators: set[int]) -> Iterable[Added]:
+        for (operator, _), refs in self._store.manifest.lists.items():
+            if operator in operators:
+                for ref in refs:
+                    yield Added(np.empty(0, dtype=np.int64), {operator: self._words_of(ref)})
+
+    def measure(self) -> np.ndarray:
+        found = np.zeros((len(self._skeleton.graph.numbered), 3), dtype=np.int64)
+        for (operator, _), refs in self._store.manifest.lists.items():
+            found[operator] += (len(refs), sum(r.rows for r in refs), sum(r.size for r in refs))
+        return found
+
+    def close(self) -> None:
+        self._forget_broadcast()
+        self._store.close()
+
+    # keeping lists short
+
+    def _tidy(self, adds: list[tuple[int, int, Ref]]) -> dict[Place, list[Ref]]:
+        """What lists of batches become whose last batches should be merged with the new ones (taken out of `adds`).
+
+        Batches are merged while the older one is not much larger, so every row is rewritten a logarithmic number of
+        times.
+        """
+        lists: dict[Place, list[Ref]] = {}
+        for operator, shard, ref in adds:
+            place = operator, shard
+            lists.setdefault(place, list(self._store.manifest.lists.get(place, ()))).append(ref)
+        changed: dict[Place, list[Ref]] = {}
+        for place, refs in lists.items():
+            keep = len(refs)
+            size = refs[-1].size
+            while keep > 1 and refs[keep - 2].size <= 2 * size:
+                keep -= 1
+                size += refs[keep - 1].size
+            if len(refs) - keep >= FEW:
+                owner = self._skeleton.graph.numbered[place[0]]
+                assert owner is not None and owner.trace is not None
+                one = merged(owner.trace, refs[keep - 1 :], self._store, self._store.manifest.time)
+                changed[place] = refs[: keep - 1] + ([] if one is None else [one])
+        adds[:] = [a for a in adds if (a[0], a[1]) not in changed]
+        return changed
+
+
+def merged(trace: Trace, refs: Iterable[Ref], store: Store, time: int) -> Ref | None:
+    """Batches of a trace as one, with times advanced as the trace advances them."""
+    scratch = make.make_trace(
+        trace.cols,
+        make.peek(trace.address, trace_k.T_DIFFS),
+        make.peek(trace.address, trace_k.T_KEEP),
+        make.peek(trace.address, trace_k.T_SINCE),
+        1,
+        0,
+    )
+    try:
+        for ref in refs:
+            image, _ = read_image(store.files, ref)
+            words = np.concatenate([[0], header(image), image.body])
+            image_k.unpack(np.array([scratch], dtype=np.int64), words, time)
+        make.compact_trace(scratch)
+        size = image_k.stored_words(scratch, 0)
+        if not size:
+            return None
+        out = np.empty(size, dtype=np.int64)
+        image_k.write_stored(scratch, 0, out)
+    finally:
+        make.drop_trace(scratch)
+    image = image_of(out)
+    data = to_bytes(image)
+    return Ref(image.rows, len(data), inline=data) if len(data) <= INLINE_BYTES else store.put(image)
+
+
+def _entries(packed: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """The packed batches one by one: (operator, image)."""
+    at = 0
+    while at < len(packed):
+        rows, cols, diffs, timed, _, weighed, _ = packed[at + 1 : at + 1 + image_k.HEADER].tolist()
+        words = image_k.HEADER + rows * (cols + (not timed) + (0 if weighed else diffs))
+        yield int(packed[at]), packed[at + 1 : at + 1 + words]
+        at += 1 + words

@@ -1,0 +1,250 @@
+"""The shards that a Spark Python worker keeps in its memory between tasks.
+
+Worker processes live on between jobs, so a shard that was loaded for one step is there for the next. It is only a
+cache: a shard is (the commands that built it, the version its traces are at, the attempt that made that version), and
+whatever does not match what the driver committed is thrown away or caught up with. Catching up reads the commits since
+then from the store's log; loading anew reads the last checkpoint. Batch files are mapped privately: the page cache
+holds them once for all workers of a machine, and what a worker rewrites is its own.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from everview.codes.interner import Interner
+from everview.dataflow import lockstep
+from everview.dataflow.lockstep import Inputs, Shard, Wire
+from everview.dataflow.replica import Added, Keep, Replica
+from everview.errors import InternalError, StoreError
+from everview.kernels import image as image_k
+from everview.plan.frozen import Functions
+from everview.spark.job import Answer, Job, bytes_table, read_command, table_bytes
+from everview.store import manifest as m
+from everview.store.batches import Image, from_arrow, from_bytes, open_batch, write_batch
+from everview.store.files import Files, open_files
+from everview.store.manifest import Commit, Ref
+from everview.store.store import BATCHES, CHECKPOINT, LOG, numbered
+
+LARGE_WORDS = 1 << 16
+"""Images from this many words on are written as files by the task that made them."""
+
+
+PASSING = (OSError, MemoryError, InternalError)
+"""Failures that are not the step's own: another attempt may succeed."""
+
+
+class Held:
+    """A shard in memory, and which version of it."""
+
+    def __init__(self, host: Host, number: int, shards: int, effort: int) -> None:
+        self.shard = Shard(Replica(host.interner, effort), number, shards)
+        self.commands = 0
+        self.version = 0
+        self.attempt = ""
+        self._mapped: list[mmap.mmap] = []  # must outlive the traces
+
+    def build(self, host: Host, commands: Sequence[bytes], count: int) -> None:
+        """Follow commands whose state comes from the store."""
+        for data in commands[self.commands : count]:
+            self.shard.replica.load([read_command(data, host.functions_for(self))])
+        self.commands = count
+
+    def append(self, files: Files, operator: int, ref: Ref, time: int) -> None:
+        """Take in a committed batch."""
+        graph = self.shard.graph
+        found = graph.numbered[operator] if operator < len(graph.numbered) else None
+        if found is None or found.trace is None:
+            return  # dropped since
+        image, mapped = read_image(files, ref)
+        if mapped is not None:
+            self._mapped.append(mapped)
+            image_k.adopt(found.trace.address, image.body.ctypes.data, header(image), time)
+        else:
+            words = np.concatenate([[0], header(image), image.body])
+            image_k.unpack(np.array([found.trace.address], dtype=np.int64), words, time)
+
+    def close(self) -> None:
+        """Give the shard's memory back."""
+        self.shard.replica.close()
+        self._mapped.clear()
+
+
+def header(image: Image) -> np.ndarray:
+    """The first words of an image, as the kernels want them."""
+    constant_time, constant_diff = image.time is not None, image.diff is not None
+    words = [image.rows, image.cols, image.diffs, constant_time, image.time or 0, constant_diff, image.diff or 0]
+    return np.array(words, dtype=np.int64)
+
+
+def image_of(words: np.ndarray) -> Image:
+    """The image in an array of words."""
+    rows, cols, diffs, timed, time, weighed, diff = words[: image_k.HEADER].tolist()
+    return Image(rows, cols, diffs, time if timed else None, diff if weighed else None, words[image_k.HEADER :])
+
+
+def read_image(files: Files, ref: Ref) -> tuple[Image, mmap.mmap | None]:
+    """A committed batch; a local file is mapped privately, and the map must be kept."""
+    if ref.inline is not None:
+        return from_bytes(ref.inline, files.where(LOG)), None
+    name = f"{BATCHES}/{ref.file}"
+    if files.local is None:
+        return open_batch(files, name), None
+    try:
+        with open(files.local / name, "rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    except FileNotFoundError:
+        raise StoreError("E_DAMAGED", f"{files.where(name)} is missing", "restore the file from a copy") from None
+    return from_arrow(pa.py_buffer(mapped), files.where(name)), mapped
+
+
+class Host:
+    """All shards of one store that this process holds."""
+
+    def __init__(self, root: str) -> None:
+        self.files = open_files(root)
+        self.interner = Interner()
+        self._held: dict[int, Held] = {}
+        self._functions: dict[Held, Functions] = {}
+        self._words = 0  # version up to which the dictionary is loaded
+        self._commits: dict[int, Commit] = {}
+
+    def functions_for(self, held: Held) -> Functions:
+        """The Python functions a shard's commands have named so far."""
+        return self._functions.setdefault(held, Functions())
+
+    def run(self, job: Job, commands: Sequence[bytes], numbers: Sequence[int], wire: Wire) -> Answer:
+        """Run a job on some shards; a failure that would come again is an answer too."""
+        known = len(self.interner)
+        held = [self._bring(number, job, commands) for number in numbers]
+        self._commits.clear()
+        fresh = bytes_table(job.dictionary)
+        if fresh is not None:
+            self.interner.load(fresh)
+            known = max(known, len(self.interner))
+        try:
+            self._run(job, commands, held, wire)
+        except PASSING:
+            raise  # Spark tries again
+        except Exception as error:
+            return Answer.failed(error)
+        answer = Answer(dictionary=table_bytes(self.interner.export(known)))
+        for each in held:
+            added = each.shard.finish(job.epochs, LARGE_WORDS)
+            answer.packed[each.shard.number] = added.packed.tobytes()
+            answer.files += self._write(job, each.shard.number, added)
+            each.version, each.attempt = job.version + 1, job.attempt
+        return answer
+
+    def _run(self, job: Job, commands: Sequence[bytes], held: list[Held], wire: Wire) -> None:
+        inputs: Inputs = {s: [(o, np.frombuffer(b, np.int64)) for o, b in rows] for s, rows in job.inputs.items()}
+        if job.epochs == 0:
+            for each in held:
+                command = read_command(commands[job.commands - 1], self.functions_for(each))
+                assert not isinstance(command, Keep)
+                each.shard.replica.build(command)
+                each.commands = job.commands
+        for each in held:
+            if each.shard.replica.fingerprint() != job.fingerprint:
+                raise InternalError("E_REPLICA", "a worker built other operators than the driver", "report this")
+        try:
+            lockstep.run([each.shard for each in held], wire, inputs, job.epochs)
+        except BaseException:
+            if job.epochs == 0:
+                for each in held:  # its numbers are used up here, but not on the driver
+                    self._drop(each.shard.number)
+            raise
+
+    def _write(self, job: Job, shard: int, added: Added) -> Iterator[tuple[int, int, Ref]]:
+        """Write large batches as files whose names carry the attempt: only the commit makes them count."""
+        for operator, words in added.large.items():
+            name = f"{job.version + 1:020d}-{shard}-{operator}-{job.attempt}-{os.getpid()}.arrow"
+            image = image_of(words)
+            size, crc = write_batch(self.files, f"{BATCHES}/{name}", image)
+            yield operator, shard, Ref(image.rows, size, name, crc)
+
+    # versions
+
+    def _bring(self, number: int, job: Job, commands: Sequence[bytes]) -> Held:
+        """A shard at the job's version."""
+        held = self._held.get(number)
+        built = job.commands - (1 if job.epochs == 0 else 0)
+        if held is not None and not self._usable(held, job, built):
+            self._drop(number)
+            held = None
+        if held is None:
+            held = self._load(number, job, commands, built)
+            self._held[number] = held
+        held.build(self, commands, built)
+        for version in range(held.version + 1, job.version + 1):
+            self._follow(held, version)
+        held.version = job.version
+        held.attempt = job.lineage.get(job.version, "")
+        held.shard.graph.time = job.time
+        return held
+
+    def _usable(self, held: Held, job: Job, built: int) -> bool:
+        """Whether a shard in memory can be caught up with the job's version."""
+        return (
+            held.shard.shards == job.shards
+            and held.commands <= built
+            and held.version <= job.version
+            and job.lineage.get(held.version) == held.attempt
+            and all(self.files.exists(numbered(LOG, v)) for v in range(held.version + 1, job.version + 1))
+        )
+
+    def _load(self, number: int, job: Job, commands: Sequence[bytes], built: int) -> Held:
+        """A shard from the newest checkpoint at or before the job's version."""
+        held = Held(self, number, job.shards, job.merge_effort)
+        held.build(self, commands, built)
+        versions = [int(n) for n in self.files.list(CHECKPOINT) if n.isdigit() and int(n) <= job.version]
+        if versions:
+            name = numbered(CHECKPOINT, max(versions))
+            manifest = m.decode_manifest(self.files.read(name), self.files.where(name))
+            self._learn(manifest.version, manifest.dictionary)
+            for (operator, shard), refs in manifest.lists.items():
+                if shard == number:
+                    for ref in refs:
+                        held.append(self.files, operator, ref, manifest.time)
+            held.version = manifest.version
+        return held
+
+    def _follow(self, held: Held, version: int) -> None:
+        if version not in self._commits:
+            name = numbered(LOG, version)
+            self._commits[version] = m.decode_commit(self.files.read(name), self.files.where(name))
+        commit = self._commits[version]
+        self._learn(version, commit.dictionary)
+        for operator, shard, ref in commit.adds:
+            if shard == held.shard.number:
+                held.append(self.files, operator, ref, commit.time)
+
+    def _learn(self, version: int, dictionary: Sequence[Ref]) -> None:
+        """Load dictionary entries up to a version."""
+        if version <= self._words:
+            return
+        for ref in dictionary:
+            data = ref.inline if ref.inline is not None else self.files.read(f"{BATCHES}/{ref.file}")
+            self.interner.load(pa.ipc.open_file(pa.BufferReader(data)).read_all())
+        self._words = version
+
+    def _drop(self, number: int) -> None:
+        held = self._held.pop(number)
+        self._functions.pop(held, None)
+        held.close()
+
+
+_hosts: dict[str, Host] = {}
+
+
+def host_of(root: str) -> Host:
+    """This process's host for a store."""
+    if root not in _hosts:
+        _hosts[root] = Host(root)
+    return _hosts[root]
+
+

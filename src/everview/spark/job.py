@@ -1,0 +1,122 @@
+"""What the driver asks of tasks and what they answer: plain bytes and numbers, so that both are easy to ship and log.
+
+A job names the committed version it starts from and brings everything that is not committed yet: the input rows, new
+dictionary entries, the commands that build the dataflow. Its answer is what the step added to every shard. A job is a
+pure function of the two, so Spark may run its tasks as often as it likes.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable
+from everview.plan import nodes as plan
+from everview.plan.frozen import Functions, freeze, thaw
+from everview.store.manifest import Ref
+
+
+@dataclass(frozen=True)
+class Job:
+    """A step to run from a version on; `epochs` 0: bring the operators of the last command up to date."""
+
+    root: str
+    """the store's directory"""
+    version: int
+    time: int
+    lineage: dict[int, str]
+    """which attempts made the latest versions: a shard in a worker's memory that came from another is outdated"""
+    attempt: str
+    shards: int
+    epochs: int
+    commands: int
+    """how many of the commands (which travel by themselves) build the dataflow this job runs on"""
+    fingerprint: str
+    merge_effort: int
+    inputs: dict[int, list[tuple[int, bytes]]]
+    dictionary: bytes
+
+
+@dataclass
+class Answer:
+    """What a task's shards added, or why the step failed."""
+
+    packed: dict[int, bytes] = field(default_factory=dict)
+    files: list[tuple[int, int, Ref]] = field(default_factory=list)
+    """(operator, shard, file) of batches that are too large to travel"""
+    dictionary: bytes = b""
+    failure: bytes = b""
+
+    @classmethod
+    def failed(cls, error: BaseException) -> Answer:
+        """The answer of a step that cannot be run, however often it is tried."""
+        try:
+            data = pickle.dumps(error)
+            pickle.loads(data)
+        except Exception:  # some exceptions cannot travel: their text can
+            data = pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
+        return cls(failure=data)
+
+    def error(self) -> Exception | None:
+        """Why the step failed."""
+        found: Exception | None = pickle.loads(self.failure) if self.failure else None
+        return found
+
+    def added(self, shard: int) -> Added:
+        """What a shard added, but for the batches in files."""
+        return Added(np.frombuffer(self.packed[shard], dtype=np.int64))
+
+
+class Commands:
+    """The commands that built a dataflow, as bytes that can be followed from any point."""
+
+    def __init__(self) -> None:
+        self._functions = Functions()
+        self.encoded: list[bytes] = []
+
+    def append(self, command: Command) -> None:
+        """Add a command."""
+        functions: list[tuple[str, bytes]] = []
+        body: object = command
+        if isinstance(command, Install):
+            frozen = freeze(command.node, self._functions)
+            functions = list(self._functions.unwritten())
+            body = (frozen, command.keys, command.history)
+        elif isinstance(command, MakeTable):
+            node = command.node
+            body = ((node.id, node.columns, node.key), command.order, command.name, command.history, command.rows)
+        else:
+            body = command.roots
+        self.encoded.append(pickle.dumps((type(command).__name__, functions, body)))
+
+
+def read_command(data: bytes, functions: Functions) -> Command:
+    """A command from its bytes; its new functions become known."""
+    kind, new, body = pickle.loads(data)
+    for name, code in new:
+        functions.read(name, code)
+    if kind == "Install":
+        frozen, keys, history = body
+        return Install(thaw(frozen, functions), keys, history)
+    if kind == "MakeTable":
+        node, order, name, history, rows = body
+        return MakeTable(plan.Table(*node), order, name, history, rows)
+    return Keep(body)
+
+
+def table_bytes(table: pa.Table) -> bytes:
+    """An Arrow table as bytes; none for an empty one."""
+    if not len(table):
+        return b""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def bytes_table(data: bytes) -> pa.Table | None:
+    """The Arrow table in bytes."""
+    return pa.ipc.open_stream(data).read_all() if data else None

@@ -1,0 +1,147 @@
+"""The mesh: direct connections between the tasks of a barrier stage, for what shards send each other within a step.
+
+A loop may take hundreds of rounds; as Spark jobs they would cost tens of milliseconds each. The tasks of a barrier
+stage run at the same time, so they connect to each other once (addresses go through the barrier) and swap parcels
+directly: a round is one message to every other task and one from each. Every message also says the earliest loop time
+its sender has work for, or that it failed.
+
+A connection starts with a secret that the driver made for this job; whoever does not know it is sent away.
+"""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from everview.dataflow.lockstep import Parcel
+from everview.errors import InternalError
+
+_LENGTH = struct.Struct("<Q")
+PATIENCE = 120.0
+"""Seconds without a sign of life after which a task gives up on its peers (Spark then runs the stage again)."""
+
+
+class Mesh:
+    """The wire of one task among several; see `everview.dataflow.lockstep.Wire`."""
+
+    def __init__(self, task: int, secret: bytes, swap_addresses: Callable[[str], list[str]], host: str) -> None:
+        self.task = task
+        self._secret = secret
+        self._peers: dict[int, socket.socket] = {}
+        with socket.create_server((host, 0)) as server:
+            server.settimeout(PATIENCE)
+            addresses = swap_addresses(f"{host}:{server.getsockname()[1]}")
+            self.tasks = len(addresses)
+            for peer in range(task):  # lower numbers are called, higher ones call
+                where, port = addresses[peer].rsplit(":", 1)
+                self._introduce(peer, socket.create_connection((where, int(port)), timeout=PATIENCE))
+            while len(self._peers) < self.tasks - 1:
+                self._greet(server.accept()[0])
+
+    def _introduce(self, peer: int, connection: socket.socket) -> None:
+        connection.sendall(self._secret + _LENGTH.pack(self.task))
+        self._adopt(peer, connection)
+
+    def _greet(self, connection: socket.socket) -> None:
+        connection.settimeout(PATIENCE)
+        hello = _exactly(connection, len(self._secret) + _LENGTH.size)
+        if hello[: len(self._secret)] != self._secret:
+            connection.close()
+            return
+        self._adopt(_LENGTH.unpack(hello[len(self._secret) :])[0], connection)
+
+    def _adopt(self, peer: int, connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(PATIENCE)
+        self._peers[peer] = connection
+
+    def swap(self, parcels: list[Parcel], agenda: int) -> tuple[list[Parcel], int]:
+        """Send everybody what is theirs, receive what is ours; gives the earliest agenda of all."""
+        mine: list[Parcel] = []
+        theirs: dict[int, list[Parcel]] = {peer: [] for peer in self._peers}
+        for parcel in parcels:
+            to = parcel[0] % self.tasks
+            (mine if to == self.task else theirs[to]).append(parcel)
+        answers = self._round({p: (agenda, [(s, o, r.tobytes()) for s, o, r in rows]) for p, rows in theirs.items()})
+        for other, rows in answers:
+            agenda = min(agenda, other)
+            mine += [(s, o, np.frombuffer(data, dtype=np.int64)) for s, o, data in rows]
+        return mine, agenda
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the others, which wait for parcels, that this task cannot go on."""
+        if isinstance(error, PeerFailed):
+            return  # they know
+        message = pickle.dumps(_Failure(f"{type(error).__name__}: {error}"))
+        for connection in self._peers.values():
+            try:
+                _send(connection, message)
+            except OSError:
+                continue
+
+    def _round(self, messages: dict[int, object]) -> list[tuple[int, list[tuple[int, int, bytes]]]]:
+        """One message to each peer, one from each. Sending has a thread of its own: large messages would block both."""
+        data = {peer: pickle.dumps(message, protocol=5) for peer, message in messages.items()}
+        failures: list[OSError] = []
+
+        def send() -> None:
+            for peer, message in data.items():
+                try:
+                    _send(self._peers[peer], message)
+                except OSError as error:
+                    failures.append(error)
+
+        large = sum(map(len, data.values())) > 1 << 15
+        sender = threading.Thread(target=send, daemon=True)
+        if large:
+            sender.start()
+        else:
+            send()
+        answers = [pickle.loads(_receive(connection)) for connection in self._peers.values()]
+        if large:
+            sender.join()
+        for answer in answers:
+            if isinstance(answer, _Failure):
+                raise PeerFailed(answer.text)
+        if failures:
+            raise failures[0]
+        return answers
+
+    def close(self) -> None:
+        """Hang up."""
+        for connection in self._peers.values():
+            connection.close()
+
+
+class _Failure(NamedTuple):
+    text: str
+
+
+class PeerFailed(Exception):
+    """Another task of the step failed, and says why itself."""
+
+
+def _send(connection: socket.socket, message: bytes) -> None:
+    connection.sendall(_LENGTH.pack(len(message)))
+    connection.sendall(message)
+
+
+def _receive(connection: socket.socket) -> bytes:
+    return _exactly(connection, _LENGTH.unpack(_exactly(connection, _LENGTH.size))[0])
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = bytearray(size)
+    view = memoryview(data)
+    while view:
+        count = connection.recv_into(view)
+        if not count:
+            raise InternalError("E_PEER", "another task of this step is gone", "Spark runs the step again")
+        view = view[count:]
+    return bytes(data)

@@ -1,0 +1,56 @@
+"""What runs inside Spark tasks: a job on all shards in one ordinary task, or on a part of them in each task of a
+barrier stage.
+"""
+
+from __future__ import annotations
+
+import pickle
+import socket
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from everview.dataflow.lockstep import Alone
+from everview.spark.host import host_of
+from everview.spark.job import Job
+from everview.spark.mesh import Mesh
+
+
+def run_alone(job: bytes, commands: Any) -> Any:
+    """For `mapPartitions`: one task runs all shards."""
+
+    def task(_: Iterable[Any]) -> Iterator[bytes]:
+        work: Job = pickle.loads(job)
+        answer = host_of(work.root).run(work, commands.value, range(work.shards), Alone())
+        yield pickle.dumps(answer)
+
+    return task
+
+
+def run_together(job: Any, commands: Any, tasks: int, secret: bytes) -> Any:
+    """For `mapPartitions` of a barrier stage: task i runs the shards i, i + tasks, ..."""
+
+    def task(_: Iterable[Any]) -> Iterator[bytes]:
+        from pyspark import BarrierTaskContext
+
+        context = BarrierTaskContext.get()
+        number = context.partitionId()
+        work: Job = pickle.loads(job.value)
+        mesh = Mesh(number, secret, context.allGather, _own_address(context, number))
+        try:
+            answer = host_of(work.root).run(work, commands.value, range(number, work.shards, tasks), mesh)
+        finally:
+            mesh.close()  # if this task died, the others notice, and Spark runs all of them again
+        yield pickle.dumps(answer)
+
+    return task
+
+
+def _own_address(context: Any, number: int) -> str:
+    """The address under which Spark knows this task's executor, so one that the others can reach."""
+    address: str = context.getTaskInfos()[number].address.rsplit(":", 1)[0]
+    try:
+        socket.create_server((address, 0)).close()
+    except OSError:
+        return "127.0.0.1"
+    return address
+
