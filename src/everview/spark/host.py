@@ -23,7 +23,7 @@ from everview.dataflow.replica import Added, Keep, Replica
 from everview.errors import InternalError, StoreError
 from everview.kernels import image as image_k
 from everview.plan.frozen import Functions
-from everview.spark.job import Answer, Job, bytes_table, read_command, table_bytes
+from everview.spark.job import Answer, Job, bytes_table, read_command, table_bytes, words_of
 from everview.store import manifest as m
 from everview.store.batches import Image, from_arrow, from_bytes, open_batch, write_batch
 from everview.store.files import Files, open_files
@@ -141,7 +141,7 @@ class Host:
         return answer
 
     def _run(self, job: Job, commands: Sequence[bytes], held: list[Held], wire: Wire) -> None:
-        inputs: Inputs = {s: [(o, np.frombuffer(b, np.int64)) for o, b in rows] for s, rows in job.inputs.items()}
+        inputs: Inputs = {s: [(o, words_of(data)) for o, data in rows] for s, rows in job.inputs.items()}
         if job.epochs == 0:
             for each in held:
                 command = read_command(commands[job.commands - 1], self.functions_for(each))

@@ -67,7 +67,12 @@ class Answer:
 
     def added(self, shard: int) -> Added:
         """What a shard added, but for the batches in files."""
-        return Added(np.frombuffer(self.packed[shard], dtype=np.int64))
+        return Added(words_of(self.packed[shard]))
+
+
+def words_of(data: bytes) -> np.ndarray:
+    """Words that travelled as bytes, in an array that kernels accept (they want it writable)."""
+    return np.frombuffer(bytearray(data), dtype=np.int64)
 
 
 class Commands:

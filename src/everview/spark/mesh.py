@@ -17,10 +17,9 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
-
 from everview.dataflow.lockstep import Parcel
 from everview.errors import InternalError
+from everview.spark.job import words_of
 
 _LENGTH = struct.Struct("<Q")
 PATIENCE = 120.0
@@ -71,7 +70,7 @@ class Mesh:
         answers = self._round({p: (agenda, [(s, o, r.tobytes()) for s, o, r in rows]) for p, rows in theirs.items()})
         for other, rows in answers:
             agenda = min(agenda, other)
-            mine += [(s, o, np.frombuffer(data, dtype=np.int64)) for s, o, data in rows]
+            mine += [(s, o, words_of(data)) for s, o, data in rows]
         return mine, agenda
 
     def fail(self, error: BaseException) -> None:

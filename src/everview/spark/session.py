@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from everview.sharded import Cluster, ShardedSession
@@ -17,6 +18,8 @@ class SparkBackedSession(ShardedSession):
 
     def __init__(self, spark: SparkSession, state: str, *, shards: int | None = None, **options: Any) -> None:
         self._spark = spark
+        if spark.sparkContext.master.startswith("local"):
+            spark.sparkContext.pythonExec = sys.executable  # workers on this machine need what this process has
         self._store = Store(state, shards=shards or max(2, spark.sparkContext.defaultParallelism))
         super().__init__(**options)
 

@@ -18,7 +18,8 @@ from everview.spark.mesh import Mesh
 def run_alone(job: bytes, commands: Any) -> Any:
     """For `mapPartitions`: one task runs all shards."""
 
-    def task(_: Iterable[Any]) -> Iterator[bytes]:
+    def task(partition: Iterable[Any]) -> Iterator[bytes]:
+        _drain(partition)
         work: Job = pickle.loads(job)
         answer = host_of(work.root).run(work, commands.value, range(work.shards), Alone())
         yield pickle.dumps(answer)
@@ -29,9 +30,10 @@ def run_alone(job: bytes, commands: Any) -> Any:
 def run_together(job: Any, commands: Any, tasks: int, secret: bytes) -> Any:
     """For `mapPartitions` of a barrier stage: task i runs the shards i, i + tasks, ..."""
 
-    def task(_: Iterable[Any]) -> Iterator[bytes]:
+    def task(partition: Iterable[Any]) -> Iterator[bytes]:
         from pyspark import BarrierTaskContext
 
+        _drain(partition)
         context = BarrierTaskContext.get()
         number = context.partitionId()
         work: Job = pickle.loads(job.value)
@@ -43,6 +45,12 @@ def run_together(job: Any, commands: Any, tasks: int, secret: bytes) -> Any:
         yield pickle.dumps(answer)
 
     return task
+
+
+def _drain(partition: Iterable[Any]) -> None:
+    """Read the partition to its end: a worker with unread input is not used again, and our shards would go with it."""
+    for _ in partition:
+        pass
 
 
 def _own_address(context: Any, number: int) -> str:
