@@ -18,7 +18,7 @@ class SparkBackedSession(ShardedSession):
 
     def __init__(self, spark: SparkSession, state: str, *, shards: int | None = None, **options: Any) -> None:
         self._spark = spark
-        if spark.sparkContext.master.startswith("local"):
+        if (spark.sparkContext.master or "").startswith("local"):
             spark.sparkContext.pythonExec = sys.executable  # workers on this machine need what this process has
         self._store = Store(state, shards=shards or max(2, spark.sparkContext.defaultParallelism))
         super().__init__(**options)
