@@ -218,6 +218,10 @@ class Follower:
         """What a transaction's changes of the table and the moments since `before` mean."""
         raise NotImplementedError
 
+    def resume(self, now: int) -> None:
+        """Know again, from what is there, what is due after `now`."""
+        raise NotImplementedError
+
     @property
     def mirror(self) -> Table:
         """Its own table, which views read."""
@@ -262,6 +266,11 @@ class Expiring(Follower):
     def indexes(self) -> list[Arrangement]:
         return [self.index]
 
+    def resume(self, now: int) -> None:
+        until = self._values([self.until], _contents(self.session, self.table))[0]
+        self.queue = Moments()
+        self.queue.add(np.unique(until[(until > now) & (until != NULL)]).tolist())
+
     def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
         """Of every row whose time has come nothing is left: neither what was there nor what comes too late."""
         columns, counts = self._found(self.index, moments)
@@ -300,6 +309,10 @@ class Passing(Follower):
 
     def indexes(self) -> list[Arrangement]:
         return self._indexes
+
+    def resume(self, now: int) -> None:
+        self.queue = Moments()
+        self._wait(_contents(self.session, self.table), now)
 
     def _wait(self, rows: Words, now: int) -> None:
         for values in self._values([t.expr for t in self.tests], rows):
@@ -348,6 +361,10 @@ class Aging(Follower):
 
     def indexes(self) -> list[Arrangement]:
         return [self.index]
+
+    def resume(self, now: int) -> None:
+        self.queue = Moments()
+        self.queue.add(np.unique(_contents(self.session, self.mirror)[-1]).tolist())
 
     def _dated(self, rows: Words, now: int) -> Words:
         """Rows that arrive now."""
@@ -421,6 +438,9 @@ class Latest(Follower):
             lost += list(was - set(now_there))
         width = rows_of(self.table) + 1
         return [(self.own, _rows(lost, width), -1), (self.own, _rows(new, width), 1)]
+
+    def resume(self, now: int) -> None:
+        self.number = int(_contents(self.session, self.mirror)[-1].max(initial=self.number))
 
     def _part(self, key: tuple[int, ...]) -> list[tuple[int, ...]]:
         """A partition's rows, oldest first."""

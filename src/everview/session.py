@@ -8,6 +8,7 @@ transactions, each with its own time, share one step: the same answers at every 
 from __future__ import annotations
 
 import datetime as dt
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -89,6 +90,8 @@ class Session:
         self._listening: list[View] = []
         self._deliveries: deque[Callable[[], Any]] = deque()
         self._delivering = False
+        self._again: set[str] = set()
+        """Tables and views that were found when the session was opened: they may be declared once more"""
         self._sql: Any = None
         self._functions: dict[str, UserFunction] = {}
         self._clock = Clock(self)
@@ -960,20 +963,25 @@ def _call(function: Callable[[Batch], Any], batch: Batch) -> Callable[[], Any]:
     return lambda: function(batch)
 
 
-def connect(target: Any = None, *, history: int = 1000, merge_effort: int = 4) -> Session:
-    """Open a session: `everview.connect()` is embedded and in memory.
+def connect(target: Any = None, *, history: int = 1000, merge_effort: int = 4, **options: Any) -> Session:
+    """Open a session: `everview.connect()` is embedded and in memory, `everview.connect("directory")` durable.
 
     `history` is how many epochs back views can be read; `merge_effort` how eagerly indexes are merged (1 lazy, 4
-    usual, 64 eager).
+    usual, 64 eager). A directory takes `sync` ("normal": what was acknowledged survives the death of the process,
+    "full": that of the machine too) and `read_only` (attach to what another process writes; `db.refresh()` catches up).
 
     >>> import everview as ev
     >>> ev.connect()
     Session(time 0, tables: none, views: none)
     """
-    if target is not None:
-        raise InputError(
-            "E_TARGET",
-            f"cannot connect to {target!r}: only embedded sessions in memory exist so far",
-            "call everview.connect() without arguments",
-        )
-    return Session(history=history, merge_effort=merge_effort)
+    if target is None and not options:
+        return Session(history=history, merge_effort=merge_effort)
+    if isinstance(target, (str, os.PathLike)):
+        from everview.durable import open_directory
+
+        return open_directory(target, history=history, merge_effort=merge_effort, **options)
+    raise InputError(
+        "E_TARGET",
+        f"cannot connect to {target!r}" + (f" with {', '.join(options)}" if options else ""),
+        "call everview.connect() for a session in memory, everview.connect(directory) for a durable one",
+    )

@@ -39,6 +39,7 @@ class Table(Collection):
         self, session: Session, name: str, columns: Sequence[Column], node: plan.Table, key: tuple[int, ...]
     ) -> None:
         super().__init__(node, columns, session, label=name)
+        self._id = node.id
         self._key = key
         self._codec = Codec(node.types, tuple(c.name for c in columns), session._interner)
         self._arrangement: Arrangement = None  # type: ignore[assignment]

@@ -50,9 +50,9 @@ def test_a_change_in_the_middle_is_an_error_that_names_the_place(tmp_path: Path)
     path = tmp_path / "0"
     ends = written(path)
     good = path.read_bytes()
-    for at in range(len(wal.MAGIC), ends[-2]):
+    for at in range(wal.START, ends[-2]):
         path.write_bytes(good[:at] + bytes([good[at] ^ 1]) + good[at + 1 :])
-        start = max([e for e in ends if e <= at], default=len(wal.MAGIC))
+        start = max([e for e in ends if e <= at], default=wal.START)
         with pytest.raises(ev.StoreError, match=f"{path} is damaged at byte {start}"):
             wal.repair(path)
         assert path.stat().st_size == len(good)
@@ -92,6 +92,18 @@ def test_records_taken_back(tmp_path: Path) -> None:
     log.cut(size)
     log.append(b"new")
     assert [p for _, p in wal.read(tmp_path / "0")] == [b"stays", b"new"]
+
+
+def test_readers_see_what_was_done(tmp_path: Path) -> None:
+    log = Wal(tmp_path / "0")
+    log.append(b"one")
+    assert list(wal.read(tmp_path / "0", done=True)) == []
+    log.done()
+    log.append(b"two")
+    [(end, payload)] = wal.read(tmp_path / "0", done=True)
+    assert payload == b"one" and list(wal.read(tmp_path / "0", end, done=True)) == []
+    log.done()
+    assert [p for _, p in wal.read(tmp_path / "0", end, done=True)] == [b"two"]
 
 
 def test_the_checksum_is_of_the_payload(tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ class Graph:
             operator.settled()
         self._new.clear()
         self._replays.clear()
-        self._stale = self.sharded  # stops that only the installation needed
+        self._stale = self._stale or self.sharded  # stops that only the installation needed
 
     def forget_new(self) -> None:
         """An installation failed: nothing of it stays."""

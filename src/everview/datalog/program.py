@@ -308,7 +308,7 @@ def _check_new(session: Session, rule: Rule) -> None:
     if name in session.tables:
         hint = f"insert rows with db[{name!r}].insert(...), or choose another name"
         raise rule.place.error("E_NAME", f"{name} is a table already", hint)
-    if name in session or name in session._rules:
+    if (name in session and name not in session._again) or name in session._rules:
         kind = "a view already" if name in session else "defined by other rules already"
         raise rule.place.error("E_NAME", f"{name} is {kind}", "choose another name, or drop that first")
 

@@ -209,7 +209,8 @@ class Statements:
         if name in self.session:
             if node.args.get("exists"):
                 return None
-            if not (node.args.get("replace") and name in self.session.views):
+            replaced = node.args.get("replace") and name in self.session.views
+            if not replaced and name not in self.session._again:
                 raise source.error(target, "E_NAME", f"the name {name} is taken", "choose another, or DROP it first")
         return name
 
@@ -219,7 +220,7 @@ class Statements:
         clause = node.args["with_"]
         for cte in clause.expressions:
             name = names.spelled(cte.alias, [*self.session.tables, *self.session.views])
-            if name in self.session:
+            if name in self.session and name not in self.session._again:
                 raise source.error(
                     cte.args["alias"], "E_NAME", f"the name {name} is taken", "choose another, or DROP it"
                 )
@@ -247,7 +248,7 @@ class Statements:
                 )
         plain = joins.take(query.node, range(query.width))
         collection = self._collection(query, compiler, plain, columns)
-        if name in self.session.views:
+        if name in self.session.views and node.args.get("replace"):
             self.session._views[name].drop()
         return self.session.view(name, collection)
 

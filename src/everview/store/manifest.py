@@ -50,6 +50,7 @@ class Commit:
     marks: dict[str, str] = field(default_factory=dict)
     dictionary: tuple[Ref, ...] = ()
     whole_dictionary: bool = False  # `dictionary` is all there is, in place of what there was
+    folds_log: bool = False  # what is new in it is what the write-ahead log of the version before says
     sinces: dict[int, int] = field(default_factory=dict)
     fingerprints: tuple[str, ...] | None = None
     shards: int | None = None
@@ -62,7 +63,7 @@ class Manifest:
 
     version: int = 0
     time: int = 0
-    shards: int = 1
+    shards: int = 0  # 0: one dataflow that knows of no shards, as embedded sessions have it
     lists: dict[Place, tuple[Ref, ...]] = field(default_factory=dict)
     commands: tuple[bytes, ...] = ()
     marks: dict[str, str] = field(default_factory=dict)
@@ -165,6 +166,7 @@ def encode_commit(commit: Commit) -> bytes:
         "marks": commit.marks,
         "dictionary": made.refs(commit.dictionary),
         "whole_dictionary": commit.whole_dictionary,
+        "folds_log": commit.folds_log,
         "sinces": commit.sinces,
         "fingerprints": commit.fingerprints,
         "shards": commit.shards,
@@ -187,6 +189,7 @@ def decode_commit(data: Any, where: str) -> Commit:
         marks=h["marks"],
         dictionary=_refs(h["dictionary"], parts),
         whole_dictionary=h["whole_dictionary"],
+        folds_log=h["folds_log"],
         sinces=_numbered(h["sinces"]),
         fingerprints=None if h["fingerprints"] is None else tuple(h["fingerprints"]),
         shards=h["shards"],

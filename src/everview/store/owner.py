@@ -128,6 +128,7 @@ class Owner:
         if self._handle >= 0:
             try:
                 os.ftruncate(self._handle, 0)
+                fcntl.flock(self._handle, fcntl.LOCK_UN)  # also for children that are just being forked
             finally:
                 self.forget()
         elif self.files.local is None and self._present().get("token") == self.token:

@@ -69,7 +69,7 @@ class Store:
         *,
         filesystem: fs.FileSystem | None = None,
         read_only: bool = False,
-        shards: int = 1,
+        shards: int = 0,
     ) -> None:
         """Open or make one; `shards` is for one that is made."""
         self.files = open_files(location, filesystem)
@@ -277,21 +277,38 @@ class Store:
         self._since_checkpoint = 0
 
     def refresh(self) -> list[Commit]:
-        """Follow the log as a reader: the commits since the version this reader was at."""
+        """Follow the log as a reader to its end: the commits since the version this reader was at."""
         found = []
-        while self.files.exists(numbered(LOG, self.manifest.version + 1)):
+        while self.overtaken():
+            found.append(self.follow())
+        return found
+
+    def overtaken(self) -> bool:
+        """Whether there is a later version than this reader's."""
+        if self.files.exists(numbered(LOG, self.manifest.version + 1)):
+            return True
+        if self._last_checkpoint() > self.manifest.version:
+            raise self.stale()
+        return False
+
+    def follow(self) -> Commit:
+        """Go on to the next version as a reader; gives what it brings."""
+        try:
             commit = self.read_commit(self.manifest.version + 1)
-            self.manifest = self.manifest.after(commit)
-            found.append(commit)
-        if not found and self._last_checkpoint() > self.manifest.version:
-            raise StoreError(
-                "E_STALE",
-                f"what this reader of {self.files.root} needs to catch up was collected",
-                "open the directory again",
-            )
+        except FileNotFoundError:
+            raise self.stale() from None
+        self.manifest = self.manifest.after(commit)
         if self.pin is not None:
             self.pin.move(self.manifest.version)
-        return found
+        return commit
+
+    def stale(self) -> StoreError:
+        """The error for a reader that was away for too long."""
+        return StoreError(
+            "E_STALE",
+            f"what this reader of {self.files.root} needs to catch up was collected",
+            "open the directory again",
+        )
 
     # garbage
 

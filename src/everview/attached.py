@@ -1,0 +1,167 @@
+"""Attached sessions: `everview.connect("directory", read_only=True)`, reading what another process writes.
+
+An attached session has the tables and views of the directory as of when it was opened, and as of the last `refresh()`
+after that: it reads the store's newest version and then does what the log says, as the writer does when it is opened
+again. It changes nothing in the directory but its pin, by which the writer knows what not to collect yet. Several may
+be attached at once.
+
+A version that an embedded session makes says nothing that its log has not said, so the batches need not be read again;
+of other writers (Spark) the batches that each version adds are put into the traces, and nothing is computed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from everview import catalogue
+from everview.catalogue import TRANSIENT
+from everview.collection import Collection
+from everview.dataflow import saved
+from everview.dataflow.operators import Operator
+from everview.durable import Stored
+from everview.errors import InputError
+from everview.store import Commit, Store, wal
+from everview.store.store import WAL, numbered
+from everview.table import Table
+from everview.view import View
+
+
+class AttachedSession(Stored):
+    """A session that reads a directory which another one writes; made by `everview.connect(..., read_only=True)`.
+
+    >>> import tempfile
+    >>> import everview as ev
+    >>> where = tempfile.mkdtemp()
+    >>> writer = ev.connect(where)
+    >>> t = writer.table("t", {"x": int})
+    >>> reader = ev.connect(where, read_only=True)
+    >>> t.insert([(1,), (2,)])
+    >>> reader["t"].rows(), reader.refresh(), reader["t"].rows()
+    ([], 1, [(1,), (2,)])
+    >>> reader.close(); writer.close()
+    """
+
+    def __init__(self, location: str | os.PathLike[str], **options: Any) -> None:
+        self._closed = True  # until it is open
+        store = Store(location, read_only=True)
+        try:
+            super().__init__(store, **options)
+            self._load(store.manifest)
+            self._place = 0  # up to which the log was followed
+            self.refresh()
+        except BaseException:
+            if not self._closed:
+                super().close()
+            store.close()
+            raise
+
+    def close(self) -> None:
+        """Free everything, and let the writer collect what only this reader needed."""
+        with self._lock:
+            if not self._closed:
+                super().close()
+                self._store.close()
+
+    # catching up
+
+    def refresh(self) -> int:
+        """Catch up with the writer; gives the time that was reached. Subscribers are called for the times between."""
+        self._alive()
+        with self._lock:
+            while True:
+                overtaken = self._store.overtaken()  # before the log is read: then it is complete
+                self._follow_log()
+                if not overtaken:
+                    break
+                self._apply(self._store.follow())
+            self._again = {*self._tables, *self._views}
+        return self.time
+
+    def _follow_log(self) -> None:
+        root = self._store.files.local
+        if root is None:
+            return
+        for end, payload in wal.read(root / numbered(WAL, self._store.manifest.version), self._place, done=True):
+            self._replay(payload)
+            self._place = end
+
+    def _apply(self, commit: Commit) -> None:
+        """Become the next version."""
+        self._place = 0
+        if commit.folds_log:
+            if commit.time != self._graph.time:
+                raise self._store.stale()
+            return
+        for ref in commit.dictionary:
+            self._interner.load(self._store.get_dictionary(ref))
+        self._loading = True
+        for data in commit.commands:
+            self._perform(catalogue.decode(data, self._store.files.root, self._plan_functions), data)
+        self._loading = False
+        operators = self._numbered()
+        for number, _, ref in commit.adds:
+            trace = saved.state_of(operators[number])
+            if trace is not None:
+                saved.put_back(trace, self._store.get(ref), commit.time)
+        self._graph.time = commit.time
+        self._marks.update(commit.marks)
+        if self._listening:
+            self._take_batches()
+        self._deliver()
+
+    def _numbered(self) -> Sequence[Operator]:
+        return saved.live(self._graph)
+
+    # what it does not do
+
+    def _keep(self, entry: bytes) -> None:
+        """Indexes for lookups are this session's own."""
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise InputError(
+            "E_READ_ONLY",
+            f"{what} in a session that only reads {self._store.files.root}",
+            "do it in the session that writes there, and call refresh() here",
+        )
+
+    def table(
+        self,
+        name: str,
+        schema: Mapping[str, Any],
+        key: str | Sequence[str] | None = None,
+        *,
+        ttl: dt.timedelta | None = None,
+    ) -> Table:
+        if not self._quiet and name not in self._again:
+            self._refuse(f"table {name!r} cannot be made")
+        return super().table(name, schema, key, ttl=ttl)
+
+    def view(self, name: str, collection: Collection, **options: Any) -> View:
+        if not self._quiet and name not in self._again and not str(name).startswith(TRANSIENT):
+            self._refuse(f"view {name!r} cannot be made")
+        return super().view(name, collection, **options)
+
+    def _drop_table(self, table: Table, cascade: bool) -> None:
+        if not self._quiet:
+            self._refuse(f"table {table._label!r} cannot be dropped")
+        super()._drop_table(table, cascade)
+
+    def _drop_view(self, view: View) -> None:
+        if not self._quiet and not view._name.startswith(TRANSIENT):
+            self._refuse(f"view {view._name!r} cannot be dropped")
+        super()._drop_view(view)
+
+    def _stage(self, table: Table, codes: Any, diff: int) -> None:
+        self._refuse(f"table {table._label!r} cannot be changed")
+
+    def _stage_upsert(self, table: Table, codes: Any) -> None:
+        self._refuse(f"table {table._label!r} cannot be changed")
+
+    def _stage_clear(self, table: Table) -> None:
+        self._refuse(f"table {table._label!r} cannot be changed")
+
+    def _commit(self, changes: Any) -> None:
+        self._refuse("nothing can be committed")

@@ -1,0 +1,485 @@
+"""The catalogue: everything that made a session's dataflow, in order, as entries that can be written and done again.
+
+A dataflow is the result of its history: tables made, views installed and dropped, indexes added for lookups. Doing the
+same again gives the same operators in the same order, so their state can be put back without computing anything, and
+other processes can follow. `Catalogued` is the part of a session that keeps such a history, whatever it is kept in.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from everview.clock import Aging, Clock, Expiring, Follower, Latest, Passing, Term
+from everview.codes.declare import data_type
+from everview.collection import Collection
+from everview.dataflow.operators import Arrangement
+from everview.errors import EverviewError, InputError, PlanError
+from everview.expr.nodes import Expr
+from everview.expr.resolve import Column
+from everview.plan import nodes as plan
+from everview.plan.frozen import Functions, digest, freeze, thaw
+from everview.session import Session
+from everview.sql.one_row import NAME as ONE_ROW
+from everview.sql.one_row import one_row
+from everview.store import records
+from everview.table import Table
+from everview.types import DataType
+from everview.view import View
+
+Columns = tuple[tuple[str, DataType], ...]
+
+TRANSIENT = "("
+"""How the names of views begin that only live for the length of a query."""
+
+
+@dataclass(frozen=True)
+class TableMade:
+    """A base table; `id` is its plan node's."""
+
+    name: str
+    columns: Columns
+    key: tuple[int, ...]
+    id: int
+
+
+@dataclass(frozen=True)
+class OneRowMade:
+    """The table of one row that SQL keeps for itself (`everview.sql.one_row`)."""
+
+    id: int
+
+
+@dataclass(frozen=True)
+class ViewMade:
+    """A view, installed when `time` was the last complete time; `history` is None for the session's."""
+
+    name: str
+    node: plan.Node
+    columns: tuple[str, ...]
+    index: tuple[int, ...]
+    history: int | None
+    time: int
+
+
+@dataclass(frozen=True)
+class FollowerMade:
+    """Something that follows the clock (`everview.clock`): of which kind, of which table, and when the clock showed
+    `now`. `node` projects the table to the expressions it needs; `id` is that of its own table, -1 if it has none.
+    """
+
+    kind: str
+    table: str
+    node: plan.Node
+    sides: tuple[Any, ...]
+    size: int
+    partition: tuple[int, ...]
+    id: int
+    now: int
+
+    @property
+    def owner(self) -> bool:
+        """Whether it belongs to the table rather than to views."""
+        return self.kind in ("Expiring", "Aging table")
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What no view read any more went."""
+
+
+@dataclass(frozen=True)
+class IndexMade:
+    """A further arrangement of a view, for lookups by other columns."""
+
+    view: str
+    keys: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TableDropped:
+    """A table went, and the views that read it."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class ViewDropped:
+    """A view went."""
+
+    name: str
+
+
+Entry = TableMade | OneRowMade | FollowerMade | ViewMade | IndexMade | TableDropped | ViewDropped | Collected
+
+_KINDS: dict[str, Any] = {
+    c.__name__: c
+    for c in (TableMade, OneRowMade, FollowerMade, ViewMade, IndexMade, TableDropped, ViewDropped, Collected)
+}
+
+
+def encode(entry: Entry, functions: Functions) -> bytes:
+    """An entry as a record: JSON, and with a plan also that, and the functions that it is the first to use.
+
+    >>> made = TableMade("t", (("x", data_type(int | None)),), (), 0)
+    >>> decode(encode(made, Functions()), "here", Functions()) == made
+    True
+    """
+    header: dict[str, Any] = {"entry": type(entry).__name__, **vars(entry)}
+    parts: list[bytes] = []
+    if isinstance(entry, TableMade):
+        header["columns"] = [[name, repr(declared)] for name, declared in entry.columns]
+    if isinstance(entry, (ViewMade, FollowerMade)):
+        parts.append(freeze(entry.node, functions))
+        new = list(functions.unwritten())
+        header["node"] = [name for name, _ in new]
+        parts += [data for _, data in new]
+    return records.encode(header, parts)
+
+
+def decode(data: Any, where: str, functions: Functions) -> Entry:
+    """An entry from its record; new functions are added to `functions`."""
+    header, parts = records.decode(data, where)
+    kind = _KINDS[header.pop("entry")]
+    known = {k: tuple(v) if isinstance(v, list) else v for k, v in header.items()}
+    if kind is TableMade:
+        known["columns"] = tuple((name, data_type(declared)) for name, declared in known["columns"])
+    if kind in (ViewMade, FollowerMade):
+        for name, function in zip(known["node"], parts[1:], strict=True):
+            functions.read(name, bytes(function))
+        known["node"] = thaw(bytes(parts[0]), functions)
+    entry: Entry = kind(**known)
+    return entry
+
+
+def surviving(entries: Iterable[tuple[Entry, bytes]]) -> list[tuple[Entry, bytes]]:
+    """The entries (each with its record) without what was dropped later.
+
+    >>> surviving([(OneRowMade(0), b""), (IndexMade("v", (1,)), b""), (ViewDropped("v"), b"")])
+    [(OneRowMade(id=0), b'')]
+    """
+    kept: list[tuple[Entry, bytes]] = []
+    for entry, data in entries:
+        if isinstance(entry, ViewDropped):
+            kept = [e for e in kept if _view(e[0]) != entry.name]
+        elif isinstance(entry, TableDropped):
+            gone = _gone_with([e for e, _ in kept], entry.name)
+            kept = [e for e in kept if e[0] not in gone]
+        elif not isinstance(entry, Collected):
+            kept.append((entry, data))
+    read = {n.id for e, _ in kept if isinstance(e, ViewMade) for n in e.node.walk() if isinstance(n, plan.Table)}
+    return [e for e in kept if not isinstance(e[0], FollowerMade) or e[0].owner or e[0].id in read]
+
+
+def _view(entry: Entry) -> str | None:
+    return entry.name if isinstance(entry, ViewMade) else entry.view if isinstance(entry, IndexMade) else None
+
+
+def _gone_with(entries: list[Entry], table: str) -> set[Entry]:
+    """A table's entry, and those of what follows it and of the views that read it."""
+    made: set[Entry] = {e for e in entries if isinstance(e, TableMade) and e.name == table}
+    made |= {e for e in entries if isinstance(e, FollowerMade) and e.table == table}
+    ids = {e.id for e in made if isinstance(e, (TableMade, FollowerMade))}
+    views = {
+        e.name
+        for e in entries
+        if isinstance(e, ViewMade) and any(isinstance(n, plan.Table) and n.id in ids for n in e.node.walk())
+    }
+    return made | {e for e in entries if _view(e) in views}
+
+
+class NotedClock(Clock):
+    """A clock whose followers are in the catalogue."""
+
+    session: Catalogued
+
+    def add(self, follower: Follower) -> None:
+        entry = _described(follower, self.read())
+        same = [f for f in self.followers if f.table is follower.table and type(f) is type(follower) and f.owner]
+        if any(_described(f, entry.now) == entry for f in same):
+            return  # a table that is declared again
+        super().add(follower)
+        try:
+            self.session._note(entry)
+        except BaseException:
+            self.followers.remove(follower)
+            if follower.own is not None:
+                del self.session._tables[follower.own._label]
+            with self.session._quietly():
+                self.session._collect()
+            raise
+
+    def remake(self, entry: FollowerMade) -> None:
+        """Make a follower as it was made once, when the clock showed what it showed then."""
+        before = self.manual, self.now
+        self.manual, self.now = True, entry.now
+        try:
+            super().add(_follower(self.session, entry))
+        finally:
+            self.manual, self.now = before[0], max(before[1], self.now)
+
+    def resume(self, now: int) -> None:
+        """Go on at a moment at which everything that was due had been done: what is there says what is due later."""
+        self.now = max(self.now, now)
+        for follower in self.followers:
+            follower.resume(self.now)
+
+
+def _described(follower: Follower, now: int) -> FollowerMade:
+    table = follower.table
+    exprs: tuple[Expr, ...] = ()
+    sides: tuple[Any, ...] = ()
+    partition: tuple[int, ...] = ()
+    size, kind = 0, type(follower).__name__
+    if isinstance(follower, Expiring):
+        exprs = (follower.until,)
+    elif isinstance(follower, Passing):
+        exprs, sides = tuple(t.expr for t in follower.tests), tuple(t.side for t in follower.tests)
+    elif isinstance(follower, Latest):
+        size, partition = follower.size, follower.partition
+    elif isinstance(follower, Aging):
+        size = follower.size
+        kind += " table" if follower.owner else ""
+    own = -1 if follower.own is None else follower.own._id
+    return FollowerMade(kind, table._label, plan.Project(table._node, exprs), sides, size, partition, own, now)
+
+
+def _follower(session: Session, entry: FollowerMade) -> Follower:
+    table = session._tables[entry.table]
+    assert isinstance(entry.node, plan.Project)
+    if entry.kind == "Expiring":
+        return Expiring(session, table, entry.node.exprs[0])
+    if entry.kind == "Passing":
+        terms = (Term(expr, side) for expr, side in zip(entry.node.exprs, entry.sides, strict=True))
+        return Passing(session, table, tuple(terms))
+    if entry.kind == "Latest":
+        return Latest(session, table, entry.size, entry.partition)
+    return Aging(session, table, entry.size, owner=entry.owner)
+
+
+class Catalogued(Session):
+    """A session that notes what makes its dataflow: `_keep` is called with each entry, when it has been done.
+
+    What a session finds when it is opened may be declared again, by a program that is run again: `db.table` and
+    `db.view` then give what is there, if it is the same.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self._plan_functions = Functions()
+        self._entries: list[tuple[Entry, bytes]] = []
+        """all there were, each with its record"""
+        self._quiet = False
+        super().__init__(**options)
+        self._clock: NotedClock = NotedClock(self)
+
+    def _keep(self, entry: bytes) -> None:
+        """Make an entry durable, or raise."""
+        raise NotImplementedError
+
+    def _note(self, entry: Entry) -> None:
+        if self._quiet:
+            return
+        known = len(self._plan_functions)
+        try:
+            data = encode(entry, self._plan_functions)
+            self._keep(data)
+        except BaseException:
+            self._plan_functions.go_back(known)
+            raise
+        self._entries.append((entry, data))
+
+    @contextmanager
+    def _quietly(self) -> Iterator[None]:
+        """What is done inside is part of something else that is noted, or was noted long ago."""
+        before, self._quiet = self._quiet, True
+        try:
+            yield
+        finally:
+            self._quiet = before
+
+    # doing it again
+
+    def _perform(self, entry: Entry, data: bytes = b"") -> None:
+        """Do what an entry says that was read (from `data`)."""
+        with self._quietly():
+            if isinstance(entry, TableMade):
+                self._node_ids = entry.id
+                self.table(entry.name, dict(entry.columns), [entry.columns[i][0] for i in entry.key])
+            elif isinstance(entry, OneRowMade):
+                self._node_ids = entry.id
+                one_row(self)
+            elif isinstance(entry, FollowerMade):
+                self._node_ids = entry.id if entry.id >= 0 else self._node_ids
+                self._clock.remake(entry)
+            elif isinstance(entry, Collected):
+                self._collect()
+            elif isinstance(entry, ViewMade):
+                index = [entry.columns[i] for i in entry.index]
+                source = self._collection_of(entry.node, entry.columns)
+                view = self.view(entry.name, source, index_by=index, history=entry.history)
+                view._installed_at = entry.time
+            elif isinstance(entry, IndexMade):
+                self._index(self._views[entry.view], entry.keys)
+            elif isinstance(entry, ViewDropped):
+                self._views[entry.name].drop()
+            else:
+                self._tables[entry.name].drop(cascade=True)
+        self._entries.append((entry, data))
+
+    def _collection_of(self, node: plan.Node, names: Iterable[str]) -> Collection:
+        """A collection for a plan; the tables and views in it lend their names to `explain`."""
+        below = set(node.walk())
+        parents: list[Collection] = [*self._tables.values(), *self._views.values()]
+        columns = [Column(name, declared) for name, declared in zip(names, node.types, strict=True)]
+        return Collection(node, columns, self, parents=[p for p in parents if p._node in below])
+
+    # tables
+
+    def table(
+        self,
+        name: str,
+        schema: Mapping[str, Any],
+        key: str | Sequence[str] | None = None,
+        *,
+        ttl: dt.timedelta | None = None,
+    ) -> Table:
+        with self._lock:
+            size = None if ttl is None else ttl // dt.timedelta(microseconds=1)
+            if not self._quiet and name in self._again and name in self._tables:
+                return self._same_table(self._tables[name], schema, key, size)
+            table = super().table(name, schema, key)
+            columns = tuple((c.name, c.type) for c in table._columns)
+            with self._or_drop(table):
+                self._note(TableMade(name, columns, table._key, table._id))
+                if size is not None:
+                    self._clock.add(Aging(self, table, size, owner=True))
+            return table
+
+    def _same_table(
+        self, table: Table, schema: Mapping[str, Any], key: str | Sequence[str] | None, ttl: int | None
+    ) -> Table:
+        """A table that was found when the session was opened, if it is declared as it was."""
+        self._alive()
+        have = [(c.name, c.type) for c in table._columns]
+        lives = [f.size for f in self._clock.followers if isinstance(f, Aging) and f.owner and f.table is table]
+        keys = [key] if isinstance(key, str) else list(key or ())
+        if (
+            [(n, data_type(t)) for n, t in schema.items()] != have
+            or keys != [have[i][0] for i in table._key]
+            or lives != ([] if ttl is None else [ttl])
+        ):
+            shown = ", ".join(f"{n} {t!r}" for n, t in have)
+            keyed = f", key {', '.join(have[i][0] for i in table._key)}" if table._key else ""
+            keyed += "".join(f", ttl {life / 1e6:g} s" for life in lives)
+            raise InputError(
+                "E_SCHEMA",
+                f"table {table._label!r} exists with other columns, another key or ttl: ({shown}{keyed})",
+                f"use it as it is with db[{table._label!r}], drop it first, or choose another name",
+            )
+        self._again.discard(table._label)
+        return table
+
+    def _add_table(
+        self, node: plan.Table, order: tuple[int, ...], name: str, history: int, rows: Sequence[tuple[int, ...]] = ()
+    ) -> Arrangement:
+        arrangement = super()._add_table(node, order, name, history, rows)
+        if name == ONE_ROW:
+            try:
+                self._note(OneRowMade(node.id))
+            except BaseException:
+                self._collect()
+                raise
+        return arrangement
+
+    def _drop_table(self, table: Table, cascade: bool) -> None:
+        with self._lock:
+            self._catch_up()
+            if cascade or not table._views:
+                self._note(TableDropped(table._label))
+            views = set(table._views)
+            with self._quietly():
+                super()._drop_table(table, cascade)
+            self._again -= {table._label, *views}
+
+    # views
+
+    def view(
+        self,
+        name: str,
+        collection: Collection,
+        *,
+        index_by: str | Sequence[str] | None = None,
+        history: int | None = None,
+    ) -> View:
+        with self._lock:
+            if not self._quiet and name in self._again and name in self._views:
+                return self._same_view(self._views[name], collection, index_by)
+            view = super().view(name, collection, index_by=index_by, history=history)
+            if not name.startswith(TRANSIENT):
+                names = tuple(c.name for c in view._columns)
+                with self._or_drop(view):
+                    self._note(ViewMade(name, view._node, names, view._index, history, view._installed_at))
+            return view
+
+    def _same_view(self, view: View, collection: Collection, index_by: str | Sequence[str] | None) -> View:
+        """A view that was found when the session was opened, if it is defined as it was."""
+        self._alive()
+        names = [c.name for c in view._columns]
+        wanted = [index_by] if isinstance(index_by, str) else list(index_by or ())
+        if (
+            not isinstance(collection, Collection)
+            or [c.name for c in collection._columns] != names
+            or wanted != [names[i] for i in view._index]
+            or digest(collection._node) != digest(view._node)
+        ):
+            raise PlanError(
+                "E_NAME",
+                f"view {view._name!r} exists with another definition",
+                f"use it as it is with db[{view._name!r}], drop it first, or choose another name",
+            )
+        self._again.discard(view._name)
+        return view
+
+    def _index(self, view: View, keys: tuple[int, ...]) -> Arrangement:
+        with self._lock:
+            arrangement = super()._index(view, keys)
+            if not view._name.startswith(TRANSIENT):
+                try:
+                    self._note(IndexMade(view._name, keys))
+                except BaseException:
+                    view._more.remove(arrangement)
+                    self._collect()
+                    raise
+            return arrangement
+
+    def _drop_view(self, view: View) -> None:
+        with self._lock:
+            self._catch_up()
+            self._again.discard(view._name)
+            if view._name.startswith(TRANSIENT):
+                super()._drop_view(view)
+            else:
+                self._note(ViewDropped(view._name))
+                with self._quietly():
+                    super()._drop_view(view)
+
+    def _collect(self) -> None:
+        followers = len(self._clock.followers)
+        super()._collect()
+        if len(self._clock.followers) < followers:  # else it follows from what is noted
+            self._note(Collected())
+
+    @contextmanager
+    def _or_drop(self, made: Table | View) -> Iterator[None]:
+        """What cannot be noted is taken back."""
+        try:
+            yield
+        except BaseException as error:
+            with self._quietly():
+                made.drop()
+            if isinstance(error, EverviewError) and isinstance(made, View):
+                error.message = f"view {made._name!r}: {error.message}"
+            raise

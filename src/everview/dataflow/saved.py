@@ -1,0 +1,93 @@
+"""The state of a dataflow as images, and back.
+
+Between steps all state is in traces (`everview.kernels.trace`), so a dataflow is saved by writing the batches of every
+trace, and restored by building the same operators and putting the batches back: nothing is computed. `fingerprints`
+tells whether they are the same operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from everview.dataflow.graph import Graph
+from everview.dataflow.operators import Arrange, Operator, Trace
+from everview.kernels import image as image_k
+from everview.kernels import make
+from everview.kernels import trace as trace_k
+from everview.store.batches import Image
+
+
+def live(graph: Graph) -> list[Operator]:
+    """The operators that exist, in the order in which they were made: their places here are their names in files."""
+    return [o for o in graph.numbered if o is not None]
+
+
+def state_of(operator: Operator) -> Trace | None:
+    """The trace that holds an operator's state, if it has any."""
+    return None if operator.trace is None or operator.trace.stateless else operator.trace
+
+
+def images(trace: Trace) -> Iterator[Image]:
+    """The batches of a trace."""
+    number = 0
+    while words := image_k.stored_words(trace.address, number):
+        out = np.empty(words, dtype=np.int64)
+        image_k.write_stored(trace.address, number, out)
+        rows, cols, diffs, timed, time, weighed, diff = out[: image_k.HEADER].tolist()
+        yield Image(rows, cols, diffs, time if timed else None, diff if weighed else None, out[image_k.HEADER :])
+        number += 1
+
+
+def put_back(trace: Trace, image: Image, time: int) -> None:
+    """Append a batch to a trace; `time` is the last complete time."""
+    head = [
+        0,
+        image.rows,
+        image.cols,
+        image.diffs,
+        int(image.time is not None),
+        image.time or 0,
+        int(image.diff is not None),
+        image.diff or 0,
+    ]
+    words = np.concatenate([np.array(head, dtype=np.int64), image.body])
+    image_k.unpack(np.array([trace.address], dtype=np.int64), words, time)
+
+
+def since(trace: Trace) -> int | None:
+    """From which time on a trace tells times apart; None inside loops, where epochs are not kept."""
+    return trace.since if trace.scope.is_root else None
+
+
+def set_since(trace: Trace, time: int) -> None:
+    """Times before this one can no longer be told apart in the trace's batches."""
+    make.poke(trace.address, trace_k.T_SINCE, max(time, trace.since))
+
+
+def fingerprints(graph: Graph) -> tuple[str, ...]:
+    """What each operator is: equal if the same history of commands has built the same operators.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> v = db.view("v", t.distinct())
+    >>> fingerprints(db._graph)
+    ("table 't' 1x1 depth 0 of []", "reduce 'distinct' 1x1 depth 0 of [0]")
+    """
+    operators = live(graph)
+    places = {o: i for i, o in enumerate(operators)}
+    found = []
+    for o in operators:
+        kind = "table" if is_table(o) else o.kind
+        trace = state_of(o)
+        width = f"{o.cols}" if trace is None else f"{trace.cols}x{make.peek(trace.address, trace_k.T_DIFFS)}"
+        inputs = [places[i] for i in o.inputs if i in places]
+        found.append(f"{kind} {o.label!r} {width} depth {o.scope.depth} of {inputs}")
+    return tuple(found)
+
+
+def is_table(operator: Operator) -> bool:
+    """Whether it is a base table's index."""
+    return isinstance(operator, Arrange) and operator.checked

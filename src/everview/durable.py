@@ -1,0 +1,423 @@
+"""Durable embedded sessions: `everview.connect("directory")`.
+
+A transaction is acknowledged when its record is in the write-ahead log (`everview.store.wal`); it is written first and
+run then, and taken out again if it cannot be run. From time to time, and when the session is closed, all traces are
+written as batch files and a new version of the store is committed, which empties the log. Batches are named after
+their content, so those that have not changed since the last version are not written again.
+
+Opening is: read the last version, build the dataflow from its catalogue, put the batches back into the traces, then
+run the log's transactions. Nothing is computed anew but those. If this version of Everview builds other operators from
+the catalogue than the one that wrote it, the batches are of no use to them: then tables are put back and views
+computed from them, with a warning.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from everview import catalogue
+from everview.catalogue import Catalogued, Entry, OneRowMade, TableMade
+from everview.dataflow import saved
+from everview.dataflow.operators import Arrangement
+from everview.errors import EverviewError, InputError, StoreError
+from everview.plan import nodes as plan
+from everview.plan.frozen import Functions
+from everview.plan.prune import prune
+from everview.session import Work
+from everview.store import Manifest, Ref, Store, steps, wal
+from everview.store.store import WAL, numbered
+from everview.store.wal import Sync, Wal
+
+STEP, ENTRY = b"S", b"C"
+"""How the log's records begin."""
+
+NOW = "everview.now"
+"""The mark that says what the clock showed, where something follows it."""
+
+LOG_BYTES = 32 << 20
+"""Size of the log from which a new version is made, if the state is not larger."""
+
+FOLD_AT_CLOSE = 1 << 16
+"""Size of the log from which closing makes a new version."""
+
+DICTIONARY_FILES = 16
+"""Pieces of the dictionary from which they are written as one."""
+
+
+class Stored(Catalogued):
+    """A session whose dataflow comes from a store's manifest: what durable and attached sessions share."""
+
+    def __init__(self, store: Store, **options: Any) -> None:
+        self._store = store
+        self._loading = False
+        self._recomputed = False
+        self._words = 0  # entries of the dictionary that are in the store or the log
+        super().__init__(**options)
+
+    # loading
+
+    def _load(self, manifest: Manifest) -> None:
+        """Become what the manifest says."""
+        for ref in manifest.dictionary:
+            self._interner.load(self._store.get_dictionary(ref))
+        self._words = len(self._interner)
+        where = self._store.files.root
+        entries = [(catalogue.decode(data, where, self._plan_functions), data) for data in manifest.commands]
+        self._loading = True
+        for entry, data in entries:
+            self._perform(entry, data)
+        self._loading = False
+        if saved.fingerprints(self._graph) == manifest.fingerprints:
+            self._put_back(manifest)
+        else:
+            self._recompute(manifest, entries)
+        self._graph.time = manifest.time
+        self._marks = dict(manifest.marks)
+
+    def _put_back(self, manifest: Manifest) -> None:
+        """Fill the traces; `T_SINCE` first, because appending may merge."""
+        for number, operator in enumerate(saved.live(self._graph)):
+            trace = saved.state_of(operator)
+            if trace is not None:
+                if number in manifest.sinces and trace.scope.is_root:
+                    saved.set_since(trace, manifest.sinces[number])
+                for ref in self._refs(manifest, number):
+                    saved.put_back(trace, self._store.get(ref), manifest.time)
+
+    @staticmethod
+    def _refs(manifest: Manifest, number: int) -> Iterable[Ref]:
+        return (ref for (operator, _), refs in manifest.lists.items() if operator == number for ref in refs)
+
+    def _recompute(self, manifest: Manifest, entries: list[tuple[Entry, bytes]]) -> None:
+        """Other operators would be built today: keep the tables, compute the views."""
+        warnings.warn(
+            f"{self._store.files.root} was written by another version of Everview: its views are computed again",
+            stacklevel=2,
+        )
+        self._recomputed = True
+        kept = catalogue.surviving(entries)
+        self._start_again()
+        self._loading = True
+        for entry, data in kept:
+            if isinstance(entry, (TableMade, OneRowMade)):
+                self._perform(entry, data)
+        self._loading = False
+        self._graph.time = manifest.time
+        for name, table in self._tables.items():
+            trace = table._arrangement.trace
+            number = next(i for i, text in enumerate(manifest.fingerprints) if text.startswith(f"table {name!r} "))
+            saved.set_since(trace, manifest.sinces.get(number, 0))
+            for ref in self._refs(manifest, number):
+                saved.put_back(trace, self._store.get(ref), manifest.time)
+        for entry, data in kept:
+            if not isinstance(entry, (TableMade, OneRowMade)):
+                self._perform(entry, data)
+
+    def _start_again(self) -> None:
+        effort = self._graph.merge_effort
+        self._graph.close()
+        self._tables.clear()
+        self._views.clear()
+        self._entries.clear()
+        self._graph, self._builder = self._dataflow(effort)
+
+    def _add_table(
+        self, node: plan.Table, order: tuple[int, ...], name: str, history: int, rows: Sequence[tuple[int, ...]] = ()
+    ) -> Arrangement:
+        if not self._loading:
+            return super()._add_table(node, order, name, history, rows)
+        arrangement = self._builder.add_table(node, order, name)
+        arrangement.trace.keep_history(history)
+        self._graph.installed()
+        return arrangement
+
+    def _install(self, node: plan.Node, keys: tuple[int, ...], history: int = 0) -> Arrangement:
+        if not self._loading:
+            return super()._install(node, keys, history)
+        arrangement = self._builder.stored(node, prune(node, self._builder.installed), keys)
+        arrangement.trace.keep_history(history)
+        self._graph.installed()
+        return arrangement
+
+    # following the log
+
+    def _replay(self, payload: bytes) -> None:
+        """Do what a record of the log says."""
+        kind, body = payload[:1], memoryview(payload)[1:]
+        if kind == ENTRY:
+            self._perform(catalogue.decode(body, self._store.files.root, self._plan_functions), bytes(body))
+            return
+        step = steps.decode(body)
+        if step.time != self._graph.time:
+            raise StoreError(
+                "E_DAMAGED",
+                f"the log of {self._store.files.root} continues time {step.time}, but it is {self._graph.time} now",
+                "restore the directory from a copy",
+            )
+        if step.words is not None:
+            self._interner.load(step.words)
+            self._words = len(self._interner)
+        tables = {table._id: table for table in self._tables.values()}
+        transactions = []
+        for each in step.transactions:
+            work = Work((tables[table], rows, diff) for table, rows, diff in each.changes)
+            work.marks.update(each.marks)
+            transactions.append(work)
+        self._step(transactions)
+        self._deliver()
+
+
+class DurableSession(Stored):
+    """An embedded session in a directory; made by `everview.connect("directory")`.
+
+    >>> import tempfile
+    >>> import everview as ev
+    >>> where = tempfile.mkdtemp()
+    >>> with ev.connect(where) as db:
+    ...     t = db.table("t", {"x": int})
+    ...     v = db.view("v", t.select(y=t.x * 2).distinct())
+    ...     t.insert([(1,), (2,)])
+    >>> with ev.connect(where) as db:
+    ...     db["t"].insert([(3,)])
+    ...     sorted(db["v"].rows()), db.time
+    ([(2,), (4,), (6,)], 2)
+    """
+
+    def __init__(self, location: str | os.PathLike[str], *, sync: Sync = "normal", **options: Any) -> None:
+        if sync not in ("normal", "full"):
+            raise InputError("E_OPTION", f"sync is {sync!r}", 'use "normal" (survives kill -9) or "full" (power loss)')
+        self._closed = True  # until it is open
+        store = Store(location)
+        try:
+            self._root: Path = wal.check_local(store.files.local, store.files.root)
+            super().__init__(store, **options)
+            self._open(sync)
+        except BaseException:
+            if not self._closed:
+                self._closed = True
+                self._graph.close()
+            store.close()
+            raise
+
+    def _open(self, sync: Sync) -> None:
+        self._sync_mode = sync
+        self._replaying = True
+        manifest = self._store.manifest
+        self._load(manifest)
+        path = self._log_path(manifest.version)
+        payloads = wal.repair(path)
+        self._kept = len(self._entries)  # entries that the store has
+        self._wal = Wal(path, sync)
+        self._limit = LOG_BYTES
+        self._catch_up_with(payloads)
+        self._clock.resume(int(self._marks.get(NOW, 0)))
+        self._wal.done()
+        self._replaying = False
+        self._again = {*self._tables, *self._views}
+        self._set_limit()
+
+    def _log_path(self, version: int) -> Path:
+        return self._root / numbered(WAL, version)
+
+    def _catch_up_with(self, payloads: list[bytes]) -> None:
+        """Run what the log has. A last record that cannot be run is one that was being taken back when the process
+        died.
+        """
+        for number, payload in enumerate(payloads):
+            try:
+                self._replay(payload)
+            except EverviewError as error:
+                if error.code == "E_DAMAGED" or number + 1 < len(payloads) or payload[:1] != STEP:
+                    raise
+                self._wal.cut(self._wal.size - len(payload) - wal.HEAD)
+                warnings.warn(f"the last transaction in the log was refused and is taken out: {error}", stacklevel=2)
+
+    # changing
+
+    def _keep(self, entry: bytes) -> None:
+        self._wal.append(ENTRY + entry)
+        self._wal.done()
+
+    def _run(self, transactions: list[Work]) -> None:
+        if self._replaying:
+            super()._run(transactions)
+            return
+        if self._clock.followers:  # each step is a time of its own then, and says when it was
+            transactions[-1].marks[NOW] = str(self._clock.now)
+        size, time = self._wal.size, self._graph.time
+        words = steps.new_words(self._interner, self._words)
+        self._wal.append(STEP + _coded(time, transactions, words))
+        try:
+            super()._run(transactions)
+        except BaseException:
+            if self._graph.time == time:
+                self._wal.cut(size)
+            else:  # it was complete, and only then interrupted
+                self._wal.done()
+            raise
+        self._wal.done()
+        if words is not None:
+            self._words += len(words)
+        if self._wal.size > self._limit:
+            self._checkpoint_or_warn()
+
+    # versions
+
+    def checkpoint(self) -> None:
+        """Write all state into files and begin a new log: opening is then quick. Happens by itself when the log is
+        long.
+        """
+        self._alive()
+        self._catch_up()
+        with self._lock:
+            self._checkpoint()
+            self._set_limit()
+
+    def _checkpoint(self) -> None:
+        store = self._store
+        path = self._log_path(store.manifest.version + 1)
+        path.unlink(missing_ok=True)  # of an attempt that failed
+        lists = {(n, 0): refs for n, refs in self._put_all()}
+        new = [*lists.items(), *((place, ()) for place in store.manifest.lists if place not in lists)]
+        operators = saved.live(self._graph)
+        sinces = {n: saved.since(t) for n, o in enumerate(operators) if (t := saved.state_of(o)) is not None}
+        words = len(self._interner)
+        log = Wal(path, self._sync_mode)
+        try:
+            store.commit(
+                self._graph.time,
+                replaces={place: refs for place, refs in new if store.manifest.lists.get(place) != refs},
+                marks=self._marks,
+                sinces={n: s for n, s in sinces.items() if s is not None},
+                fingerprints=saved.fingerprints(self._graph),
+                folds_log=True,
+                **self._new_commands(),
+                **self._new_dictionary(),
+            )
+        except BaseException:
+            log.close()
+            path.unlink(missing_ok=True)
+            raise
+        self._wal.close()
+        self._wal = log
+        self._words = words
+        self._recomputed = False
+        self._kept = len(self._entries)
+        store.checkpoint()
+        store.collect()
+
+    def _put_all(self) -> Iterable[tuple[int, tuple[Ref, ...]]]:
+        for number, operator in enumerate(saved.live(self._graph)):
+            trace = saved.state_of(operator)
+            if trace is not None:
+                refs = tuple(self._store.put(image) for image in saved.images(trace))
+                if refs:
+                    yield number, refs
+
+    def _new_commands(self) -> dict[str, Any]:
+        """The entries since the last version; all that are still of consequence, if many are not, or if they were done
+        in another order than the store has them.
+        """
+        kept = catalogue.surviving(self._entries)
+        many = len(self._entries) > 2 * len(kept) + 32
+        if self._recomputed or (many and self._builds_the_same(kept)):
+            functions = Functions()
+            self._entries = [(e, catalogue.encode(e, functions)) for e, _ in kept]
+            self._plan_functions = functions
+            return {"commands": tuple(data for _, data in self._entries), "history": True}
+        return {"commands": tuple(data for _, data in self._entries[self._kept :])}
+
+    def _builds_the_same(self, entries: list[tuple[Entry, bytes]]) -> bool:
+        """Whether these entries alone make the operators that there are."""
+        sketch = _Sketch(self._store, history=0)
+        try:
+            for entry, _ in entries:
+                sketch._perform(entry)
+            return saved.fingerprints(sketch._graph) == saved.fingerprints(self._graph)
+        finally:
+            sketch.close()
+
+    def _new_dictionary(self) -> dict[str, Any]:
+        """The dictionary's new entries; all of it as one file, if there are many."""
+        stored = sum(ref.rows for ref in self._store.manifest.dictionary)
+        if len(self._store.manifest.dictionary) >= DICTIONARY_FILES:
+            return {"dictionary": (self._store.put_dictionary(self._interner.export()),), "whole_dictionary": True}
+        if len(self._interner) == stored:
+            return {}
+        return {"dictionary": (self._store.put_dictionary(self._interner.export(stored)),)}
+
+    def _checkpoint_or_warn(self) -> None:
+        """Make a new version, if there is room: the log has everything anyway."""
+        try:
+            self._checkpoint()
+        except StoreError as error:
+            if error.code != "E_DISK":
+                raise
+            warnings.warn(f"no new version could be written, the log goes on: {error.message}", stacklevel=2)
+        self._set_limit()
+
+    def _set_limit(self) -> None:
+        """The log may grow as large as the state before it is folded, so that writing state costs no more than that."""
+        state = sum(o.trace.measure()[2] for o in saved.live(self._graph) if saved.state_of(o) and o.trace)
+        self._limit = self._wal.size + max(LOG_BYTES, state)
+
+    # the end
+
+    def close(self) -> None:
+        """Write what is only in the log into files, if it is much, and let others open the directory."""
+        with self._lock:
+            if self._closed:
+                return
+            try:
+                self._catch_up()
+                if self._wal.size > FOLD_AT_CLOSE:
+                    self._checkpoint_or_warn()
+                self._wal.sync()
+            finally:
+                self._let_go()
+
+    def _let_go(self) -> None:
+        self._wal.close()
+        super().close()
+        self._store.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self._let_go()  # whatever was acknowledged is in the log
+
+
+class _Sketch(Stored):
+    """A session that only builds."""
+
+    def __init__(self, store: Store, **options: Any) -> None:
+        super().__init__(store, **options)
+        self._loading = True
+
+
+def _coded(time: int, transactions: list[Work], words: pa.Table | None) -> bytes:
+    """The bytes of a step; quickly, if it is one small change."""
+    if words is None and len(transactions) == 1:
+        work = transactions[0]
+        if len(work) == 1 and not work.marks:
+            table, rows, diff = work[0]
+            if isinstance(rows, list):
+                return steps.encode_rows(time, table._id, rows, diff)
+    coded = (steps.Transaction([(t._id, rows, diff) for t, rows, diff in w], w.marks) for w in transactions)
+    return steps.encode(time, coded, words)
+
+
+def open_directory(
+    location: str | os.PathLike[str], *, read_only: bool = False, sync: Sync = "normal", **options: Any
+) -> Stored:
+    """The session in a directory, for `everview.connect`."""
+    if read_only:
+        from everview.attached import AttachedSession
+
+        return AttachedSession(location, **options)
+    return DurableSession(location, sync=sync, **options)
