@@ -259,13 +259,20 @@ class DurableSession(Stored):
             if self._graph.time == time:
                 self._wal.cut(size)
             else:  # it was complete, and only then interrupted
-                self._wal.done()
+                self._complete(transactions, words)
             raise
-        self._wal.done()
-        if words is not None:
-            self._words += len(words)
+        self._complete(transactions, words)
         if self._wal.size > self._limit:
             self._checkpoint_or_warn()
+
+    def _complete(self, transactions: list[Work], words: pa.Table | None) -> None:
+        """A step is done. Its marks are taken here, because a version may be made next and must have them."""
+        self._wal.done()
+        for work in transactions:
+            if work.marks:
+                self._marks.update(work.marks)
+        if words is not None:
+            self._words += len(words)
 
     # versions
 

@@ -371,6 +371,18 @@ def test_a_long_log_makes_a_version_by_itself(tmp_path: Path, monkeypatch: pytes
         assert (db["v"].rows(), db.time) == expected
 
 
+def test_a_version_made_within_a_transaction_has_its_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durable, "LOG_BYTES", 0)
+    monkeypatch.setattr(DurableSession, "_set_limit", lambda self: setattr(self, "_limit", 0))
+    db = ev.connect(tmp_path)
+    for i in range(3):
+        db._mark("i", str(i))
+    assert db._store.manifest.version >= 3  # type: ignore[attr-defined]
+    die(db)
+    with ev.connect(tmp_path) as db:
+        assert (db._marks, db.time) == ({"i": "2"}, 3)
+
+
 def test_batches_that_did_not_change_are_not_written_again(tmp_path: Path) -> None:
     with ev.connect(tmp_path) as db:
         t = db.table("t", {"x": int})
