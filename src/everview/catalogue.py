@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from everview.clock import Aging, Clock, Expiring, Follower, Latest, Passing, Term
+from everview.clock import HIDDEN, Aging, Clock, Expiring, Follower, Latest, Passing, Term
 from everview.codes.declare import data_type
 from everview.collection import Collection
 from everview.dataflow.operators import Arrangement
@@ -22,6 +22,7 @@ from everview.expr.nodes import Expr
 from everview.expr.resolve import Column
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions, digest, freeze, thaw
+from everview.plan.multiway import Choice
 from everview.session import Session
 from everview.sql.one_row import NAME as ONE_ROW
 from everview.sql.one_row import one_row
@@ -63,6 +64,7 @@ class ViewMade:
     index: tuple[int, ...]
     history: int | None
     time: int
+    plan: Choice | None = None
 
 
 @dataclass(frozen=True)
@@ -305,7 +307,10 @@ class Catalogued(Session):
     def _perform(self, entry: Entry, data: bytes = b"") -> None:
         """Do what an entry says that was read (from `data`)."""
         with self._quietly():
-            if isinstance(entry, TableMade):
+            if isinstance(entry, TableMade) and entry.name.startswith(HIDDEN):
+                self._node_ids = entry.id
+                self._own_table(entry.name, [Column(name, declared) for name, declared in entry.columns])
+            elif isinstance(entry, TableMade):
                 self._node_ids = entry.id
                 self.table(entry.name, dict(entry.columns), [entry.columns[i][0] for i in entry.key])
             elif isinstance(entry, OneRowMade):
@@ -319,7 +324,7 @@ class Catalogued(Session):
             elif isinstance(entry, ViewMade):
                 index = [entry.columns[i] for i in entry.index]
                 source = self._collection_of(entry.node, entry.columns)
-                view = self.view(entry.name, source, index_by=index, history=entry.history)
+                view = self.view(entry.name, source, index_by=index, history=entry.history, plan=entry.plan)
                 view._installed_at = entry.time
             elif isinstance(entry, IndexMade):
                 self._index(self._views[entry.view], entry.keys)
@@ -382,6 +387,15 @@ class Catalogued(Session):
         self._again.discard(table._label)
         return table
 
+    def _own_table(self, name: str, columns: Sequence[Column]) -> Table:
+        with self._lock:
+            known = name in self._tables
+            table = super()._own_table(name, columns)
+            if not known:
+                with self._or_drop(table):
+                    self._note(TableMade(name, tuple((c.name, c.type) for c in columns), table._key, table._id))
+            return table
+
     def _add_table(
         self, node: plan.Table, order: tuple[int, ...], name: str, history: int, rows: Sequence[tuple[int, ...]] = ()
     ) -> Arrangement:
@@ -413,15 +427,16 @@ class Catalogued(Session):
         *,
         index_by: str | Sequence[str] | None = None,
         history: int | None = None,
+        plan: Choice | None = None,
     ) -> View:
         with self._lock:
             if not self._quiet and name in self._again and name in self._views:
                 return self._same_view(self._views[name], collection, index_by)
-            view = super().view(name, collection, index_by=index_by, history=history)
+            view = super().view(name, collection, index_by=index_by, history=history, plan=plan)
             if not name.startswith(TRANSIENT):
                 names = tuple(c.name for c in view._columns)
                 with self._or_drop(view):
-                    self._note(ViewMade(name, view._node, names, view._index, history, view._installed_at))
+                    self._note(ViewMade(name, view._node, names, view._index, history, view._installed_at, plan))
             return view
 
     def _same_view(self, view: View, collection: Collection, index_by: str | Sequence[str] | None) -> View:

@@ -28,7 +28,6 @@ from everview.dataflow.operators import Arrangement
 from everview.errors import EverviewError, InputError, StoreError
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
-from everview.plan.prune import prune
 from everview.session import Work
 from everview.store import Manifest, Ref, Store, steps, wal
 from everview.store.store import WAL, numbered
@@ -130,20 +129,13 @@ class Stored(Catalogued):
     def _add_table(
         self, node: plan.Table, order: tuple[int, ...], name: str, history: int, rows: Sequence[tuple[int, ...]] = ()
     ) -> Arrangement:
-        if not self._loading:
-            return super()._add_table(node, order, name, history, rows)
-        arrangement = self._builder.add_table(node, order, name)
-        arrangement.trace.keep_history(history)
-        self._graph.installed()
-        return arrangement
+        return super()._add_table(node, order, name, history, () if self._loading else rows)
 
-    def _install(self, node: plan.Node, keys: tuple[int, ...], history: int = 0) -> Arrangement:
-        if not self._loading:
-            return super()._install(node, keys, history)
-        arrangement = self._builder.stored(node, prune(node, self._builder.installed), keys)
-        arrangement.trace.keep_history(history)
-        self._graph.installed()
-        return arrangement
+    def _install_new(self) -> None:
+        if self._loading:
+            self._graph.installed()
+        else:
+            super()._install_new()
 
     # following the log
 

@@ -454,7 +454,7 @@ class Session:
         if rows:
             words = [w for row in rows for w in (*(row[c] for c in order), self._graph.time, 1)]
             make.push_rows(arrangement.operator.inbox, np.array(words, dtype=np.int64), len(rows))
-        self._graph.install()
+        self._install_new()
         return arrangement
 
     def _install(
@@ -464,7 +464,7 @@ class Session:
         try:
             installed = self._builder.installed
             arrangement = self._builder.stored(node, rewrite(prune(node, installed), choice, installed), keys)
-            self._graph.install()
+            self._install_new()
         except BaseException:
             gone = set(self._graph._new)
             self._graph.forget_new()
@@ -472,6 +472,23 @@ class Session:
             raise
         arrangement.trace.keep_history(history)
         return arrangement
+
+    def _install_new(self) -> None:
+        """Bring new operators up to date with the present."""
+        self._graph.install()
+
+    def _own_table(self, name: str, columns: Sequence[Column]) -> Table:
+        """A table of the system's own, by all its columns; one that is there already is found again."""
+        with self._lock:
+            self._catch_up()
+            if name not in self._tables:
+                order = tuple(range(len(columns)))
+                node = nodes.Table(self._node_ids, tuple(c.type for c in columns), order)
+                self._node_ids += 1
+                table = Table(self, name, columns, node, order)
+                table._arrangement = self._add_table(node, order, name, self._history)
+                self._tables[name] = table
+            return self._tables[name]
 
     def _sync(self, *operators: Operator) -> None:
         """Called before the traces of operators are read: here they are always complete."""

@@ -593,3 +593,56 @@ def test_a_session_that_is_forgotten_lets_go(tmp_path: Path) -> None:
     gc.collect()
     with ev.connect(tmp_path) as db:
         assert db["t"].rows() == [(1,)]
+
+
+# all kinds of views
+
+
+def test_prepared_queries_go_on(tmp_path: Path) -> None:
+    text = "SELECT sku, sum(price) AS total FROM orders WHERE customer = $customer GROUP BY sku"
+    with ev.connect(tmp_path) as db:
+        orders = db.table("orders", {"customer": str, "sku": str, "price": int})
+        bill = db.prepare("bill", text)
+        orders.insert([("Ann", "pear", 3), ("Bob", "fig", 2)])
+        assert bill("Ann").rows() == [("pear", 3)]
+        db.checkpoint()
+        assert bill("Bob").rows() == [("fig", 2)]
+        die(db)
+    with ev.connect(tmp_path) as db:
+        bill = db.prepare("bill", text)
+        time = db.time
+        assert bill("Ann").rows() == [("pear", 3)] and bill("Bob").rows() == [("fig", 2)]
+        assert db.time == time  # the values were known
+        db["orders"].insert([("Ann", "pear", 4)])
+        assert bill("Ann").rows() == [("pear", 7)] and bill("Cleo").rows() == []
+        bill.drop()
+    with ev.connect(tmp_path) as db:
+        assert "bill" not in db and db.stats()["operators"] == 1
+
+
+@pytest.mark.parametrize("choice", ["binary", "delta", "wco"])
+def test_joins_of_many_inputs_come_back(tmp_path: Path, choice: Any) -> None:
+    def triangles(db: ev.Session) -> ev.Collection:
+        edge: Any = db["edge"]
+        b, c = edge.alias("b"), edge.alias("c")
+        joined = edge.join(b, edge.dst == b.src).join(c, (b.dst == c.dst) & (edge.src == c.src))
+        return joined.select(x=edge.src, y=edge.dst, z=b.dst)
+
+    with ev.connect(tmp_path) as db:
+        edge = db.table("edge", {"src": int, "dst": int})
+        view = db.view("triangle", triangles(db), plan=choice)
+        edge.insert([(1, 2), (2, 3), (1, 3), (2, 4)])
+        plan = [line for line in view.explain().split("\n") if line.startswith("  ")]
+        db.checkpoint()
+        edge.insert([(1, 4)])
+        die(db)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        db = ev.connect(tmp_path)
+    assert sorted(db["triangle"].rows()) == [(1, 2, 3), (1, 2, 4)]
+    view = db.view("triangle", triangles(db), plan=choice)
+    assert len([line for line in view.explain().split("\n") if line.startswith("  ")]) == len(plan)
+    db["edge"].insert([(3, 4)])
+    db["edge"].delete([(1, 2)])
+    assert sorted(view.rows()) == [(1, 3, 4), (2, 3, 4)]
+    db.close()

@@ -143,6 +143,9 @@ class Extend(Operator):
         self.say()
         graph.add(self)
 
+    def settled(self) -> None:
+        make.poke(self.context, k.X_FRESH, 0)
+
     # writing pipelines down
 
     def _input(self, i: int, pipeline: Pipeline) -> list[int]:

@@ -51,7 +51,8 @@ class Prepared:
         self._session = session
         self._keep = keep
         self._asked: OrderedDict[tuple[int, ...], None] = OrderedDict()
-        session._new_name(name)
+        if name not in session._again:
+            session._new_name(name)
         source, node = _one_query(text)
         self._types = _types(session, source, node)
         self._values = self._table()
@@ -61,6 +62,7 @@ class Prepared:
             self._values.drop()
             raise
         self._codec = Codec(tuple(self._types.values()), tuple(self._types), session._interner)
+        self._asked.update((row, None) for row in session._present(self._values, None))
 
     @property
     def parameters(self) -> dict[str, DataType]:
@@ -133,19 +135,8 @@ class Prepared:
         self._session._catch_up()
 
     def _table(self) -> Table:
-        from everview.table import Table
-
-        session, name = self._session, f"{HIDDEN}{self.name} parameters"
         columns = [Column(f"${n}", t) for n, t in self._types.items()]
-        with session._lock:
-            session._catch_up()
-            order = tuple(range(len(columns)))
-            node = plan.Table(session._node_ids, tuple(self._types.values()), order)
-            session._node_ids += 1
-            table = Table(session, name, columns, node, order)
-            table._arrangement = session._add_table(node, order, name, session._history)
-            session._tables[name] = table
-        return table
+        return self._session._own_table(f"{HIDDEN}{self.name} parameters", columns)
 
     def _install(self, source: Source, node: exp.Expr) -> tuple[Query, View]:
         compiler = Compiler(self._session, source, standing=True)
