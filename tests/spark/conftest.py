@@ -13,6 +13,7 @@ def spark() -> Iterator[Any]:
     """A session on local[2]."""
     from everview.spark import local_session
 
-    session = local_session("local[2]", app="everview-tests")
+    quiet = {"spark.driver.extraJavaOptions": "-Dderby.stream.error.file=/dev/null"}  # no derby.log where one works
+    session = local_session("local[2]", app="everview-tests", **quiet)
     yield session
     session.stop()

@@ -1,0 +1,73 @@
+"""Views into Spark: frames, and tables through Spark's writers."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import everview as ev
+
+pytestmark = pytest.mark.spark
+
+
+def test_to_spark(spark: Any) -> None:
+    db = ev.connect()
+    t = db.table("t", {"x": int, "s": str | None, "at": dt.datetime, "p": tuple[int, str]})
+    t.insert([(1, None, dt.datetime(2024, 1, 2, 3, 4, 5), (1, "a"))])
+    frame = db.view("v", t.distinct()).to_spark(spark)
+    assert frame.dtypes == [("x", "bigint"), ("s", "string"), ("at", "timestamp"), ("p", "struct<f0:bigint,f1:string>")]
+    [row] = frame.collect()
+    assert (row.x, row.s, row.p.f1) == (1, None, "a")
+    assert frame.filter("at = timestamp'2024-01-02 03:04:05'").count() == 1
+
+
+def test_jdbc_holds_each_change_once(spark: Any, tmp_path: Path) -> None:
+    url = f"jdbc:derby:{tmp_path}/out;create=true"
+    db = ev.connect()
+    t = db.table("t", {"K": int, "N": int})
+    v = db.view("v", t.group_by("K").agg(TOTAL=ev.col.N.sum()))
+
+    def held() -> Counter[Any]:
+        found: Counter[Any] = Counter()
+        for row in spark.read.jdbc(url, "V").collect():
+            found[row["K"], row["TOTAL"]] += row["_diff"]
+        return +found
+
+    t.insert([(1, 1), (2, 1)])
+    outlet = v.write_to(ev.io.jdbc(spark, url, "V"))
+    t.insert([(1, 1)])
+    outlet.stop()
+    t.insert([(3, 1)])
+    assert held() == {(1, 2): 1, (2, 1): 1}
+    again = v.write_to(ev.io.jdbc(spark, url, "V"))
+    assert again.position == db.time
+    assert held() == {(1, 2): 1, (2, 1): 1, (3, 1): 1}
+    assert spark.read.jdbc(url, "V").count() == 5, "nothing was written twice"
+
+    wider = db.view("w", t.distinct())
+    with pytest.raises(
+        ev.InputError, match=r"E_SINK\] jdbc V has columns \(K, TOTAL, _time, _diff\), not \(K, N, _time"
+    ):
+        wider.write_to(ev.io.jdbc(spark, url, "V"))
+
+
+def test_jdbc_snapshot(spark: Any, tmp_path: Path) -> None:
+    url = f"jdbc:derby:{tmp_path}/out;create=true"
+    db = ev.connect()
+    t = db.table("t", {"X": int})
+    db.view("v", t.distinct()).write_to(ev.io.jdbc(spark, url, "V"), mode="snapshot")
+    t.insert([(1,), (2,)])
+    t.delete([(1,)])
+    assert [tuple(r) for r in spark.read.jdbc(url, "V").collect()] == [(2,)]
+
+
+def test_a_table_that_cannot_be_read_is_no_empty_one(spark: Any) -> None:
+    db = ev.connect()
+    v = db.view("v", db.table("t", {"x": int}).distinct())
+    with pytest.raises(ev.InputError, match=r"E_SINK\] jdbc V cannot be read: "):
+        v.write_to(ev.io.jdbc(spark, "jdbc:nosuch:x", "V"))
+    assert db._pipeline.outlets == []
