@@ -40,6 +40,8 @@ class Statement:
     notes: Notes
     first: str
     """its first word in upper case"""
+    start: str
+    """its first two words"""
 
 
 def statements(text: str) -> Iterator[Statement]:
@@ -95,7 +97,9 @@ def _noted(text: str, tokens: list[Token]) -> Statement:
             named = words[max(0, i - 2) : i] == ["FOR", "SYSTEM_TIME"]
             remove(i - 2 if named else i, i + 2)
     notes.definitions = _only_defines(words)
-    return Statement("".join(letters) + (" SELECT 1" if notes.definitions else ""), notes, words[0])
+    return Statement(
+        "".join(letters) + (" SELECT 1" if notes.definitions else ""), notes, words[0], " ".join(words[:2])
+    )
 
 
 def _note_limit(words: list[str], tokens: list[Token], at: int, notes: Notes, remove: Remove) -> None:

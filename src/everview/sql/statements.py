@@ -9,7 +9,7 @@ statement that would have to read them is refused.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,12 +24,13 @@ from everview.expr.nodes import Expr, Literal
 from everview.expr.resolve import Column
 from everview.plan import joins
 from everview.plan import nodes as plan
-from everview.sql import constants, names, reading
+from everview.sql import constants, names, pipelines, reading
 from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Query
 from everview.sql.result import Result, Row, in_order
 from everview.sql.scalars import Scalars
 from everview.sql.scopes import HIDDEN, Correlated, Field, Relation, Scope
+from everview.sql.subscription import Subscription
 from everview.table import Table
 from everview.types import INT, STR, TIMESTAMP
 from everview.view import View
@@ -48,17 +49,21 @@ class Statements:
         self.session = session
         self.transaction: Transaction | None = None
         self.changed: set[str] = set()
+        self.subscriptions = 0
 
     def run(self, text: str) -> Any:
         """Run all statements of a text; the last one's answer."""
+        answers = [answer for _, answer in self.answers(text)]
+        return answers[-1] if answers else None
+
+    def answers(self, text: str) -> Iterator[tuple[reading.Statement, Any]]:
+        """Run the statements of a text one by one; each with its answer."""
         self.session._alive()
-        answer: Any = None
         for statement in reading.statements(text):
-            answer = self._run_one(statement)
-        return answer
+            yield statement, self._run_one(statement)
 
     def _run_one(self, statement: reading.Statement) -> Any:
-        command = _COMMANDS.get(statement.first)
+        command = _COMMANDS.get(statement.first) or _COMMANDS.get(statement.start)
         if command is not None:
             return command(self, statement)
         source = Source(statement.text, statement.notes)
@@ -184,6 +189,46 @@ class Statements:
         plain = joins.take(query.node, range(query.width))
         shown = self._collection(query, compiler, plain, query.names).explain()
         return self._texts("plan", shown.split("\n"))
+
+    def subscribe(self, statement: reading.Statement) -> Subscription:
+        """SUBSCRIBE [TO] view, or TO (query), [WITHOUT SNAPSHOT]"""
+        words = pipelines.Words(statement)
+        words.need("SUBSCRIBE")
+        words.next_is("TO")
+        query = words.brackets()
+        name = "" if query else names.spelled(words.take("a view or a query in brackets"), self.session.views)
+        if name and name not in self.session.views:
+            words.at -= 1
+            raise words.error(f"there is no view {name}", did_you_mean(name, self.session.views), "E_TABLE")
+        snapshot = not words.next_is("WITHOUT", "SNAPSHOT")
+        words.end()
+        if not query:
+            return Subscription(self.session._views[name], snapshot=snapshot)
+        start = statement.text.index("(")
+        blank = "".join("\n" if c == "\n" else " " for c in statement.text[:start])
+        source = Source(blank + query, statement.notes)
+        self.subscriptions += 1
+        created = exp.Create(this=exp.to_table("s"), expression=reading.parsed(source.text))
+        view = self._create_view(f"(subscription {self.subscriptions})", created, source)
+        return Subscription(view, snapshot=snapshot, own=True)
+
+    def create_source(self, statement: reading.Statement) -> Any:
+        """CREATE SOURCE"""
+        return pipelines.create_source(self.session, statement, self._schema)
+
+    def create_sink(self, statement: reading.Statement) -> Any:
+        """CREATE SINK"""
+        return pipelines.create_sink(self.session, statement)
+
+    def run_pipeline(self, statement: reading.Statement) -> Any:
+        """RUN"""
+        return pipelines.run(self.session, statement)
+
+    def _schema(self, name: str, columns: str) -> dict[str, Any]:
+        """Types of columns as CREATE TABLE lists them."""
+        source = Source(f"CREATE TABLE {name} {columns}")
+        node = reading.parsed(source.text)
+        return {item.name: self._column(item, source)[0] for item in node.this.expressions}
 
     def _texts(self, column: str, values: Sequence[str]) -> Result:
         codec = Codec((STR,), (column,), self.session._interner)
@@ -576,12 +621,16 @@ _NOTHING = plan.Table(-1, (INT,))
 """A plan with types and no rows, for expressions that read no columns."""
 
 _STATEMENTS = (
-    "there are SELECT, CREATE TABLE, CREATE VIEW, DROP, INSERT, UPDATE, DELETE, TRUNCATE, EXPLAIN, SHOW, BEGIN, COMMIT "
-    "and ROLLBACK"
+    "there are SELECT, CREATE TABLE, VIEW, SOURCE and SINK, DROP, INSERT, UPDATE, DELETE, TRUNCATE, EXPLAIN, SHOW, "
+    "SUBSCRIBE, RUN, BEGIN, COMMIT and ROLLBACK"
 )
 
 _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
     "SHOW": Statements.show,
     "EXPLAIN": Statements.explain,
+    "SUBSCRIBE": Statements.subscribe,
+    "CREATE SOURCE": Statements.create_source,
+    "CREATE SINK": Statements.create_sink,
+    "RUN": Statements.run_pipeline,
 }
-"""Statements that sqlglot leaves as they are, by their first word."""
+"""Statements that sqlglot does not know, by their first word or two."""

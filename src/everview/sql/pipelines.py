@@ -1,0 +1,162 @@
+"""CREATE SOURCE, CREATE SINK and RUN: pipelines in SQL.
+
+    CREATE SOURCE orders (id int NOT NULL, amount decimal(10, 2)) FROM 'in/orders' FORMAT csv WITH (key = 'id');
+    CREATE VIEW total AS SELECT sum(amount) AS total FROM orders;
+    CREATE SINK FROM total INTO 'out/total.json' WITH (mode = 'snapshot');
+    RUN UNTIL CAUGHT UP;
+
+The format is told by the file's name if FORMAT does not; options go to `db.source` and to the format's function in
+`everview.io`, or to `view.write_to`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import sqlglot
+from sqlglot import Token, TokenType
+
+from everview import io
+from everview.errors import did_you_mean
+from everview.sql.places import SqlError
+from everview.sql.reading import Statement
+
+if TYPE_CHECKING:
+    from everview.session import Session
+
+FORMATS: dict[str, Callable[..., Any]] = {"csv": io.csv, "json": io.json, "parquet": io.parquet, "arrow": io.arrow}
+_ENDINGS = {"csv": "csv", "json": "json", "jsonl": "json", "parquet": "parquet", "arrow": "arrow", "feather": "arrow"}
+_SOURCE_OPTIONS = ("key", "mode", "bad", "change_column", "max_rows_per_step", "every")
+_SINK_OPTIONS = ("mode", "every")
+
+
+class Words:
+    """The tokens of a statement, taken one after the other."""
+
+    def __init__(self, statement: Statement) -> None:
+        self.text = statement.text
+        self.tokens: list[Token] = sqlglot.tokenize(statement.text, read="postgres")
+        self.at = 0
+
+    def error(self, message: str, hint: str = "", code: str = "E_SYNTAX") -> SqlError:
+        """An error at the present token."""
+        token = self.tokens[min(self.at, len(self.tokens) - 1)]
+        before = self.text[: token.start]
+        return SqlError(code, message, hint, before.count("\n") + 1, token.start - before.rfind("\n"))
+
+    def next_is(self, *words: str) -> bool:
+        """Take these words if they come next."""
+        here = [t.text.upper() for t in self.tokens[self.at : self.at + len(words)]]
+        if here == list(words):
+            self.at += len(words)
+            return True
+        return False
+
+    def need(self, *words: str) -> None:
+        if not self.next_is(*words):
+            raise self.error(f"{' '.join(words)} is missing here")
+
+    def take(self, what: str, *kinds: TokenType) -> str:
+        if self.at >= len(self.tokens) or (kinds and self.tokens[self.at].token_type not in kinds):
+            raise self.error(f"{what} is missing here")
+        self.at += 1
+        return self.tokens[self.at - 1].text
+
+    def brackets(self) -> str:
+        """The text of brackets that come next, with them; empty if none do."""
+        if self.at >= len(self.tokens) or self.tokens[self.at].token_type != TokenType.L_PAREN:
+            return ""
+        start, depth = self.at, 0
+        while self.at < len(self.tokens):
+            kind = self.tokens[self.at].token_type
+            depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
+            self.at += 1
+            if depth == 0:
+                return self.text[self.tokens[start].start : self.tokens[self.at - 1].end + 1]
+        raise self.error("a bracket is not closed")
+
+    def end(self) -> None:
+        if self.at < len(self.tokens):
+            raise self.error(f"{self.tokens[self.at].text!r} is not expected here")
+
+
+def create_source(session: Session, statement: Statement, schema_of: Callable[[str, str], dict[str, Any]]) -> Any:
+    """CREATE SOURCE name [(columns)] FROM 'path' [FORMAT f] [WITH (...)]: the table that is fed."""
+    words = Words(statement)
+    words.need("CREATE", "SOURCE")
+    name = words.take("the source's name")
+    columns = words.brackets()
+    words.need("FROM")
+    files, rest = _place(words, _SOURCE_OPTIONS)
+    if columns:
+        rest["schema"] = schema_of(name, columns)
+    if isinstance(rest.get("key"), str):
+        rest["key"] = [k.strip() for k in rest["key"].split(",")]
+    return session.source(name, files, **rest)
+
+
+def create_sink(session: Session, statement: Statement) -> Any:
+    """CREATE SINK FROM view INTO 'path' [FORMAT f] [WITH (...)]"""
+    words = Words(statement)
+    words.need("CREATE", "SINK")
+    words.need("FROM")
+    name = words.take("the view's name")
+    if name not in session.views:
+        words.at -= 1
+        raise words.error(f"there is no view {name}", did_you_mean(name, session.views), "E_TABLE")
+    words.need("INTO")
+    files, rest = _place(words, _SINK_OPTIONS)
+    return session._views[name].write_to(files, **rest)
+
+
+def run(session: Session, statement: Statement) -> Any:
+    """RUN [UNTIL CAUGHT UP | FOR '5s']: what was done."""
+    words = Words(statement)
+    words.need("RUN")
+    until: str | None = None
+    if words.next_is("UNTIL"):
+        words.need("CAUGHT", "UP")
+        until = "caught_up"
+    elif words.next_is("FOR"):
+        until = words.take("a duration such as '5s'", TokenType.STRING)
+    words.end()
+    return session.run(until)
+
+
+def _place(words: Words, known: Sequence[str]) -> tuple[Any, dict[str, Any]]:
+    """A path, FORMAT and WITH: the files, and those options that are not about them."""
+    path = words.take("a path in quotes", TokenType.STRING)
+    ending = path.rsplit(".", 1)[-1].lower()
+    chosen = words.take("a format").lower() if words.next_is("FORMAT") else _ENDINGS.get(ending, "")
+    if chosen not in FORMATS:
+        raise words.error(f"the format of {path!r} is not known", f"add FORMAT {' or '.join(FORMATS)}", "E_FORMAT")
+    make = FORMATS[chosen]
+    options = _options(words) if words.next_is("WITH") else {}
+    words.end()
+    of_files = [p for p in inspect.signature(make).parameters if p != "path"]
+    for option in options:
+        if option not in known and option not in of_files:
+            hint = did_you_mean(option, [*known, *of_files])
+            raise words.error(f"there is no option {option} of {chosen}", hint, "E_OPTION")
+    files = make(path, **{k: v for k, v in options.items() if k in of_files})
+    return files, {k: v for k, v in options.items() if k in known}
+
+
+def _options(words: Words) -> dict[str, Any]:
+    """(name = value, ...)"""
+    words.need("(")
+    found: dict[str, Any] = {}
+    while True:
+        name = words.take("an option's name").lower()
+        words.need("=")
+        token = words.tokens[words.at] if words.at < len(words.tokens) else None
+        text = words.take("a value")
+        if token is not None and token.token_type == TokenType.NUMBER:
+            found[name] = int(text) if text.isdigit() else float(text)
+        else:
+            found[name] = {"TRUE": True, "FALSE": False}.get(text.upper(), text)
+        if words.next_is(")"):
+            return found
+        words.need(",")

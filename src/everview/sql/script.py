@@ -1,0 +1,62 @@
+"""`everview run pipeline.sql`: a script of sources, views and sinks.
+
+Statements run in order and what they answer is printed. A script that has sources and no RUN of its own is run when
+its statements are done: until the sources are caught up, or on and on (`follow`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from everview.errors import InputError
+from everview.sql.result import Result
+from everview.sql.statements import Statements
+from everview.sql.subscription import Subscription
+
+if TYPE_CHECKING:
+    from everview.session import Session
+    from everview.view import Batch
+
+Print = Callable[[str], Any]
+
+
+def run(session: Session, path: Path, *, follow: bool = False, show: Print = print) -> None:
+    """Run a script in a session.
+
+    >>> import everview as ev, tempfile
+    >>> script = Path(tempfile.mkdtemp()) / "hello.sql"
+    >>> _ = script.write_text("CREATE TABLE t (x int); INSERT INTO t VALUES (1), (2); SELECT sum(x) AS s FROM t;")
+    >>> run(ev.connect(), script)
+    s
+    -
+    3
+    """
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise InputError("E_FILE", f"{path} cannot be read: {error.strerror}", "give the path of a script") from None
+    started = set[str]()
+    for statement, answer in Statements(session).answers(text):
+        started.add(statement.first if statement.first == "RUN" else statement.start)
+        show_answer(answer, show)
+    if "CREATE SOURCE" in started and "RUN" not in started:
+        show_answer(session.run(None if follow else "caught_up"), show)
+
+
+def show_answer(answer: Any, show: Print) -> None:
+    """Print what a statement gave, if it gave anything to see; a subscription goes on printing."""
+    if isinstance(answer, Result):
+        show(str(answer))
+    elif isinstance(answer, Subscription):
+        answer.listen(lambda batch: show_batch(answer.name, batch, show))
+    elif type(answer).__name__ == "Run":
+        show(str(answer))
+
+
+def show_batch(name: str, batch: Batch, show: Print) -> None:
+    """Print the changes of a time."""
+    for row, diff in batch.rows():
+        values = ", ".join("NULL" if v is None else str(v) for v in row)
+        show(f"{name} @{batch.time} {diff:+d}  {values}")

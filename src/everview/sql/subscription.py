@@ -1,0 +1,65 @@
+"""SUBSCRIBE: the changes of a view or query as they come."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from everview.view import Batch, View
+
+
+class Subscription:
+    """What `SUBSCRIBE TO` gives: complete times' changes, kept until they are taken; made by `db.sql`.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> _ = db.sql("CREATE TABLE t (x int); INSERT INTO t VALUES (1)")
+    >>> changes = db.sql("SUBSCRIBE TO (SELECT sum(x) AS s FROM t)")
+    >>> db.sql("INSERT INTO t VALUES (2)")
+    >>> changes.columns, list(changes)
+    (['s'], [Batch(time=1, rows=[((1,), 1)]), Batch(time=2, rows=[((1,), -1), ((3,), 1)])])
+    >>> changes.close()
+    """
+
+    def __init__(self, view: View, *, snapshot: bool = True, own: bool = False) -> None:
+        self._view = view
+        self._own = own
+        self._kept: deque[Batch] = deque()
+        self._listener: Callable[[Batch], Any] = self._kept.append
+        self._stop: Callable[[], None] | None = view.subscribe(self._take, snapshot=snapshot)
+
+    @property
+    def name(self) -> str:
+        """The view's name."""
+        return self._view._name
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return list(self._view._codec.names)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches that came since the last time."""
+        while self._kept:
+            yield self._kept.popleft()
+
+    def listen(self, function: Callable[[Batch], Any]) -> None:
+        """Give the batches so far and all that come to a function, instead of keeping them."""
+        self._listener = function
+        for batch in self:
+            function(batch)
+
+    def close(self) -> None:
+        """No more changes; a query that was subscribed to is dropped."""
+        if self._stop is not None:
+            self._stop()
+            self._stop = None
+            if self._own and not self._view._dropped:
+                self._view.drop()
+
+    def _take(self, batch: Batch) -> None:
+        self._listener(batch)
+
+    def __repr__(self) -> str:
+        return f"Subscription({self.name}, {len(self._kept)} batches wait)"
