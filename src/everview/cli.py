@@ -1,5 +1,7 @@
 """The `everview` command: `demo`, `run`, `doctor` and `bench` so far.
 
+"""The `everview` command: `demo`, `sql`, `run`, `doctor` and `bench` so far.
+
 Each command is a thin face: the demo's story is in `everview.demo`, benchmarks live in the checkout's `benchmarks/`.
 Imports happen inside the commands, so `everview --help` does not load a compiler.
 """
@@ -101,6 +103,36 @@ def _import_seconds() -> float:
     """CPU seconds of a fresh interpreter that imports the package."""
     program = "import everview, time; print(time.process_time())"
     return float(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout)
+
+
+@app.command()
+def sql(
+    state: Annotated[str | None, typer.Argument(help="Directory of a durable session; without one, in memory.")] = None,
+) -> None:
+    """SQL at a prompt; statements from a pipe are run as they are."""
+    import everview
+    from everview.sql import repl
+
+    with everview.connect(state) as session:
+        repl.main(session)
+
+
+@app.command()
+def run(
+    script: Annotated[Path, typer.Argument(help="A script in SQL: sources, views, sinks.")],
+    state: Annotated[str | None, typer.Option(help="Directory of a durable session; without one, in memory.")] = None,
+    follow: Annotated[bool, typer.Option(help="Go on when the sources are caught up.")] = False,
+) -> None:
+    """Run a pipeline that is written in SQL."""
+    import everview
+    from everview.sql import script as scripts
+
+    try:
+        with everview.connect(state) as session:
+            scripts.run(session, script, follow=follow)
+    except everview.EverviewError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

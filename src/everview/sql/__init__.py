@@ -17,6 +17,8 @@ sqlglot parses; the modules here, in reading order, turn the tree into the plans
     timed         now(), windows on tables, times to live
     parameters, prepared    $name
     statements, result    what `db.sql` does, and its answers
+    subscription, pipelines    SUBSCRIBE; CREATE SOURCE, CREATE SINK and RUN
+    repl, script  `everview sql` and `everview run`
 
 Whatever cannot be kept up to date is refused with a reason, a line and a column.
 """

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlglot.errors import TokenError
 from sqlglot import TokenType, tokenize
+from sqlglot.errors import TokenError
 
 from everview.errors import EverviewError, InputError, did_you_mean
 from everview.sql import script
@@ -33,12 +33,13 @@ if TYPE_CHECKING:
 
 PROMPT, MORE = "everview> ", "      ... "
 
-KEYWORDS = """
+_WORDS = """
     SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT OFFSET JOIN LEFT RIGHT FULL CROSS USING ON AS WITH RECURSIVE UNION ALL
     DISTINCT INSERT INTO VALUES UPDATE SET DELETE CREATE TABLE VIEW MATERIALIZED SOURCE SINK DROP EXPLAIN SHOW TABLES
     VIEWS SUBSCRIBE TO BEGIN COMMIT ROLLBACK TRUNCATE RUN UNTIL CAUGHT UP OVER PARTITION QUALIFY EXISTS BETWEEN NULL
     INTERVAL TTL PRIMARY KEY
-""".split()
+"""
+KEYWORDS = _WORDS.split()
 
 COMMANDS = ("\\d", "\\timing", "\\i", "\\u", "\\q", "\\?")
 
@@ -174,7 +175,7 @@ def main(session: Session) -> None:
             repl.line(";")
         return
     _prepare_editing(repl)
-    repl.show('SQL ends with a semicolon; \\? for commands, \\q to leave.')
+    repl.show("SQL ends with a semicolon; \\? for commands, \\q to leave.")
     while True:
         try:
             line = input(MORE if repl.waiting else PROMPT)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import InputError
+from everview.io.pipeline import Run
 from everview.sql.result import Result
 from everview.sql.statements import Statements
 from everview.sql.subscription import Subscription
@@ -51,7 +52,7 @@ def show_answer(answer: Any, show: Print) -> None:
         show(str(answer))
     elif isinstance(answer, Subscription):
         answer.listen(lambda batch: show_batch(answer.name, batch, show))
-    elif type(answer).__name__ == "Run":
+    elif isinstance(answer, Run):
         show(str(answer))
 
 
