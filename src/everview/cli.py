@@ -1,5 +1,3 @@
-"""The `everview` command: `demo`, `run`, `doctor` and `bench` so far.
-
 """The `everview` command: `demo`, `sql`, `run`, `doctor` and `bench` so far.
 
 Each command is a thin face: the demo's story is in `everview.demo`, benchmarks live in the checkout's `benchmarks/`.
@@ -44,7 +42,7 @@ def demo(
 
 @app.command()
 def run(
-    file: Annotated[Path, typer.Argument(help="A pipeline: .py with a function pipeline(db), or .toml.")],
+    file: Annotated[Path, typer.Argument(help="A pipeline: .sql, .py with a function pipeline(db), or .toml.")],
     master: Annotated[str, typer.Option(help="Run on Spark with this master, e.g. local[2]; else here.")] = "",
     state: Annotated[str, typer.Option(help="The directory that keeps tables, views and positions.")] = "",
     until: Annotated[str, typer.Option(help='"caught_up", or a duration like 30s; else until Ctrl-C.')] = "",
@@ -53,16 +51,34 @@ def run(
     """Run a pipeline: take what its sources have, keep its views and sinks up to date."""
     from everview.errors import EverviewError
     from everview.io import program
+    from everview.sql import script
 
+    given = {k: v for k, v in (("master", master), ("state", state), ("until", until)) if v}
     try:
+        if file.suffix == ".sql":
+            with program.connect(given) as (db, _):
+                script.run(db, file, until=until or None, show=typer.echo)
+            return
         found = program.load(file)
-        settings = found.settings | {k: v for k, v in (("master", master), ("state", state), ("until", until)) if v}
+        settings = found.settings | given
         with program.connect(settings) as (db, spark):
             found.build(db, spark)
             typer.echo(str(db.run(settings.get("until"), progress=progress)))
     except EverviewError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
+
+
+@app.command()
+def sql(
+    state: Annotated[str | None, typer.Argument(help="Directory of a durable session; without one, in memory.")] = None,
+) -> None:
+    """SQL at a prompt; statements from a pipe are run as they are."""
+    import everview
+    from everview.sql import repl
+
+    with everview.connect(state) as session:
+        repl.main(session)
 
 
 @app.command()
@@ -103,36 +119,6 @@ def _import_seconds() -> float:
     """CPU seconds of a fresh interpreter that imports the package."""
     program = "import everview, time; print(time.process_time())"
     return float(subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, text=True).stdout)
-
-
-@app.command()
-def sql(
-    state: Annotated[str | None, typer.Argument(help="Directory of a durable session; without one, in memory.")] = None,
-) -> None:
-    """SQL at a prompt; statements from a pipe are run as they are."""
-    import everview
-    from everview.sql import repl
-
-    with everview.connect(state) as session:
-        repl.main(session)
-
-
-@app.command()
-def run(
-    script: Annotated[Path, typer.Argument(help="A script in SQL: sources, views, sinks.")],
-    state: Annotated[str | None, typer.Option(help="Directory of a durable session; without one, in memory.")] = None,
-    follow: Annotated[bool, typer.Option(help="Go on when the sources are caught up.")] = False,
-) -> None:
-    """Run a pipeline that is written in SQL."""
-    import everview
-    from everview.sql import script as scripts
-
-    try:
-        with everview.connect(state) as session:
-            scripts.run(session, script, follow=follow)
-    except everview.EverviewError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -1,7 +1,7 @@
 """`everview run pipeline.sql`: a script of sources, views and sinks.
 
 Statements run in order and what they answer is printed. A script that has sources and no RUN of its own is run when
-its statements are done: until the sources are caught up, or on and on (`follow`).
+its statements are done.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 Print = Callable[[str], Any]
 
 
-def run(session: Session, path: Path, *, follow: bool = False, show: Print = print) -> None:
-    """Run a script in a session.
+def run(session: Session, path: Path, *, until: str | None = "caught_up", show: Print = print) -> None:
+    """Run a script in a session; `until` is when to stop taking from its sources (None: at Ctrl-C).
 
     >>> import everview as ev, tempfile
     >>> script = Path(tempfile.mkdtemp()) / "hello.sql"
@@ -43,7 +43,7 @@ def run(session: Session, path: Path, *, follow: bool = False, show: Print = pri
         started.add(statement.first if statement.first == "RUN" else statement.start)
         show_answer(answer, show)
     if "CREATE SOURCE" in started and "RUN" not in started:
-        show_answer(session.run(None if follow else "caught_up"), show)
+        show_answer(session.run(until), show)
 
 
 def show_answer(answer: Any, show: Print) -> None:
