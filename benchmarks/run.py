@@ -58,6 +58,7 @@ CASES: list[Case] = [
     Case("sharing", "sharing"),
     Case("merge", "merge"),
     Case("threads", "threads"),
+    Case("durable", "durable"),
 ]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 WORKLOADS = ("arrange", "bfs", "reach", "wcc", "scc", "kcore", "join3")
-OTHERS = ("start", "epochs", "install", "proportional", "sharing", "merge", "threads")
+OTHERS = ("start", "epochs", "install", "proportional", "sharing", "merge", "threads", "durable")
 
 
 def report_of(script: str, *arguments: str) -> dict[str, Any]:
