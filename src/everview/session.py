@@ -874,6 +874,10 @@ class Session:
         for view in self._views.values():
             source = view._arrangement.operator
             readers[source] = readers.get(source, 0) + 1
+        views: dict[Operator, list[str]] = {}
+        for view in self._views.values():
+            for o in self._upstream(view._arrangement.operator):
+                views.setdefault(o, []).append(view._name)
         found = []
         measured = self._measure()
         for o in operators:
@@ -889,6 +893,7 @@ class Session:
                         "bytes": size,
                         "batches": batches,
                         "readers": readers.get(o, 0),
+                        "views": views.get(o, []),
                     }
                 )
         return found
@@ -898,7 +903,9 @@ class Session:
         return lambda o: (0, 0, 0) if o.trace is None else o.trace.measure()
 
     def stats(self) -> dict[str, Any]:
-        """Time, bytes, and every arrangement held: updates, bytes, batches, how many operators and views read it."""
+        """Time, bytes, and every arrangement held: updates, bytes, batches, how many operators and views read it, and
+        which views depend on it.
+        """
         self._alive()
         self._catch_up()
         with self._lock:
@@ -916,8 +923,11 @@ class Session:
     def _explain(self, operator: Operator) -> str:
         lines = [line for o in self._upstream(operator) if isinstance(o, Extend) for line in o.explain()]
         lines.append("arrangements:")
+        mine = [v._name for v in self._views.values() if v._arrangement.operator is operator]
         for a in self._arrangements(operator):
+            others = [name for name in a["views"] if name not in mine]
             shared = f", shared by {a['readers']} readers" if a["readers"] > 1 else ""
+            shared += f", also for {', '.join(others)}" if others else ""
             lines.append(f"  {a['name']} ({a['scope']}): {a['updates']} updates, {a['bytes']} bytes{shared}")
         return "\n".join(lines)
 

@@ -51,6 +51,19 @@ def explain(node: Node, names: Names | None = None, labels: Mapping[Node, str] |
     return "\n".join(_Explainer(node, names or {}, labels or {}).lines([node]))
 
 
+def numbered(node: Node) -> dict[Node, str]:
+    """The numbers that `explain` gives to the nodes of a plan.
+
+    >>> from everview.types import INT
+    >>> numbered(Threshold(Table(0, (INT,)), "distinct"))[Table(0, (INT,))]
+    'r0'
+    """
+    explainer = _Explainer(node, {}, {})
+    for _ in explainer.lines([node]):
+        pass
+    return explainer.shown
+
+
 def describe(e: expr.Expr, names: Sequence[str]) -> str:
     """One expression as text, with these names of columns.
 

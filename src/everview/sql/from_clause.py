@@ -1,8 +1,9 @@
 """FROM and WHERE: tables, derived tables, joins of every kind, and the order in which inner joins are made.
 
 Relations joined by comma, CROSS and INNER JOIN are collected as *leaves* with one list of conditions. Conditions on
-one leaf filter it before it is joined; then, beginning with the first leaf, the next one is always the first that an
-equality connects to what is joined already, and a product is made only when there is none. Outer joins are made
+one leaf filter it before it is joined; then, beginning with the smallest leaf, the next one is always the one that
+leaves the fewest rows (`everview.plan.sizes`) of those that an equality connects to what is joined already, and a
+product is made only when there is none. While tables are small the order is that of the text. Outer joins are made
 where they stand, because their conditions do not commute with the rest.
 
 Expressions are bound to the columns in the order of the text. The finished plan has them in that order again.
@@ -23,6 +24,7 @@ from everview.expr.functions import call, conjunction
 from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.plan import joins
 from everview.plan.nodes import Filter, Join, Node, Project
+from everview.plan.sizes import Sizes
 from everview.sql import timed
 from everview.sql.parameters import PARAMETER
 from everview.sql.scalars import Scalars, conjuncts, has_query
@@ -110,7 +112,7 @@ class FromClause:
         for i in dict.fromkeys(owner for owner, _, _ in self.terms):
             mine = [(term, part) for owner, term, part in self.terms if owner == i]
             nodes[i] = timed.passing(self.compiler, nodes[i], tuple(t for t, _ in mine), mine[0][1])
-        return Relation(ordered_join(nodes, self.conditions), relation.fields)
+        return Relation(ordered_join(nodes, self.conditions, self.compiler.sizes(nodes)), relation.fields)
 
     # -------------------------------------------------------------------------------- tables and joins
 
@@ -380,7 +382,7 @@ def _branches(expr: Expr) -> Iterator[Expr]:
         yield expr
 
 
-def ordered_join(leaves: Sequence[Node], conditions: Sequence[Expr]) -> Node:
+def ordered_join(leaves: Sequence[Node], conditions: Sequence[Expr], sizes: Sizes | None = None) -> Node:
     """Inner join of all leaves; columns and conditions in the order of the leaves."""
     starts = [0]
     for leaf in leaves:
@@ -396,11 +398,13 @@ def ordered_join(leaves: Sequence[Node], conditions: Sequence[Expr]) -> Node:
         (one,) = owners(part)
         filtered[one] = Filter(filtered[one], shifted(part, -starts[one]))
         waiting.remove(part)
-    node, have = filtered[0], [0]
-    place = {c: c for c in range(starts[1])}
-    todo = list(range(1, len(leaves)))
+    first = _first(filtered, sizes)
+    node, have = filtered[first], [first]
+    place = {starts[first] + c: c for c in range(len(leaves[first].types))}
+    todo = [i for i in range(len(leaves)) if i != first]
+    rows = sizes.rows(node) if sizes is not None else 0.0
     while todo:
-        following = next((i for i in todo if any(_connects(p, have, i, owners) for p in waiting)), todo[0])
+        following, rows = _following(filtered, todo, have, waiting, owners, starts, rows, sizes)
         width = len(node.types)
         place.update({starts[following] + c: width + c for c in range(len(leaves[following].types))})
         have.append(following)
@@ -411,6 +415,36 @@ def ordered_join(leaves: Sequence[Node], conditions: Sequence[Expr]) -> Node:
         node = joins.inner(node, filtered[following], condition)
     node = joins.take(node, [place[c] for c in range(starts[-1])])
     return Filter(node, conjunction(waiting)) if waiting else node
+
+
+def _first(leaves: Sequence[Node], sizes: Sizes | None) -> int:
+    """The leaf to begin with: the smallest, or the first if sizes are not to be asked."""
+    return min(range(len(leaves)), key=lambda i: sizes.rows(leaves[i])) if sizes is not None else 0
+
+
+def _following(
+    leaves: Sequence[Node],
+    todo: Sequence[int],
+    have: Sequence[int],
+    waiting: Sequence[Expr],
+    owners: Callable[[Expr], set[int]],
+    starts: Sequence[int],
+    rows: float,
+    sizes: Sizes | None,
+) -> tuple[int, float]:
+    """The leaf to join next, and about how many rows there are then: of those that an equality connects the one that
+    leaves the fewest; without sizes the first.
+    """
+    connected = [i for i in todo if any(_connects(p, have, i, owners) for p in waiting)]
+    if sizes is None:
+        return (connected or todo)[0], rows
+    after: dict[int, float] = {}
+    for i in connected or todo:
+        joining = [p for p in waiting if _connects(p, have, i, owners)]
+        keys = {c - starts[i] for p in joining for c in p.columns() if starts[i] <= c < starts[i + 1]}
+        after[i] = sizes.joined(rows, leaves[i], keys)
+    best = min(after, key=after.__getitem__)
+    return best, after[best]
 
 
 def _connects(part: Expr, have: Sequence[int], other: int, owners: Callable[[Expr], set[int]]) -> bool:

@@ -20,6 +20,7 @@ from everview.expr import functions
 from everview.expr.nodes import ColumnRef, Expr, Literal
 from everview.plan import joins
 from everview.plan.nodes import Negate, Node, Project, Threshold, TopK, Union
+from everview.plan.sizes import Sizes
 from everview.sql import recursion
 from everview.sql.from_clause import FromClause
 from everview.sql.grouping import Grouped, aggregates_in, grouping_sets
@@ -47,6 +48,10 @@ CLAUSES = (
 
 ALL_ROWS = 2**62
 """The limit of an OFFSET without LIMIT."""
+
+
+LARGE = 10_000
+"""Rows from which the order of joins goes by sizes: below, it is the text's, so that plans can be foretold."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,19 @@ class Compiler:
 
     def one_row(self) -> Node:
         return one_row(self.session)
+
+    def sizes(self, leaves: Sequence[Node]) -> Sizes | None:
+        """Estimates to order joins by; None if they would say nothing: two leaves, or nothing large among them."""
+        if len(leaves) < 3:
+            return None
+        measure = self.session._measure()
+
+        def known(node: Node) -> float | None:
+            kept = self.session._builder.arrangements.get((node, ()), [])
+            return float(measure(kept[0].operator)[1]) if kept else None
+
+        found = Sizes(known)
+        return found if max(map(found.rows, leaves)) >= LARGE else None
 
     def subqueries(self, scope: Scope, env: Env) -> Subqueries:
         return Subqueries(self, scope, env)

@@ -24,6 +24,8 @@ from everview.expr.nodes import Expr, Literal
 from everview.expr.resolve import Column
 from everview.plan import joins
 from everview.plan import nodes as plan
+from everview.plan.explain import numbered
+from everview.plan.prune import prune
 from everview.sql import constants, names, pipelines, reading
 from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Query
@@ -187,8 +189,25 @@ class Statements:
             )
         query, compiler = self._bound(node, source)
         plain = joins.take(query.node, range(query.width))
-        shown = self._collection(query, compiler, plain, query.names).explain()
-        return self._texts("plan", shown.split("\n"))
+        collection = self._collection(query, compiler, plain, query.names)
+        return self._texts("plan", [*collection.explain().split("\n"), *self._kept(collection)])
+
+    def _kept(self, collection: Collection) -> Iterator[str]:
+        """Which of the plan's steps are kept already, so that a view of it would share them."""
+        session, measure = self.session, self.session._measure()
+        rows = numbered(collection._node)
+        for node in prune(collection._node, session._builder.installed).walk():
+            for kept in session._builder.arrangements.get((node, ()), []):
+                _, updates, size = measure(kept.operator)
+                users = [
+                    v._name
+                    for v in session._views.values()
+                    if kept.operator in session._upstream(v._arrangement.operator)
+                ]
+                by = ", ".join(str(c) for c in kept.order)
+                what = rows.get(node) or kept.operator.describe()
+                used = f", for {', '.join(users)}" if users else ""
+                yield f"kept: {what} in the order {by}: {updates} updates, {size} bytes{used}"
 
     def subscribe(self, statement: reading.Statement) -> Subscription:
         """SUBSCRIBE [TO] view, or TO (query), [WITHOUT SNAPSHOT]"""

@@ -1,0 +1,105 @@
+"""Plans are pinned: the 22 queries of TPC-H, and what EXPLAIN says about sizes and sharing.
+
+After a change that is meant, `EVERVIEW_GOLDEN=1 pytest tests/sql/test_explain.py` writes the files anew; read the diff.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+import everview as ev
+from everview.sql import reading
+from everview.sql.places import Source
+from everview.sql.query import Compiler
+
+TPCH = Path(__file__).parent / "tpch"
+PLANS = Path(__file__).parent / "plans"
+QUERIES = sorted(p.stem for p in TPCH.glob("q*.sql"))
+
+
+def golden(name: str, text: str) -> None:
+    """Compare with the file of that name, or write it; how many bytes a batch takes is not what is pinned."""
+    text = re.sub(r"\d+ bytes", "# bytes", text)
+    path = PLANS / f"{name}.txt"
+    if os.environ.get("EVERVIEW_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text + "\n")
+    assert path.read_text() == text + "\n"
+
+
+def explained(db: ev.Session, text: str) -> str:
+    return "\n".join(row[0] for row in db.sql(f"EXPLAIN {text}"))
+
+
+@pytest.fixture(scope="module")
+def tpch() -> ev.Session:
+    db = ev.connect()
+    db.sql((TPCH / "schema.sql").read_text())
+    return db
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_plans_of_tpch(tpch: ev.Session, name: str) -> None:
+    text = explained(tpch, (TPCH / f"{name}.sql").read_text())
+    golden(name, "\n".join(line for line in text.split("\n") if not line.startswith("kept: ")))
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_planning_takes_less_than_20_ms(tpch: ev.Session, name: str) -> None:
+    """CPU time, the best of some: parsing and planning, without building operators."""
+    text, best = (TPCH / f"{name}.sql").read_text(), 1.0
+    for _ in range(5):
+        start = time.process_time()
+        (statement,) = reading.statements(text)
+        Compiler(tpch, Source(statement.text, statement.notes)).query(reading.parsed(statement.text), {}, None)
+        best = min(best, time.process_time() - start)
+    assert best < 0.020
+
+
+def star(rows: int) -> ev.Session:
+    """A large table in the middle of two small ones, and a view of it."""
+    db = ev.connect()
+    db.sql(
+        """
+        CREATE TABLE sale (id int PRIMARY KEY, shop int NOT NULL, item int NOT NULL, amount int NOT NULL);
+        CREATE TABLE shop (id int PRIMARY KEY, town text NOT NULL);
+        CREATE TABLE item (id int PRIMARY KEY, kind text NOT NULL);
+        """
+    )
+    with db.transaction():
+        for name, values in (
+            ("sale", [(i, i % 50, i % 200, i % 7) for i in range(rows)]),
+            ("shop", [(i, f"town {i % 5}") for i in range(50)]),
+            ("item", [(i, f"kind {i % 9}") for i in range(200)]),
+        ):
+            table = db[name]
+            assert isinstance(table, ev.Table)
+            table.insert(values)
+    db.sql("CREATE VIEW by_shop AS SELECT shop, sum(amount) AS s FROM sale GROUP BY shop")
+    return db
+
+
+STAR = """
+    SELECT shop.town, item.kind, sum(amount) AS amount FROM sale, shop, item
+    WHERE sale.shop = shop.id AND sale.item = item.id AND shop.town = 'town 1' GROUP BY shop.town, item.kind"""
+
+
+@pytest.mark.parametrize(("rows", "name"), [(100, "star_small"), (20_000, "star_large")])
+def test_joins_begin_with_the_fewest_rows_once_tables_are_large(rows: int, name: str) -> None:
+    db = star(rows)
+    golden(name, explained(db, STAR))
+    expected = db.sql(STAR).rows()
+    view = db.sql(f"CREATE VIEW v AS {STAR}")
+    assert sorted(view.rows()) == sorted(expected)
+
+
+def test_explain_says_who_shares_what() -> None:
+    db = star(100)
+    db.sql("CREATE VIEW other AS SELECT shop, s FROM by_shop WHERE s > 3")
+    golden("sharing", db["other"].explain())
+    assert "also for by_shop" in db["other"].explain()
