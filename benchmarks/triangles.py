@@ -1,7 +1,7 @@
 """Directed triangles, counted: worst-case optimal, in any order of the clauses, against joins one after the other.
 
-The reference lists triangles as they come and go; here every one of them is sent on to a count. `--plan binary` keeps all
-pairs of edges that meet, which graph c has far too many of for a comparison: `--edges` takes the first so many.
+The reference lists triangles as they come and go; here every one of them is sent on to a count. `--plan binary` keeps
+all pairs of edges that meet, which graph c has far too many of for a comparison: `--edges` takes the first so many.
 """
 
 from __future__ import annotations

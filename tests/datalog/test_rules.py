@@ -108,3 +108,16 @@ def test_changes_of_several_epochs_in_one_step(db: ev.Session) -> None:
         edge.insert([(2, 3)])
         edge.delete([(1, 2)])
     assert sorted(rules.reach.changes(since=0)) == [((2,), 1, 1), ((2,), 3, -1), ((3,), 2, 1), ((3,), 3, -1)]
+
+
+def test_functions_in_python(db: ev.Session) -> None:
+    db.function("double", lambda x: 2 * x, returns=int)
+    db.function("odd", lambda x: x % 2 == 1, returns=bool)
+    rules = db.datalog("""
+        twice(X, double(Y)) :- edge(X, Y), double(X) < 10.
+        odds(X)  :- edge(X, _), odd(X).
+        evens(X) :- edge(X, _), not odd(X), (odd(X) ; X > 0).
+    """)
+    db["edge"].insert([(1, 2), (2, 3), (7, 1)])
+    assert sorted(rules.twice.rows()) == [(1, 4), (2, 6)]
+    assert sorted(rules.odds.rows()) == [(1,), (7,)] and rules.evens.rows() == [(2,)]

@@ -95,8 +95,8 @@ class Bodies:
         return variable
 
     def _function(self, atom: Atom) -> Literal:
-        if is_condition(atom.name) and not atom.named:
-            return Test(Apply(atom.name, atom.args, place=atom.place), place=atom.place)
+        if (atom.function is not None or is_condition(atom.name)) and not atom.named:
+            return Test(Apply(atom.name, atom.args, atom.function, place=atom.place), place=atom.place)
         raise self.unknown(atom)
 
     def unknown(self, atom: Atom) -> EverviewError:

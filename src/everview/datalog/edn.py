@@ -45,6 +45,7 @@ from everview.datalog.syntax import (
     Test,
     Var,
     Wild,
+    mapped,
     names_of,
 )
 
@@ -270,25 +271,13 @@ def _local(body: Body, shared: Form) -> Body:
     """The body with all variables renamed but those that are shared with the outside."""
     kept = {f.text for f in shared.parts}
     number = next(_numbers)
-    return tuple(_renamed(l, {n: f"{n}'{number}" for n in names_of(body) - kept}) for l in body)
 
+    def renamed(thing: Any) -> Any:
+        if isinstance(thing, Var) and thing.name not in kept:
+            return replace(thing, name=f"{thing.name}'{number}")
+        return thing
 
-def _renamed(thing: Any, names: dict[str, str]) -> Any:
-    """A literal or term with other names of variables."""
-    match thing:
-        case Var():
-            return replace(thing, name=names.get(thing.name, thing.name))
-        case Atom() | Apply():
-            return replace(thing, args=tuple(_renamed(a, names) for a in thing.args))
-        case Compare():
-            return replace(thing, left=_renamed(thing.left, names), right=_renamed(thing.right, names))
-        case Test():
-            return replace(thing, term=_renamed(thing.term, names))
-        case Not():
-            return replace(thing, body=tuple(_renamed(l, names) for l in thing.body))
-        case Or():
-            return replace(thing, branches=tuple(tuple(_renamed(l, names) for l in b) for b in thing.branches))
-    return thing
+    return tuple(mapped(literal, renamed) for literal in body)
 
 
 def _finished(rule: Rule) -> Rule:

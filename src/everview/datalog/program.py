@@ -69,7 +69,11 @@ class Rules:
 
     def _compiled(self, program: list[Rule], extra: dict[str, Relation]) -> Strata:
         strata = Strata(
-            program, lambda n: extra.get(n) or self._outside(n), self._known, lambda: one_row(self._session)
+            program,
+            lambda n: extra.get(n) or self._outside(n),
+            self._known,
+            lambda: one_row(self._session),
+            self._session._functions,
         )
         strata.compile()
         return strata

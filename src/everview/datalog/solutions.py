@@ -148,6 +148,8 @@ def expression(term: Term) -> language.Expression:
             return language.Named(name)
         case Const(value=value):
             return language.wrap(value)
+        case Apply(function=function, args=args) if function is not None:
+            return language.UdfCall(function, tuple(map(expression, args)))
         case Apply(op=op, args=args) if op in CASTS:
             if len(args) != 1:
                 raise term.place.error("E_FUNCTION", f"{op} takes one argument, not {len(args)}")

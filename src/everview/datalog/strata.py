@@ -11,16 +11,17 @@ adds halves becomes float).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from everview.datalog import aggregates
 from everview.datalog.bodies import Bodies, unsafe
 from everview.datalog.solutions import Relation, Solutions, cast_to, common, distinct, union
-from everview.datalog.syntax import Aggregate, Atom, Const, Place, Rule, Term, Var, Wild
+from everview.datalog.syntax import Aggregate, Apply, Atom, Const, Literal, Place, Rule, Term, Var, Wild, mapped
 from everview.errors import PlanError, did_you_mean
 from everview.expr import language, nodes
+from everview.expr.language import UserFunction
 from everview.expr.resolve import Column, Scope, literal
 from everview.plan import joins
 from everview.plan.aggregates import Aggregation
@@ -57,6 +58,7 @@ class Strata:
         outside: Callable[[str], Relation | None],
         known: Callable[[], Iterable[str]],
         one_row: Callable[[], Node],
+        functions: Mapping[str, UserFunction] | None = None,
     ) -> None:
         self.rules: dict[str, list[Rule]] = {}
         self.one_row = one_row
@@ -66,7 +68,7 @@ class Strata:
         self.open: dict[str, Relation | None] = {}
         self.bodies = Bodies(self._find, one_row, self._suggest)
         for number, rule in enumerate(rules):
-            for part in aggregates.split(rule, number):
+            for part in aggregates.split(_with_functions(rule, functions or {}), number):
                 self.rules.setdefault(part.name, []).append(part)
         self.shapes = {name: self._shape(rules) for name, rules in self.rules.items()}
 
@@ -240,6 +242,22 @@ class Strata:
 
 
 # ------------------------------------------------------------------------------------------ helpers
+
+
+def _with_functions(rule: Rule, functions: Mapping[str, UserFunction]) -> Rule:
+    """The rule with the user's own functions in their places; in an atom's place, should it be no relation."""
+
+    def own(thing: Term | Literal) -> Any:
+        if isinstance(thing, Apply) and thing.op.lower() in functions:
+            return replace(thing, function=functions[thing.op.lower()])
+        if isinstance(thing, Atom) and thing.name.lower() in functions:
+            return replace(thing, function=functions[thing.name.lower()])
+        return thing
+
+    if not functions:
+        return rule
+    body = tuple(mapped(literal, own) for literal in rule.body)
+    return replace(rule, head=tuple(mapped(t, own) for t in rule.head), body=body)
 
 
 def _value(term: Term) -> Any:

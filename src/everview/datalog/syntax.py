@@ -5,11 +5,12 @@ Both spellings (`everview.datalog.grammar`, `everview.datalog.edn`) give these; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from everview.errors import EverviewError, PlanError
+from everview.expr.language import UserFunction
 
 
 @dataclass(frozen=True)
@@ -86,10 +87,11 @@ class Const(Term):
 
 @dataclass(frozen=True)
 class Apply(Term):
-    """A function or an operator applied to terms."""
+    """A function or an operator applied to terms; `function` if it is the user's own."""
 
     op: str
     args: tuple[Term, ...]
+    function: UserFunction | None = None
 
     def variables(self) -> Iterator[Var]:
         for arg in self.args:
@@ -135,11 +137,12 @@ class Literal:
 
 @dataclass(frozen=True)
 class Atom(Literal):
-    """`name(a, b)`, or by columns' names: `name(column: a)`."""
+    """`name(a, b)`, or by columns' names: `name(column: a)`; `function` if the user has one of that name."""
 
     name: str
     args: tuple[Term, ...]
     named: tuple[tuple[str, Term], ...] = ()
+    function: UserFunction | None = None
 
     def variables(self) -> Iterator[Var]:
         for arg in (*self.args, *(value for _, value in self.named)):
@@ -226,3 +229,30 @@ class Rule:
 def names_of(literals: Body) -> set[str]:
     """Names of the variables in some literals."""
     return {v.name for literal in literals for v in literal.variables()}
+
+
+def mapped(thing: Any, change: Callable[[Any], Any]) -> Any:
+    """A literal or term in which every term and atom, the inner ones first, is what `change` makes of it."""
+
+    def all_of(things: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(mapped(t, change) for t in things)
+
+    match thing:
+        case Apply():
+            return change(replace(thing, args=all_of(thing.args)))
+        case Aggregate():
+            return change(thing if thing.arg is None else replace(thing, arg=mapped(thing.arg, change)))
+        case Term():
+            return change(thing)
+        case Atom():
+            named = tuple((name, mapped(value, change)) for name, value in thing.named)
+            return change(replace(thing, args=all_of(thing.args), named=named))
+        case Compare():
+            return replace(thing, left=mapped(thing.left, change), right=mapped(thing.right, change))
+        case Test():
+            return replace(thing, term=mapped(thing.term, change))
+        case Not():
+            return replace(thing, body=all_of(thing.body))
+        case Or():
+            return replace(thing, branches=tuple(all_of(b) for b in thing.branches))
+    raise TypeError(f"neither literal nor term: {thing!r}")
