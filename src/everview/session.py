@@ -95,7 +95,6 @@ class Session:
         self._sql: Any = None
         self._functions: dict[str, UserFunction] = {}
         self._clock = Clock(self)
-        self._attributes: dict[str, Table] = {}
         self._rules: dict[str, Rules] = {}
         self._pipeline: Any = None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import everview as ev
@@ -121,3 +123,28 @@ def test_functions_in_python(db: ev.Session) -> None:
     db["edge"].insert([(1, 2), (2, 3), (7, 1)])
     assert sorted(rules.twice.rows()) == [(1, 4), (2, 6)]
     assert sorted(rules.odds.rows()) == [(1,), (7,)] and rules.evens.rows() == [(2,)]
+
+
+def test_a_program_is_found_again_in_a_durable_session(tmp_path: Path) -> None:
+    text = """
+        triangle(A, B, C) :- edge(A, B), edge(B, C), edge(A, C).
+        reach(1). reach(Y) :- reach(X), edge(X, Y).
+    """
+    for run in range(2):
+        with ev.connect(str(tmp_path / "state")) as db:
+            edge = db.table("edge", {"src": int, "dst": int})
+            fact = db.attribute("likes", str, semantics="one")
+            rules = db.datalog(text)
+            if not run:
+                edge.insert([(1, 2), (2, 3), (1, 3)])
+                db.transact([(1, "likes", "figs")])
+            else:
+                db.transact([(1, "likes", "pears")])
+                assert fact.rows() == [(1, "pears")]
+            assert rules.triangle.rows() == [(1, 2, 3)] and sorted(rules.reach.rows()) == [(1,), (2,), (3,)]
+    with ev.connect(str(tmp_path / "state")) as db:
+        with pytest.raises(ev.EverviewError):
+            db.datalog(text.replace("edge(A, C)", "edge(C, A)"))
+        assert set(db.views) == {"triangle", "reach"}
+        db["edge"].delete([(2, 3)])
+        assert db["triangle"].rows() == []

@@ -265,8 +265,7 @@ class Builder:
     def _build_multijoin(self, node: plan.MultiJoin) -> Flow:
         for i in node.inputs:
             self.flow(i)
-        sizes = [self._size(i) for i in node.inputs]
-        plans = [levels(node, i, sizes) for i in range(len(node.inputs))]
+        plans = [levels(node, i) for i in range(len(node.inputs))]
         parts = [[tuple(self._part(node, p) for p in level.parts) for level in plan] for plan in plans]
         sources = [self._source(i) for i in node.inputs]
         pipelines = [
@@ -281,10 +280,6 @@ class Builder:
             self._wake(arrangement, scope)
         operator = Extend(self.graph, scope, node, pipelines)
         return columns(operator, node.types, tuple(range(len(node.types))))
-
-    def _size(self, node: plan.Node) -> int:
-        """Updates held for a node, as far as anybody knows."""
-        return min((a.trace.measure()[1] for a in self._existing(node) if a.operator.old), default=1 << 40)
 
     def _part(self, node: plan.MultiJoin, part: Part) -> Arrangement:
         """An arrangement with the part's bound columns in front, in any order, then its new ones."""

@@ -1,7 +1,8 @@
 """Joins of many inputs from the Python side: what pipelines a MultiJoin needs, and the operator that runs them.
 
 `everview.kernels.extend` says what a pipeline is. Here is decided in which order each binds its variables, which
-arrangements that takes, and how it is written down for the kernel.
+arrangements that takes, and how it is written down for the kernel. The order follows from the plan alone, not from how
+many rows there happen to be: the same commands must build the same operators, or saved state could not be put back.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ class Level:
     parts: tuple[Part, ...]
 
 
-def levels(node: plan.MultiJoin, source: int, sizes: Sequence[int]) -> list[Level]:
+def levels(node: plan.MultiJoin, source: int) -> list[Level]:
     """The pipeline that starts from an input, as levels.
 
     >>> from everview.types import INT
     >>> e = plan.Table(0, (INT, INT))
     >>> triangle = plan.MultiJoin((e, e, e), ((0, 1), (1, 2), (0, 2)), (INT,) * 3)
-    >>> [(level.variables, [part.input for part in level.parts]) for level in levels(triangle, 0, [9, 9, 9])]
+    >>> [(level.variables, [part.input for part in level.parts]) for level in levels(triangle, 0)]
     [((2,), [1, 2])]
     """
     bound = {v for v in node.variables[source] if v >= 0}
@@ -64,7 +65,7 @@ def levels(node: plan.MultiJoin, source: int, sizes: Sequence[int]) -> list[Leve
         if done:
             level = Level((), (Part(done[0], _columns(node, done[0], bound), (), True),))
         else:
-            level = step(node, pending, bound, sizes)
+            level = step(node, pending, bound)
         found.append(level)
         bound |= set(level.variables)
         pending = [i for i in pending if not any(p.input == i and p.complete for p in level.parts)]
@@ -79,24 +80,24 @@ def _columns(node: plan.MultiJoin, i: int, bound: set[int]) -> Columns:
     return tuple(c for c, v in enumerate(node.variables[i]) if v in bound)
 
 
-def _next_input(node: plan.MultiJoin, pending: list[int], bound: set[int], sizes: Sequence[int]) -> Level:
-    """The input with the most bound columns, of those the smallest: all its variables at once."""
-    best = max(pending, key=lambda i: (len(_variables(node, i) & bound), -sizes[i], -i))
+def _next_input(node: plan.MultiJoin, pending: list[int], bound: set[int]) -> Level:
+    """The input with the most bound columns, of those the first: all its variables at once."""
+    best = max(pending, key=lambda i: (len(_variables(node, i) & bound), -i))
     new = tuple(c for c, v in enumerate(node.variables[best]) if v >= 0 and v not in bound)
     part = Part(best, _columns(node, best, bound), new, True)
     return Level(tuple(node.variables[best][c] for c in new), (part,))
 
 
-def _next_variable(node: plan.MultiJoin, pending: list[int], bound: set[int], sizes: Sequence[int]) -> Level:
+def _next_variable(node: plan.MultiJoin, pending: list[int], bound: set[int]) -> Level:
     """The variable that most inputs restrict: those with other columns bound, else any that have it."""
-    best: tuple[tuple[int, int, int, int], Level] | None = None
+    best: tuple[tuple[int, int, int], Level] | None = None
     for v in sorted({v for i in pending for v in _variables(node, i)} - bound):
         having = [i for i in pending if v in node.variables[i]]
         useful = [i for i in having if _variables(node, i) & bound or _variables(node, i) == {v}]
         linked = any(_variables(node, i) & bound for i in useful)
-        parts = tuple(_part(node, i, v, bound) for i in useful or [min(having, key=lambda i: sizes[i])])
+        parts = tuple(_part(node, i, v, bound) for i in useful or having[:1])
         complete = sum(p.complete for p in parts)
-        score = (int(linked), complete, -min(sizes[p.input] for p in parts), -v)
+        score = (int(linked), complete, -v)
         if best is None or score > best[0]:
             best = (score, Level((v,), parts))
     assert best is not None

@@ -29,10 +29,7 @@ def attribute(session: Session, name: str, value: Any, entity: Any, semantics: s
     """See `Session.attribute`."""
     if semantics not in KEYS:
         raise InputError("E_RANGE", f"there are no {semantics!r} semantics", did_you_mean(semantics, KEYS))
-    name = _spelled(name)
-    table = session.table(name, {"e": entity, "v": value}, key=KEYS[semantics])
-    session._attributes[name] = table
-    return table
+    return session.table(_spelled(name), {"e": entity, "v": value}, key=KEYS[semantics])
 
 
 def transact(session: Session, changes: Iterable[Any]) -> None:
@@ -71,12 +68,11 @@ def _spelled(name: Any) -> str:
 
 
 def _attribute(session: Session, name: str) -> Table:
-    table = session._attributes.get(name)
-    if table is None or table._dropped:
-        known = [n for n, t in session._attributes.items() if not t._dropped]
+    known = {n: t for n, t in session._tables.items() if [c.name for c in t._columns] == ["e", "v"]}
+    if name not in known:
         hint = did_you_mean(name, known) if known else f'declare it first: db.attribute("{name}", str)'
         raise InputError("E_ATTRIBUTE", f"there is no attribute {name!r}", hint)
-    return table
+    return known[name]
 
 
 def _retract(session: Session, table: Table, entity: Any, value: Any) -> None:

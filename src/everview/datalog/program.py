@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import TYPE_CHECKING, Any
 
 from everview.collection import Collection, common_session
@@ -281,8 +281,12 @@ class Rules:
 
     def drop(self) -> None:
         """Forget the program, and stop keeping its relations."""
-        for view in reversed(list(self._views.values())):
-            if not view._dropped:
+        self._forget(())
+
+    def _forget(self, kept: Container[str]) -> None:
+        """Forget the program; views of these names stay."""
+        for name, view in reversed(self._views.items()):
+            if not view._dropped and name not in kept:
                 view.drop()
         self._views = {}
         for name in self._relations:
@@ -291,12 +295,13 @@ class Rules:
 
 def datalog(session: Session, text: str, plan: Choice | None = None) -> Rules:
     """See `Session.datalog`."""
+    before = session.views  # a durable session may have some of them from an earlier run
     rules = Rules(session, text, plan)
     try:
         for name in rules:
             rules.interest(name)
     except BaseException:
-        rules.drop()
+        rules._forget(before)
         raise
     return rules
 
