@@ -5,8 +5,8 @@ after that: it reads the store's newest version and then does what the log says,
 again. It changes nothing in the directory but its pin, by which the writer knows what not to collect yet. Several may
 be attached at once.
 
-A version that an embedded session makes says nothing that its log has not said, so the batches need not be read again;
-of other writers (Spark) the batches that each version adds are put into the traces, and nothing is computed.
+A new version says nothing that the log before it has not said, so its batches need not be read again: following logs
+from version to version is enough.
 """
 
 from __future__ import annotations
@@ -16,14 +16,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from everview import catalogue
 from everview.catalogue import TRANSIENT
 from everview.collection import Collection
-from everview.dataflow import saved
-from everview.dataflow.operators import Operator
 from everview.durable import Stored
 from everview.errors import InputError
-from everview.store import Commit, Store, wal
+from everview.store import Store, wal
 from everview.store.store import WAL, numbered
 from everview.table import Table
 from everview.view import View
@@ -76,7 +73,9 @@ class AttachedSession(Stored):
                 self._follow_log()
                 if not overtaken:
                     break
-                self._apply(self._store.follow())
+                self._place = 0
+                if self._store.follow().time != self._graph.time:  # a log was collected before it was read
+                    raise self._store.stale()
             self._again = {*self._tables, *self._views}
         return self.time
 
@@ -87,33 +86,6 @@ class AttachedSession(Stored):
         for end, payload in wal.read(root / numbered(WAL, self._store.manifest.version), self._place, done=True):
             self._replay(payload)
             self._place = end
-
-    def _apply(self, commit: Commit) -> None:
-        """Become the next version."""
-        self._place = 0
-        if commit.folds_log:
-            if commit.time != self._graph.time:
-                raise self._store.stale()
-            return
-        for ref in commit.dictionary:
-            self._interner.load(self._store.get_dictionary(ref))
-        self._loading = True
-        for data in commit.commands:
-            self._perform(catalogue.decode(data, self._store.files.root, self._plan_functions), data)
-        self._loading = False
-        operators = self._numbered()
-        for number, _, ref in commit.adds:
-            trace = saved.state_of(operators[number])
-            if trace is not None:
-                saved.put_back(trace, self._store.get(ref), commit.time)
-        self._graph.time = commit.time
-        self._marks.update(commit.marks)
-        if self._listening:
-            self._take_batches()
-        self._deliver()
-
-    def _numbered(self) -> Sequence[Operator]:
-        return saved.live(self._graph)
 
     # what it does not do
 

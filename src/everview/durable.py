@@ -295,7 +295,6 @@ class DurableSession(Stored):
                 marks=self._marks,
                 sinces={n: s for n, s in sinces.items() if s is not None},
                 fingerprints=saved.fingerprints(self._graph),
-                folds_log=True,
                 **self._new_commands(),
                 **self._new_dictionary(),
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from pathlib import Path
 
@@ -104,6 +105,21 @@ def test_readers_see_what_was_done(tmp_path: Path) -> None:
     assert payload == b"one" and list(wal.read(tmp_path / "0", end, done=True)) == []
     log.done()
     assert [p for _, p in wal.read(tmp_path / "0", end, done=True)] == [b"two"]
+
+
+def test_a_fork_cannot_write(tmp_path: Path) -> None:
+    log = Wal(tmp_path / "0")
+    log.append(b"mine")
+    child = os.fork()
+    if child == 0:
+        try:
+            log.append(b"not mine")
+        except ev.StoreError as error:
+            os._exit(7 if error.code == "E_FENCED" else 1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    log.append(b"more")
+    assert [p for _, p in wal.read(tmp_path / "0")] == [b"mine", b"more"]
 
 
 def test_the_checksum_is_of_the_payload(tmp_path: Path) -> None:

@@ -50,7 +50,6 @@ class Commit:
     marks: dict[str, str] = field(default_factory=dict)
     dictionary: tuple[Ref, ...] = ()
     whole_dictionary: bool = False  # `dictionary` is all there is, in place of what there was
-    folds_log: bool = False  # what is new in it is what the write-ahead log of the version before says
     sinces: dict[int, int] = field(default_factory=dict)
     fingerprints: tuple[str, ...] | None = None
     shards: int | None = None
@@ -166,7 +165,6 @@ def encode_commit(commit: Commit) -> bytes:
         "marks": commit.marks,
         "dictionary": made.refs(commit.dictionary),
         "whole_dictionary": commit.whole_dictionary,
-        "folds_log": commit.folds_log,
         "sinces": commit.sinces,
         "fingerprints": commit.fingerprints,
         "shards": commit.shards,
@@ -189,7 +187,6 @@ def decode_commit(data: Any, where: str) -> Commit:
         marks=h["marks"],
         dictionary=_refs(h["dictionary"], parts),
         whole_dictionary=h["whole_dictionary"],
-        folds_log=h["folds_log"],
         sinces=_numbered(h["sinces"]),
         fingerprints=None if h["fingerprints"] is None else tuple(h["fingerprints"]),
         shards=h["shards"],

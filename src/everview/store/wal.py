@@ -59,6 +59,7 @@ class Wal:
     def __init__(self, path: Path, sync: Sync = "normal") -> None:
         self.path = path
         self._full = sync == "full"
+        self._process = os.getpid()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -75,6 +76,12 @@ class Wal:
 
     def append(self, payload: bytes) -> int:
         """Write a record; gives the size of the file after it. What could not be written whole is not there."""
+        if os.getpid() != self._process:
+            raise StoreError(
+                "E_FENCED",
+                f"{self.path} belongs to the process that opened it, not to its forks",
+                "open it in one only",
+            )
         head = _HEAD.pack(MARK, zlib.crc32(payload), len(payload))
         record = head + _CRC.pack(zlib.crc32(head)) + payload
         try:
