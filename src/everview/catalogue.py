@@ -65,6 +65,7 @@ class ViewMade:
     history: int | None
     time: int
     plan: Choice | None = None
+    meaning: str = ""  # digest of the definition
 
 
 @dataclass(frozen=True)
@@ -436,7 +437,8 @@ class Catalogued(Session):
             if not name.startswith(TRANSIENT):
                 names = tuple(c.name for c in view._columns)
                 with self._or_drop(view):
-                    self._note(ViewMade(name, view._node, names, view._index, history, view._installed_at, plan))
+                    time, meaning = view._installed_at, digest(collection._meaning or collection._node)
+                    self._note(ViewMade(name, view._node, names, view._index, history, time, plan, meaning))
             return view
 
     def _same_view(self, view: View, collection: Collection, index_by: str | Sequence[str] | None) -> View:
@@ -448,7 +450,7 @@ class Catalogued(Session):
             not isinstance(collection, Collection)
             or [c.name for c in collection._columns] != names
             or wanted != [names[i] for i in view._index]
-            or digest(collection._node) != digest(view._node)
+            or digest(collection._meaning or collection._node) != self._meaning_of(view)
         ):
             raise PlanError(
                 "E_NAME",
@@ -457,6 +459,11 @@ class Catalogued(Session):
             )
         self._again.discard(view._name)
         return view
+
+    def _meaning_of(self, view: View) -> str:
+        """The digest of a view's definition."""
+        made = [e for e, _ in self._entries if isinstance(e, ViewMade) and e.name == view._name]
+        return made[-1].meaning or digest(view._node)
 
     def _index(self, view: View, keys: tuple[int, ...]) -> Arrangement:
         with self._lock:

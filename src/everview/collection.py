@@ -76,6 +76,9 @@ class Collection:
     Collection(src int, dst int)
     """
 
+    _meaning: Node | None = None
+    """A plan that says the same and does not depend on the day, if this one does: to know a definition again."""
+
     # Public names are methods only: everything else would hide a column of that name.
     def __init__(
         self,

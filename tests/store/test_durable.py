@@ -646,3 +646,33 @@ def test_joins_of_many_inputs_come_back(tmp_path: Path, choice: Any) -> None:
     db["edge"].delete([(1, 2)])
     assert sorted(view.rows()) == [(1, 3, 4), (2, 3, 4)]
     db.close()
+
+
+def test_sql_that_orders_joins_by_size_is_known_again_when_sizes_have_changed(tmp_path: Path) -> None:
+    view = "CREATE VIEW v AS SELECT a.x, c.z FROM a JOIN b ON a.x = b.x JOIN c ON b.y = c.y"
+    other = view.replace("a.x, c.z", "a.x, c.y")
+    text = "SELECT c.z FROM a JOIN b ON a.x = b.x JOIN c ON b.y = c.y WHERE a.k = $k"
+
+    def declare(db: ev.Session, view: str) -> Any:
+        for table in ("a (x int, k int)", "b (x int, y int)", "c (y int, z int)"):
+            db.sql(f"CREATE TABLE {table}")
+        db.sql(view)
+        return db.prepare("p", text)
+
+    with ev.connect(tmp_path) as db:
+        declare(db, view)
+        db["a"].insert({"x": np.arange(20_000), "k": np.arange(20_000)})
+        db["b"].insert({"x": np.arange(100), "y": np.arange(100)})
+        db["c"].insert([(5, 50)])
+        db.sql(f"CREATE VIEW w AS {view[17:]}")
+    with ev.connect(tmp_path) as db:
+        assert declare(db, view)(k=5).rows() == [(50,)]
+        assert db["v"].rows() == db["w"].rows() == [(5, 50)]
+        assert db["v"]._node != db["w"]._node  # declared today, it would be another plan
+        db["a"].clear()
+        db.sql(f"CREATE VIEW w AS {view[17:]}")
+    with ev.connect(tmp_path) as db:
+        declare(db, view)
+        db.sql(f"CREATE VIEW w AS {view[17:]}")
+    with ev.connect(tmp_path) as db, pytest.raises(ev.PlanError, match=r"E_NAME.*another definition"):
+        declare(db, other)

@@ -140,15 +140,23 @@ class Prepared:
 
     def _install(self, source: Source, node: exp.Expr) -> tuple[Query, View]:
         compiler = Compiler(self._session, source, standing=True)
-        compiler.parameters = Parameters(self._types)
-        query = compiler.query(node, {}, compiler.parameters.place(self._values._node, source))
+        written = node.copy()
+        query = self._compiled(compiler, source, node)
         parents = [self._values, *(self._session[n] for n in compiler.used)]
         names = [*(f"${n}" for n in self._types), *query.names]
         names += [f"order{i}" for i in range(len(query.node.types) - len(names))]
         columns = [Column(n, t) for n, t in zip(names, query.node.types, strict=True)]
         collection = Collection(query.node, columns, self._session, parents=parents)
+        if compiler.by_size:
+            compiler = Compiler(self._session, source, standing=True)
+            compiler.by_text = True
+            collection._meaning = self._compiled(compiler, source, written).node
         index = [c.name for c in columns[: len(self._types)]]
         return query, self._session.view(self.name, collection, index_by=index)
+
+    def _compiled(self, compiler: Compiler, source: Source, node: exp.Expr) -> Query:
+        compiler.parameters = Parameters(self._types)
+        return compiler.query(node, {}, compiler.parameters.place(self._values._node, source))
 
 
 def _one_query(text: str) -> tuple[Source, exp.Expr]:

@@ -87,6 +87,10 @@ class Compiler:
         self.standing = standing
         """Whether the answer is kept, so that now() moves."""
         self.parameters = Parameters()
+        self.by_text = False
+        """Whether joins are in the text's order whatever the sizes: so a definition is the same on any day."""
+        self.by_size = False
+        """Whether some joins were ordered by sizes."""
         self.loop_depth = 0
         self.used: dict[str, None] = {}
         """Tables and views read, in order."""
@@ -100,7 +104,7 @@ class Compiler:
 
     def sizes(self, leaves: Sequence[Node]) -> Sizes | None:
         """Estimates to order joins by; None if they would say nothing: two leaves, or nothing large among them."""
-        if len(leaves) < 3:
+        if self.by_text or len(leaves) < 3:
             return None
         measure = self.session._measure()
 
@@ -109,7 +113,10 @@ class Compiler:
             return float(measure(kept[0].operator)[1]) if kept else None
 
         found = Sizes(known)
-        return found if max(map(found.rows, leaves)) >= LARGE else None
+        if max(map(found.rows, leaves)) < LARGE:
+            return None
+        self.by_size = True
+        return found
 
     def subqueries(self, scope: Scope, env: Env) -> Subqueries:
         return Subqueries(self, scope, env)

@@ -296,6 +296,7 @@ class Statements:
     def _create_view(self, name: str, node: exp.Create, source: Source) -> View:
         if not isinstance(node.expression, exp.Query):
             raise source.refuse(node, "CREATE VIEW name AS is followed by a query")
+        written = node.expression.copy()
         query, compiler = self._bound(node.expression, source, standing=True)
         columns = list(query.names)
         if isinstance(node.this, exp.Schema):
@@ -312,6 +313,10 @@ class Statements:
                 )
         plain = joins.take(query.node, range(query.width))
         collection = self._collection(query, compiler, plain, columns)
+        if compiler.by_size:
+            compiler = Compiler(self.session, source, standing=True)
+            compiler.by_text = True
+            collection._meaning = joins.take(compiler.query(written, {}, None).node, range(query.width))
         if name in self.session.views and node.args.get("replace"):
             self.session._views[name].drop()
         return self.session.view(name, collection)
