@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from everview.dataflow.scopes import EPOCH_MASK
 from everview.kernels import make, read
-from everview.kernels.arrange import A_INBOX, A_SCOPE, A_TRACE, A_WORDS, arrange
+from everview.kernels.arrange import A_INBOX, A_SCOPE, A_STEP, A_TRACE, A_WORDS, arrange
 from everview.kernels.executor import CALL, DONE, PYTHON_NEEDED, X_WORDS, abort, step
 from everview.kernels.make import serve
 from everview.kernels.memory import DEBUG, FAULTS, LIVE_BLOCKS, cell
@@ -36,17 +36,18 @@ class Machine:
         self.trace = make.make_trace(cols, 1, keep, 0 if keep == -1 else NO_SINCE, merge_effort, 0)
         self.inbox = make.make_inbox(cols + 2, self.scope)
         self.context = make.make_block(A_WORDS)
-        for word, address in ((A_INBOX, self.inbox), (A_TRACE, self.trace), (A_SCOPE, self.scope)):
-            make.poke(self.context, word, address)
         self.blocks = [self.context]
         self.step = self._block([0] * STEP_WORDS)
+        words = {A_INBOX: self.inbox, A_TRACE: self.trace, A_SCOPE: self.scope, A_STEP: self.step}
+        for word, address in words.items():
+            make.poke(self.context, word, address)
         traces, scopes, boxes = self._block([self.trace]), self._block([self.scope]), self._block([self.inbox])
         self.sessions = []
         for program in ([arrange], [arrange, serve]):
             code = self._block([word for op in program for word in (CALL, op.address, self.context, 0)])
-            words = [code, len(program), 0, self.step, traces, 1, scopes, 1, boxes, 1]
-            assert len(words) == X_WORDS
-            self.sessions.append(self._block(words))
+            fields = [code, len(program), 0, self.step, traces, 1, scopes, 1, boxes, 1, 0]
+            assert len(fields) == X_WORDS
+            self.sessions.append(self._block(fields))
         self.time = 0
         self.log: list[Update] = []
 

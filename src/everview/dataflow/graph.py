@@ -18,6 +18,7 @@ from everview.codes.values import encode_value
 from everview.dataflow.operators import Arrange, Operator, PythonMap, Reduce, Wake
 from everview.dataflow.scopes import Scope
 from everview.dataflow.streams import Sink
+from everview.dataflow.team import Team
 from everview.errors import InputError, InternalError, LoopError
 from everview.kernels import executor as x
 from everview.kernels import make, memory
@@ -48,6 +49,7 @@ class Graph:
         """every operator by the order in which they were made, equal on all shards; None once dropped"""
         self.time = 0
         self.step_block = make.make_block(stream_k.STEP_WORDS)
+        self.team: Team | None = None
         self.root = Scope(None)
         self.tail: list[Operator] = []
         self.session = make.make_block(x.X_WORDS)
@@ -56,6 +58,10 @@ class Graph:
         self._replays: list[tuple[Operator, Sink]] = []
         self._new: list[Operator] = []
         self._stale = True
+
+    def share_work(self) -> None:
+        """Let large pieces of work be done by two threads from now on."""
+        self.team = Team(self.step_block)
 
     # building
 
@@ -356,6 +362,8 @@ class Graph:
 
     def close(self) -> None:
         """Free everything."""
+        if self.team is not None:
+            self.team.close()
         self.remove(set(self.operators()))
         for field in (x.PROGRAM, x.TRACES, x.INBOXES, x.SCOPES):
             make.drop_block(make.peek(self.session, field))

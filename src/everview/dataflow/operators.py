@@ -217,6 +217,7 @@ class Arrange(Operator):
         words[arrange_k.A_INBOX] = self.inbox
         words[arrange_k.A_TRACE] = self.trace.address
         words[arrange_k.A_SCOPE] = scope.address
+        words[arrange_k.A_STEP] = graph.step_block
         self.context = self.block(words)
         self.checked = False
         graph.add(self, at_end=at_end)

@@ -18,13 +18,14 @@ from __future__ import annotations
 from numba import int64, njit
 
 from everview.kernels.inbox import clear_inbox
-from everview.kernels.memory import DEBUG, INNER, OPTIONS, call_pointer, faults, ld, st
-from everview.kernels.operator import CALL_PYTHON
+from everview.kernels.memory import DEBUG, INNER, OPTIONS, add_atomically, call_pointer, faults, ld, st
+from everview.kernels.operator import CALL_PYTHON, task
 from everview.kernels.scope import OVERRUN, end_time, next_time, reset_scope
-from everview.kernels.stream import STEP_BASE, STEP_EPOCHS, STEP_FAULT, STEP_STOP
-from everview.kernels.trace import commit, roll_back
+from everview.kernels.stream import STEP_BASE, STEP_EPOCHS, STEP_FAULT, STEP_SPLIT, STEP_STOP, STEP_TEAM
+from everview.kernels.team import both
+from everview.kernels.trace import commit, roll_back, uncommitted
 
-PROGRAM, LENGTH, PC, X_STEP, TRACES, NTRACES, SCOPES, NSCOPES, INBOXES, NINBOXES, X_WORDS = range(11)
+PROGRAM, LENGTH, PC, X_STEP, TRACES, NTRACES, SCOPES, NSCOPES, INBOXES, NINBOXES, NEXT_TRACE, X_WORDS = range(12)
 
 CALL, LOOP, END, STOP = range(4)
 DONE, PYTHON_NEEDED, YIELD, ROUNDS, OVERFLOW, VIOLATION, MEMORY_FAULT, STOPPED = range(8)
@@ -75,13 +76,33 @@ def _run(session):
     return DONE
 
 
-@njit(**INNER)
-def _commit(session):
-    traces = ld(session, TRACES)
+@task
+def _commit_traces(session):
+    """Commit traces, one after the other, until none is left."""
     s = ld(session, X_STEP)
     time = ld(s, STEP_BASE) + ld(s, STEP_EPOCHS)
-    for i in range(ld(session, NTRACES)):
-        commit(ld(traces, i), time)
+    while True:
+        i = add_atomically(session, NEXT_TRACE, 1)
+        if i >= ld(session, NTRACES):
+            return 0
+        commit(ld(ld(session, TRACES), i), time)
+
+
+@njit(**INNER)
+def _commit(session):
+    s = ld(session, X_STEP)
+    team = ld(s, STEP_TEAM)
+    if team != 0:
+        rows = 0
+        for i in range(ld(session, NTRACES)):
+            rows += uncommitted(ld(ld(session, TRACES), i))
+        if rows < ld(s, STEP_SPLIT):
+            team = 0
+    st(session, NEXT_TRACE, 0)
+    if team != 0:
+        both(team, _commit_traces(), session, session)
+    else:
+        call_pointer(_commit_traces(), session)
     reset_agendas(session)
 
 

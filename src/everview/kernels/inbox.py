@@ -3,18 +3,22 @@
 A row is stored as consecutive words: its columns, its time, its diffs. Rows of one slot (see `scope`) share a buffer:
 word 0 is the number of rows, word 1 its room in rows, then the rows. Buffers stay with their slot and are used again,
 except large ones, which are given back after the pass that empties them.
+
+What a helper thread wrote (see `twin`) is not copied: its buffer becomes the next one of the slot's *chain*, whose
+address is word 2. New rows always go to the first.
 """
 
 from __future__ import annotations
 
 from numba import njit
 
-from everview.kernels.memory import INNER, alloc, free, grow, ld, st
+from everview.kernels.memory import INNER, alloc, copy_words, free, grow, ld, st
 from everview.kernels.operator import shared
 
 WIDTH, BOX_SCOPE, BUFFERS, NBUFFERS, I_WORDS = range(5)
 
-ROWS_AT = 2  # words in front of the rows
+NEXT = 2  # word of a buffer with the address of the next one
+ROWS_AT = 3  # words in front of the rows
 LARGE = 1 << 15  # words from which an emptied buffer is given back
 
 
@@ -33,11 +37,20 @@ def new_inbox(width, scope):
 
 
 @njit(**INNER)
+def free_chain(buffer):
+    """Give a buffer back, and those chained to it; 0 is ignored."""
+    while buffer != 0:
+        following = ld(buffer, NEXT)
+        free(buffer)
+        buffer = following
+
+
+@njit(**INNER)
 def free_inbox(inbox):
     """Give an inbox back."""
     buffers = ld(inbox, BUFFERS)
     for i in range(ld(inbox, NBUFFERS)):
-        free(ld(buffers, i))
+        free_chain(ld(buffers, i))
     free(buffers)
     free(inbox)
 
@@ -61,11 +74,12 @@ def room(inbox, slot, rows):
         buffer = alloc(ROWS_AT + cap * width)
         st(buffer, 0, 0)
         st(buffer, 1, cap)
+        st(buffer, NEXT, 0)
         st(buffers, slot, buffer)
     else:
         used = ld(buffer, 0)
         if used + rows > ld(buffer, 1):
-            cap = max(used + rows, 2 * used)
+            cap = max(used + rows, 2 * ld(buffer, 1))
             buffer = grow(buffer, ROWS_AT + cap * width, ROWS_AT + used * width)
             st(buffer, 1, cap)
             st(buffers, slot, buffer)
@@ -84,15 +98,68 @@ def waiting(inbox, slot):
 
 
 @njit(**INNER)
-def emptied(inbox, slot):
-    """The rows of a slot have been taken."""
+def take_large(inbox, slot):
+    """Take a slot's buffers out of the inbox if they are large: whoever took them frees them. False if they are not."""
     buffers = ld(inbox, BUFFERS)
     buffer = ld(buffers, slot)
-    if ld(buffer, 1) * ld(inbox, WIDTH) > LARGE:
-        free(buffer)
-        st(buffers, slot, 0)
+    if ld(buffer, 1) * ld(inbox, WIDTH) <= LARGE and ld(buffer, NEXT) == 0:
+        return False
+    st(buffers, slot, 0)
+    return True
+
+
+@njit(**INNER)
+def emptied(inbox, slot):
+    """The rows of a slot have been taken."""
+    buffer = ld(ld(inbox, BUFFERS), slot)
+    if take_large(inbox, slot):
+        free_chain(buffer)
     else:
         st(buffer, 0, 0)
+
+
+@njit(**INNER)
+def chain_rows(buffer):
+    """Rows in a buffer and those chained to it."""
+    rows = 0
+    while buffer != 0:
+        rows += ld(buffer, 0)
+        buffer = ld(buffer, NEXT)
+    return rows
+
+
+@njit(**INNER)
+def unchained(buffer, width):
+    """All rows of a chain in one buffer; the chain is freed."""
+    if ld(buffer, NEXT) == 0:
+        return buffer
+    rows = chain_rows(buffer)
+    whole = alloc(ROWS_AT + rows * width)
+    st(whole, 0, rows)
+    st(whole, 1, rows)
+    st(whole, NEXT, 0)
+    at = ROWS_AT
+    part = buffer
+    while part != 0:
+        words = ld(part, 0) * width
+        copy_words(whole, at, part, ROWS_AT, words)
+        at += words
+        part = ld(part, NEXT)
+    free_chain(buffer)
+    return whole
+
+
+@shared
+def add_buffer(inbox, slot, buffer):
+    """Add a buffer with rows of the same width to a slot."""
+    first = room(inbox, slot, 0)
+    if ld(first, 0) == 0:
+        free(first)
+        st(ld(inbox, BUFFERS), slot, buffer)
+    else:
+        st(buffer, NEXT, ld(first, NEXT))
+        st(first, NEXT, buffer)
+    return 0
 
 
 @njit(**INNER)
@@ -102,4 +169,6 @@ def clear_inbox(inbox):
     for i in range(ld(inbox, NBUFFERS)):
         buffer = ld(buffers, i)
         if buffer != 0:
+            free_chain(ld(buffer, NEXT))
+            st(buffer, NEXT, 0)
             st(buffer, 0, 0)

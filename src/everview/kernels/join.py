@@ -15,12 +15,14 @@ from __future__ import annotations
 from numba import njit
 
 from everview.kernels.batch import CAP, COLS, DATA, ROWS, compare_rows, diff_at, find_key, gallop, key_end, time_at
-from everview.kernels.memory import INNER, ld, st
-from everview.kernels.operator import operator, shared
+from everview.kernels.memory import INNER, add_atomically, alloc, copy_words, free, ld, st
+from everview.kernels.operator import operator, shared, task
 from everview.kernels.scope import FIELDS, NFIELDS, NOW
-from everview.kernels.stream import NSINKS, R_N, REGS, STEP_BASE, TAIL, flush
+from everview.kernels.stream import NSINKS, R_N, REGS, STEP_BASE, STEP_SPLIT, STEP_TEAM, TAIL, flush
+from everview.kernels.team import PIECES, both
 from everview.kernels.times import lub
 from everview.kernels.trace import COUNT, DELTA, STAMP, TABLE, trace_rows
+from everview.kernels.twin import close_stream, twin_stream
 from everview.kernels.vm import CHUNK
 
 LEFT, RIGHT, J_SCOPE, J_KEYS, L_SUB, L_ADD, R_SUB, R_ADD, J_STREAM, J_STEP, FRESH, J_WORDS = range(12)
@@ -76,22 +78,20 @@ def _pairs(ctx, d, i, i_end, o, p, p_end, left_is_delta, at_least):
 
 
 @shared
-def join_batches(ctx, d, o, left_is_delta, at_least):
-    """Join a batch of changes with one batch of the other side. Times of the changes count as no earlier than
-    `at_least`.
+def join_batches(ctx, d, i, d_rows, o, left_is_delta, at_least):
+    """Join rows [i, d_rows) of a batch of changes with one batch of the other side. Times of the changes count as no
+    earlier than `at_least`.
     """
     keys = ld(ctx, J_KEYS)
-    d_rows = ld(d, ROWS)
     o_rows = ld(o, ROWS)
     d_data = ld(d, DATA)
     d_cap = ld(d, CAP)
     o_data = ld(o, DATA)
     o_cap = ld(o, CAP)
-    i = 0
     p = 0
-    if d_rows * SPARSE < o_rows:
+    if (d_rows - i) * SPARSE < o_rows:
         while i < d_rows:
-            i_end = key_end(d, i, d_data, d_cap, i, keys)
+            i_end = min(key_end(d, i, d_data, d_cap, i, keys), d_rows)
             p = find_key(o, d_data, d_cap, i, keys)
             if p < o_rows:
                 p_end = key_end(o, p, d_data, d_cap, i, keys)
@@ -106,12 +106,71 @@ def join_batches(ctx, d, o, left_is_delta, at_least):
         elif order > 0:
             p = gallop(o, p, d_data, d_cap, i, keys)
         else:
-            i_end = key_end(d, i, d_data, d_cap, i, keys)
+            i_end = min(key_end(d, i, d_data, d_cap, i, keys), d_rows)
             p_end = key_end(o, p, d_data, d_cap, i, keys)
             _pairs(ctx, d, i, i_end, o, p, p_end, left_is_delta, at_least)
             i = i_end
             p = p_end
     return 0
+
+
+S_CTX, S_DELTA, S_OTHER, S_BATCHES, S_LEFT, S_NEXT, S_WORDS = range(7)
+"""A share of a join: its context, what is joined, and the block with the number of the piece nobody has taken yet."""
+
+
+@task
+def _join_pieces(share):
+    """Join pieces of the delta until all are taken."""
+    ctx = ld(share, S_CTX)
+    delta = ld(share, S_DELTA)
+    table = ld(ld(share, S_OTHER), TABLE)
+    rows = ld(delta, ROWS)
+    piece = max(rows // PIECES, 1)
+    while True:
+        start = piece * add_atomically(ld(share, S_NEXT), 0, 1)
+        if start >= rows:
+            flush(ld(ctx, J_STREAM))
+            return 0
+        for k in range(ld(share, S_BATCHES)):
+            join_batches(ctx, delta, start, min(start + piece, rows), ld(table, k), ld(share, S_LEFT), 0)
+
+
+@njit(**INNER)
+def _new_share(ctx, delta, other, batches, left_is_delta, next_piece):
+    share = alloc(S_WORDS)
+    st(share, S_CTX, ctx)
+    st(share, S_DELTA, delta)
+    st(share, S_OTHER, other)
+    st(share, S_BATCHES, batches)
+    st(share, S_LEFT, left_is_delta)
+    st(share, S_NEXT, next_piece)
+    return share
+
+
+@njit(**INNER)
+def _join_delta(ctx, delta, other, batches, left_is_delta):
+    """Join a batch of changes with the first `batches` batches of a trace."""
+    step = ld(ctx, J_STEP)
+    team = ld(step, STEP_TEAM)
+    if team == 0 or ld(delta, ROWS) < ld(step, STEP_SPLIT):
+        for k in range(batches):
+            join_batches(ctx, delta, 0, ld(delta, ROWS), ld(ld(other, TABLE), k), left_is_delta, 0)
+        return
+    stream = ld(ctx, J_STREAM)
+    flush(stream)
+    next_piece = alloc(1)
+    st(next_piece, 0, 0)
+    helper = alloc(J_WORDS)
+    copy_words(helper, 0, ctx, 0, J_WORDS)
+    st(helper, J_STREAM, twin_stream(stream))
+    mine = _new_share(ctx, delta, other, batches, left_is_delta, next_piece)
+    theirs = _new_share(helper, delta, other, batches, left_is_delta, next_piece)
+    both(team, _join_pieces(), mine, theirs)
+    close_stream(ld(helper, J_STREAM), stream)
+    free(helper)
+    free(mine)
+    free(theirs)
+    free(next_piece)
 
 
 @njit(**INNER)
@@ -126,7 +185,8 @@ def join_all(ctx):
     large = right if left_is_delta else left
     for a in range(ld(small, COUNT)):
         for b in range(ld(large, COUNT)):
-            join_batches(ctx, ld(ld(small, TABLE), a), ld(ld(large, TABLE), b), left_is_delta, at_least)
+            d = ld(ld(small, TABLE), a)
+            join_batches(ctx, d, 0, ld(d, ROWS), ld(ld(large, TABLE), b), left_is_delta, at_least)
 
 
 @operator
@@ -146,11 +206,8 @@ def join(ctx):
     if (a == 0 and b == 0) or ld(stream, NSINKS) == 0:
         return 0
     if a != 0:
-        before = ld(right, COUNT) - (1 if b != 0 else 0)
-        for k in range(before):
-            join_batches(ctx, a, ld(ld(right, TABLE), k), True, 0)
+        _join_delta(ctx, a, right, ld(right, COUNT) - (1 if b != 0 else 0), True)
     if b != 0:
-        for k in range(ld(left, COUNT)):
-            join_batches(ctx, b, ld(ld(left, TABLE), k), False, 0)
+        _join_delta(ctx, b, left, ld(left, COUNT), False)
     flush(stream)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from numba import int64, njit
 from numba import types as nb
 
-from everview.kernels.arrange import A_TRACE, PRESET
+from everview.kernels.arrange import A_STEP, A_TRACE, PRESET
 from everview.kernels.batch import CAP, COLS, DATA, ROWS, diff_at, time_at
 from everview.kernels.inbox import ROWS_AT, WIDTH, free_inbox, new_inbox, room
 from everview.kernels.join import J_STREAM, join_all
@@ -188,10 +188,10 @@ def preset_columns(ctx, columns, time):
         for c in range(cols):
             for i in range(n):
                 st(copy, c * n + i, columns[c, i])
-        st(ctx, PRESET, sort_columns(copy, n, cols, time))
+        st(ctx, PRESET, sort_columns(copy, n, cols, time, ld(ctx, A_STEP)))
         free(copy)
     else:
-        st(ctx, PRESET, sort_columns(columns.ctypes.data, n, cols, time))
+        st(ctx, PRESET, sort_columns(columns.ctypes.data, n, cols, time, ld(ctx, A_STEP)))
     return 0
 
 

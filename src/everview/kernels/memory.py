@@ -32,13 +32,17 @@ _I64 = ir.IntType(64)
 _I8P = ir.IntType(8).as_pointer()
 
 def _keep_memory() -> None:
-    """Let freed blocks be used again instead of going back to the system: fresh pages cost as much as the work on
-    them.
+    """Let freed blocks be used again instead of going back to the system: fresh pages cost more than the work on them.
+
+    Up to an eighth of the machine's memory may stay unused in the process. Huge pages would be no way out: the kernel
+    clears them too, and on virtual machines that give free memory back to their host that is slower still.
     """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
-        libc.mallopt(-3, 64 << 20)  # M_MMAP_THRESHOLD: only larger blocks are mapped one by one
-        libc.mallopt(-1, 64 << 20)  # M_TRIM_THRESHOLD: this much may stay unused at the top of the heap
+        eighth = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 8
+        keep = min(max(eighth, 64 << 20), 2**31 - 1)
+        libc.mallopt(-3, keep)  # M_MMAP_THRESHOLD: only larger blocks are mapped one by one
+        libc.mallopt(-1, keep)  # M_TRIM_THRESHOLD: this much may stay unused at the top of the heap
 
 
 _keep_memory()
@@ -77,6 +81,16 @@ def raw_store(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def add_atomically(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
+    """Add to a word that two threads may change at once; what was there before."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.atomic_rmw("add", _word(builder, args[0], args[1]), args[2], "seq_cst")
+
+    return types.int64(types.int64, types.int64, types.int64), codegen
 
 
 @intrinsic  # type: ignore[misc]
@@ -119,6 +133,17 @@ def _c_malloc(typingctx: Any, size: Any) -> Any:
         return builder.ptrtoint(builder.call(function, [args[0]]), _I64)
 
     return types.int64(types.int64), codegen
+
+
+@intrinsic  # type: ignore[misc]
+def _c_realloc(typingctx: Any, address: Any, size: Any) -> Any:
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        from numba.core import cgutils
+
+        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_I8P, [_I8P, _I64]), "realloc")
+        return builder.ptrtoint(builder.call(function, [builder.inttoptr(args[0], _I8P), args[1]]), _I64)
+
+    return types.int64(types.int64, types.int64), codegen
 
 
 @intrinsic  # type: ignore[misc]
@@ -230,8 +255,8 @@ if DEBUG:
         for i in range(words):
             raw_store(block, i + 2, -6510615555426900571)  # 0xa5a5...: uninitialised reads show
         c = _cell()
-        raw_store(c, 4, raw_load(c, 4) + 1)
-        raw_store(c, 5, raw_load(c, 5) + words)
+        add_atomically(c, 4, 1)
+        add_atomically(c, 5, words)
         return block + 16
 
     @njit(**INNER)
@@ -239,10 +264,19 @@ if DEBUG:
         """Give a block back; 0 is ignored, anything else that is no live block is a fault."""
         if address != 0 and _inside(address, 0 if raw_load(address, -1) > 0 else -1):
             c = _cell()
-            raw_store(c, 4, raw_load(c, 4) - 1)
-            raw_store(c, 5, raw_load(c, 5) - raw_load(address, -1))
+            add_atomically(c, 4, -1)
+            add_atomically(c, 5, -raw_load(address, -1))
             raw_store(address, -2, DEAD)
             _c_free(address - 16)
+
+    @njit(**INNER)
+    def grow(address, words, used):
+        """A block of `words` words that holds the first `used` words of `address`, which is freed."""
+        new = alloc(words)
+        if new != 0 and address != 0:
+            copy_words(new, 0, address, 0, used)
+            free(address)
+        return new
 
 else:
 
@@ -266,6 +300,17 @@ else:
             raw_store(address, -2, DEAD)
             _c_free(address - 16)
 
+    @njit(**INNER)
+    def grow(address, words, used):
+        """A block of `words` words that holds the first `used` words of `address`, which is freed."""
+        if address == 0:
+            return alloc(words)
+        block = _c_realloc(address - 16, (words + 2) * 8)
+        if block == 0:
+            return 0
+        raw_store(block, 1, words)
+        return block + 16
+
 
 @njit(**INNER)
 def faults():
@@ -276,16 +321,9 @@ def faults():
 
 
 @njit(**INNER)
-def grow(address, words, used):
-    """A block of at least `words` words that holds the first `used` words of `address`, which is freed."""
-    new = alloc(words)
-    if new == 0:
-        return 0
-    if address != 0:
-        if used > 0:
-            copy_words(new, 0, address, 0, used)
-        free(address)
-    return new
+def size_of(address):
+    """Size in words of a block."""
+    return raw_load(address, -1)
 
 
 @njit(**INNER)

@@ -26,13 +26,16 @@ from everview.kernels.batch import (
     compare_rows,
     diff_at,
     free_batch,
+    lower_bound,
     new_batch,
     time_at,
 )
 from everview.kernels.memory import INNER, alloc, copy_words, free, ld, st
-from everview.kernels.operator import shared
+from everview.kernels.operator import shared, task
+from everview.kernels.team import both
 
-OLDER, NEWER, AT_OLDER, AT_NEWER, RESULT, DONE_ROWS, KEEP, SINCE, M_WORDS = range(9)
+OLDER, NEWER, AT_OLDER, AT_NEWER, END_OLDER, END_NEWER, RESULT, FIRST_ROW, DONE_ROWS, KEEP, SINCE, M_WORDS = range(12)
+"""Rows from AT to END are still to be merged; the result has those from FIRST_ROW to DONE_ROWS."""
 
 
 @njit(**INNER)
@@ -55,7 +58,10 @@ def start_merge(older, newer, keep, since):
     st(merge, NEWER, newer)
     st(merge, AT_OLDER, 0)
     st(merge, AT_NEWER, 0)
+    st(merge, END_OLDER, ld(older, ROWS))
+    st(merge, END_NEWER, ld(newer, ROWS))
     st(merge, RESULT, result)
+    st(merge, FIRST_ROW, 0)
     st(merge, DONE_ROWS, 0)
     st(merge, KEEP, keep)
     st(merge, SINCE, since)
@@ -63,13 +69,13 @@ def start_merge(older, newer, keep, since):
 
 
 @njit(**INNER)
-def _put(result, data, out, src, src_data, i, time, cols, diffs):
-    """Write row i of a source at row `out` of the result, or add it to row out - 1 if that is the same update; the new
-    row count.
+def _put(result, data, first, out, src, src_data, i, time, cols, diffs):
+    """Write row i of a source at row `out` of the result, or add it to row out - 1 if that is the same update (and not
+    before row `first`); the new row count.
     """
     cap = ld(result, CAP)
     src_cap = ld(src, CAP)
-    if out > 0 and time_at(result, data, out - 1) == time:
+    if out > first and time_at(result, data, out - 1) == time:
         if compare_rows(data, cap, out - 1, src_data, src_cap, i, cols) == 0:
             at = ld(result, D_AT) + out - 1
             alive = False
@@ -100,8 +106,9 @@ def work_merge(merge, fuel):
     out = ld(merge, DONE_ROWS)
     keep = ld(merge, KEEP)
     since = ld(merge, SINCE)
-    na = ld(a, ROWS)
-    nb = ld(b, ROWS)
+    na = ld(merge, END_OLDER)
+    nb = ld(merge, END_NEWER)
+    first = ld(merge, FIRST_ROW)
     cols = ld(a, COLS)
     diffs = ld(a, DIFFS)
     a_data = ld(a, DATA)
@@ -120,10 +127,10 @@ def work_merge(merge, fuel):
                 order = -1 if ta <= tb else 1
             take_a = order < 0
         if take_a:
-            out = _put(result, data, out, a, a_data, i, max(time_at(a, a_data, i) & keep, since), cols, diffs)
+            out = _put(result, data, first, out, a, a_data, i, max(time_at(a, a_data, i) & keep, since), cols, diffs)
             i += 1
         else:
-            out = _put(result, data, out, b, b_data, j, max(time_at(b, b_data, j) & keep, since), cols, diffs)
+            out = _put(result, data, first, out, b, b_data, j, max(time_at(b, b_data, j) & keep, since), cols, diffs)
             j += 1
     st(merge, AT_OLDER, i)
     st(merge, AT_NEWER, j)
@@ -195,11 +202,54 @@ def drop_merge(merge):
     free(merge)
 
 
+@task
+def _work(merge):
+    return work_merge(merge, 2**62)
+
+
+@njit(**INNER)
+def _work_shared(merge, team):
+    """Merge the smaller rows here and the larger ones on the helper, then close the gap between them."""
+    older = ld(merge, OLDER)
+    newer = ld(merge, NEWER)
+    data = ld(older, DATA)
+    cols = ld(older, COLS)
+    i = ld(older, ROWS) // 2
+    i = lower_bound(data, ld(older, CAP), 0, i, data, ld(older, CAP), i, cols)  # its first time
+    j = lower_bound(ld(newer, DATA), ld(newer, CAP), 0, ld(newer, ROWS), data, ld(older, CAP), i, cols)
+    rest = alloc(M_WORDS)
+    copy_words(rest, 0, merge, 0, M_WORDS)
+    st(merge, END_OLDER, i)
+    st(merge, END_NEWER, j)
+    st(rest, AT_OLDER, i)
+    st(rest, AT_NEWER, j)
+    st(rest, FIRST_ROW, i + j)
+    st(rest, DONE_ROWS, i + j)
+    both(team, _work(), merge, rest)
+    start = ld(merge, DONE_ROWS)
+    more = ld(rest, DONE_ROWS) - (i + j)
+    if start < i + j:
+        result = ld(merge, RESULT)
+        out = ld(result, DATA)
+        cap = ld(result, CAP)
+        for c in range(cols):
+            copy_words(out, c * cap + start, out, c * cap + i + j, more)
+        if ld(result, T_MASK) != 0:
+            copy_words(out, ld(result, T_AT) + start, out, ld(result, T_AT) + i + j, more)
+        for d in range(ld(result, DIFFS)):
+            copy_words(out, ld(result, D_AT) + d * cap + start, out, ld(result, D_AT) + d * cap + i + j, more)
+    st(merge, DONE_ROWS, start + more)
+    free(rest)
+
+
 @shared
-def merge_now(older, newer, keep, since):
-    """Merge two batches at once, freeing them; 0 if everything cancelled."""
+def merge_now(older, newer, keep, since, team):
+    """Merge two batches at once, with a team if there is one, freeing them; 0 if everything cancelled."""
     merge = start_merge(older, newer, keep, since)
-    work_merge(merge, ld(older, ROWS) + ld(newer, ROWS))
+    if team != 0:
+        _work_shared(merge, team)
+    else:
+        work_merge(merge, 2**62)
     return finish_merge(merge)
 
 
@@ -247,7 +297,7 @@ def advance_rows(batch, keep, since):
     cols = ld(batch, COLS)
     diffs = ld(batch, DIFFS)
     for i in range(rows):
-        out = _put(batch, data, out, batch, data, i, max(ld(data, at + i) & keep, since), cols, diffs)
+        out = _put(batch, data, 0, out, batch, data, i, max(ld(data, at + i) & keep, since), cols, diffs)
     if out == rows:
         return batch
     free(ld(batch, INDEX))  # the bucket index no longer fits

@@ -20,7 +20,7 @@ from everview.kernels.batch import (
     key_end,
     time_at,
 )
-from everview.kernels.memory import INNER, OPTIONS, alloc, free, ld, st
+from everview.kernels.memory import INNER, OPTIONS, alloc, ld, st
 from everview.kernels.operator import REFUSED, operator
 from everview.kernels.sort import sort_rows
 from everview.kernels.trace import COUNT, DELTA, T_COLS, TABLE
@@ -69,9 +69,7 @@ def collect(trace, after, upto, keep_times):
             if after < t <= upto:
                 _copy_row(batch, data, i, out, n * width, t if keep_times != 0 else 0)
                 n += 1
-    result = sort_rows(out, 0, width, 1, n, width - 2, 1, True)
-    free(out)
-    return result
+    return sort_rows(out, 0, width, 1, n, width - 2, 1, 1, 0)
 
 
 @njit(int64(int64, int64, int64, int64), **OPTIONS)
@@ -98,11 +96,7 @@ def collect_key(trace, key, keys, upto):
                 if time_at(batch, data, i) <= upto:
                     _copy_row(batch, data, i, out, n * width, 0)
                     n += 1
-    result = 0
-    if n > 0:
-        result = sort_rows(out, 0, width, 1, n, width - 2, 1, True)
-    free(out)
-    return result
+    return sort_rows(out, 0, width, 1, n, width - 2, 1, 1, 0)
 
 
 @njit(int64(int64), **OPTIONS)

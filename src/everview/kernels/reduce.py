@@ -26,23 +26,27 @@ from numba import njit
 from everview.kernels.arrange import emit, take
 from everview.kernels.batch import (
     CAP,
+    D_AT,
     DATA,
     ROWS,
     T_AT,
     T_MASK,
+    build_index,
     compare_rows,
     diff_at,
     find_key,
     free_batch,
     gallop,
     key_end,
+    lower_bound,
+    new_batch,
     time_at,
 )
-from everview.kernels.inbox import room
-from everview.kernels.memory import INNER, alloc, free, grow, ld, st
-from everview.kernels.operator import CALL_PYTHON, operator, shared
+from everview.kernels.inbox import ROWS_AT, new_inbox, room
+from everview.kernels.memory import INNER, alloc, call_pointer, copy_words, free, grow, ld, st
+from everview.kernels.operator import CALL_PYTHON, operator, shared, task
 from everview.kernels.scope import COORDS, FIELDS, NFIELDS, NOW, SLOT_NOW, slot_of
-from everview.kernels.sort import gather, sort_rows
+from everview.kernels.sort import sort_rows
 from everview.kernels.stream import (
     FLOAT_DIGITS,
     FLOAT_LOW,
@@ -50,11 +54,15 @@ from everview.kernels.stream import (
     STEP_BASE,
     STEP_EPOCHS,
     STEP_FAULT,
+    STEP_SPLIT,
+    STEP_TEAM,
     code_float,
     float_code,
 )
+from everview.kernels.team import both
 from everview.kernels.times import leq, lub
 from everview.kernels.trace import COUNT, DELTA, STAMP, T_COLS, TABLE, add_delta, clear_delta, compact
+from everview.kernels.twin import close_box, twin_scope
 
 (
     INPUT,
@@ -273,7 +281,7 @@ def _add_to_agenda(ctx, key_data, key_cap, key_row, count, later):
     for k in range(later):
         buffer = room(todo, slot_of(scope, ld(block, 1 + count + k)), 1)
         n = ld(buffer, 0)
-        at = 2 + n * (keys + 2)
+        at = ROWS_AT + n * (keys + 2)
         for c in range(keys):
             st(buffer, at + c, ld(key_data, c * key_cap + key_row))
         st(buffer, at + keys, 0)
@@ -623,8 +631,7 @@ def _sort_found(block, n, width):
                 st(copy, i * (width + 1) + c, ld(block, 1 + i * width + c))
             st(copy, i * (width + 1) + values, 0)
             st(copy, i * (width + 1) + values + 1, ld(block, 1 + i * width + values))
-        batch = sort_rows(copy, 0, width + 1, 1, n, values, 1, True)
-        free(copy)
+        batch = sort_rows(copy, 0, width + 1, 1, n, values, 1, 1, 0)
         if batch == 0:
             return 0
         kept = ld(batch, ROWS)
@@ -852,6 +859,35 @@ def _start_cursors(trace, cursors, at):
         st(cursors, at + 3 * b + 2, 0)
 
 
+@njit(**INNER)
+def _sorted_batch(out, n, cols):
+    """A batch of n > 0 rows (columns, time, diff) that are sorted and consolidated already, from word 1 of `out` on."""
+    width = cols + 2
+    one_time = True
+    ones = True
+    time = ld(out, 1 + cols)
+    for i in range(n):
+        if ld(out, 1 + i * width + cols) != time:
+            one_time = False
+        if ld(out, 1 + i * width + cols + 1) != 1:
+            ones = False
+    batch = new_batch(n, cols, 1, one_time, ones)
+    data = ld(batch, DATA)
+    st(data, ld(batch, T_AT), time)
+    st(data, ld(batch, D_AT), 1)
+    for c in range(cols):
+        for i in range(n):
+            st(data, c * n + i, ld(out, 1 + i * width + c))
+    if not one_time:
+        for i in range(n):
+            st(data, ld(batch, T_AT) + i, ld(out, 1 + i * width + cols))
+    if not ones:
+        for i in range(n):
+            st(data, ld(batch, D_AT) + i, ld(out, 1 + i * width + cols + 1))
+    build_index(batch)
+    return batch
+
+
 @shared
 def _publish(ctx):
     """The rows collected in OUT, already sorted, become the output's delta."""
@@ -861,21 +897,111 @@ def _publish(ctx):
         clear_delta(output)
         return 0
     st(ctx, OUT_N, 0)
-    cols = ld(output, T_COLS)
-    order = alloc(n)
-    for i in range(n):
-        st(order, i, i)
-    batch = gather(ld(ctx, OUT), 1, cols + 2, 1, n, cols, 1, order)
-    free(order)
+    batch = _sorted_batch(ld(ctx, OUT), n, ld(output, T_COLS))
     if n > 1 << 16:
         free(ld(ctx, OUT))
         st(ctx, OUT, 0)
-    if batch == 0:
-        clear_delta(output)
-        return 0
-    add_delta(output, batch, ld(ld(ctx, D_SCOPE), NOW))
+    add_delta(output, batch, ld(ld(ctx, D_SCOPE), NOW), ld(ctx, D_STEP))
     emit(ld(ctx, D_STREAM), batch)
     return 0
+
+
+H_CTX, H_DELTA, H_FROM, H_TO, H_TODO, H_TODO_FROM, H_TODO_TO, H_TOUCHED, H_WORDS = range(9)
+"""A share of the touched keys: rows of the input's delta and of the agenda. H_TOUCHED counts those of all shares."""
+
+
+@task
+def _reduce_share(share):
+    """Bring the keys of a share up to date; their output is appended to OUT in order."""
+    ctx = ld(share, H_CTX)
+    delta = ld(share, H_DELTA)
+    todo = ld(share, H_TODO)
+    trace = ld(ctx, INPUT)
+    output = ld(ctx, OUTPUT)
+    keys = ld(ctx, KEYS)
+    now = ld(ld(ctx, D_SCOPE), NOW)
+    touched = ld(share, H_TOUCHED)
+    in_count = ld(trace, COUNT)
+    cursors = _cursors(ctx, in_count + ld(output, COUNT))
+    out_at = 1 + 3 * in_count
+    _start_cursors(trace, cursors, 1)
+    _start_cursors(output, cursors, out_at)
+    i = ld(share, H_FROM)
+    d_rows = ld(share, H_TO)
+    j = ld(share, H_TODO_FROM)
+    t_rows = ld(share, H_TODO_TO)
+    while i < d_rows or j < t_rows:
+        order = -1
+        if i >= d_rows:
+            order = 1
+        elif j < t_rows:
+            order = compare_rows(ld(delta, DATA), ld(delta, CAP), i, ld(todo, DATA), ld(todo, CAP), j, keys)
+        source = delta if order <= 0 else todo
+        row = i if order <= 0 else j
+        data = ld(source, DATA)
+        cap = ld(source, CAP)
+        _reduce_key(ctx, data, cap, row, touched, cursors, out_at, now)
+        if order >= 0:
+            j += 1
+        if order <= 0:
+            i = key_end(delta, i, data, cap, row, keys)
+    return 0
+
+
+@njit(**INNER)
+def _cut(source, other, keys):
+    """The row behind the key in the middle of a batch; the first row of the other one whose key is not before it."""
+    rows = ld(source, ROWS)
+    data = ld(source, DATA)
+    cap = ld(source, CAP)
+    at = key_end(source, rows // 2, data, cap, rows // 2, keys)
+    if other == 0:
+        return at, 0
+    if at == rows:
+        return at, ld(other, ROWS)
+    return at, lower_bound(ld(other, DATA), ld(other, CAP), 0, ld(other, ROWS), data, cap, at, keys)
+
+
+@njit(**INNER)
+def _reduce_shared(ctx, share, team):
+    """Reduce the smaller half of the keys here, the larger half on the helper with a context of its own."""
+    keys = ld(ctx, KEYS)
+    delta = ld(share, H_DELTA)
+    todo = ld(share, H_TODO)
+    if ld(share, H_TO) >= ld(share, H_TODO_TO):
+        d_cut, t_cut = _cut(delta, todo, keys)
+    else:
+        t_cut, d_cut = _cut(todo, delta, keys)
+    helper = alloc(D_WORDS)
+    copy_words(helper, 0, ctx, 0, D_WORDS)
+    for field in (CURSORS, OUT, REQUESTS, ANSWERS):
+        st(helper, field, 0)
+    for field in (FOUND, EPOCH_LIST):
+        block = alloc(64)
+        st(block, 0, 64)
+        st(helper, field, block)
+    scope = ld(ctx, D_SCOPE)
+    st(helper, D_SCOPE, twin_scope(scope))
+    st(helper, TODO, new_inbox(keys + 2, ld(helper, D_SCOPE)))
+    theirs = alloc(H_WORDS)
+    copy_words(theirs, 0, share, 0, H_WORDS)
+    st(theirs, H_CTX, helper)
+    st(theirs, H_FROM, d_cut)
+    st(theirs, H_TODO_FROM, t_cut)
+    st(share, H_TO, d_cut)
+    st(share, H_TODO_TO, t_cut)
+    both(team, _reduce_share(), share, theirs)
+    close_box(ld(helper, TODO), ld(helper, D_SCOPE), ld(ctx, TODO), scope)
+    more = ld(helper, OUT_N)
+    if more > 0:
+        width = ld(ld(ctx, OUTPUT), T_COLS) + 2
+        out = _reserve(ctx, OUT, OUT_N, width, more)
+        copy_words(out, 1 + ld(ctx, OUT_N) * width, ld(helper, OUT), 1, more * width)
+        st(ctx, OUT_N, ld(ctx, OUT_N) + more)
+    for field in (CURSORS, FOUND, EPOCH_LIST, OUT):
+        free(ld(helper, field))
+    free(helper)
+    free(theirs)
 
 
 @operator
@@ -893,36 +1019,27 @@ def reduce(ctx):
         delta = ld(ld(trace, TABLE), 0) if ld(trace, COUNT) > 0 else 0
     else:
         delta = ld(trace, DELTA) if ld(trace, STAMP) == now else 0
-    todo = take(ld(ctx, TODO), ld(scope, SLOT_NOW), keys, 1)
+    todo = take(ld(ctx, TODO), ld(scope, SLOT_NOW), keys, 1, ld(ctx, D_STEP))
     if delta == 0 and todo == 0:
         clear_delta(ld(ctx, OUTPUT))
         return 0
-    output = ld(ctx, OUTPUT)
-    in_count = ld(trace, COUNT)
-    cursors = _cursors(ctx, in_count + ld(output, COUNT))
-    out_at = 1 + 3 * in_count
-    _start_cursors(trace, cursors, 1)
-    _start_cursors(output, cursors, out_at)
-    d_rows = 0 if delta == 0 else ld(delta, ROWS)
-    t_rows = 0 if todo == 0 else ld(todo, ROWS)
-    touched = d_rows + t_rows
-    i = 0
-    j = 0
-    while i < d_rows or j < t_rows:
-        order = -1
-        if i >= d_rows:
-            order = 1
-        elif j < t_rows:
-            order = compare_rows(ld(delta, DATA), ld(delta, CAP), i, ld(todo, DATA), ld(todo, CAP), j, keys)
-        source = delta if order <= 0 else todo
-        row = i if order <= 0 else j
-        data = ld(source, DATA)
-        cap = ld(source, CAP)
-        _reduce_key(ctx, data, cap, row, touched, cursors, out_at, now)
-        if order >= 0:
-            j += 1
-        if order <= 0:
-            i = key_end(delta, i, data, cap, row, keys)
+    share = alloc(H_WORDS)
+    st(share, H_CTX, ctx)
+    st(share, H_DELTA, delta)
+    st(share, H_FROM, 0)
+    st(share, H_TO, 0 if delta == 0 else ld(delta, ROWS))
+    st(share, H_TODO, todo)
+    st(share, H_TODO_FROM, 0)
+    st(share, H_TODO_TO, 0 if todo == 0 else ld(todo, ROWS))
+    touched = ld(share, H_TO) + ld(share, H_TODO_TO)
+    st(share, H_TOUCHED, touched)
+    step = ld(ctx, D_STEP)
+    team = ld(step, STEP_TEAM)
+    if team != 0 and touched >= ld(step, STEP_SPLIT) and ld(ctx, KIND) != PYTHON and keys > 0:
+        _reduce_shared(ctx, share, team)
+    else:
+        call_pointer(_reduce_share(), share)
+    free(share)
     st(ctx, TOUCHED, ld(ctx, TOUCHED) + touched)
     free_batch(todo)
     if ld(ctx, KIND) == PYTHON:

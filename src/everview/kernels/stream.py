@@ -29,7 +29,8 @@ from everview.types import NULL as NULL_CODE
 
 NULL = NULL_CODE
 
-R_COLS, REGS, TAIL, R_N, SINKS, NSINKS, STEP, R_WORDS = range(8)
+R_COLS, REGS, TAIL, R_N, R_MORE, SINKS, NSINKS, STEP, R_WORDS = range(9)
+"""R_N rows are in the chunk; about R_MORE are to follow, which spares inboxes from growing many times."""
 
 (
     CODE,
@@ -59,7 +60,8 @@ R_COLS, REGS, TAIL, R_N, SINKS, NSINKS, STEP, R_WORDS = range(8)
     K_WORDS,
 ) = range(25)
 
-STEP_BASE, STEP_EPOCHS, STEP_STOP, STEP_FAULT, STEP_WORDS = range(5)
+STEP_BASE, STEP_EPOCHS, STEP_STOP, STEP_FAULT, STEP_TEAM, STEP_SPLIT, STEP_WORDS = range(7)
+"""STEP_TEAM: the team of threads or 0 (see `team`); STEP_SPLIT: rows from which work is shared."""
 
 NOT_ENTERING = -(2**63)
 
@@ -84,6 +86,7 @@ def new_stream(cols, registers, step):
     st(stream, REGS, alloc(max(registers, cols, 1) * CHUNK))
     st(stream, TAIL, alloc(2 * CHUNK))
     st(stream, R_N, 0)
+    st(stream, R_MORE, 0)
     st(stream, SINKS, 0)
     st(stream, NSINKS, 0)
     st(stream, STEP, step)
@@ -203,6 +206,7 @@ def _pour(stream, sink):
     field = ld(sink, FIELD)
     limit = ld(sink, LIMIT)
     width = ld(box, WIDTH)
+    more = ld(stream, R_MORE) if keep_reg < 0 and priority_reg < 0 else 0
     buffer = 0
     last = -1
     used = 0
@@ -233,7 +237,7 @@ def _pour(stream, sink):
         if loop_time != last:
             if buffer != 0:
                 st(buffer, 0, used)
-            buffer = room(box, slot_of(scope, loop_time), n - i)
+            buffer = room(box, slot_of(scope, loop_time), n - i + more)
             used = ld(buffer, 0)
             last = loop_time
         at = ROWS_AT + used * width

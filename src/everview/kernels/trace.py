@@ -44,6 +44,7 @@ from everview.kernels.merge import (
     work_merge,
 )
 from everview.kernels.operator import shared
+from everview.kernels.stream import STEP_SPLIT, STEP_TEAM
 
 (
     T_COLS,
@@ -121,6 +122,16 @@ def trace_rows(trace):
 
 
 @njit(**INNER)
+def uncommitted(trace):
+    """Updates that came in the step under way."""
+    table = ld(trace, TABLE)
+    rows = 0
+    for i in range(ld(trace, OLD), ld(trace, COUNT)):
+        rows += ld(ld(table, i), ROWS)
+    return rows
+
+
+@njit(**INNER)
 def trace_words(trace):
     """Words of memory held, merges under way included."""
     table = ld(trace, TABLE)
@@ -158,11 +169,11 @@ def _remove(trace, i):
 
 
 @njit(**INNER)
-def _merge_last_two(trace, keep, since):
+def _merge_last_two(trace, keep, since, team):
     """Replace the last two batches by their merge; False if nothing was left of them."""
     table = ld(trace, TABLE)
     n = ld(trace, COUNT)
-    batch = merge_now(ld(table, n - 2), ld(table, n - 1), keep, since)
+    batch = merge_now(ld(table, n - 2), ld(table, n - 1), keep, since, team)
     st(trace, COUNT, n - 2)
     if batch == 0:
         return False
@@ -179,8 +190,10 @@ def clear_delta(trace):
 
 
 @shared
-def add_delta(trace, batch, stamp):
-    """Append the change of this pass, first folding earlier batches of the same step to keep them few."""
+def add_delta(trace, batch, stamp, step):
+    """Append the change of this pass, first folding earlier batches of the same step to keep them few. `step` is for
+    its team.
+    """
     clear_delta(trace)
     st(trace, DELTA, batch)
     st(trace, STAMP, stamp)
@@ -190,9 +203,11 @@ def add_delta(trace, batch, stamp):
     table = ld(trace, TABLE)
     while ld(trace, COUNT) - old >= 2:
         n = ld(trace, COUNT)
-        if ld(ld(table, n - 2), ROWS) > 2 * ld(ld(table, n - 1), ROWS):
+        older = ld(ld(table, n - 2), ROWS)
+        newer = ld(ld(table, n - 1), ROWS)
+        if older > 2 * newer:
             break
-        _merge_last_two(trace, -1, NO_SINCE)
+        _merge_last_two(trace, -1, NO_SINCE, ld(step, STEP_TEAM) if older + newer >= ld(step, STEP_SPLIT) else 0)
     _append(trace, batch)
     return 0
 
@@ -300,7 +315,7 @@ def fold(trace, time):
     keep = ld(trace, T_KEEP)
     since = ld(trace, T_SINCE)
     while ld(trace, COUNT) - old >= 2:
-        _merge_last_two(trace, keep, since)
+        _merge_last_two(trace, keep, since, 0)
     if ld(trace, COUNT) == old:
         return 0
     table = ld(trace, TABLE)
@@ -341,7 +356,7 @@ def append_committed(trace, batch, time):
     if capture != 0:
         copy = copy_batch(batch)
         before = ld(capture, 0)
-        st(capture, 0, merge_now(before, copy, -1, NO_SINCE) if before != 0 else copy)
+        st(capture, 0, merge_now(before, copy, -1, NO_SINCE, 0) if before != 0 else copy)
     _pass_on(trace, time)
     _append(trace, batch)
     return settle_folded(trace)
@@ -352,7 +367,7 @@ def compact(trace):
     """Merge everything into at most one batch, with all times advanced."""
     settle(trace, 2**62, 2**62)
     while ld(trace, COUNT) >= 2:
-        _merge_last_two(trace, ld(trace, T_KEEP), ld(trace, T_SINCE))
+        _merge_last_two(trace, ld(trace, T_KEEP), ld(trace, T_SINCE), 0)
     if ld(trace, COUNT) == 1:
         table = ld(trace, TABLE)
         batch = advance(ld(table, 0), ld(trace, T_KEEP), ld(trace, T_SINCE))
