@@ -59,9 +59,9 @@ from everview.kernels.team import both
 ) = range(29)
 """A job: one thread's part. Word c of source row i is word AT + i * ROW_STEP + c * COL_STEP of SOURCE; the job reads
 rows FIRST to LAST (of all buffers, if they are CHAINED), later sorts SIZE words from START. STORED diffs stand behind
-the WIDTH columns (time included); 0: all are 1. COUNTS is the table of diffs by word; SUMS the payload of words that turned out to be there more than once.
-Behind these words stand two for each column and the first diff, its least and its largest value, and then two more
-for each, its least value in all rows and the bits it needs.
+the WIDTH columns (time included); 0: all are 1. COUNTS is the table of diffs by word; SUMS the payload of words that
+turned out to be there more than once. Behind these words stand two for each column and the first diff, its least and
+its largest value, and then two more for each, its least value in all rows and the bits it needs.
 """
 
 BLOCK = 256  # rows that are packed together, so that all their columns are read while they are in the cache
