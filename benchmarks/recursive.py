@@ -53,8 +53,8 @@ def reachable(edge: Collection, root: Collection, spelling: str) -> Collection:
 def labelled(node: Collection, start: str = "keyed") -> Collection:
     """(node, label): every node once, labelled with itself.
 
-    Both spellings mean the same. From "keyed" the planner can tell that the node identifies a row, and the loop's
-    variable then needs no index; from "pairs", which is what most people write, it cannot (yet), and loops cost more.
+    Both spellings mean the same, "pairs" being what most people write. The planner sees that the node identifies a
+    row from either, and the loop's variable then needs no index.
     """
     if start == "keyed":
         return node.distinct().select(node=col.node, label=col.node)

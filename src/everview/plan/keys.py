@@ -11,7 +11,7 @@ nothing but last round's output, which needs no arrangement of its own.
 
 from __future__ import annotations
 
-from everview.expr.nodes import ColumnRef
+from everview.expr.nodes import ColumnRef, Expr, Udf
 from everview.plan import nodes as plan
 
 Keys = frozenset[frozenset[int]]
@@ -27,11 +27,17 @@ def unique_columns(node: plan.Node) -> Keys:
     >>> table = plan.Table(0, (INT, INT))
     >>> unique_columns(table), [sorted(k) for k in unique_columns(plan.Threshold(table, "distinct"))]
     (frozenset(), [[0, 1]])
+
+    Columns that others determine need not be compared:
+
+    >>> twice = plan.Project(table, (ColumnRef(INT, 0), ColumnRef(INT, 0)))
+    >>> sorted(sorted(k) for k in unique_columns(plan.Threshold(twice, "distinct")))
+    [[0], [1]]
     """
     if isinstance(node, plan.Table):
         return frozenset({frozenset(node.key)}) if node.key else NONE
     if isinstance(node, plan.Threshold):
-        return frozenset({frozenset(range(len(node.types)))}) if node.kind == "distinct" else NONE
+        return _distinct(node) if node.kind == "distinct" else NONE
     if isinstance(node, (plan.Reduce,)):
         return frozenset({frozenset(range(len(node.keys)))})
     if isinstance(node, plan.Filter):
@@ -39,6 +45,47 @@ def unique_columns(node: plan.Node) -> Keys:
     if isinstance(node, plan.Project):
         return _through(unique_columns(node.child), node)
     return NONE
+
+
+def _distinct(node: plan.Threshold) -> Keys:
+    """Every row is there once: all columns identify it, less those that others determine, dropped in either order."""
+    given = determined(node.child)
+    found = set(unique_columns(node.child))
+    columns = range(len(node.types))
+    for order in (columns, reversed(columns)):
+        key = set(columns)
+        for column in order:
+            if any((other, column) in given for other in key - {column}):
+                key.remove(column)
+        found.add(frozenset(key))
+    return frozenset(found)
+
+
+def determined(node: plan.Node) -> dict[tuple[int, int], Expr]:
+    """Pairs of columns (i, j) such that j's value is a function of i's, the same in all rows, with that function.
+
+    >>> from everview.types import INT
+    >>> sorted(determined(plan.Project(plan.Table(0, (INT, INT)), (ColumnRef(INT, 1), ColumnRef(INT, 1)))))
+    [(0, 1), (1, 0)]
+    """
+    if isinstance(node, plan.Filter | plan.Threshold):
+        return determined(node.child)
+    if isinstance(node, plan.Union):
+        first, *others = [determined(i) for i in node.inputs]
+        return {pair: f for pair, f in first.items() if all(other.get(pair) == f for other in others)}
+    if not isinstance(node, plan.Project):
+        return {}
+    below = determined(node.child)
+    found: dict[tuple[int, int], Expr] = {}
+    for i, source in enumerate(node.exprs):
+        for j, target in enumerate(node.exprs):
+            if i == j or not isinstance(source, ColumnRef):
+                continue
+            if target.columns() == {source.index} and not any(isinstance(e, Udf) for e in target.walk()):
+                found[i, j] = target.remap({source.index: ColumnRef(source.type, 0)})
+            elif isinstance(target, ColumnRef) and (source.index, target.index) in below:
+                found[i, j] = below[source.index, target.index]
+    return found
 
 
 def _through(keys: Keys, node: plan.Project) -> Keys:
