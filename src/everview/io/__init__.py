@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from everview.io.files import Files
 from everview.io.formats import Arrow, Csv, Json, Parquet
+from everview.io.inbox import inbox_directory
 from everview.io.outlet import Outlet
 from everview.io.pipeline import Run
 from everview.io.rows import Rows
@@ -45,6 +46,7 @@ __all__ = [
     "csv",
     "delta",
     "foreach",
+    "inbox",
     "jdbc",
     "json",
     "parquet",
@@ -93,6 +95,11 @@ def parquet(path: Path, *, order: Order = "modified") -> Files:
 def arrow(path: Path, *, order: Order = "modified") -> Files:
     """Arrow IPC (Feather) files or streams."""
     return Files(path, Arrow(), order=order)
+
+
+def inbox(state: Path, table: str) -> Files:
+    """What Spark queries have written for a table with `format("everview")`: see `everview.spark.datasource`."""
+    return Files(inbox_directory(os.fspath(state), table), Arrow(), order="name")
 
 
 def rows(rows: Iterable[Any] | Callable[[], Iterable[Any]]) -> Rows:

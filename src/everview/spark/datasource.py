@@ -1,0 +1,273 @@
+"""`spark.read.format("everview")`, `readStream` and `writeStream`: views and tables for Spark users who know no other
+API.
+
+    everview.spark.register(spark)
+    spark.read.format("everview").option("view", "revenue").load("state/")         # the contents, now or as of a time
+    spark.readStream.format("everview").option("view", "revenue").load("state/")   # the changes, with _time and _diff
+    orders.writeStream.format("everview").option("table", "orders").option("checkpointLocation", c).start("state/")
+
+Reading attaches to the state directory beside whoever writes it, in the task that reads. A stream's offsets are
+Everview's times; the first batch is the view's contents.
+
+A state directory has one writer, its session, so a Spark query that writes does not write *it* but hands over: each
+batch becomes one file `batch-<number>` in the directory's inbox for the table, put there by one rename, so a batch that
+Spark repeats finds its file there. The session takes the files like any others:
+`db.source("orders", everview.io.inbox("state/", "orders"))`.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from everview.errors import InputError
+from everview.io.inbox import inbox_directory
+from everview.spark.frames import instants
+from everview.view import View, with_times
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
+
+START = -1
+"""The offset before a stream's first batch."""
+
+
+def register(spark: SparkSession) -> None:
+    """Let a SparkSession read and write `format("everview")`."""
+    spark.dataSource.register(Everview)
+
+
+class Everview(DataSource):
+    """The format; options: `path` (the state directory), `view` or `table`, `asOf` (a time, for reading once)."""
+
+    @classmethod
+    def name(cls) -> str:
+        """As in `format("everview")`."""
+        return "everview"
+
+    def _option(self, *names: str) -> str:
+        for name in names:
+            if self.options.get(name):
+                return str(self.options[name])
+        raise InputError("E_OPTION", f'format("everview") needs {names[0]}', f'add .option("{names[0]}", ...)')
+
+    def schema(self) -> StructType:
+        """The view's columns and, because Spark asks before it says whether it streams, `_time` and `_diff` too if the
+        option `changes` is set; `readStream` needs it.
+        """
+        changes = str(self.options.get("changes", "false")).lower() == "true"
+        with _Reading(self._option("path"), self._option("view", "table")) as view:
+            found = view.to_arrow().slice(0, 0)
+        if changes:
+            found = with_times(found, np.array([], np.int64), np.array([], np.int64))
+        return from_arrow_schema(instants(found).schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`."""
+        at = self.options.get("asOf")
+        return Contents(self._option("path"), self._option("view", "table"), None if at is None else int(at))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For `spark.readStream`."""
+        if "_diff" not in schema.fieldNames():
+            raise InputError(
+                "E_OPTION", "a stream of a view is a stream of its changes", 'add .option("changes", "true")'
+            )
+        return Changes(self._option("path"), self._option("view", "table"))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """For `frame.write`."""
+        return Delivery(self._option("path"), self._option("table"), overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """For `frame.writeStream`."""
+        return StreamDelivery(self._option("path"), self._option("table"), overwrite)
+
+
+# reading
+
+
+class _Reading:
+    """A view (or table) of a state directory, attached while it is read."""
+
+    def __init__(self, path: str, name: str) -> None:
+        self._path = path
+        self._name = name
+
+    def __enter__(self) -> Any:
+        import everview
+
+        self._session = everview.connect(self._path, read_only=True)
+        return self._session[self._name]
+
+    def __exit__(self, *exc: object) -> None:
+        self._session.close()
+
+
+class Contents(DataSourceReader):
+    """The contents, in one task."""
+
+    def __init__(self, path: str, name: str, at: int | None) -> None:
+        self._path, self._name, self._at = path, name, at
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows as record batches."""
+        with _Reading(self._path, self._name) as view:
+            table = view.to_arrow() if self._at is None else _view(view).as_of(self._at).to_arrow()
+            yield from instants(table).to_batches(max_chunksize=65_536)
+
+
+class Times(InputPartition):
+    """The changes after one time and up to another."""
+
+    def __init__(self, start: int, end: int) -> None:
+        super().__init__(0)
+        self.start, self.end = start, end
+
+
+class Changes(DataSourceStreamReader):
+    """The changes, batch by batch."""
+
+    def __init__(self, path: str, name: str) -> None:
+        self._path, self._name = path, name
+
+    def initialOffset(self) -> dict[str, int]:
+        """Before everything."""
+        return {"time": START}
+
+    def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:
+        """The writer's last complete time."""
+        with _Reading(self._path, self._name) as view:
+            return {"time": view._session.time}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        """One task reads a batch."""
+        return [Times(start["time"], end["time"])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The first batch is the contents at its end, the others are what changed."""
+        assert isinstance(partition, Times)
+        with _Reading(self._path, self._name) as found:
+            view = _view(found)
+            if partition.start == START:
+                columns, diffs = view.as_of(partition.end)._contents()
+                times = np.full(len(diffs), partition.end)
+            else:
+                columns, times, diffs = view._changes(partition.start)
+                kept = times <= partition.end
+                columns, times, diffs = np.ascontiguousarray(columns[:, kept]), times[kept], diffs[kept]
+            table = with_times(view._codec.to_arrow(columns), times, diffs)
+            yield from instants(table).to_batches(max_chunksize=65_536)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Nothing to do: the state directory keeps its own history."""
+
+
+def _view(found: Any) -> View:
+    if not isinstance(found, View):
+        raise InputError(
+            "E_OPTION",
+            "a table has no history to stream or to go back in",
+            "name a view; tables can be read as they are",
+        )
+    return found
+
+
+# writing
+
+
+class Part(WriterCommitMessage):
+    """What one task wrote, not yet in place."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+
+class Delivery(DataSourceArrowWriter):
+    """Files into a table's inbox: tasks write hidden parts, the driver puts one file of them in place."""
+
+    def __init__(self, path: str, table: str, overwrite: bool) -> None:
+        if overwrite:
+            raise InputError("E_OPTION", "a table's inbox can only be added to", 'use mode("append")')
+        self._folder = inbox_directory(path, table)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """In a task: write a part under a name of its own."""
+        path = self._folder / f"_part-{uuid.uuid4().hex}"
+        writer = None
+        for batch in iterator:
+            writer = writer or pa.ipc.new_file(str(path), batch.schema)
+            writer.write_batch(batch)
+        if writer is None:
+            return Part("")
+        writer.close()
+        return Part(str(path))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """In the driver, when all tasks are done."""
+        self._put(messages, f"batch-{uuid.uuid4().hex}.arrow")
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """In the driver, when a task failed for good."""
+        for part in _parts(messages):
+            part.unlink(missing_ok=True)
+
+    def _put(self, messages: list[WriterCommitMessage | None], name: str) -> None:
+        """Make one file of the parts, by one rename; if the file is there already, this is a repetition."""
+        parts, hidden = _parts(messages), self._folder / f"_tmp-{name}"
+        if parts and not (self._folder / name).exists():
+            with hidden.open("wb") as file:
+                writer = None
+                for part in parts:
+                    with pa.ipc.open_file(str(part)) as reader:
+                        writer = writer or pa.ipc.new_file(file, reader.schema)
+                        for i in range(reader.num_record_batches):
+                            writer.write_batch(reader.get_batch(i))
+                assert writer is not None
+                writer.close()
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(hidden, self._folder / name)
+        for part in parts:
+            part.unlink(missing_ok=True)
+
+
+class StreamDelivery(DataSourceStreamArrowWriter):
+    """The same for streams, where a batch has a number."""
+
+    def __init__(self, path: str, table: str, overwrite: bool) -> None:
+        self._delivery = Delivery(path, table, overwrite)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """In a task: write a part."""
+        return self._delivery.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """In the driver: put the batch in place, once."""
+        self._delivery._put(messages, f"batch-{batchId:020d}.arrow")
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """In the driver, when a task failed for good."""
+        self._delivery.abort(messages)
+
+
+def _parts(messages: list[WriterCommitMessage | None]) -> list[Path]:
+    return [Path(m.path) for m in messages if isinstance(m, Part) and m.path]
