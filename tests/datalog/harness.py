@@ -28,10 +28,12 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import everview as ev
+from everview.datalog import Rules
 from everview.datalog.grammar import parse
 from everview.datalog.syntax import Const, DatalogError, Rule
 from tests.datalog.oracle import Row, evaluate
@@ -60,6 +62,7 @@ class World:
         self.tables: dict[str, Counter[Row]] = {}
         self.program: list[Rule] = []
         self.before: dict[str, set[Row]] = {}
+        self.rules: dict[str, Rules] = {}
 
     def table(self, name: str, schema: dict[str, str]) -> None:
         self.db.table(name, schema)
@@ -67,7 +70,8 @@ class World:
 
     def add(self, text: str, plan: Any = None) -> None:
         """Install more rules."""
-        self.db.datalog(text, plan=plan)
+        rules = self.db.datalog(text, plan=plan)
+        self.rules.update(dict.fromkeys(rules, rules))
         self.program += parse(text)
         self.before = self.expected()
 
@@ -97,6 +101,13 @@ class World:
                 moved[row] += diff
             assert {r for r, n in moved.items() if n} == rows, f"{name}: changes since {since}"
         self.before = expected
+
+
+    def ask(self, name: str, args: Sequence[Any]) -> None:
+        """A question with some arguments given (None: any) has the answers that the whole relation has."""
+        fits = {row for row in self.before[name] if all(a in (None, v) for a, v in zip(args, row, strict=True))}
+        answers = self.rules[name].query(name, *args)
+        assert Counter(answers) == Counter(fits), f"{name}{tuple(args)}"
 
 
 def run(path: Path, plan: Any = None) -> None:
