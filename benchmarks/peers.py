@@ -33,14 +33,15 @@ def _igraph(edges: Ints, nodes: int) -> Any:
     return igraph.Graph(n=nodes, edges=edges, directed=True)
 
 
-def _duckdb(query: str, **tables: dict[str, Ints]) -> Any:
+def query(text: str, **tables: Any) -> Any:
+    """What DuckDB says, given tables as Arrow tables or columns in a dict."""
     import duckdb
 
     with duckdb.connect() as connection:
         for name, columns in tables.items():
             connection.register(f"{name}_columns", columns)
             connection.execute(f"CREATE TABLE {name} AS SELECT * FROM {name}_columns")
-        return connection.execute(query).fetchnumpy()
+        return connection.execute(text).fetchnumpy()
 
 
 def _edge(edges: Ints) -> dict[str, Ints]:
@@ -94,7 +95,7 @@ def reach_peers(edges: Ints, nodes: int, root: int) -> Peers:
     return {
         "scipy": lambda: reachable(edges, nodes, root),
         "igraph": lambda: _igraph(edges, nodes).subcomponent(root, mode="out"),
-        "duckdb": lambda: _duckdb(_REACH.format(root=root), edge=_edge(edges)),
+        "duckdb": lambda: query(_REACH.format(root=root), edge=_edge(edges)),
     }
 
 
@@ -103,7 +104,7 @@ def distance_peers(edges: Ints, nodes: int, root: int) -> Peers:
     return {
         "scipy": lambda: distances(edges, nodes, root),
         "igraph": lambda: _igraph(edges, nodes).distances(source=root, mode="out"),
-        "duckdb": lambda: _duckdb(_DISTANCES.format(root=root), edge=_edge(edges)),
+        "duckdb": lambda: query(_DISTANCES.format(root=root), edge=_edge(edges)),
     }
 
 
@@ -157,7 +158,7 @@ def component_peers(edges: Ints, nodes: int) -> Peers:
     return {
         "scipy": lambda: _labels(edges, nodes, "weak"),
         "igraph": lambda: _igraph(edges, nodes).connected_components(mode="weak").membership,
-        "duckdb": lambda: _duckdb(_COMPONENTS, edge=_edge(edges)),
+        "duckdb": lambda: query(_COMPONENTS, edge=_edge(edges)),
     }
 
 
@@ -226,7 +227,7 @@ def triangle_peers(edges: Ints, nodes: int) -> Peers:
     """Triangles elsewhere."""
     return {
         "scipy": lambda: triangles(edges, nodes),
-        "duckdb": lambda: _duckdb(_TRIANGLES, edge=_edge(edges)),
+        "duckdb": lambda: query(_TRIANGLES, edge=_edge(edges)),
     }
 
 
@@ -260,5 +261,5 @@ def revenue_peers(customer: dict[str, Ints], orders: dict[str, Ints], lineitem: 
 
     return {
         "pandas": pandas,
-        "duckdb": lambda: _duckdb(_REVENUE, customer=customer, orders=orders, lineitem=lineitem),
+        "duckdb": lambda: query(_REVENUE, customer=customer, orders=orders, lineitem=lineitem),
     }

@@ -63,6 +63,7 @@ CASES: list[Case] = [
     Case("sharing", "sharing"),
     Case("merge", "merge"),
     Case("threads", "threads"),
+    Case("rules", "rules"),
     Case("durable", "durable"),
 ]
 
