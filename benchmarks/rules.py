@@ -57,7 +57,7 @@ def gnp(nodes: int, edges: int) -> Ints:
 
 def recursive(name: str, graph: str, edges: Ints, options: argparse.Namespace, questions: int) -> dict[str, Any]:
     """One program on one graph: whole, by question, and elsewhere."""
-    found: dict[str, Any] = {"program": name, "graph": graph, "edges": len(edges)}
+    found: dict[str, Any] = {"case": f"{name} on {graph}", "edges": len(edges)}
     given = common.columns(("a", "b"), edges)
     with common.connect(options) as db:
         db.table("e", {"a": int, "b": int}).insert(given)
@@ -120,7 +120,7 @@ def packages(options: argparse.Namespace) -> dict[str, Any]:
                     depends.delete(gone)
 
             spent, _ = common.once(step)
-            one = {"inserts": len(new), "deletes": len(gone), **spent, "rows": len(needs)}
+            one = {"release": len(found), "inserts": len(new), "deletes": len(gone), **spent, "rows": len(needs)}
             if not options.no_peers:
                 one["duckdb"] = _needed_elsewhere(asked.rows(), held, sorted(needs.rows()))
             found.append(one)
