@@ -28,6 +28,10 @@ def caught_up(db: ev.Session) -> ev.io.Run:
     return db.run(until="caught_up")
 
 
+def test_the_runtime_is_the_one_asked_for(runtime: str) -> None:
+    assert type(ev.connect()).__name__ == {"embedded": "Session", "sharded": "LocalShardedSession"}[runtime]
+
+
 # reading
 
 
