@@ -228,7 +228,8 @@ class NotedClock(Clock):
         """Go on at a moment at which everything that was due had been done: what is there says what is due later."""
         self.now = max(self.now, now)
         for follower in self.followers:
-            follower.resume(self.now)
+            follower.seen = max(follower.seen, now)
+            follower.resume(follower.seen)
 
 
 def _described(follower: Follower, now: int) -> FollowerMade:

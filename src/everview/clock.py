@@ -151,19 +151,21 @@ class Clock:
     def extend(self, work: list[Any]) -> Callable[[], None]:
         """Add to a transaction what it and the time that passed mean for the followers; gives what undoes it."""
         before, now = self.now, self.read()
-        taken: list[tuple[Moments, list[int]]] = []
+        taken: list[tuple[Follower, list[int], int]] = []
         for follower in self.followers:
             moments = follower.queue.take(now)
-            taken.append((follower.queue, moments))
+            taken.append((follower, moments, follower.seen))
             mine = [(_columns(rows, len(t._columns)), diff) for t, rows, diff in work if t is follower.table]
             if moments or mine:
-                work.extend(c for c in follower.changes(mine, moments, before, now) if c[1].shape[1])
+                work.extend(c for c in follower.changes(mine, moments, follower.seen, now) if c[1].shape[1])
+            follower.seen = now
         self.now = now
 
         def undo() -> None:
             self.now = before
-            for queue, moments in taken:
-                queue.add(moments)
+            for follower, moments, seen in taken:
+                follower.queue.add(moments)
+                follower.seen = seen
 
         return undo
 
@@ -213,6 +215,8 @@ class Follower:
         self.table = table
         self.own: Table | None = None
         self.queue = Moments()
+        self.seen: int = session._clock.read()
+        """the moment up to which everything was done: others may have looked at the clock since"""
 
     def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
         """What a transaction's changes of the table and the moments since `before` mean."""
@@ -303,8 +307,8 @@ class Passing(Follower):
         self.tests = tests
         self._indexes = [self._index(t.expr) for t in tests]
         rows = _contents(session, table)
-        self._wait(rows, session._clock.read())
-        kept = rows[:, self._pass(rows, session._clock.read())]
+        self._wait(rows, self.seen)
+        kept = rows[:, self._pass(rows, self.seen)]
         self.own = session._hidden_table(f"{table._label} now", table._columns, range(rows.shape[0]), kept, table)
 
     def indexes(self) -> list[Arrangement]:

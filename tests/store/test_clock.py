@@ -113,3 +113,22 @@ def test_a_reader_sees_rows_leave(tmp_path: Path) -> None:
         db.advance(minute(5))
         reader.refresh()  # type: ignore[attr-defined]
         assert reader["seen"].rows() == [] and reader.time == db.time
+
+
+@pytest.mark.parametrize("reopen", [False, True])
+def test_a_view_that_comes_while_something_is_due_takes_nothing_from_others(tmp_path: Path, reopen: bool) -> None:
+    """Looking at the clock for one follower must not let another believe that its moments have been dealt with."""
+    db: Any = ev.connect(tmp_path)
+    db.sql("CREATE TABLE event (ts timestamp, what text)")
+    db.sql("CREATE VIEW short AS SELECT what FROM event WHERE ts > now() - interval '1 second'")
+    begun = dt.datetime.now(dt.UTC).replace(tzinfo=None)
+    db["event"].insert([(begun, "x")])
+    assert db["short"].rows() == [("x",)]
+    while dt.datetime.now(dt.UTC).replace(tzinfo=None) < begun + dt.timedelta(seconds=1.1):
+        pass
+    db.sql("CREATE VIEW long AS SELECT what FROM event WHERE ts > now() - interval '1 hour'")
+    if reopen:
+        db = again(db, "log")
+    db.advance()
+    assert db["short"].rows() == [] and db["long"].rows() == [("x",)]
+    db.close()
