@@ -65,6 +65,7 @@ CASES: list[Case] = [
     Case("threads", "threads"),
     Case("rules", "rules"),
     Case("durable", "durable"),
+    Case("tpch", "tpch"),
 ]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 WORKLOADS = ("arrange", "bfs", "reach", "wcc", "scc", "kcore", "triangles", "join3")
-OTHERS = ("start", "epochs", "install", "proportional", "sharing", "merge", "threads", "rules", "durable")
+OTHERS = ("start", "epochs", "install", "proportional", "sharing", "merge", "threads", "rules", "durable", "tpch")
 
 
 def report_of(script: str, *arguments: str) -> dict[str, Any]:
