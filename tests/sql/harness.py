@@ -30,6 +30,7 @@ from typing import Any
 import duckdb
 
 import everview as ev
+from everview.sharded import LocalShardedSession
 
 SCHEMA = {
     "t": "a int, b int, s text, x double, m decimal(9,2), d date, p boolean",
@@ -147,9 +148,9 @@ class Oracle:
         return self.db.execute(text).fetchall()
 
 
-def session() -> ev.Session:
-    """A session with the tables."""
-    db = ev.connect()
+def session(shards: int = 0) -> ev.Session:
+    """A session with the tables; `shards`: on so many, in this process."""
+    db = LocalShardedSession(shards=shards) if shards else ev.connect()
     for name, columns in SCHEMA.items():
         db.sql(f"CREATE TABLE {name} ({columns})")
     return db

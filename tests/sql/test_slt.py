@@ -20,9 +20,9 @@ def _cases(kind: str) -> list[object]:
 
 
 @cache
-def _differences(path: Path) -> dict[str, str]:
+def _differences(path: Path, shards: int = 0) -> dict[str, str]:
     """What went wrong with each query of a file; all of them live in one session and share what they can."""
-    db, oracle = harness.session(), harness.Oracle()
+    db, oracle = harness.session(shards), harness.Oracle()
     found: dict[str, str] = {}
     queries = [b for b in harness.blocks(path) if b.kind == "query"]
     for block in queries:
@@ -50,6 +50,25 @@ def _differences(path: Path) -> dict[str, str]:
 def test_query(path: Path, block: harness.Block) -> None:
     problem = _differences(path).get(block.name)
     assert problem is None, f"{problem}\n{block.text}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", FILES, ids=[f.stem for f in FILES])
+def test_file_on_three_shards(path: Path) -> None:
+    """The plans that Spark runs: where rows of one partition meet, they must meet on one shard."""
+    assert _differences(path, 3) == {}
+
+
+def test_windows_and_lists_of_everything_on_shards() -> None:
+    """Without PARTITION BY and GROUP BY all rows meet on one shard."""
+    db = harness.session(3)
+    numbers = db.sql("CREATE VIEW n AS SELECT a, c, row_number() OVER (ORDER BY a, c) AS n FROM v")
+    listed = db.sql("CREATE VIEW l AS SELECT string_agg(a::text, '' ORDER BY a) AS l, stddev_pop(a) AS s FROM v")
+    db.sql("INSERT INTO v VALUES (4, 1), (2, 1), (3, 1), (1, 1)")
+    assert sorted(numbers.rows()) == [(1, 1, 1), (2, 1, 2), (3, 1, 3), (4, 1, 4)]
+    db.sql("DELETE FROM v WHERE a = 2")
+    assert sorted(numbers.rows()) == [(1, 1, 1), (3, 1, 2), (4, 1, 3)]
+    assert [(text, round(spread**2, 9)) for text, spread in listed.rows()] == [("134", round(14 / 9, 9))]
 
 
 @pytest.mark.parametrize(("path", "block"), _cases("error"))

@@ -444,7 +444,7 @@ class Builder:
     def _build_window(self, node: Window) -> Flow:
         child = len(node.child.types)
         order = (*node.keys, *(c for c in range(child) if c not in node.keys))
-        source = self.arrange(_narrow(node.child, order), tuple(range(len(node.keys))), now=True)
+        source = self.arrange(_narrow(node.child, order), tuple(range(len(node.keys))), gather=not node.keys, now=True)
         order = (*order, *range(child, len(node.types)))
         run = windows(node, self.graph.interner)
         label = f"window by {list(node.keys)}"
