@@ -7,6 +7,7 @@ asked to replay what it said in the past to a newcomer, and freed.
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from everview.dataflow.scopes import EPOCH_MASK, Scope
 from everview.dataflow.streams import Branch, Flow, Route, Sink, Stream
 from everview.expr.nodes import ColumnRef, Expr
 from everview.kernels import arrange as arrange_k
+from everview.kernels import batch as batch_k
 from everview.kernels import inbox as inbox_k
 from everview.kernels import join as join_k
 from everview.kernels import make
@@ -81,6 +83,18 @@ class Trace:
         """(batches, updates, bytes)."""
         batches, updates, size = make.measure_trace(self.address)
         return batches, updates, size
+
+    def sample(self, column: int, count: int) -> list[int]:
+        """Codes of a column in some random rows of the largest batch: for estimates."""
+        table = make.peek(self.address, trace_k.TABLE)
+        batches = [make.peek(table, b) for b in range(make.peek(self.address, trace_k.COUNT))]
+        largest = max(batches, key=make.batch_rows, default=0)
+        rows = make.batch_rows(largest) if largest else 0
+        if not rows:
+            return []
+        data, capacity = make.peek(largest, batch_k.DATA), make.peek(largest, batch_k.CAP)
+        places = random.Random(rows).sample(range(rows), min(count, rows))
+        return [make.peek(data, column * capacity + row) for row in places]
 
     def free(self) -> None:
         make.drop_trace(self.address)

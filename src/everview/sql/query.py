@@ -54,6 +54,10 @@ LARGE = 10_000
 """Rows from which the order of joins goes by sizes: below, it is the text's, so that plans can be foretold."""
 
 
+SAMPLE = 1000
+"""Rows that are looked at to tell how common the values of a column are."""
+
+
 @dataclass(frozen=True)
 class Query:
     """A bound query: `context` columns, then outputs up to `width`, then columns only the order needs."""
@@ -112,7 +116,11 @@ class Compiler:
             kept = self.session._builder.arrangements.get((node, ()), [])
             return float(measure(kept[0].operator)[1]) if kept else None
 
-        found = Sizes(known)
+        def sample(node: Node, column: int) -> list[int]:
+            kept = self.session._builder.arrangements.get((node, ()), [])
+            return kept[0].trace.sample(kept[0].order.index(column), SAMPLE) if kept else []
+
+        found = Sizes(known, sample)
         if max(map(found.rows, leaves)) < LARGE:
             return None
         self.by_size = True
