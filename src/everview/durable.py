@@ -28,7 +28,8 @@ from everview.dataflow.operators import Arrangement
 from everview.errors import EverviewError, InputError, StoreError
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
-from everview.session import Work
+from everview.session import Session, Work
+from everview.spark.job import is_sharded
 from everview.store import Manifest, Ref, Store, steps, wal
 from everview.store.store import WAL, numbered
 from everview.store.wal import Sync, Wal
@@ -188,6 +189,7 @@ class DurableSession(Stored):
         store = Store(location)
         try:
             self._root: Path = wal.check_local(store.files.local, store.files.root)
+            refuse_shards(store)
             super().__init__(store, **options)
             self._open(sync)
         except BaseException:
@@ -398,6 +400,16 @@ class _Sketch(Stored):
         self._loading = True
 
 
+def refuse_shards(store: Store) -> None:
+    """A directory that Spark wrote has its state in shards, which an embedded session does not continue."""
+    if is_sharded(store.manifest):
+        raise StoreError(
+            "E_TARGET",
+            f"{store.files.root} was written on Spark",
+            "continue it with everview.connect(spark, state=...), or read it with connect(directory, read_only=True)",
+        )
+
+
 def _coded(time: int, transactions: list[Work], words: pa.Table | None) -> bytes:
     """The bytes of a step; quickly, if it is one small change."""
     if words is None and len(transactions) == 1:
@@ -412,10 +424,16 @@ def _coded(time: int, transactions: list[Work], words: pa.Table | None) -> bytes
 
 def open_directory(
     location: str | os.PathLike[str], *, read_only: bool = False, sync: Sync = "normal", **options: Any
-) -> Stored:
+) -> Session:
     """The session in a directory, for `everview.connect`."""
     if read_only:
         from everview.attached import AttachedSession
+        from everview.spark.session import ShardReader
+
+        store = Store(location, read_only=True)
+        if is_sharded(store.manifest):
+            return ShardReader(store, **options)
+        store.close()
 
         return AttachedSession(location, **options)
     return DurableSession(location, sync=sync, **options)

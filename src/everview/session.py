@@ -1006,6 +1006,7 @@ def connect(
 
     A directory takes `sync` ("normal": what was acknowledged survives the death of the process, "full": that of the
     machine too) and `read_only` (attach to what another process writes; `db.refresh()` catches up).
+    With a SparkSession, steps are Spark jobs: it takes `state`, the directory, and `shards`.
 
     >>> import everview as ev
     >>> ev.connect()
@@ -1017,6 +1018,12 @@ def connect(
         from everview.durable import open_directory
 
         return open_directory(target, history=history, merge_effort=merge_effort, threads=threads, **options)
+    if hasattr(target, "sparkContext"):
+        from everview.spark.session import SparkBackedSession
+
+        if not options.get("state"):
+            raise InputError("E_OPTION", "a session on Spark needs a directory", 'connect(spark, state="directory")')
+        return SparkBackedSession(target, history=history, merge_effort=merge_effort, **options)
     raise InputError(
         "E_TARGET",
         f"cannot connect to {target!r}" + (f" with {', '.join(options)}" if options else ""),

@@ -312,6 +312,14 @@ class Graph:
 
     def collect(self, roots: Iterable[Operator]) -> set[Operator]:
         """Free every operator that none of `roots` needs; gives those that went."""
+        live = self.needed(roots)
+        gone = {o for o in self.operators() if o not in live and not (isinstance(o, Wake) and self._needed(o, live))}
+        self.remove(gone)
+        return gone
+
+    @staticmethod
+    def needed(roots: Iterable[Operator]) -> set[Operator]:
+        """The operators that some depend on, those included."""
         live: set[Operator] = set()
         todo = list(roots)
         while todo:
@@ -321,9 +329,11 @@ class Graph:
                 todo.extend(operator.inputs)
                 if operator.errors is not None:
                     todo.append(operator.errors)
-        gone = {o for o in self.operators() if o not in live and not (isinstance(o, Wake) and self._needed(o, live))}
-        self.remove(gone)
-        return gone
+        return live
+
+    def new(self) -> list[Operator]:
+        """The operators that an installation under way has added."""
+        return list(self._new)
 
     def _needed(self, wake: Wake, live: set[Operator]) -> bool:
         return wake.inputs[0] in live and any(o in live for o in _operators_in(wake.woken))

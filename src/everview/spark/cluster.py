@@ -28,10 +28,10 @@ from everview.kernels import image as image_k
 from everview.kernels import make
 from everview.kernels import trace as trace_k
 from everview.spark.host import header, image_of, read_image
-from everview.spark.job import Answer, Commands, Job, bytes_table, table_bytes
+from everview.spark.job import BUILT, Answer, Commands, Job, bytes_table, table_bytes
 from everview.spark.tasks import run_alone, run_together
 from everview.store.batches import to_bytes
-from everview.store.manifest import Place, Ref
+from everview.store.manifest import Manifest, Place, Ref
 from everview.store.store import Store
 
 if TYPE_CHECKING:
@@ -46,8 +46,14 @@ BROADCAST_BYTES = 1 << 16
 INLINE_BYTES = 1 << 19
 """Size up to which a batch stays inside the commit."""
 
-FEW = 4
-"""Batches of one list that are left alone."""
+LONG = 8
+"""Batches of similar sizes in one list that are merged."""
+
+COLLECT_EVERY = 8
+"""Merges after which files that nobody needs are deleted."""
+
+COLLECT_GRACE = 60.0
+"""Seconds for which files are spared that may belong to a task still running."""
 
 
 class SparkCluster:
@@ -63,27 +69,54 @@ class SparkCluster:
         self._sent: Any = None  # the commands as a broadcast
         self._lineage: dict[int, str] = {store.manifest.version: ""}
         self._words = len(interner)
+        self._tidied = 0
+        self.alone_rows = ALONE_ROWS
         self.notes: dict[str, Any] = {}
         """what goes into the next commit besides batches: catalogue entries, marks"""
 
     # steps
 
     def build(self, command: Command, inputs: Inputs) -> list[Added]:
-        before = len(self._commands.encoded)
+        before = len(self._commands)
         self._commands.append(command)
         self._forget_broadcast()
-        if isinstance(command, Keep):
-            return []
         try:
+            self.notes = {"commands": (BUILT + self._commands.encoded[-1],)}
+            if isinstance(command, Keep):
+                self._drop_lists(command)
+                return []
+            self.notes["sinces"] = {o.number: self._skeleton.graph.time for o in self._skeleton.graph.new()}
             return self.step(inputs, 0)
         except BaseException:
-            del self._commands.encoded[before:]
+            self._commands.go_back(before)
             self._forget_broadcast()
             raise
+        finally:
+            self.notes = {}
+
+    def _drop_lists(self, command: Keep) -> None:
+        """Commit that the batches of operators which no root needs are no longer wanted."""
+        graph = self._skeleton.graph
+        roots = (o for o in (graph.numbered[n] for n in command.roots) if o is not None)
+        numbers = {o.number for o in graph.needed(roots)}
+        gone: dict[Place, list[Ref]] = {p: [] for p in self._store.manifest.lists if p[0] not in numbers}
+        self._store.commit(self._store.manifest.time, replaces=gone, **self.notes)
+        self.passed()
+
+    def passed(self) -> None:
+        """A version was committed that changes no shard's contents."""
+        version = self._store.manifest.version
+        self._remember(version, self._lineage.get(version - 1, ""))
+
+    def _remember(self, version: int, attempt: str) -> None:
+        self._lineage[version] = attempt
+        for old in [v for v in self._lineage if v < version - 64]:
+            del self._lineage[old]
 
     def follow(self, command: Command) -> None:
         """A command whose state is in the store already."""
         self._commands.append(command)
+        self._words = len(self._interner)
 
     def step(self, inputs: Inputs, epochs: int) -> list[Added]:
         manifest = self._store.manifest
@@ -95,7 +128,7 @@ class SparkCluster:
             secrets.token_hex(6),
             self.shards,
             epochs,
-            len(self._commands.encoded),
+            len(self._commands),
             self._skeleton.fingerprint(),
             self._skeleton.graph.merge_effort,
             {s: [(o, rows.tobytes()) for o, rows in parts] for s, parts in inputs.items()},
@@ -109,7 +142,7 @@ class SparkCluster:
         words = sum(len(rows) for parts in inputs.values() for _, rows in parts)
         if epochs == 0:
             words = max(words, sum(r.size // 8 for refs in self._store.manifest.lists.values() for r in refs))
-        wanted = self.shards if words > 4 * ALONE_ROWS else 1
+        wanted = self.shards if words > 4 * self.alone_rows else 1
         return int(min(wanted, self._spark.defaultParallelism, self.shards))
 
     def _submit(self, job: Job, tasks: int) -> list[Answer]:
@@ -158,42 +191,22 @@ class SparkCluster:
                         ref = self._store.put(image, f"{job.version + 1:020d}-{shard}-{operator}-{job.attempt}")
                     adds.append((operator, shard, ref))
                 result.append(added)
-            for operator, _, ref in answer.files:
-                result.append(Added(np.empty(0, dtype=np.int64), {operator: self._words_of(ref)}))
+            result += contents_of(self._store, answer.files)
         dictionary = []
         if len(self._interner) > self._words:
             dictionary = [self._store.put_dictionary(self._interner.export(self._words))]
-        replaces = self._tidy(adds)
-        self._store.commit(
-            job.time + job.epochs,
-            adds=adds,
-            replaces=replaces,
-            dictionary=tuple(dictionary),
-            **self.notes,
-        )
-        self.notes = {}
+        self._store.commit(job.time + job.epochs, adds=adds, dictionary=tuple(dictionary), **self.notes)
         self._words = len(self._interner)
-        version = self._store.manifest.version
-        self._lineage[version] = job.attempt
-        for old in [v for v in self._lineage if v < version - 64]:
-            del self._lineage[old]
+        self._remember(self._store.manifest.version, job.attempt)
+        self._tidy({(operator, shard) for operator, shard, _ in adds})
         return result
 
-    def _words_of(self, ref: Ref) -> np.ndarray:
-        image, _ = read_image(self._store.files, ref)
-        return np.concatenate([header(image), image.body])
-
     def contents(self, operators: set[int]) -> Iterable[Added]:
-        for (operator, _), refs in self._store.manifest.lists.items():
-            if operator in operators:
-                for ref in refs:
-                    yield Added(np.empty(0, dtype=np.int64), {operator: self._words_of(ref)})
+        lists = self._store.manifest.lists.items()
+        return contents_of(self._store, ((o, s, ref) for (o, s), refs in lists if o in operators for ref in refs))
 
     def measure(self) -> np.ndarray:
-        found = np.zeros((len(self._skeleton.graph.numbered), 3), dtype=np.int64)
-        for (operator, _), refs in self._store.manifest.lists.items():
-            found[operator] += (len(refs), sum(r.rows for r in refs), sum(r.size for r in refs))
-        return found
+        return measure_of(self._store.manifest, len(self._skeleton.graph.numbered))
 
     def close(self) -> None:
         self._forget_broadcast()
@@ -201,30 +214,44 @@ class SparkCluster:
 
     # keeping lists short
 
-    def _tidy(self, adds: list[tuple[int, int, Ref]]) -> dict[Place, list[Ref]]:
-        """What lists of batches become whose last batches should be merged with the new ones (taken out of `adds`).
-
-        Batches are merged while the older one is not much larger, so every row is rewritten a logarithmic number of
-        times.
+    def _tidy(self, places: set[Place]) -> None:
+        """Merge the last batches of lists that have become long, while the older one is not much larger: every row is
+        rewritten a logarithmic number of times.
         """
-        lists: dict[Place, list[Ref]] = {}
-        for operator, shard, ref in adds:
-            place = operator, shard
-            lists.setdefault(place, list(self._store.manifest.lists.get(place, ()))).append(ref)
         changed: dict[Place, list[Ref]] = {}
-        for place, refs in lists.items():
-            keep = len(refs)
+        for place in places:
+            refs = list(self._store.manifest.lists[place])
+            keep = len(refs) - 1
             size = refs[-1].size
-            while keep > 1 and refs[keep - 2].size <= 2 * size:
+            while keep > 0 and refs[keep - 1].size <= 2 * size:
                 keep -= 1
-                size += refs[keep - 1].size
-            if len(refs) - keep >= FEW:
+                size += refs[keep].size
+            if len(refs) - keep >= LONG:
                 owner = self._skeleton.graph.numbered[place[0]]
                 assert owner is not None and owner.trace is not None
-                one = merged(owner.trace, refs[keep - 1 :], self._store, self._store.manifest.time)
-                changed[place] = refs[: keep - 1] + ([] if one is None else [one])
-        adds[:] = [a for a in adds if (a[0], a[1]) not in changed]
-        return changed
+                one = merged(owner.trace, refs[keep:], self._store, self._store.manifest.time)
+                changed[place] = refs[:keep] + ([] if one is None else [one])
+        if changed:
+            self._store.commit(self._store.manifest.time, replaces=changed)
+            self.passed()
+            self._tidied += 1
+            if self._tidied % COLLECT_EVERY == 0:
+                self._store.collect(grace=COLLECT_GRACE)
+
+
+def contents_of(store: Store, batches: Iterable[tuple[int, int, Ref]]) -> Iterator[Added]:
+    """Stored batches, one by one."""
+    for operator, _, ref in batches:
+        image, _ = read_image(store.files, ref)
+        yield Added(np.empty(0, dtype=np.int64), {operator: np.concatenate([header(image), image.body])})
+
+
+def measure_of(manifest: Manifest, operators: int) -> np.ndarray:
+    """Batches, updates and bytes of each operator's lists."""
+    found = np.zeros((operators, 3), dtype=np.int64)
+    for (operator, _), refs in manifest.lists.items():
+        found[operator] += (len(refs), sum(r.rows for r in refs), sum(r.size for r in refs))
+    return found
 
 
 def merged(trace: Trace, refs: Iterable[Ref], store: Store, time: int) -> Ref | None:

@@ -16,7 +16,15 @@ import pyarrow as pa
 from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions, freeze, thaw
-from everview.store.manifest import Ref
+from everview.store.manifest import Manifest, Ref
+
+DECLARED, BUILT = b"E", b"B"
+"""How a store's commands begin: what people declared, and what was built on the shards for it."""
+
+
+def is_sharded(manifest: Manifest) -> bool:
+    """Whether a session on Spark wrote it."""
+    return any(data[:1] == BUILT for data in manifest.commands)
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,16 @@ class Commands:
     def __init__(self) -> None:
         self._functions = Functions()
         self.encoded: list[bytes] = []
+        self._known: list[int] = [0]
+
+    def __len__(self) -> int:
+        return len(self.encoded)
+
+    def go_back(self, count: int) -> None:
+        """Forget all but the first `count`: the others did not happen."""
+        del self.encoded[count:]
+        del self._known[count + 1 :]
+        self._functions.go_back(self._known[-1])
 
     def append(self, command: Command) -> None:
         """Add a command."""
@@ -96,6 +114,7 @@ class Commands:
         else:
             body = command.roots
         self.encoded.append(pickle.dumps((type(command).__name__, functions, body)))
+        self._known.append(len(self._functions))
 
 
 def read_command(data: bytes, functions: Functions) -> Command:

@@ -1,27 +1,257 @@
-"""Sessions on Spark: `everview.connect(spark, state="directory")`."""
+"""Sessions on Spark: `everview.connect(spark, state="directory")`.
+
+The driver has the catalogue, the skeleton of the dataflow and the store; the work is done by tasks (`cluster`). A
+directory holds two kinds of commands: what people declared (tables, views: see `everview.catalogue`) and, one by one,
+what was built for it on the shards. The latter give operators their numbers, so opening builds them first, and then
+finds in them what was declared.
+
+`StoredShards` is the part that needs no Spark: it is also what `everview.connect(directory, read_only=True)` reads such
+a directory with.
+"""
 
 from __future__ import annotations
 
 import sys
+import threading
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from everview import catalogue
+from everview.catalogue import Catalogued
+from everview.dataflow import saved
+from everview.dataflow.lockstep import Inputs
+from everview.dataflow.operators import Arrangement, Operator
+from everview.dataflow.replica import Added, Command
+from everview.errors import InputError, StoreError
+from everview.plan import nodes as plan
+from everview.plan.frozen import Functions
+from everview.plan.multiway import Choice
+from everview.plan.prune import prune
+from everview.session import Work
 from everview.sharded import Cluster, ShardedSession
-from everview.spark.cluster import SparkCluster
-from everview.store.store import Store
+from everview.spark.cluster import SparkCluster, contents_of, measure_of
+from everview.spark.job import BUILT, DECLARED, read_command
+from everview.spark.reshard import reshard
+from everview.store import Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-class SparkBackedSession(ShardedSession):
-    """A session whose steps are Spark jobs and whose state is a directory."""
+class StoredShards(Catalogued, ShardedSession):
+    """A session whose shards' state is in a directory."""
 
-    def __init__(self, spark: SparkSession, state: str, *, shards: int | None = None, **options: Any) -> None:
+    def __init__(self, store: Store, **options: Any) -> None:
+        self._store = store
+        self._loading = False
+        self._built_functions = Functions()
+        super().__init__(**options)
+
+    # opening
+
+    def _load(self) -> None:
+        """Become what the directory says."""
+        manifest = self._store.manifest
+        if any(data[:1] not in (BUILT, DECLARED) for data in manifest.commands):
+            raise StoreError(
+                "E_TARGET",
+                f"{self._store.files.root} was written by an embedded session",
+                "open it with everview.connect(directory), or copy its tables into a new directory",
+            )
+        for ref in manifest.dictionary:
+            self._interner.load(self._store.get_dictionary(ref))
+        for data in manifest.commands:
+            if data[:1] == BUILT:
+                self._follow(read_command(data[1:], self._built_functions), data[1:])
+        self._graph.time = manifest.time
+        with self._loaded():
+            for data in manifest.commands:
+                if data[:1] == DECLARED:
+                    where = self._store.files.root
+                    self._perform(catalogue.decode(data[1:], where, self._plan_functions), data[1:])
+        self._marks = dict(manifest.marks)
+        self._again = {*self._tables, *self._views}
+
+    def _follow(self, command: Command, data: bytes) -> None:
+        """Build operators whose state is in the directory."""
+        self._skeleton.load([command])
+        for number, since in self._store.manifest.sinces.items():
+            operator = self._graph.numbered[number] if number < len(self._graph.numbered) else None
+            if operator is not None and operator.trace is not None:
+                saved.set_since(operator.trace, since)
+
+    def _loaded(self) -> Any:
+        return _Flag(self)
+
+    def _add_table(
+        self, node: plan.Table, order: tuple[int, ...], name: str, history: int, rows: Sequence[tuple[int, ...]] = ()
+    ) -> Arrangement:
+        if not self._loading:
+            return super()._add_table(node, order, name, history, rows)
+        return self._builder.tables[node.id]
+
+    def _install(
+        self, node: plan.Node, keys: tuple[int, ...], history: int = 0, choice: Choice | None = None
+    ) -> Arrangement:
+        if not self._loading:
+            return super()._install(node, keys, history, choice)
+        built = len(self._graph.numbered)
+        arrangement = self._builder.stored(node, prune(node, self._builder.installed), keys)
+        if len(self._graph.numbered) != built:
+            raise StoreError(
+                "E_VERSION",
+                f"{self._store.files.root} was written by another version of Everview: a view would be built anew",
+                "open it with that version, or load its tables into a new directory",
+            )
+        return arrangement
+
+    def _keep_only(self, roots: list[Operator]) -> None:
+        if not self._loading:
+            super()._keep_only(roots)
+
+
+class _Flag:
+    """What is done inside was done before: it is only found again."""
+
+    def __init__(self, session: StoredShards) -> None:
+        self._session = session
+
+    def __enter__(self) -> None:
+        self._session._loading = True
+
+    def __exit__(self, *exc: object) -> None:
+        self._session._loading = False
+
+
+class SparkBackedSession(StoredShards):
+    """A session whose steps are Spark jobs and whose state is a directory; made by `everview.connect(spark, ...)`."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        state: str,
+        *,
+        shards: int | None = None,
+        alone_rows: int | None = None,
+        **options: Any,
+    ) -> None:
+        self._closed = True  # until it is open
         self._spark = spark
         if (spark.sparkContext.master or "").startswith("local"):
             spark.sparkContext.pythonExec = sys.executable  # workers on this machine need what this process has
-        self._store = Store(state, shards=shards or max(2, spark.sparkContext.defaultParallelism))
-        super().__init__(**options)
+        if shards is not None and not 1 <= shards <= 4096:
+            raise InputError("E_OPTION", f"shards is {shards}", "give a number from 1 to 4096")
+        store = Store(state, shards=shards or max(2, min(64, spark.sparkContext.defaultParallelism)))
+        try:
+            if shards is not None and store.manifest.shards != shards:
+                reshard(store, shards)
+            super().__init__(store, **options)
+            self._load()
+            if alone_rows is not None:
+                self._cluster.alone_rows = alone_rows
+            self._collect()  # what was built and then never declared
+        except BaseException:
+            store.close()
+            raise
+
+    _cluster: SparkCluster
 
     def _make_cluster(self, merge_effort: int) -> Cluster:
         return SparkCluster(self._spark, self._store, self._interner, self._skeleton)
+
+    def _follow(self, command: Command, data: bytes) -> None:
+        super()._follow(command, data)
+        self._cluster.follow(command)
+
+    def _keep(self, entry: bytes) -> None:
+        self._store.commit(self._graph.time, commands=(DECLARED + entry,))
+        self._cluster.passed()
+
+    def _run(self, transactions: list[Work]) -> None:
+        marks = {name: value for work in transactions for name, value in work.marks.items()}
+        self._cluster.notes = {"marks": marks} if marks else {}
+        try:
+            super()._run(transactions)
+        finally:
+            self._cluster.notes = {}
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True) and threading.main_thread().is_alive():
+            self.close()
+
+
+class ShardReader(StoredShards):
+    """A session that reads a directory which Spark jobs write: `everview.connect(directory, read_only=True)`."""
+
+    def __init__(self, store: Store, **options: Any) -> None:
+        self._closed = True
+        try:
+            super().__init__(store, **options)
+            self._load()
+        except BaseException:
+            store.close()
+            raise
+
+    def _make_cluster(self, merge_effort: int) -> Cluster:
+        return _Shelf(self)
+
+    def _keep(self, entry: bytes) -> None:
+        raise _read_only(self._store)
+
+    def refresh(self) -> int:
+        """Catch up with the writer; gives the time that was reached."""
+        self._alive()
+        with self._lock:
+            commits = self._store.refresh()
+            for commit in commits:
+                self._take(commit)
+            if self._listening:
+                self._take_batches()
+        self._deliver()
+        return self.time
+
+    def _take(self, commit: Any) -> None:
+        for ref in commit.dictionary:
+            self._interner.load(self._store.get_dictionary(ref))
+        for data in commit.commands:
+            if data[:1] == BUILT:
+                self._follow(read_command(data[1:], self._built_functions), data[1:])
+            else:
+                with self._loaded():
+                    where = self._store.files.root
+                    self._perform(catalogue.decode(data[1:], where, self._plan_functions), data[1:])
+        self._graph.time = commit.time
+        self._fill(self._filled, contents_of(self._store, commit.adds))
+        self._marks.update(commit.marks)
+
+
+class _Shelf:
+    """The shards of a directory that is only read."""
+
+    def __init__(self, session: ShardReader) -> None:
+        self._session = session
+        self.shards = session._store.manifest.shards
+
+    def build(self, command: Command, inputs: Inputs) -> list[Added]:
+        raise _read_only(self._session._store)
+
+    def step(self, inputs: Inputs, epochs: int) -> list[Added]:
+        raise _read_only(self._session._store)
+
+    def contents(self, operators: set[int]) -> Iterable[Added]:
+        store = self._session._store
+        lists = ((o, s, ref) for (o, s), refs in store.manifest.lists.items() if o in operators for ref in refs)
+        return contents_of(store, lists)
+
+    def measure(self) -> np.ndarray:
+        return measure_of(self._session._store.manifest, len(self._session._graph.numbered))
+
+    def close(self) -> None:
+        self._session._store.close()
+
+
+def _read_only(store: Store) -> InputError:
+    return InputError("E_READ_ONLY", f"{store.files.root} is open for reading only", "change it where it is written")
+
