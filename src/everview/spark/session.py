@@ -145,7 +145,9 @@ class SparkBackedSession(StoredShards):
             raise InputError("E_OPTION", f"shards is {shards}", "give a number from 1 to 4096")
         store = Store(state, shards=shards or max(2, min(64, spark.sparkContext.defaultParallelism)))
         try:
-            if shards is not None and store.manifest.shards != shards:
+            if store.manifest.version == 0:
+                store.commit(0, shards=store.manifest.shards)  # whoever opens it next may have another default
+            elif shards is not None and store.manifest.shards != shards:
                 reshard(store, shards)
             super().__init__(store, **options)
             self._load()
