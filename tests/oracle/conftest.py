@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from functools import partial
 from typing import Any
 
@@ -35,12 +36,40 @@ def _two_threads() -> Runtime:
     return Runtime("two threads", connect)
 
 
-_RUNTIMES = {"embedded": _embedded, "threads": _two_threads, "sharded": _sharded}
+def _stored() -> Runtime:
+    """Three shards in a directory, run by tasks that land on two workers in turn, every seventh task twice."""
+    import everview as ev
+    from tests.spark import inprocess
+
+    def connect(**options: Any) -> Any:
+        spark = inprocess.session(workers=2)
+        spark.sparkContext.attempts = lambda job: 2 if job % 7 == 0 else 1
+        return ev.connect(spark, state=tempfile.mkdtemp(prefix="everview-"), shards=3, **options)
+
+    return Runtime("stored", connect)
 
 
-@pytest.fixture(scope="session", params=[pytest.param(name, id=name) for name in _RUNTIMES])
+def _spark() -> Runtime:
+    import everview as ev
+    from everview.spark import local_session
+
+    spark = local_session("local[2]", app="everview-oracle")
+    return Runtime("spark", lambda **o: ev.connect(spark, state=tempfile.mkdtemp(prefix="everview-"), shards=3, **o))
+
+
+_RUNTIMES = {
+    "embedded": _embedded,
+    "threads": _two_threads,
+    "sharded": _sharded,
+    "stored": _stored,
+    "spark": _spark,
+}
+_MARKS = {"spark": pytest.mark.spark}
+
+
+@pytest.fixture(scope="session", params=[pytest.param(n, id=n, marks=_MARKS.get(n, ())) for n in _RUNTIMES])
 def runtime(request: pytest.FixtureRequest) -> Runtime:
-    """Every runtime in turn: embedded with one thread and with two, and in three shards that exchange rows as they do
-    on Spark.
+    """Every runtime in turn: embedded with one thread and with two; in three shards that exchange rows as they do on
+    Spark; the same with their state in a directory; on Spark.
     """
     return _RUNTIMES[request.param]()

@@ -7,7 +7,9 @@ to subscribers, and that the next transactions give the right answers.
 from __future__ import annotations
 
 import _thread
+import os
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -28,12 +30,14 @@ class Bomb:
 
     def __init__(self, error: type[BaseException] = ValueError) -> None:
         self.error = error
-        self.armed = True
-        self.calls = 0
+        handle, self.fuse = tempfile.mkstemp()  # a file: copies of the function on workers see it too
+        os.close(handle)
+
+    def defuse(self) -> None:
+        os.unlink(self.fuse)
 
     def __call__(self, x: int) -> int:
-        self.calls += 1
-        if self.armed and x == 13:
+        if x == 13 and os.path.exists(self.fuse):
             raise self.error("boom")
         return x * 2
 
@@ -102,7 +106,9 @@ def world(runtime: Runtime) -> Iterator[World]:
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize("place", ["select", "filter", "flat_map", "reduce", "loop", "vectorized"])
-def test_a_function_that_raises(world: World, place: str, error: type[BaseException]) -> None:
+def test_a_function_that_raises(runtime: Runtime, world: World, place: str, error: type[BaseException]) -> None:
+    if runtime.name in ("stored", "spark") and error is not ValueError:
+        pytest.skip("ends the worker there, and Spark's retries take over")
     bomb = Bomb(error)
     double = udf(bomb, returns=int)
     every = udf(lambda xs: [bomb(x) for x in xs.to_pylist()], returns=int, vectorized=True)
@@ -123,7 +129,7 @@ def test_a_function_that_raises(world: World, place: str, error: type[BaseExcept
     with world.unharmed(*caught, code="E_UDF" if error is ValueError else None):
         world.edge.insert([(8, 9), (13, 9)])
     assert sorted(view.rows()) == expected
-    bomb.armed = False
+    bomb.defuse()
     world.edge.insert([(13, 9)])
     assert len(view.rows()) > len(expected)
 
@@ -143,7 +149,7 @@ def test_a_view_that_cannot_be_installed(world: World) -> None:
     with world.unharmed(ev.UdfError, code="E_UDF"):
         world.db.view("view", graphs.closure(world.edge).select(x=udf(bomb, returns=int)(col.src)))
     assert "view" not in world.db
-    bomb.armed = False
+    bomb.defuse()
     view = world.db.view("view", world.edge.select(x=udf(bomb, returns=int)(col.src)))
     assert (26,) in view.rows()
 

@@ -23,7 +23,7 @@ class _Rows:
     def __init__(self, context: Context, rows: Iterable[Any], task: Callable[..., Any] | None = None) -> None:
         self.context, self.rows, self.task = context, list(rows), task
 
-    def mapPartitions(self, task: Callable[..., Any]) -> _Rows:  # noqa: N802
+    def mapPartitions(self, task: Callable[..., Any]) -> _Rows:
         return _Rows(self.context, self.rows, task)
 
     def collect(self) -> list[Any]:
@@ -34,7 +34,7 @@ class _Rows:
 class Context:
     """`workers` processes' worth of memory, used in turn; `before` may fail a task, or run one twice."""
 
-    defaultParallelism = 1  # noqa: N815
+    defaultParallelism = 1
     master = "in process"
 
     def __init__(self, workers: int = 2) -> None:

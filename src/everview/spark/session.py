@@ -20,10 +20,11 @@ import numpy as np
 
 from everview import catalogue
 from everview.catalogue import Catalogued
+from everview.codes.interner import Interner
 from everview.dataflow import saved
 from everview.dataflow.lockstep import Inputs
-from everview.dataflow.operators import Arrangement, Operator
-from everview.dataflow.replica import Added, Command
+from everview.dataflow.operators import BY_FIRST, Arrangement, Operator
+from everview.dataflow.replica import Added, Command, Replica
 from everview.errors import InputError, StoreError
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
@@ -33,8 +34,8 @@ from everview.session import Work
 from everview.sharded import Cluster, ShardedSession
 from everview.spark.cluster import SparkCluster, contents_of, measure_of
 from everview.spark.job import BUILT, DECLARED, read_command
-from everview.spark.reshard import reshard
 from everview.store import Store
+from everview.store.reshard import reshard
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,6 +113,18 @@ class StoredShards(Catalogued, ShardedSession):
             super()._keep_only(roots)
 
 
+def _not_spread(store: Store) -> set[int]:
+    """The operators whose rows are not spread by their first column."""
+    replica = Replica(Interner(), 1)
+    functions = Functions()
+    for data in store.manifest.commands:
+        if data[:1] == BUILT:
+            replica.load([read_command(data[1:], functions)])
+    found = {o.number for o in replica.graph.numbered if o is not None and o.spread != BY_FIRST}
+    replica.close()
+    return found
+
+
 class _Flag:
     """What is done inside was done before: it is only found again."""
 
@@ -148,7 +161,7 @@ class SparkBackedSession(StoredShards):
             if store.manifest.version == 0:
                 store.commit(0, shards=store.manifest.shards)  # whoever opens it next may have another default
             elif shards is not None and store.manifest.shards != shards:
-                reshard(store, shards)
+                reshard(store, shards, _not_spread(store))
             super().__init__(store, **options)
             self._load()
             if alone_rows is not None:
