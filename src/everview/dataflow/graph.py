@@ -57,6 +57,7 @@ class Graph:
         self.at: list[tuple[Operator | Scope | Stop, int]] = []
         self._replays: list[tuple[Operator, Sink]] = []
         self._new: list[Operator] = []
+        self._known = 0  # operators of finished installations
         self._stale = True
 
     def share_work(self) -> None:
@@ -208,15 +209,17 @@ class Graph:
             operator.old = True
             operator.settled()
         self._new.clear()
+        self._known = len(self.numbered)
         self._replays.clear()
         self._stale = self._stale or self.sharded  # stops that only the installation needed
 
     def forget_new(self) -> None:
-        """An installation failed: nothing of it stays."""
+        """An installation failed: nothing of it stays, its operators' numbers are free again."""
         self._replays.clear()
         gone = set(self._new)
         self._new.clear()
         self.remove(gone)
+        del self.numbered[self._known :]
 
     def _replay(self, producer: Operator, sink: Sink) -> None:
         stream = make.make_stream(producer.cols, max(sink.registers, 1), self.step_block)

@@ -264,6 +264,7 @@ def merged(trace: Trace, refs: Iterable[Ref], store: Store, time: int) -> Ref | 
         1,
         0,
     )
+    make.poke(scratch, trace_k.HISTORY, make.peek(trace.address, trace_k.HISTORY))
     try:
         for ref in refs:
             image, _ = read_image(store.files, ref)
