@@ -17,7 +17,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from everview.datalog.solutions import Relation, Solutions, distinct, is_condition, union
+from everview.datalog.solutions import CONDITIONS, Relation, Solutions, distinct, union
 from everview.datalog.syntax import (
     Aggregate,
     Apply,
@@ -95,7 +95,7 @@ class Bodies:
         return variable
 
     def _function(self, atom: Atom) -> Literal:
-        if (atom.function is not None or is_condition(atom.name)) and not atom.named:
+        if (atom.function is not None or atom.name in CONDITIONS) and not atom.named:
             return Test(Apply(atom.name, atom.args, atom.function, place=atom.place), place=atom.place)
         raise self.unknown(atom)
 
@@ -122,7 +122,7 @@ class Bodies:
                 return i
         if sources:
             return sources[0]
-        raise self._unsafe(pending, bound, needed)
+        raise self._unsafe(pending, bound)
 
     def _ready(self, literal: Literal, bound: set[str], outside: set[str]) -> str:
         """Whether a literal can be taken: now, as a source of rows, or not yet."""
@@ -179,7 +179,7 @@ class Bodies:
             found = mine
         return found
 
-    def _unsafe(self, pending: list[Literal], bound: set[str], needed: set[str]) -> EverviewError:
+    def _unsafe(self, pending: list[Literal], bound: set[str]) -> EverviewError:
         for literal in pending:
             for variable in literal.variables():
                 if variable.name not in bound:
@@ -236,9 +236,8 @@ class Bodies:
         alone = self._binds(literal.body, set()) is not None
         start = None if alone else current.distinct(shared)
         inner = self.solve(literal.body, set(shared), start)
-        names = [n for n in inner.names if n is not None and n in shared]
-        only = Solutions(joins.take(inner.node, [inner.at(n) for n in names]), tuple(names)) if names else inner
-        return current.without(only if names else Solutions(inner.node, (None,) * len(inner.names)), literal.place)
+        names = tuple(n if n in shared else None for n in inner.names)
+        return current.without(Solutions(inner.node, names), literal.place)
 
     def _either(self, literal: Or, current: Solutions | None, outside: set[str]) -> Solutions:
         exports = self._exports(literal, set(), outside)

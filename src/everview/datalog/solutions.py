@@ -7,7 +7,7 @@ two employees with equal salaries are two salaries).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from everview.datalog.syntax import Aggregate, Apply, Const, Place, Term, Var, Wild
@@ -174,12 +174,5 @@ def _function_hint(name: str) -> str:
     return f"of several values: {extreme}(...)" if extreme else did_you_mean(name, [*functions.FUNCTIONS, *CASTS])
 
 
-def is_condition(name: str) -> bool:
-    """Whether a function of this name says true or false."""
-    known = functions.FUNCTIONS.get(name)
-    return known is not None and name in _CONDITIONS
-
-
-_CONDITIONS: Iterable[str] = frozenset(
-    {"contains", "startswith", "endswith", "like", "regexp_matches", "is_null", "is_not_null", "cast_bool"}
-)
+CONDITIONS = frozenset({"contains", "startswith", "endswith", "like", "regexp_matches", "is_null", "is_not_null"})
+"""Functions that say true or false, which may stand as literals."""
