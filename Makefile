@@ -60,7 +60,8 @@ slow-sample: $(WARM)
 # One process: Spark itself uses the cores, and every process would start a JVM of its own.
 spark-test: $(WARM) ## tests on a local Spark (not the slow ones)
 	@echo "== pytest: on Spark, local[2]"
-	@$(PYTEST) -m "spark and not slow"
+	@$(PYTEST) -m "spark and not slow" tests/spark tests/io
+	@$(PYTEST) -m "spark and not slow" --per-file 3 tests/oracle/test_atomic.py tests/oracle/test_graphs.py
 
 bench: $(WARM) ## benchmarks as JSON, next to recomputation
 	@$(PY) -m pip install --quiet --editable '.[bench]'

@@ -80,7 +80,8 @@ class LocalCluster:
 class ShardedSession(Session):
     """A session whose steps run on a cluster of shards."""
 
-    def __init__(self, *, history: int = 1000, merge_effort: int = 4) -> None:
+    def __init__(self, *, history: int = 1000, merge_effort: int = 4, threads: int = 1) -> None:
+        """`threads` has no effect: shards are what runs side by side here."""
         super().__init__(history=history, merge_effort=merge_effort)
         self._cluster = self._make_cluster(merge_effort)
         self._filled: set[Operator] = set()

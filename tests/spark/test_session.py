@@ -1,0 +1,171 @@
+"""Sessions on Spark: the same answers as embedded, whatever happens to tasks, drivers and directories."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import everview as ev
+from everview import col
+from everview.expr.language import count, udf
+from tests.spark import inprocess
+
+pytestmark = pytest.mark.spark
+
+
+def program(db: Any) -> dict[str, Any]:
+    """Tables and views of every kind: a loop, a loop in a loop, totals, extremes, strings, a function in Python."""
+    edge = db.table("edge", {"src": int, "dst": int, "kind": str})
+    root = db.table("root", {"node": int})
+    start = root.select(node=root.node)
+
+    def reach(v: Any) -> Any:
+        return v.join(edge, v.node == edge.src).select(node=edge.dst).union_all(start).distinct()
+
+    def labels(v: Any) -> Any:
+        both = edge.select(a=edge.src, b=edge.dst).union_all(edge.select(a=edge.dst, b=edge.src))
+        heard = v.join(both, v.node == both.a).select(node=both.b, label=v.label)
+        nodes = both.select(node=both.a, label=both.a)
+        return heard.union_all(nodes).group_by("node").agg(label=col.label.min())
+
+    nodes = edge.select(node=edge.src, label=edge.src).distinct()
+    double = udf(lambda x: 2 * x, returns=int)
+    db.view("reach", start.iterate(reach))
+    db.view("wcc", nodes.iterate(labels))
+    db.view("kinds", edge.group_by("kind").agg(n=count(), far=col.dst.max()))
+    db.view("all", edge.group_by().agg(n=count(), least=col.src.min()))
+    db.view("doubled", edge.select(x=double(edge.src), k=edge.kind.upper()))
+    db.view("pairs", edge.select(a=edge.src).distinct().join(root, how="cross"))
+    return {"edge": edge, "root": root}
+
+
+def feed(db: Any, tables: dict[str, Any], seed: int, steps: int) -> None:
+    """Random transactions, several per step now and then; deletes of what is there."""
+    draw = random.Random(seed)
+    have = [tuple(row) for row in sorted(tables["edge"].rows())]
+
+    def one() -> None:
+        with db.transaction():
+            new = [(draw.randrange(30), draw.randrange(30), draw.choice("abc")) for _ in range(draw.randrange(1, 6))]
+            tables["edge"].insert(new)
+            have.extend(new)
+            if len(have) > 20:
+                old = [have.pop(draw.randrange(len(have))) for _ in range(draw.randrange(6))]
+                tables["edge"].delete(old)
+            if draw.random() < 0.3:
+                tables["root"].insert([(draw.randrange(30),)])
+
+    for _ in range(steps):
+        if draw.random() < 0.3:
+            with db.batch():
+                one()
+                one()
+        else:
+            one()
+
+
+def contents(db: Any) -> dict[str, Counter[Any]]:
+    return {name: Counter(db[name].rows()) for name in (*db.tables, *db.views)}
+
+
+def embedded(*feeds: tuple[int, int]) -> dict[str, Counter[Any]]:
+    with ev.connect() as db:
+        tables = program(db)
+        for seed, steps in feeds:
+            feed(db, tables, seed, steps)
+        return contents(db)
+
+
+@pytest.mark.parametrize("alone_rows", [None, 0], ids=["one task", "a barrier stage"])
+def test_the_same_answers_as_embedded(spark: Any, tmp_path: Path, alone_rows: int | None) -> None:
+    with ev.connect(spark, state=str(tmp_path), shards=3, alone_rows=alone_rows) as db:
+        feed(db, program(db), 1, 8)
+        assert contents(db) == embedded((1, 8))
+        late = db.view("late", db["edge"].filter(col.src > 3).group_by("dst").agg(n=count()))
+        expected = Counter(d for s, d, _ in db["edge"].rows() if s > 3)
+        assert dict(late.rows()) == expected
+
+
+def test_reopened_with_other_shards_and_read_from_elsewhere(spark: Any, tmp_path: Path) -> None:
+    with ev.connect(spark, state=str(tmp_path), shards=2) as db:
+        feed(db, program(db), 2, 5)
+        with pytest.raises(ev.EverviewError) as refused:
+            ev.connect(spark, state=str(tmp_path))
+        assert refused.value.code == "E_LOCKED"
+    with ev.connect(str(tmp_path), read_only=True) as reader:
+        assert contents(reader) == embedded((2, 5))
+        with ev.connect(spark, state=str(tmp_path), shards=5) as db:
+            feed(db, program(db), 3, 5)
+            assert contents(db) == embedded((2, 5), (3, 5))
+            reader.refresh()
+            assert contents(reader) == embedded((2, 5), (3, 5))
+
+
+def test_a_worker_that_dies_in_the_middle_of_a_step(spark: Any, tmp_path: Path) -> None:
+    fuse = tmp_path / "fuse"
+    fuse.touch()
+
+    def dies_once(x: int) -> int:
+        if x == 13 and os.path.exists(fuse):
+            os.unlink(fuse)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return x + 1
+
+    with ev.connect(spark, state=str(tmp_path / "state"), shards=2) as db:
+        t = db.table("t", {"x": int})
+        v = db.view("v", t.select(y=udf(dies_once, returns=int)(t.x)))
+        t.insert([(1,), (2,)])
+        if spark.sparkContext.getConf().get("spark.task.maxFailures") in (None, "1"):
+            with pytest.raises(Exception, match="(?i)worker|crash|task"):  # local mode does not try again
+                t.insert([(13,)])
+            assert sorted(v.rows()) == [(2,), (3,)]
+        t.insert([(13,)])
+        assert sorted(v.rows()) == [(2,), (3,), (14,)]
+
+
+DRIVER = """
+import sys
+sys.path.insert(0, sys.argv[2])
+import everview as ev
+from tests.spark import inprocess
+db = ev.connect(inprocess.session(), state=sys.argv[1], shards=2)
+t = db.table("t", {"x": int, "y": int})
+v = db.view("v", t.group_by("x").agg(s=t.y.sum()))
+print("ready", flush=True)
+for i in range(db.time, 10**6):
+    t.insert([(i % 5, i)])
+    print(i, flush=True)
+"""
+
+
+def test_drivers_killed_at_any_moment(tmp_path: Path) -> None:
+    """The directory holds exactly what was acknowledged, or one step more that was under way."""
+    draw = random.Random(7)
+    told = -1
+    for _ in range(4):
+        command = [sys.executable, "-c", textwrap.dedent(DRIVER), str(tmp_path), str(Path(__file__).parents[2])]
+        driver = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert driver.stdout is not None and driver.stdout.readline() == "ready\n"
+        for _ in range(draw.randrange(1, 40)):
+            told = int(driver.stdout.readline())
+        driver.kill()
+        rest = driver.stdout.read().split()
+        told = int(rest[-1]) if rest else told
+        driver.wait()
+    with ev.connect(inprocess.session(), state=str(tmp_path)) as db:
+        count_of = db.time
+        assert told + 1 <= count_of <= told + 2
+        expected: Counter[int] = Counter()
+        for i in range(count_of):
+            expected[i % 5] += i
+        assert dict(db["v"].rows()) == expected
+        assert sorted(db["t"].rows()) == sorted((i % 5, i) for i in range(count_of))
