@@ -125,7 +125,7 @@ def test_a_worker_that_dies_in_the_middle_of_a_step(spark: Any, tmp_path: Path) 
         v = db.view("v", t.select(y=udf(dies_once, returns=int)(t.x)))
         t.insert([(1,), (2,)])
         if spark.sparkContext.getConf().get("spark.task.maxFailures") in (None, "1"):
-            with pytest.raises(Exception, match="(?i)worker|crash|task"):  # local mode does not try again
+            with pytest.raises(Exception, match=r"(?i)worker|crash|task"):  # local mode does not try again
                 t.insert([(13,)])
             assert sorted(v.rows()) == [(2,), (3,)]
         t.insert([(13,)])
