@@ -103,3 +103,18 @@ def test_explain_says_who_shares_what() -> None:
     db.sql("CREATE VIEW other AS SELECT shop, s FROM by_shop WHERE s > 3")
     golden("sharing", db["other"].explain())
     assert "also for by_shop" in db["other"].explain()
+
+
+def test_patterns_are_joined_at_once_and_dimensions_one_by_one() -> None:
+    """A triangle in a graph is a join of many inputs; a cycle through different tables is not."""
+    db = ev.connect()
+    db.sql("CREATE TABLE e (a int NOT NULL, b int NOT NULL); CREATE TABLE f (a int NOT NULL, b int NOT NULL)")
+    db.sql("CREATE TABLE g (a int NOT NULL, b int NOT NULL)")
+    cycle = "SELECT x.a, y.a AS b, z.a AS c FROM {} x, {} y, {} z WHERE x.b = y.a AND y.b = z.a AND z.b = x.a"
+    pattern = db.sql(f"CREATE VIEW pattern AS {cycle.format('e', 'e', 'e')}")
+    tables = db.sql(f"CREATE VIEW tables AS {cycle.format('e', 'f', 'g')}")
+    assert "wco" in pattern.explain()
+    assert "wco" not in tables.explain()
+    for name in "efg":
+        db.sql(f"INSERT INTO {name} VALUES (1, 2), (2, 3), (3, 1), (3, 3)")
+    assert sorted(pattern.rows()) == sorted(tables.rows()) == [(1, 2, 3), (2, 3, 1), (3, 1, 2), (3, 3, 3)]

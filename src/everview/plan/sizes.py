@@ -5,11 +5,15 @@ agree in a column says just that: with p the chance that two rows agree, a row m
 number of distinct values, if they are equally common.) Where there is no sample, ten rows share a key. An equality
 with a constant keeps a tenth, a range a third.
 
+What a join costs is what it makes, and what must be arranged for it: nothing where an arrangement by its keys is there
+already, as a table's own often is.
+
 These estimates only choose the order of joins, never an answer.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -24,7 +28,8 @@ _KEPT = {"eq": 0.1, "like": 0.1, "lt": 0.33, "le": 0.33, "gt": 0.33, "ge": 0.33,
 
 
 class Sizes:
-    """Estimates. `known` gives the rows of a node that is arranged, else None; `sample` some codes of a column of one.
+    """Estimates. `known` gives the rows of a node that is arranged, else None; `sample` some codes of a column of one;
+    `served` whether one is arranged by some columns.
 
     >>> from everview.types import INT
     >>> t, u = plan.Table(0, (INT, INT)), plan.Table(1, (INT, INT), key=(0,))
@@ -37,9 +42,11 @@ class Sizes:
         self,
         known: Callable[[plan.Node], float | None],
         sample: Callable[[plan.Node, int], Sequence[int]] = lambda node, column: (),
+        served: Callable[[plan.Node, set[int]], bool] = lambda node, keys: False,
     ) -> None:
         self.known = known
         self.sample = sample
+        self.served = served
         self._made: dict[plan.Node, float] = {}
         self._values: dict[tuple[plan.Node, int], float] = {}
 
@@ -56,6 +63,10 @@ class Sizes:
             return left * self.rows(right)
         return left * self.rows(right) / max(self.values(right, keys), 1.0)
 
+    def arranging(self, node: plan.Node, keys: set[int]) -> float:
+        """Rows to arrange before a node can be joined by these columns."""
+        return 0.0 if self.served(node, keys) else self.rows(node)
+
     def values(self, node: plan.Node, columns: set[int]) -> float:
         """About how many values some columns of a node have, before filters: those that a partner may have."""
         below, at = node, {c: c for c in columns}
@@ -69,10 +80,9 @@ class Sizes:
             return max(rows / 10.0, 1.0)
         if any(key <= set(at.values()) for key in unique_columns(below)):
             return rows
-        found = 1.0
-        for column in set(at.values()):
-            found *= self._distinct(below, column, rows)
-        return min(found, rows)
+        # columns of one key often go together: each further one counts less
+        several = sorted((self._distinct(below, c, rows) for c in set(at.values())), reverse=True)
+        return float(math.prod(n ** (0.5**i) for i, n in enumerate(several)))
 
     def _distinct(self, node: plan.Node, column: int, rows: float) -> float:
         if (node, column) not in self._values:

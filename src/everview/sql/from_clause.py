@@ -1,9 +1,9 @@
 """FROM and WHERE: tables, derived tables, joins of every kind, and the order in which inner joins are made.
 
 Relations joined by comma, CROSS and INNER JOIN are collected as *leaves* with one list of conditions. Conditions on
-one leaf filter it before it is joined; then, beginning with the smallest leaf, the next one is always the one that
-leaves the fewest rows (`everview.plan.sizes`) of those that an equality connects to what is joined already, and a
-product is made only when there is none. While tables are small the order is that of the text. Outer joins are made
+one leaf filter it before it is joined; then one after the other is joined, always one that an equality connects to
+what is joined already, and a product is made only when there is none. Which is first and which is next goes by what
+must be made and arranged for it (`everview.plan.sizes`), or by the text while tables are small. Outer joins are made
 where they stand, because their conditions do not commute with the rest.
 
 Expressions are bound to the columns in the order of the text. The finished plan has them in that order again.
@@ -398,17 +398,13 @@ def ordered_join(leaves: Sequence[Node], conditions: Sequence[Expr], sizes: Size
         (one,) = owners(part)
         filtered[one] = Filter(filtered[one], shifted(part, -starts[one]))
         waiting.remove(part)
-    first = _first(filtered, sizes)
-    node, have = filtered[first], [first]
-    place = {starts[first] + c: c for c in range(len(leaves[first].types))}
-    todo = [i for i in range(len(leaves)) if i != first]
-    rows = sizes.rows(node) if sizes is not None else 0.0
-    while todo:
-        following, rows = _following(filtered, todo, have, waiting, owners, starts, rows, sizes)
+    order = _JoinOrder(filtered, waiting, owners, starts).best(sizes)
+    node, have = filtered[order[0]], [order[0]]
+    place = {starts[order[0]] + c: c for c in range(len(leaves[order[0]].types))}
+    for following in order[1:]:
         width = len(node.types)
         place.update({starts[following] + c: width + c for c in range(len(leaves[following].types))})
         have.append(following)
-        todo.remove(following)
         now = [p for p in waiting if owners(p) and owners(p) <= set(have)]
         waiting = [p for p in waiting if p not in now]
         condition, _ = split([moved(p, place) for p in now], width, "inner")
@@ -417,34 +413,60 @@ def ordered_join(leaves: Sequence[Node], conditions: Sequence[Expr], sizes: Size
     return Filter(node, conjunction(waiting)) if waiting else node
 
 
-def _first(leaves: Sequence[Node], sizes: Sizes | None) -> int:
-    """The leaf to begin with: the smallest, or the first if sizes are not to be asked."""
-    return min(range(len(leaves)), key=lambda i: sizes.rows(leaves[i])) if sizes is not None else 0
+class _JoinOrder:
+    """Orders in which leaves can be joined, each next one connected by an equality if any is."""
 
+    def __init__(
+        self,
+        leaves: Sequence[Node],
+        conditions: Sequence[Expr],
+        owners: Callable[[Expr], set[int]],
+        starts: Sequence[int],
+    ) -> None:
+        self.leaves, self.conditions, self.owners, self.starts = leaves, conditions, owners, starts
 
-def _following(
-    leaves: Sequence[Node],
-    todo: Sequence[int],
-    have: Sequence[int],
-    waiting: Sequence[Expr],
-    owners: Callable[[Expr], set[int]],
-    starts: Sequence[int],
-    rows: float,
-    sizes: Sizes | None,
-) -> tuple[int, float]:
-    """The leaf to join next, and about how many rows there are then: of those that an equality connects the one that
-    leaves the fewest; without sizes the first.
-    """
-    connected = [i for i in todo if any(_connects(p, have, i, owners) for p in waiting)]
-    if sizes is None:
-        return (connected or todo)[0], rows
-    after: dict[int, float] = {}
-    for i in connected or todo:
-        joining = [p for p in waiting if _connects(p, have, i, owners)]
-        keys = {c - starts[i] for p in joining for c in p.columns() if starts[i] <= c < starts[i + 1]}
-        after[i] = sizes.joined(rows, leaves[i], keys)
-    best = min(after, key=after.__getitem__)
-    return best, after[best]
+    def best(self, sizes: Sizes | None) -> list[int]:
+        """That of the text if there are no sizes, else the cheapest of those that begin with some leaf and go on with
+        what costs least.
+        """
+        if sizes is None:
+            return self._by_text()
+        return min((self._from(i, sizes) for i in range(len(self.leaves))), key=lambda found: found[0])[1]
+
+    def _by_text(self) -> list[int]:
+        have, todo = [0], list(range(1, len(self.leaves)))
+        while todo:
+            have.append(next(iter(self._connected(have, todo)), todo[0]))
+            todo.remove(have[-1])
+        return have
+
+    def _connected(self, have: Sequence[int], todo: Sequence[int]) -> list[int]:
+        return [i for i in todo if any(_connects(p, have, i, self.owners) for p in self.conditions)]
+
+    def _from(self, first: int, sizes: Sizes) -> tuple[float, list[int]]:
+        """The cost of beginning with a leaf, in rows made and arranged, and the order then."""
+        rows, total = sizes.rows(self.leaves[first]), 0.0
+        have, todo = [first], [i for i in range(len(self.leaves)) if i != first]
+        while todo:
+            steps = []
+            for i in self._connected(have, todo) or todo:
+                keys = self._keys(i, have)
+                made = sizes.joined(rows, self.leaves[i], keys)
+                cost = made + sizes.arranging(self.leaves[i], keys)
+                if len(have) == 1:
+                    cost += sizes.arranging(self.leaves[first], self._keys(first, [i]))
+                steps.append((cost, i, made))
+            cost, following, rows = min(steps)
+            total += cost
+            have.append(following)
+            todo.remove(following)
+        return total, have
+
+    def _keys(self, leaf: int, have: Sequence[int]) -> set[int]:
+        """The leaf's columns that equalities connect to what is joined already."""
+        start, end = self.starts[leaf], self.starts[leaf + 1]
+        joining = [p for p in self.conditions if _connects(p, have, leaf, self.owners)]
+        return {c - start for p in joining for c in p.columns() if start <= c < end}
 
 
 def _connects(part: Expr, have: Sequence[int], other: int, owners: Callable[[Expr], set[int]]) -> bool:

@@ -20,6 +20,7 @@ from everview.sql.parameters import Learned, Parameters
 from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Query
 from everview.sql.result import Result, in_order
+from everview.sql.statements import how_to_join
 from everview.types import INT, DataType
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class Prepared:
             compiler.by_text = True
             collection._meaning = self._compiled(compiler, source, written).node
         index = [c.name for c in columns[: len(self._types)]]
-        return query, self._session.view(self.name, collection, index_by=index)
+        return query, self._session.view(self.name, collection, index_by=index, plan=how_to_join(query.node))
 
     def _compiled(self, compiler: Compiler, source: Source, node: exp.Expr) -> Query:
         compiler.parameters = Parameters(self._types)

@@ -120,7 +120,11 @@ class Compiler:
             kept = self.session._builder.arrangements.get((node, ()), [])
             return kept[0].trace.sample(kept[0].order.index(column), SAMPLE) if kept else []
 
-        found = Sizes(known, sample)
+        def served(node: Node, keys: set[int]) -> bool:
+            kept = self.session._builder.arrangements.get((node, ()), [])
+            return any(set(a.order[: len(keys)]) == keys for a in kept)
+
+        found = Sizes(known, sample, served)
         if max(map(found.rows, leaves)) < LARGE:
             return None
         self.by_size = True

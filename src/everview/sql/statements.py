@@ -9,9 +9,10 @@ statement that would have to read them is refused.
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlglot import exp
 
@@ -20,7 +21,8 @@ from everview.codes.codec import Codec
 from everview.collection import Collection
 from everview.errors import EverviewError, InputError, did_you_mean
 from everview.expr import functions
-from everview.expr.nodes import Expr, Literal
+from everview.expr.nodes import Expr
+from everview.expr.nodes import Literal as Constant
 from everview.expr.resolve import Column
 from everview.plan import joins
 from everview.plan import nodes as plan
@@ -131,7 +133,9 @@ class Statements:
     def _answer(self, query: Query, compiler: Compiler) -> Result:
         """Install, read, sort, drop."""
         inside = [f"c{i}" for i in range(len(query.node.types))]
-        view = self.session.view(QUERY, self._collection(query, compiler, query.node, inside))
+        view = self.session.view(
+            QUERY, self._collection(query, compiler, query.node, inside), plan=how_to_join(query.node)
+        )
         try:
             codes = view._read(self.session.time)._repeated()
             if query.order:
@@ -319,7 +323,7 @@ class Statements:
             collection._meaning = joins.take(compiler.query(written, {}, None).node, range(query.width))
         if name in self.session.views and node.args.get("replace"):
             self.session._views[name].drop()
-        return self.session.view(name, collection)
+        return self.session.view(name, collection, plan=how_to_join(plain))
 
     def _create_table(self, name: str, node: exp.Create, source: Source) -> Table:
         if not isinstance(node.this, exp.Schema) or node.expression is not None:
@@ -452,9 +456,9 @@ class Statements:
             self._check_width(len(items), table, at, row, source)
             values = [self._fitted_value(scalars.bind(e), table, i, e, source) for e, i in zip(items, at, strict=True)]
             found = [constants.folded(v, self.session._interner) for v in values]
-            if not all(isinstance(v, Literal) for v in found):
+            if not all(isinstance(v, Constant) for v in found):
                 return None
-            rows.append(tuple(v.value for v in found if isinstance(v, Literal)))
+            rows.append(tuple(v.value for v in found if isinstance(v, Constant)))
         return rows
 
     def _check_width(self, given: int, table: Table, at: Sequence[int], node: exp.Expr, source: Source) -> None:
@@ -498,9 +502,9 @@ class Statements:
     def _fitted_value(self, value: Expr, table: Table, position: int, at: exp.Expr, source: Source) -> Expr:
         """A value as the table's column wants it: quoted constants are read, numbers become wider ones."""
         column = table._columns[position]
-        if isinstance(value, Literal):
+        if isinstance(value, Constant):
             if value.value is None:
-                return Literal(column.type.optional(), None)
+                return Constant(column.type.optional(), None)
             if value.type.kind == "str" and column.type.kind not in ("str", "bytes"):
                 return constants.text_as(value.value, column.type, at, source)
         same = value.type.kind == column.type.kind
@@ -639,6 +643,29 @@ class Statements:
                 "tables and views cannot be created or dropped inside a transaction",
                 "COMMIT first",
             )
+
+
+PATTERN = 3
+"""Joins of one table with itself from which they are taken for a pattern in a graph."""
+
+
+def how_to_join(node: plan.Node) -> Literal["binary"] | None:
+    """Join by join, unless a table is joined with itself so often that it is a pattern, e.g. a triangle.
+
+    Joins of many inputs at once pay for cyclic patterns. A cycle through tables of facts and dimensions, such as the
+    nation of customer and supplier in TPC-H's fifth query, looks the same and costs a hundred times as much that way.
+    """
+    inputs = Counter(leaf for join in node.walk() if isinstance(join, plan.Join) for leaf in _leaves(join))
+    return None if max(inputs.values(), default=0) >= PATTERN else "binary"
+
+
+def _leaves(join: plan.Join) -> Iterator[plan.Node]:
+    """The inputs of a join that are no joins, through filters and projections."""
+    for side in (join.left, join.right):
+        while isinstance(side, (plan.Filter, plan.Project)):
+            side = side.child
+        if not isinstance(side, plan.Join):
+            yield side
 
 
 _NOTHING = plan.Table(-1, (INT,))
