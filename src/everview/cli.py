@@ -33,11 +33,12 @@ def demo(
     edges: Annotated[int, typer.Option(help="Edges of the generated graph.")] = 200_000,
     seconds: Annotated[float, typer.Option(help="How long to keep changing it.")] = 10.0,
     seed: Annotated[int, typer.Option(help="Seed of the generator.")] = 1,
+    spark: Annotated[bool, typer.Option(help="Then run the same program on Spark.")] = True,
 ) -> None:
     """Connected components of a changing graph: what a change costs, against computing everything again."""
     from everview import demo as story
 
-    story.run(nodes=nodes, edges=edges, seconds=seconds, seed=seed)
+    story.run(nodes=nodes, edges=edges, seconds=seconds, seed=seed, spark=spark)
 
 
 @app.command()
