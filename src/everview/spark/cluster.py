@@ -37,8 +37,8 @@ from everview.store.store import Store
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ALONE_ROWS = 20_000
-"""Input rows up to which one task runs all shards."""
+ALONE_ROWS = 1_000_000
+"""Input rows up to which one task runs all shards: a barrier stage costs a second before it has done anything."""
 
 BROADCAST_BYTES = 1 << 16
 """Size from which a job travels as a broadcast rather than in the task."""
