@@ -107,7 +107,7 @@ def run(*, nodes: int, edges: int, seconds: float, seed: int, spark: bool = True
 def on_spark(console: Console, graph: NDArray[np.int64], nodes: int, seconds: float, seed: int) -> None:
     """The same program, its state in shards in a directory, every step a Spark job."""
     try:
-        from everview.spark import local_session
+        from everview.spark.local import local_session
 
         console.print("\n[bold]The same program on Spark[/bold] (local\\[2]; starting it takes some seconds)")
         session = local_session("local[2]", app="everview-demo")

@@ -315,7 +315,9 @@ def test_ctrl_c_in_a_long_loop(world: World, how: str) -> None:
     assert view.rows() == []
 
 
-def test_ctrl_c_while_a_view_is_installed(world: World) -> None:
+def test_ctrl_c_while_a_view_is_installed(runtime: Runtime, world: World) -> None:
+    if runtime.name == "sharded":
+        pytest.skip("a stand-in for workers, which get no signals; on a busy machine the only one may be lost there")
     world.edge.insert([(11, 1)])
     thread = interrupt_soon(0.2, "signal")
     with world.unharmed(KeyboardInterrupt):

@@ -49,11 +49,23 @@ class ColumnRef(Expr):
         return mapping[self.index]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Literal(Expr):
-    """A constant; `value` is the Python value (None for NULL), not its code."""
+    """A constant; `value` is the Python value (None for NULL), not its code.
+
+    Constants are equal if they say the same: 0.0 and -0.0 do not, NaN and NaN do.
+    """
 
     value: Any
+
+    def _said(self) -> tuple[DataType, Any]:
+        return self.type, repr(self.value) if isinstance(self.value, float) else self.value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and self._said() == other._said()
+
+    def __hash__(self) -> int:
+        return hash(self._said())
 
 
 @dataclass(frozen=True)
