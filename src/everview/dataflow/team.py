@@ -50,8 +50,10 @@ class Team:
             libc.mallopt(-8, 1)  # M_ARENA_MAX
 
     def _forget(self) -> None:
-        make.poke(self.step, stream_k.STEP_TEAM, 0)
-        self.address = 0
+        """Also what a forked child does with every team it knows; one that was closed has no step any more."""
+        if self.address:
+            make.poke(self.step, stream_k.STEP_TEAM, 0)
+            self.address = 0
 
     def close(self) -> None:
         """Let the helper go; twice does no harm."""
