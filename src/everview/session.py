@@ -23,7 +23,7 @@ from everview.codes.interner import Interner
 from everview.collection import Collection, check_names, common_session
 from everview.dataflow.builder import Builder
 from everview.dataflow.extend import Extend
-from everview.dataflow.graph import Graph, batch_arrays
+from everview.dataflow.graph import ABSENT_HINT, Graph, batch_arrays
 from everview.dataflow.operators import Arrange, Arrangement, Operator, Reduce
 from everview.dataflow.scopes import MAX_EPOCHS
 from everview.errors import ClosedError, InputError, PlanError, did_you_mean
@@ -797,7 +797,7 @@ class Session:
                 raise InputError(
                     "E_ABSENT",
                     f"table {table._label!r}: cannot delete {shown!r}, which is not there",
-                    "delete only rows that the table holds, or declare a key and use upsert",
+                    ABSENT_HINT,
                 )
 
     def _catch_up(self) -> None:

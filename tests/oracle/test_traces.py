@@ -18,7 +18,7 @@ from everview.kernels.arrange import A_INBOX, A_SCOPE, A_STEP, A_TRACE, A_WORDS,
 from everview.kernels.executor import CALL, DONE, PYTHON_NEEDED, X_WORDS, abort, step
 from everview.kernels.make import serve
 from everview.kernels.memory import DEBUG, FAULTS, LIVE_BLOCKS, cell
-from everview.kernels.stream import STEP_WORDS
+from everview.kernels.step import STEP_WORDS
 from everview.kernels.trace import HISTORY, HOLD, NO_SINCE, T_SINCE
 from tests.oracle.harness import effort
 

@@ -22,6 +22,7 @@ from everview.dataflow.team import Team
 from everview.errors import InputError, InternalError, LoopError
 from everview.kernels import executor as x
 from everview.kernels import make, memory
+from everview.kernels import step as step_k
 from everview.kernels import stream as stream_k
 from everview.kernels import trace as trace_k
 from everview.kernels.reduce import FAULT_LARGE
@@ -37,6 +38,9 @@ class Stop(NamedTuple):
     last: bool
 
 
+ABSENT_HINT = "delete only rows that the table holds, or declare a key and use upsert"
+
+
 class Graph:
     """Operators, program and state of one session."""
 
@@ -48,7 +52,7 @@ class Graph:
         self.numbered: list[Operator | None] = []
         """every operator by the order in which they were made, equal on all shards; None once dropped"""
         self.time = 0
-        self.step_block = make.make_block(stream_k.STEP_WORDS)
+        self.step_block = make.make_block(step_k.STEP_WORDS)
         self.team: Team | None = None
         self.root = Scope(None)
         self.tail: list[Operator] = []
@@ -198,8 +202,8 @@ class Graph:
         """Begin an installation: old operators say to the new ones all they ever said, as coming at the present."""
         self._stale = True
         self.assemble()
-        make.poke(self.step_block, stream_k.STEP_BASE, self.time - 1)
-        make.poke(self.step_block, stream_k.STEP_EPOCHS, 1)
+        make.poke(self.step_block, step_k.STEP_BASE, self.time - 1)
+        make.poke(self.step_block, step_k.STEP_EPOCHS, 1)
         for producer, sink in self._replays:
             self._replay(producer, sink)
 
@@ -269,21 +273,18 @@ class Graph:
                 "raise max_rounds, use at_limit='stop', or check that the body reaches a fixed point",
             )
         if answer == x.OVERFLOW:
-            if make.peek(self.step_block, stream_k.STEP_FAULT) == FAULT_LARGE:
+            if make.peek(self.step_block, step_k.STEP_FAULT) == FAULT_LARGE:
                 return InputError("E_OVERFLOW", "a sum of floats meets a value beyond 2**126", "scale the column down")
             return InputError(
                 "E_OVERFLOW", "a sum does not fit into 64 bits", "cast the column to float before summing"
             )
         if answer == x.VIOLATION:
             return InputError(
-                "E_ABSENT", f"table {item.label!r}: a row was deleted that is not there", self._violation(item)
+                "E_ABSENT", f"table {item.label!r}: a row was deleted that is not there", ABSENT_HINT
             )
         cell = memory.cell.tolist()
         memory.cell[:4] = 0
         return InternalError("E_MEMORY", f"bad memory access in {item.label!r}: address, index, size {cell[1:4]}")
-
-    def _violation(self, item: Operator | Scope) -> str:
-        return "delete only rows that the table holds, or declare a key and use upsert"
 
     def _serve(self, item: Operator | Scope | Stop) -> None:
         """Do in Python what an operator asked for."""
@@ -309,7 +310,7 @@ class Graph:
 
     def time_base(self) -> int:
         """The last epoch before the step under way."""
-        return int(make.peek(self.step_block, stream_k.STEP_BASE))
+        return int(make.peek(self.step_block, step_k.STEP_BASE))
 
     # dropping
 

@@ -23,7 +23,7 @@ from everview.kernels import exchange as k
 from everview.kernels import executor as x
 from everview.kernels import image, make
 from everview.kernels import inbox as inbox_k
-from everview.kernels import stream as stream_k
+from everview.kernels import step as step_k
 from everview.kernels.scope import OVERRUN
 
 Rows = np.ndarray
@@ -131,7 +131,7 @@ class Shard:
         root = self.graph.root.address
         if make.peek(root, OVERRUN):
             raise self.graph.failure(x.ROUNDS, self._pc)
-        if self.stop.last and make.peek(self.graph.step_block, stream_k.STEP_FAULT):
+        if self.stop.last and make.peek(self.graph.step_block, step_k.STEP_FAULT):
             raise self.graph.failure(x.OVERFLOW, self._pc)
 
     def agenda(self) -> int:

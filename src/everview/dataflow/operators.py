@@ -274,7 +274,6 @@ class PythonMap(Arrange):
         self, graph: Graph, scope: Scope, cols: int, out: int, run: Callable[..., Any], label: str = ""
     ) -> None:
         self.run = run
-        self.stage: Stream | None = None
         super().__init__(graph, scope, cols, stateless=True, label=label)
         self.cols = out
         self.spread = ANYWHERE

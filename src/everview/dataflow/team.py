@@ -12,7 +12,7 @@ import threading
 import weakref
 
 from everview.kernels import make
-from everview.kernels import stream as stream_k
+from everview.kernels import step as step_k
 from everview.kernels import team as k
 
 SPLIT = 32_768
@@ -31,7 +31,7 @@ class Team:
         make.poke(self.address, k.DONE, self._locks[1])
         self._thread = threading.Thread(target=k.serve, args=(self.address,), name="everview helper", daemon=True)
         self._thread.start()
-        make.poke(step, stream_k.STEP_TEAM, self.address)
+        make.poke(step, step_k.STEP_TEAM, self.address)
         self.share_from(SPLIT)
         forget = weakref.WeakMethod(self._forget)
         if hasattr(os, "register_at_fork"):
@@ -39,7 +39,7 @@ class Team:
 
     def share_from(self, rows: int) -> None:
         """Share the work of operators with this many rows or more."""
-        make.poke(self.step, stream_k.STEP_SPLIT, rows)
+        make.poke(self.step, step_k.STEP_SPLIT, rows)
 
     def _one_heap(self) -> None:
         """Both threads use the same memory: what one frees the other gets, and nothing is fetched from the system
@@ -52,7 +52,7 @@ class Team:
     def _forget(self) -> None:
         """Also what a forked child does with every team it knows; one that was closed has no step any more."""
         if self.address:
-            make.poke(self.step, stream_k.STEP_TEAM, 0)
+            make.poke(self.step, step_k.STEP_TEAM, 0)
             self.address = 0
 
     def close(self) -> None:

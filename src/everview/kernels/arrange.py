@@ -17,7 +17,8 @@ from everview.kernels.operator import operator, shared, task
 from everview.kernels.packed import CHAIN
 from everview.kernels.scope import NOW, SLOT_NOW
 from everview.kernels.sort import sort_rows
-from everview.kernels.stream import NSINKS, R_MORE, R_N, REGS, STEP, STEP_SPLIT, STEP_TEAM, TAIL, flush
+from everview.kernels.step import STEP_SPLIT, STEP_TEAM
+from everview.kernels.stream import NSINKS, R_MORE, R_N, REGS, STEP, TAIL, flush
 from everview.kernels.team import PIECES, both
 from everview.kernels.trace import NO_SINCE, T_COLS, T_DIFFS, add_delta, clear_delta
 from everview.kernels.twin import close_stream, twin_stream

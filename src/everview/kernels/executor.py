@@ -21,7 +21,7 @@ from everview.kernels.inbox import clear_inbox
 from everview.kernels.memory import DEBUG, INNER, OPTIONS, add_atomically, call_pointer, faults, ld, st
 from everview.kernels.operator import CALL_PYTHON, task
 from everview.kernels.scope import OVERRUN, end_time, next_time, reset_scope
-from everview.kernels.stream import STEP_BASE, STEP_EPOCHS, STEP_FAULT, STEP_SPLIT, STEP_STOP, STEP_TEAM
+from everview.kernels.step import STEP_BASE, STEP_EPOCHS, STEP_FAULT, STEP_SPLIT, STEP_STOP, STEP_TEAM
 from everview.kernels.team import both
 from everview.kernels.trace import commit, roll_back, uncommitted
 

@@ -30,7 +30,8 @@ from everview.kernels.batch import CAP, DATA, ROWS, compare_rows, diff_at, find_
 from everview.kernels.memory import INNER, OPTIONS, alloc, free, grow, ld, st
 from everview.kernels.operator import operator, shared
 from everview.kernels.scope import FIELDS, NFIELDS, NOW
-from everview.kernels.stream import NSINKS, R_N, REGS, STEP_BASE, TAIL, flush
+from everview.kernels.step import STEP_BASE
+from everview.kernels.stream import NSINKS, R_N, REGS, TAIL, flush
 from everview.kernels.times import lub
 from everview.kernels.trace import COUNT, DELTA, STAMP, TABLE, trace_rows
 from everview.kernels.vm import CHUNK

@@ -18,8 +18,10 @@ from everview.kernels.operator import shared
 WIDTH, BOX_SCOPE, BUFFERS, NBUFFERS, I_WORDS = range(5)
 
 NEXT = 2  # word of a buffer with the address of the next one
-ROWS_AT = 3  # words in front of the rows
+TRY = 3  # word of a buffer with the number of rows at which to add up equal ones (see `squeeze`)
+ROWS_AT = 4  # words in front of the rows
 LARGE = 1 << 15  # words from which an emptied buffer is given back
+TRY_FROM = 1 << 14
 
 
 @njit(**INNER)
@@ -75,6 +77,7 @@ def room(inbox, slot, rows):
         st(buffer, 0, 0)
         st(buffer, 1, cap)
         st(buffer, NEXT, 0)
+        st(buffer, TRY, TRY_FROM)
         st(buffers, slot, buffer)
     else:
         used = ld(buffer, 0)
@@ -116,6 +119,7 @@ def emptied(inbox, slot):
         free_chain(buffer)
     else:
         st(buffer, 0, 0)
+        st(buffer, TRY, TRY_FROM)
 
 
 @njit(**INNER)
@@ -138,6 +142,7 @@ def unchained(buffer, width):
     st(whole, 0, rows)
     st(whole, 1, rows)
     st(whole, NEXT, 0)
+    st(whole, TRY, TRY_FROM)
     at = ROWS_AT
     part = buffer
     while part != 0:

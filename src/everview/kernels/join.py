@@ -18,7 +18,8 @@ from everview.kernels.batch import CAP, COLS, DATA, ROWS, compare_rows, diff_at,
 from everview.kernels.memory import INNER, add_atomically, alloc, copy_words, free, ld, st
 from everview.kernels.operator import operator, shared, task
 from everview.kernels.scope import FIELDS, NFIELDS, NOW
-from everview.kernels.stream import NSINKS, R_N, REGS, STEP_BASE, STEP_SPLIT, STEP_TEAM, TAIL, flush
+from everview.kernels.step import STEP_BASE, STEP_SPLIT, STEP_TEAM
+from everview.kernels.stream import NSINKS, R_N, REGS, TAIL, flush
 from everview.kernels.team import PIECES, both
 from everview.kernels.times import lub
 from everview.kernels.trace import COUNT, DELTA, STAMP, TABLE, trace_rows

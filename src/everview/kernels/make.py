@@ -9,12 +9,13 @@ from everview.kernels.arrange import A_STEP, A_TRACE, PRESET
 from everview.kernels.batch import CAP, COLS, DATA, ROWS, diff_at, time_at
 from everview.kernels.inbox import ROWS_AT, WIDTH, free_inbox, new_inbox, room
 from everview.kernels.join import J_STREAM, join_all
-from everview.kernels.memory import DEBUG, OPTIONS, alloc, free, ld, st, zeros
+from everview.kernels.memory import DEBUG, INNER, OPTIONS, alloc, free, ld, st, zeros
 from everview.kernels.operator import CALL_PYTHON, operator
 from everview.kernels.reduce import ANSWERS, ANSWERS_N, CURSORS, EPOCH_LIST, FOUND, OUT, REQUESTS, REQUESTS_N
 from everview.kernels.scope import free_scope, new_scope
 from everview.kernels.sort import sort_columns
-from everview.kernels.stream import R_COLS, R_N, REGS, STEP, STEP_BASE, TAIL, flush, free_stream, new_stream
+from everview.kernels.step import STEP_BASE
+from everview.kernels.stream import R_COLS, R_N, REGS, STEP, TAIL, flush, free_stream, new_stream
 from everview.kernels.trace import (
     COUNT,
     DELTA,
@@ -31,10 +32,175 @@ _array = nb.Array(int64, 1, "C")
 _matrix = nb.Array(int64, 2, "C")
 
 
-@njit(int64(int64), **OPTIONS)
-def make_block(words):
+@njit(**INNER)
+def _replay_trace(trace, stream, nested):
+    """Send a trace's whole history down a stream (to the one new sink it has), as coming in this step."""
+    base = ld(ld(stream, STEP), STEP_BASE)
+    regs = ld(stream, REGS)
+    tail = ld(stream, TAIL)
+    table = ld(trace, TABLE)
+    n = 0
+    for b in range(ld(trace, COUNT)):
+        batch = ld(table, b)
+        data = ld(batch, DATA)
+        cap = ld(batch, CAP)
+        for i in range(ld(batch, ROWS)):
+            for c in range(ld(batch, COLS)):
+                st(regs, c * CHUNK + n, ld(data, c * cap + i))
+            st(tail, n, (time_at(batch, data, i) | 1) if nested != 0 else base + 1)
+            st(tail, CHUNK + n, diff_at(batch, data, i, 0))
+            n += 1
+            if n == CHUNK:
+                st(stream, R_N, n)
+                flush(stream)
+                n = 0
+    st(stream, R_N, n)
+    flush(stream)
+
+
+@njit(**INNER)
+def _replay_join(ctx, stream):
+    """Send all a join has ever said down another stream."""
+    own = ld(ctx, J_STREAM)
+    st(ctx, J_STREAM, stream)
+    join_all(ctx)
+    flush(stream)
+    st(ctx, J_STREAM, own)
+
+
+(
+    MAKE_BLOCK,
+    DROP_BLOCK,
+    MAKE_TRACE,
+    DROP_TRACE,
+    COMPACT_TRACE,
+    REPLAY_TRACE,
+    REPLAY_JOIN,
+    DROP_SCOPE,
+    MAKE_INBOX,
+    DROP_INBOX,
+    MAKE_STREAM,
+    WIDEN_STREAM,
+    DROP_STREAM,
+    DROP_REDUCE,
+) = range(14)
+
+
+@njit(int64(int64, int64, int64, int64, int64, int64, int64), **OPTIONS)
+def _act(what, a, b, c, d, e, f):
+    """The compiled side of the functions below: one kernel, because each costs its own time to load at the start."""
+    if what == MAKE_BLOCK:
+        return zeros(a)
+    if what == MAKE_TRACE:
+        return new_trace(a, b, c, d, e, f)
+    if what == MAKE_INBOX:
+        return new_inbox(a, b)
+    if what == MAKE_STREAM:
+        return new_stream(a, b, c)
+    if what == DROP_BLOCK:
+        free(a)
+    elif what == DROP_TRACE:
+        free_trace(a)
+    elif what == COMPACT_TRACE:
+        compact(a)
+    elif what == REPLAY_TRACE:
+        _replay_trace(a, b, c)
+    elif what == REPLAY_JOIN:
+        _replay_join(a, b)
+    elif what == DROP_SCOPE:
+        free_scope(a)
+    elif what == DROP_INBOX:
+        free_inbox(a)
+    elif what == WIDEN_STREAM:
+        free(ld(a, REGS))
+        st(a, REGS, alloc(max(b, ld(a, R_COLS), 1) * CHUNK))
+    elif what == DROP_STREAM:
+        free_stream(a)
+    elif what == DROP_REDUCE:
+        for field in (CURSORS, FOUND, EPOCH_LIST, OUT, REQUESTS, ANSWERS):
+            free(ld(a, field))
+            st(a, field, 0)
+    return 0
+
+
+def make_block(words: int) -> int:
     """A new block of zeros."""
-    return zeros(words)
+    return _act(MAKE_BLOCK, words, 0, 0, 0, 0, 0)  # type: ignore[no-any-return]
+
+
+def drop_block(block: int) -> None:
+    """Give a block back."""
+    _act(DROP_BLOCK, block, 0, 0, 0, 0, 0)
+
+
+def make_trace(cols: int, diffs: int, keep: int, since: int, effort: int, stateless: int) -> int:
+    """See `trace.new_trace`."""
+    return _act(MAKE_TRACE, cols, diffs, keep, since, effort, stateless)  # type: ignore[no-any-return]
+
+
+def drop_trace(trace: int) -> None:
+    """See `trace.free_trace`."""
+    _act(DROP_TRACE, trace, 0, 0, 0, 0, 0)
+
+
+def compact_trace(trace: int) -> None:
+    """See `trace.compact`."""
+    _act(COMPACT_TRACE, trace, 0, 0, 0, 0, 0)
+
+
+def replay_trace(trace: int, stream: int, nested: int) -> None:
+    """Send a trace's whole history down a stream (to the one new sink it has), as coming in this step."""
+    _act(REPLAY_TRACE, trace, stream, nested, 0, 0, 0)
+
+
+def replay_join(context: int, stream: int) -> None:
+    """Send all a join has ever said down another stream."""
+    _act(REPLAY_JOIN, context, stream, 0, 0, 0, 0)
+
+
+def drop_scope(scope: int) -> None:
+    """See `scope.free_scope`."""
+    _act(DROP_SCOPE, scope, 0, 0, 0, 0, 0)
+
+
+def make_inbox(width: int, scope: int) -> int:
+    """See `inbox.new_inbox`."""
+    return _act(MAKE_INBOX, width, scope, 0, 0, 0, 0)  # type: ignore[no-any-return]
+
+
+def drop_inbox(inbox: int) -> None:
+    """See `inbox.free_inbox`."""
+    _act(DROP_INBOX, inbox, 0, 0, 0, 0, 0)
+
+
+def make_stream(cols: int, registers: int, step: int) -> int:
+    """See `stream.new_stream`."""
+    return _act(MAKE_STREAM, cols, registers, step, 0, 0, 0)  # type: ignore[no-any-return]
+
+
+def widen_stream(stream: int, registers: int) -> None:
+    """Make room for programs with more registers."""
+    _act(WIDEN_STREAM, stream, registers, 0, 0, 0, 0)
+
+
+def drop_stream(stream: int) -> None:
+    """See `stream.free_stream`."""
+    _act(DROP_STREAM, stream, 0, 0, 0, 0, 0)
+
+
+def drop_reduce(context: int) -> None:
+    """Give back the scratch blocks of a reduction."""
+    _act(DROP_REDUCE, context, 0, 0, 0, 0, 0)
+
+
+def batch_rows(batch: int) -> int:
+    """Number of rows of a batch; 0 for no batch."""
+    return int(peek(batch, ROWS)) if batch else 0
+
+
+def requested(context: int) -> int:
+    """Number of request rows of a Python reduction."""
+    return int(peek(context, REQUESTS_N))
 
 
 @njit(int64(_array), **OPTIONS)
@@ -44,13 +210,6 @@ def make_filled(values):
     for i in range(len(values)):
         st(block, i, values[i])
     return block
-
-
-@njit(int64(int64), **OPTIONS)
-def drop_block(block):
-    """Give a block back."""
-    free(block)
-    return 0
 
 
 @njit(int64(int64, int64), **OPTIONS)
@@ -66,25 +225,6 @@ def poke(block, index, value):
     return 0
 
 
-@njit(int64(int64, int64, int64, int64, int64, int64), **OPTIONS)
-def make_trace(cols, diffs, keep, since, effort, stateless):
-    """See `trace.new_trace`."""
-    return new_trace(cols, diffs, keep, since, effort, stateless)
-
-
-@njit(int64(int64), **OPTIONS)
-def drop_trace(trace):
-    """See `trace.free_trace`."""
-    free_trace(trace)
-    return 0
-
-
-@njit(int64(int64), **OPTIONS)
-def compact_trace(trace):
-    """See `trace.compact`."""
-    return compact(trace)
-
-
 @njit(nb.UniTuple(int64, 3)(int64), **OPTIONS)
 def measure_trace(trace):
     """(batches, updates, bytes) held by a trace."""
@@ -98,56 +238,6 @@ def make_scope(parent, coords, outer, unit, fields):
     for i in range(len(fields)):
         st(block, i, fields[i])
     return new_scope(parent, coords, outer, unit, block, len(fields))
-
-
-@njit(int64(int64), **OPTIONS)
-def drop_scope(scope):
-    """See `scope.free_scope`."""
-    free_scope(scope)
-    return 0
-
-
-@njit(int64(int64, int64), **OPTIONS)
-def make_inbox(width, scope):
-    """See `inbox.new_inbox`."""
-    return new_inbox(width, scope)
-
-
-@njit(int64(int64), **OPTIONS)
-def drop_inbox(inbox):
-    """See `inbox.free_inbox`."""
-    free_inbox(inbox)
-    return 0
-
-
-@njit(int64(int64, int64, int64), **OPTIONS)
-def make_stream(cols, registers, step):
-    """See `stream.new_stream`."""
-    return new_stream(cols, registers, step)
-
-
-@njit(int64(int64, int64), **OPTIONS)
-def widen_stream(stream, registers):
-    """Make room for programs with more registers."""
-    free(ld(stream, REGS))
-    st(stream, REGS, alloc(max(registers, ld(stream, R_COLS), 1) * CHUNK))
-    return 0
-
-
-@njit(int64(int64), **OPTIONS)
-def drop_stream(stream):
-    """See `stream.free_stream`."""
-    free_stream(stream)
-    return 0
-
-
-@njit(int64(int64), **OPTIONS)
-def drop_reduce(ctx):
-    """Give back the scratch blocks of a reduction."""
-    for f in (CURSORS, FOUND, EPOCH_LIST, OUT, REQUESTS, ANSWERS):
-        free(ld(ctx, f))
-        st(ctx, f, 0)
-    return 0
 
 
 @njit(int64(int64, _array, int64), **OPTIONS)
@@ -195,12 +285,6 @@ def preset_columns(ctx, columns, time):
     return 0
 
 
-@njit(int64(int64), **OPTIONS)
-def batch_rows(batch):
-    """Number of rows of a batch; 0 for no batch."""
-    return 0 if batch == 0 else ld(batch, ROWS)
-
-
 @njit(nb.void(int64, _matrix, _array, _array), **OPTIONS)
 def batch_contents(batch, columns, times, diffs):
     """Copy a batch into arrays."""
@@ -241,50 +325,6 @@ def emit_columns(stream, columns, times, diffs):
     st(stream, R_N, n)
     flush(stream)
     return 0
-
-
-@njit(int64(int64, int64, int64), **OPTIONS)
-def replay_trace(trace, stream, nested):
-    """Send a trace's whole history down a stream (to the one new sink it has), as coming in this step."""
-    base = ld(ld(stream, STEP), STEP_BASE)
-    regs = ld(stream, REGS)
-    tail = ld(stream, TAIL)
-    table = ld(trace, TABLE)
-    n = 0
-    for b in range(ld(trace, COUNT)):
-        batch = ld(table, b)
-        data = ld(batch, DATA)
-        cap = ld(batch, CAP)
-        for i in range(ld(batch, ROWS)):
-            for c in range(ld(batch, COLS)):
-                st(regs, c * CHUNK + n, ld(data, c * cap + i))
-            st(tail, n, (time_at(batch, data, i) | 1) if nested != 0 else base + 1)
-            st(tail, CHUNK + n, diff_at(batch, data, i, 0))
-            n += 1
-            if n == CHUNK:
-                st(stream, R_N, n)
-                flush(stream)
-                n = 0
-    st(stream, R_N, n)
-    flush(stream)
-    return 0
-
-
-@njit(int64(int64, int64), **OPTIONS)
-def replay_join(ctx, stream):
-    """Send all a join has ever said down another stream."""
-    own = ld(ctx, J_STREAM)
-    st(ctx, J_STREAM, stream)
-    join_all(ctx)
-    flush(stream)
-    st(ctx, J_STREAM, own)
-    return 0
-
-
-@njit(int64(int64), **OPTIONS)
-def requested(ctx):
-    """Number of request rows of a Python reduction."""
-    return ld(ctx, REQUESTS_N)
 
 
 @njit(nb.void(int64, _matrix), **OPTIONS)

@@ -23,10 +23,14 @@ from everview.kernels.inbox import NEXT, free_chain
 from everview.kernels.memory import INNER, alloc, call_pointer, copy_words, free, ld, st, zeros
 from everview.kernels.operator import shared, task
 from everview.kernels.radix import SOME, radix_sort, sort_pairs
-from everview.kernels.stream import STEP_SPLIT, STEP_TEAM
+from everview.kernels.step import STEP_SPLIT, STEP_TEAM
 from everview.kernels.team import both
 
+SCAN, TALLY, PART, BRING, SORT, UNPACK = range(6)
+"""Phases of the work; there is one compiled task for all, because each costs its own time to load at the start."""
+
 (
+    PHASE,
     SOURCE,
     AT,
     ROW_STEP,
@@ -56,7 +60,7 @@ from everview.kernels.team import both
     TARGET,
     TARGET_ROW,
     P_WORDS,
-) = range(29)
+) = range(30)
 """A job: one thread's part. Word c of source row i is word AT + i * ROW_STEP + c * COL_STEP of SOURCE; the job reads
 rows FIRST to LAST (of all buffers, if they are CHAINED), later sorts SIZE words from START. STORED diffs stand behind
 the WIDTH columns (time included); 0: all are 1. COUNTS is the table of diffs by word; SUMS the payload of words that
@@ -100,7 +104,7 @@ def _block(job, first):
     return source, first, n
 
 
-@task
+@njit(**INNER)
 def _scan(job):
     """Find the limits of the job's columns."""
     row_step = ld(job, ROW_STEP)
@@ -157,7 +161,7 @@ def _pack_all(job):
         first += n
 
 
-@task
+@njit(**INNER)
 def _pack_parted(job):
     """Pack the job's rows, words below the pivot from its first row on upwards, the others from its last one downwards.
     """
@@ -198,7 +202,7 @@ def _pack_parted(job):
     return 0
 
 
-@task
+@njit(**INNER)
 def _tally(job):
     """Add up the job's diffs by word."""
     counts = ld(job, COUNTS)
@@ -225,7 +229,7 @@ def _tally(job):
     return 0
 
 
-@task
+@njit(**INNER)
 def _sort_part(job):
     """Sort SIZE words from START on, add up equal ones and close the gaps: KEPT words are left, from START on."""
     n = ld(job, SIZE)
@@ -287,7 +291,7 @@ def _sort_part(job):
     return 0
 
 
-@task
+@njit(**INNER)
 def _unpack(job):
     """Write the job's sorted words as rows of the batch TARGET, from row TARGET_ROW on."""
     batch = ld(job, TARGET)
@@ -329,7 +333,7 @@ def _unpack(job):
     return 0
 
 
-@task
+@njit(**INNER)
 def _bring(job):
     """Bring the job's two runs of words together, from START on in the other blocks, and sort there."""
     start = ld(job, START)
@@ -350,6 +354,23 @@ def _bring(job):
     return 0
 
 
+@task
+def _work(job):
+    """What the job is to do next."""
+    phase = ld(job, PHASE)
+    if phase == SCAN:
+        return _scan(job)
+    if phase == TALLY:
+        return _tally(job)
+    if phase == PART:
+        return _pack_parted(job)
+    if phase == BRING:
+        return _bring(job)
+    if phase == SORT:
+        return _sort_part(job)
+    return _unpack(job)
+
+
 @njit(**INNER)
 def _new_job(source, at, row_step, col_step, first, last, scanned, width, stored):
     job = alloc(P_WORDS + 4 * (width + 1))
@@ -368,12 +389,20 @@ def _new_job(source, at, row_step, col_step, first, last, scanned, width, stored
 
 
 @njit(**INNER)
-def _run(team, task, job, mate):
-    """Run a task on the job, and on its mate next to it if there is one."""
+def _set(job, mate, field, value):
+    st(job, field, value)
     if mate != 0:
-        both(team, task, job, mate)
+        st(mate, field, value)
+
+
+@njit(**INNER)
+def _run(team, phase, job, mate):
+    """Do a phase of the job, and next to it that of its mate if there is one."""
+    _set(job, mate, PHASE, phase)
+    if mate != 0:
+        both(team, _work(), job, mate)
     else:
-        call_pointer(task, job)
+        call_pointer(_work(), job)
 
 
 @njit(**INNER)
@@ -480,7 +509,7 @@ def _part(team, job, mate, n):
     """Pack with two threads; afterwards the job's runs are the words below the pivot, its mate's those from it on."""
     st(job, PIVOT, _pivot(job, n))
     st(mate, PIVOT, ld(job, PIVOT))
-    both(team, _pack_parted(), job, mate)
+    _run(team, PART, job, mate)
     half = ld(mate, FIRST)
     low = ld(job, LOWS)
     low_2 = ld(mate, LOWS)
@@ -493,13 +522,6 @@ def _part(team, job, mate, n):
     st(mate, RUN_ROWS, half - low)
     st(mate, RUN_2, half + low_2)
     st(mate, RUN_2_ROWS, n - half - low_2)
-
-
-@njit(**INNER)
-def _set(job, mate, field, value):
-    st(job, field, value)
-    if mate != 0:
-        st(mate, field, value)
 
 
 @njit(**INNER)
@@ -544,7 +566,7 @@ def sort_packed(source, at, row_step, col_step, n, cols, diffs, time, consume, s
     if team != 0:
         mate = _new_job(source, at, row_step, col_step, middle, n, scanned, width, diffs)
     _set(job, mate, CHAINED, 1 if consume == CHAIN else 0)
-    _run(team, _scan(), job, mate)
+    _run(team, SCAN, job, mate)
     bits = _measure(job, mate, time)
     if diffs == 1 and n > SOME and _all_ones(job) and (mate == 0 or _all_ones(mate)):
         _set(job, mate, STORED, 0)
@@ -558,7 +580,7 @@ def sort_packed(source, at, row_step, col_step, n, cols, diffs, time, consume, s
         st(job, COUNTS, zeros(per << bits))
         if mate != 0:
             st(mate, COUNTS, zeros(per << bits))
-        _run(team, _tally(), job, mate)
+        _run(team, TALLY, job, mate)
         _consume(source, consume)
         batch = _from_table(job, mate, bits, per, cols)
         free(job)
@@ -579,8 +601,8 @@ def sort_packed(source, at, row_step, col_step, n, cols, diffs, time, consume, s
     _set(job, mate, OTHER_PAYLOAD, other_payload)
     st(job, SIZE, n)
     if mate != 0:
-        both(team, _bring(), job, mate)
-    _run(team, _sort_part(), job, mate)
+        _run(team, BRING, job, mate)
+    _run(team, SORT, job, mate)
     if mate == 0 or ld(job, WORDS) == ld(mate, WORDS):
         if ld(job, WORDS) == words:
             free(others)
@@ -591,7 +613,7 @@ def sort_packed(source, at, row_step, col_step, n, cols, diffs, time, consume, s
     batch = _from_words(job, mate, cols)
     if batch != 0:
         _set(job, mate, TARGET, batch)
-        _run(team, _unpack(), job, mate)
+        _run(team, UNPACK, job, mate)
     free(words)
     free(others)
     free(payload)

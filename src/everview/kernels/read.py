@@ -13,7 +13,6 @@ from everview.kernels.batch import (
     D_MASK,
     DATA,
     ROWS,
-    T_MASK,
     diff_at,
     find_key,
     free_batch,
@@ -23,7 +22,7 @@ from everview.kernels.batch import (
 from everview.kernels.memory import INNER, OPTIONS, alloc, ld, st
 from everview.kernels.operator import REFUSED, operator
 from everview.kernels.sort import sort_rows
-from everview.kernels.trace import COUNT, DELTA, T_COLS, TABLE
+from everview.kernels.trace import COUNT, DELTA, NO_SINCE, T_COLS, TABLE
 
 C_TRACE, C_ROW, C_WORDS = range(3)
 
@@ -38,43 +37,9 @@ def _copy_row(batch, data, i, rows, at, time):
     st(rows, at + cols + 1, diff_at(batch, data, i, 0))
 
 
-@njit(int64(int64, int64, int64, int64), **OPTIONS)
-def collect(trace, after, upto, keep_times):
-    """All updates with after < time <= upto as one batch (0 if none); without `keep_times` their times are forgotten.
-    """
-    table = ld(trace, TABLE)
-    width = ld(trace, T_COLS) + 2
-    total = 0
-    for b in range(ld(trace, COUNT)):
-        batch = ld(table, b)
-        data = ld(batch, DATA)
-        rows = ld(batch, ROWS)
-        if ld(batch, T_MASK) == 0:
-            t = time_at(batch, data, 0)
-            total += rows if after < t <= upto else 0
-        else:
-            for i in range(rows):
-                t = time_at(batch, data, i)
-                if after < t <= upto:
-                    total += 1
-    if total == 0:
-        return 0
-    out = alloc(total * width)
-    n = 0
-    for b in range(ld(trace, COUNT)):
-        batch = ld(table, b)
-        data = ld(batch, DATA)
-        for i in range(ld(batch, ROWS)):
-            t = time_at(batch, data, i)
-            if after < t <= upto:
-                _copy_row(batch, data, i, out, n * width, t if keep_times != 0 else 0)
-                n += 1
-    return sort_rows(out, 0, width, 1, n, width - 2, 1, 1, 0)
-
-
-@njit(int64(int64, int64, int64, int64), **OPTIONS)
-def collect_key(trace, key, keys, upto):
-    """The rows whose first `keys` columns equal the words of block `key`, at time `upto`, as one batch (0 if none)."""
+@njit(int64(int64, int64, int64, int64, int64, int64), **OPTIONS)
+def _collect(trace, key, keys, after, upto, keep_times):
+    """The updates with after < time <= upto whose first `keys` columns equal the words of block `key`."""
     table = ld(trace, TABLE)
     width = ld(trace, T_COLS) + 2
     total = 0
@@ -93,10 +58,22 @@ def collect_key(trace, key, keys, upto):
         start = find_key(batch, key, 1, 0, keys)
         if start < ld(batch, ROWS):
             for i in range(start, key_end(batch, start, key, 1, 0, keys)):
-                if time_at(batch, data, i) <= upto:
-                    _copy_row(batch, data, i, out, n * width, 0)
+                t = time_at(batch, data, i)
+                if after < t <= upto:
+                    _copy_row(batch, data, i, out, n * width, t if keep_times != 0 else 0)
                     n += 1
     return sort_rows(out, 0, width, 1, n, width - 2, 1, 1, 0)
+
+
+def collect(trace: int, after: int, upto: int, keep_times: int) -> int:
+    """All updates with after < time <= upto as one batch (0 if none); without `keep_times` their times are forgotten.
+    """
+    return int(_collect(trace, 0, 0, after, upto, keep_times))
+
+
+def collect_key(trace: int, key: int, keys: int, upto: int) -> int:
+    """The rows whose first `keys` columns equal the words of block `key`, at time `upto`, as one batch (0 if none)."""
+    return int(_collect(trace, key, keys, NO_SINCE, upto, 0))
 
 
 @njit(int64(int64), **OPTIONS)

@@ -47,18 +47,8 @@ from everview.kernels.memory import INNER, alloc, call_pointer, copy_words, free
 from everview.kernels.operator import CALL_PYTHON, operator, shared, task
 from everview.kernels.scope import COORDS, FIELDS, NFIELDS, NOW, SLOT_NOW, slot_of
 from everview.kernels.sort import sort_rows
-from everview.kernels.stream import (
-    FLOAT_DIGITS,
-    FLOAT_LOW,
-    NULL,
-    STEP_BASE,
-    STEP_EPOCHS,
-    STEP_FAULT,
-    STEP_SPLIT,
-    STEP_TEAM,
-    code_float,
-    float_code,
-)
+from everview.kernels.step import STEP_BASE, STEP_EPOCHS, STEP_FAULT, STEP_SPLIT, STEP_TEAM
+from everview.kernels.stream import FLOAT_DIGITS, FLOAT_LOW, NULL, code_float, float_code
 from everview.kernels.team import both
 from everview.kernels.times import leq, lub
 from everview.kernels.trace import COUNT, DELTA, STAMP, T_COLS, TABLE, add_delta, clear_delta, compact
@@ -351,61 +341,25 @@ def _next_value(trace, cursors, at, keys, time, bound, fields, nfields):
 
 
 @njit(**INNER)
-def _largest(trace, cursors, at, keys, time, bound, fields, nfields):
-    """(found, value) of the largest non-NULL value present at `time`; ranges are read backwards from their ends."""
+def _extreme(trace, cursors, at, keys, time, bound, fields, nfields, largest):
+    """(found, value) of the smallest or largest non-NULL value present at `time`; only NULLs: (1, NULL). The largest is
+    looked for from the ends of the ranges backwards.
+    """
     table = ld(trace, TABLE)
     batches = ld(trace, COUNT)
+    move = -1 if largest else 1
     for b in range(batches):
-        st(cursors, at + 3 * b, ld(cursors, at + 3 * b + 1))
+        st(cursors, at + 3 * b, ld(cursors, at + 3 * b + 1) - 1 if largest else ld(cursors, at + 3 * b + 2))
     null_seen = False
     while True:
         found = False
         best = 0
         for b in range(batches):
             i = ld(cursors, at + 3 * b)
-            if i > ld(cursors, at + 3 * b + 2):
-                batch = ld(table, b)
-                x = ld(ld(batch, DATA), keys * ld(batch, CAP) + i - 1)
-                if not found or x > best:
-                    found = True
-                    best = x
-        if not found:
-            return (1, NULL) if null_seen else (0, 0)
-        total = 0
-        for b in range(batches):
-            batch = ld(table, b)
-            data = ld(batch, DATA)
-            at_value = keys * ld(batch, CAP)
-            i = ld(cursors, at + 3 * b)
-            start = ld(cursors, at + 3 * b + 2)
-            while i > start and ld(data, at_value + i - 1) == best:
-                i -= 1
-                if _seen(time_at(batch, data, i), time, bound, fields, nfields):
-                    total += diff_at(batch, data, i, 0)
-            st(cursors, at + 3 * b, i)
-        if total > 0:
-            if best != NULL:
-                return 1, best
-            null_seen = True
-
-
-@njit(**INNER)
-def _smallest(trace, cursors, at, keys, time, bound, fields, nfields):
-    """(found, value) of the smallest non-NULL value present at `time`; only NULLs: (1, NULL)."""
-    table = ld(trace, TABLE)
-    batches = ld(trace, COUNT)
-    for b in range(batches):
-        st(cursors, at + 3 * b, ld(cursors, at + 3 * b + 2))
-    null_seen = False
-    while True:
-        found = False
-        best = 0
-        for b in range(batches):
-            i = ld(cursors, at + 3 * b)
-            if i < ld(cursors, at + 3 * b + 1):
+            if ld(cursors, at + 3 * b + 2) <= i < ld(cursors, at + 3 * b + 1):
                 batch = ld(table, b)
                 x = ld(ld(batch, DATA), keys * ld(batch, CAP) + i)
-                if not found or x < best:
+                if not found or (x > best if largest else x < best):
                     found = True
                     best = x
         if not found:
@@ -414,14 +368,15 @@ def _smallest(trace, cursors, at, keys, time, bound, fields, nfields):
         for b in range(batches):
             i = ld(cursors, at + 3 * b)
             end = ld(cursors, at + 3 * b + 1)
-            if i < end:
+            start = ld(cursors, at + 3 * b + 2)
+            if start <= i < end:
                 batch = ld(table, b)
                 data = ld(batch, DATA)
                 at_value = keys * ld(batch, CAP)
-                while i < end and ld(data, at_value + i) == best:
+                while start <= i < end and ld(data, at_value + i) == best:
                     if _seen(time_at(batch, data, i), time, bound, fields, nfields):
                         total += diff_at(batch, data, i, 0)
-                    i += 1
+                    i += move
                 st(cursors, at + 3 * b, i)
         if total > 0:
             if best != NULL:
@@ -562,10 +517,7 @@ def _evaluate(ctx, cursors, time, bound):
     nfields = ld(scope, NFIELDS)
     keys = ld(ctx, KEYS)
     if kind == MINIMUM or kind == MAXIMUM:
-        if kind == MINIMUM:
-            present, value = _smallest(trace, cursors, 1, keys, time, bound, fields, nfields)
-        else:
-            present, value = _largest(trace, cursors, 1, keys, time, bound, fields, nfields)
+        present, value = _extreme(trace, cursors, 1, keys, time, bound, fields, nfields, kind == MAXIMUM)
         if present != 0:
             block = _put_found(ctx, 0, 2)
             st(block, 1, value)

@@ -20,10 +20,12 @@ from __future__ import annotations
 
 from numba import njit
 
-from everview.kernels.inbox import ROWS_AT, WIDTH, room
+from everview.kernels.inbox import ROWS_AT, TRY, WIDTH, room
 from everview.kernels.memory import INNER, alloc, bits_of_float, float_of_bits, free, ld, st
 from everview.kernels.operator import shared
 from everview.kernels.scope import COORDS, OVERRUN, slot_of
+from everview.kernels.squeeze import squeeze
+from everview.kernels.step import STEP_BASE
 from everview.kernels.vm import CHUNK, run
 from everview.types import NULL as NULL_CODE
 
@@ -59,9 +61,6 @@ R_COLS, REGS, TAIL, R_N, R_MORE, SINKS, NSINKS, STEP, R_WORDS = range(9)
     NACC,
     K_WORDS,
 ) = range(25)
-
-STEP_BASE, STEP_EPOCHS, STEP_STOP, STEP_FAULT, STEP_TEAM, STEP_SPLIT, STEP_WORDS = range(7)
-"""STEP_TEAM: the team of threads or 0 (see `team`); STEP_SPLIT: rows from which work is shared."""
 
 NOT_ENTERING = -(2**63)
 
@@ -254,6 +253,8 @@ def _pour(stream, sink):
         used += 1
     if buffer != 0:
         st(buffer, 0, used)
+        if nacc > 0 and used >= ld(buffer, TRY):
+            squeeze(buffer, nout, nacc)
 
 
 @shared

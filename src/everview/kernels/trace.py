@@ -44,7 +44,7 @@ from everview.kernels.merge import (
     work_merge,
 )
 from everview.kernels.operator import shared
-from everview.kernels.stream import STEP_SPLIT, STEP_TEAM
+from everview.kernels.step import STEP_SPLIT, STEP_TEAM
 
 (
     T_COLS,
