@@ -27,7 +27,7 @@ from everview.errors import PlanError
 from everview.expr.functions import conjunction
 from everview.expr.lower import lower
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
-from everview.kernels import reduce as reduce_k
+from everview.kernels import reduction as reduction_k
 from everview.kernels import stream as stream_k
 from everview.plan import nodes as plan
 from everview.plan.check import free_variables_below
@@ -322,7 +322,7 @@ class Builder:
     def _build_threshold(self, node: plan.Threshold) -> Flow:
         ahead = self._ahead.get(self._key(node))
         source = self.arrange(node.child, () if ahead is None else ahead.order, now=True)
-        kind = reduce_k.DISTINCT if node.kind == "distinct" else reduce_k.POSITIVE
+        kind = reduction_k.DISTINCT if node.kind == "distinct" else reduction_k.POSITIVE
         return self._reduce(node, source, len(node.types), source.order, kind, label=node.kind)
 
     def _reduce(
@@ -393,10 +393,10 @@ class Builder:
         label = f"{aggregate.kind} by {list(node.keys)}"
         if node.child.types[aggregate.column].kind in INTERNED:
             run = pythonic.extreme(aggregate.kind == "min", narrow.types, len(keys), self.graph.interner)
-            kind = reduce_k.PYTHON
+            kind = reduction_k.PYTHON
         else:
             run = None
-            kind = reduce_k.MINIMUM if aggregate.kind == "min" else reduce_k.MAXIMUM
+            kind = reduction_k.MINIMUM if aggregate.kind == "min" else reduction_k.MAXIMUM
         return self._reduce(node, source, len(keys), tuple(range(len(node.types))), kind, label=label, run=run)
 
     def _accumulate(self, node: plan.Reduce) -> Flow:
@@ -417,7 +417,7 @@ class Builder:
         source = Arrangement(accumulator, tuple(range(keys)))
         label = f"{', '.join(a.kind for a in node.aggregates)} by {list(node.keys)}"
         order = tuple(range(len(node.types)))
-        return self._reduce(node, source, keys, order, reduce_k.ACCUMULATE, spec, label=label)
+        return self._reduce(node, source, keys, order, reduction_k.ACCUMULATE, spec, label=label)
 
     def _build_topk(self, node: plan.TopK) -> Flow:
         if any(node.child.types[c].kind in INTERNED for c, _ in node.order):
@@ -432,7 +432,7 @@ class Builder:
         label = f"top {node.limit} by {list(node.keys)}"
         spec = [node.offset, node.limit]
         key = _TopOutput(ordered, keys, node.limit, node.offset)
-        flow = self._reduce(key, source, keys, source.order, reduce_k.TOP, spec, label=label)
+        flow = self._reduce(key, source, keys, source.order, reduction_k.TOP, spec, label=label)
         place = {c: i for i, c in enumerate(node.keys)} | {c: keys + len(sort_keys) + i for i, c in enumerate(rest)}
         return tuple(b.project(tuple(ColumnRef(t, place[c]) for c, t in enumerate(node.types))) for b in flow)
 
@@ -448,7 +448,7 @@ class Builder:
         order = (*order, *range(child, len(node.types)))
         run = windows(node, self.graph.interner)
         label = f"window by {list(node.keys)}"
-        return self._reduce(node, source, len(node.keys), order, reduce_k.PYTHON, label=label, run=run)
+        return self._reduce(node, source, len(node.keys), order, reduction_k.PYTHON, label=label, run=run)
 
     def _python_reduction(
         self, node: plan.TopK | plan.PythonReduce, run: Callable[..., Any], cols: int, label: str
@@ -460,7 +460,7 @@ class Builder:
         source = self.arrange(narrow, tuple(range(len(keys))), gather=not keys, now=True)
         if not isinstance(node, plan.TopK):
             order = tuple(range(cols))
-        return self._reduce(node, source, len(keys), order, reduce_k.PYTHON, label=label, run=run)
+        return self._reduce(node, source, len(keys), order, reduction_k.PYTHON, label=label, run=run)
 
     # loops
 
@@ -646,17 +646,17 @@ def _accumulators(
     """Specification of one aggregate for the kernel; appends the accumulators it needs."""
     if aggregate.kind == "count":
         if declared is None or not declared.nullable:
-            return [reduce_k.COUNT_OF, 0, 0]
+            return [reduction_k.COUNT_OF, 0, 0]
         accumulators.append((stream_k.ACC_NOT_NULL, column))
-        return [reduce_k.COUNT_OF, len(accumulators) - 1, 0]
+        return [reduction_k.COUNT_OF, len(accumulators) - 1, 0]
     assert declared is not None
     first = len(accumulators)
     accumulators.append((stream_k.ACC_NOT_NULL, column))
     if declared.kind == "float":
         accumulators.extend((stream_k.ACC_FLOAT + k, column) for k in range(stream_k.FLOAT_WORDS))
-        return [reduce_k.SUM_FLOAT if aggregate.kind == "sum" else reduce_k.AVG_FLOAT, first, 0]
+        return [reduction_k.SUM_FLOAT if aggregate.kind == "sum" else reduction_k.AVG_FLOAT, first, 0]
     accumulators.extend(((stream_k.ACC_LOW, column), (stream_k.ACC_HIGH, column)))
-    return [reduce_k.SUM_INT if aggregate.kind == "sum" else reduce_k.AVG_INT, first, declared.scale]
+    return [reduction_k.SUM_INT if aggregate.kind == "sum" else reduction_k.AVG_INT, first, declared.scale]
 
 
 def _sort_key(column: ColumnRef, descending: bool) -> Expr:

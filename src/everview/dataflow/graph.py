@@ -25,7 +25,7 @@ from everview.kernels import make, memory
 from everview.kernels import step as step_k
 from everview.kernels import stream as stream_k
 from everview.kernels import trace as trace_k
-from everview.kernels.reduce import FAULT_LARGE
+from everview.kernels.reduction import FAULT_LARGE
 from everview.types import DataType
 
 

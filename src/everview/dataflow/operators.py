@@ -24,6 +24,8 @@ from everview.kernels import join as join_k
 from everview.kernels import make
 from everview.kernels import read as read_k
 from everview.kernels import reduce as reduce_k
+from everview.kernels import reduce_python as reduce_python_k
+from everview.kernels import reduction as reduction_k
 from everview.kernels import trace as trace_k
 from everview.kernels import wake as wake_k
 from everview.kernels.trace import NO_SINCE
@@ -344,8 +346,8 @@ class Reduce(Operator):
         self.spread = BY_FIRST if keys else ON_ONE
         self.trace = Trace(graph, scope, cols)
         self.new_inbox(keys + 2)
-        self.context = self.block([0] * reduce_k.D_WORDS)
-        self.reduction = reduce_k.DISTINCT
+        self.context = self.block([0] * reduction_k.D_WORDS)
+        self.reduction = reduction_k.DISTINCT
         self.run: Callable[..., Any] | None = None
 
     def bind(
@@ -357,18 +359,18 @@ class Reduce(Operator):
         self.spread = source.operator.spread
         self.inputs = [source.operator]
         words = {
-            reduce_k.INPUT: source.trace.address,
-            reduce_k.OUTPUT: self.trace.address,
-            reduce_k.D_SCOPE: self.scope.address,
-            reduce_k.KEYS: self.keys,
-            reduce_k.KIND: kind,
-            reduce_k.SPEC: self.block(spec or [0]),
-            reduce_k.NSPEC: len(spec or []) // 3,
-            reduce_k.TODO: self.inbox,
-            reduce_k.D_STEP: self.graph.step_block,
-            reduce_k.D_FRESH: int(source.operator.old),
+            reduction_k.INPUT: source.trace.address,
+            reduction_k.OUTPUT: self.trace.address,
+            reduction_k.D_SCOPE: self.scope.address,
+            reduction_k.KEYS: self.keys,
+            reduction_k.KIND: kind,
+            reduction_k.SPEC: self.block(spec or [0]),
+            reduction_k.NSPEC: len(spec or []) // 3,
+            reduction_k.TODO: self.inbox,
+            reduction_k.D_STEP: self.graph.step_block,
+            reduction_k.D_FRESH: int(source.operator.old),
         }
-        for scratch in (reduce_k.FOUND, reduce_k.EPOCH_LIST):
+        for scratch in (reduction_k.FOUND, reduction_k.EPOCH_LIST):
             words[scratch] = make.make_block(64)
             make.poke(words[scratch], 0, 64)
         for field, word in words.items():
@@ -377,15 +379,15 @@ class Reduce(Operator):
 
     def instructions(self) -> list[Instruction]:
         found = [(reduce_k.reduce.address, self.context)]
-        if self.reduction == reduce_k.PYTHON:
-            found.append((reduce_k.reduce_answers.address, self.context))
+        if self.reduction == reduction_k.PYTHON:
+            found.append((reduce_python_k.reduce_answers.address, self.context))
         return found
 
     def set_stream(self, address: int) -> None:
-        make.poke(self.context, reduce_k.D_STREAM, address)
+        make.poke(self.context, reduction_k.D_STREAM, address)
 
     def settled(self) -> None:
-        make.poke(self.context, reduce_k.D_FRESH, 0)
+        make.poke(self.context, reduction_k.D_FRESH, 0)
 
     def free(self) -> None:
         make.drop_reduce(self.context)

@@ -2,8 +2,8 @@
 
 Each function here makes a callable that works on codes, as arrays, the way the driver hands them over: linear steps
 get the columns of a consolidated delta and give (output columns, the input row each output row comes from, an error
-code per input row); reductions get the request rows of `everview.kernels.reduce` and give answer rows in the same
-format.
+code per input row); reductions get the request rows of `everview.kernels.reduce_python` and give answer rows in the
+same format.
 """
 
 from __future__ import annotations

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from numba import njit
 
-from everview.kernels.memory import INNER, alloc, free, ld, st
-from everview.kernels.operator import shared
+from everview.kernels.memory import INNER, alloc, call_pointer, free, ld, st
+from everview.kernels.operator import shared, task
+from everview.kernels.team import both
 
 ROWS, COLS, DIFFS, DATA, CAP, T_AT, T_MASK, D_AT, D_MASK, INDEX, KEY_MIN, SHIFT, BUCKETS, MAPPED, B_WORDS = range(15)
 """MAPPED: the columns lie in memory that somebody else owns (see `image.adopt`)."""
@@ -97,8 +98,45 @@ def compare_rows(data_a, cap_a, i, data_b, cap_b, j, cols):
     return 0
 
 
+X_BATCH, X_FIRST, X_LAST, X_WORDS = range(4)
+"""A share of a bucket index: rows of a batch."""
+
+
+@task
+def _fill_index(share):
+    """Say where the buckets start whose first row is one of the share's."""
+    batch = ld(share, X_BATCH)
+    data = ld(batch, DATA)
+    index = ld(batch, INDEX)
+    low = ld(batch, KEY_MIN)
+    shift = ld(batch, SHIFT)
+    first = ld(share, X_FIRST)
+    at = 0
+    if first > 0:
+        at = (((ld(data, first - 1) >> 1) - low) >> shift) + 1
+    for i in range(first, ld(share, X_LAST)):
+        b = ((ld(data, i) >> 1) - low) >> shift
+        while at <= b:
+            st(index, at, i)
+            at += 1
+    if ld(share, X_LAST) == ld(batch, ROWS):
+        while at <= ld(batch, BUCKETS):
+            st(index, at, ld(batch, ROWS))
+            at += 1
+    return 0
+
+
+@njit(**INNER)
+def _index_share(batch, first, last):
+    share = alloc(X_WORDS)
+    st(share, X_BATCH, batch)
+    st(share, X_FIRST, first)
+    st(share, X_LAST, last)
+    return share
+
+
 @shared
-def build_index(batch):
+def build_index(batch, team):
     """Give a large batch its bucket index: bucket b of (key / 2 - KEY_MIN) >> SHIFT starts at row INDEX[b]."""
     rows = ld(batch, ROWS)
     if rows < INDEX_FROM or ld(batch, COLS) == 0:
@@ -115,19 +153,18 @@ def build_index(batch):
     index = alloc(buckets + 1)
     if index == 0:
         return 0
-    at = 0
-    for i in range(rows):
-        b = ((ld(data, i) >> 1) - low) >> shift
-        while at <= b:
-            st(index, at, i)
-            at += 1
-    while at <= buckets:
-        st(index, at, rows)
-        at += 1
     st(batch, INDEX, index)
     st(batch, KEY_MIN, low)
     st(batch, SHIFT, shift)
     st(batch, BUCKETS, buckets)
+    mine = _index_share(batch, 0, rows // 2 if team != 0 else rows)
+    if team != 0:
+        theirs = _index_share(batch, rows // 2, rows)
+        both(team, _fill_index(), mine, theirs)
+        free(theirs)
+    else:
+        call_pointer(_fill_index(), mine)
+    free(mine)
     return 0
 
 

@@ -198,7 +198,7 @@ def _copied(words, at):
     else:
         for i in range(diffs * rows):
             st(data, d + i, words[read + i])
-    build_index(batch)
+    build_index(batch, 0)
     return batch
 
 
@@ -262,6 +262,6 @@ def adopt(trace, address, header, time):
         st(batch, SHIFT, 0)
         st(batch, BUCKETS, 0)
         st(batch, MAPPED, 1)
-    build_index(batch)
+    build_index(batch, 0)
     append_committed(trace, batch, time)
     return 0

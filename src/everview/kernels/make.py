@@ -11,7 +11,7 @@ from everview.kernels.inbox import ROWS_AT, WIDTH, free_inbox, new_inbox, room
 from everview.kernels.join import J_STREAM, join_all
 from everview.kernels.memory import DEBUG, INNER, OPTIONS, alloc, free, ld, st, zeros
 from everview.kernels.operator import CALL_PYTHON, operator
-from everview.kernels.reduce import ANSWERS, ANSWERS_N, CURSORS, EPOCH_LIST, FOUND, OUT, REQUESTS, REQUESTS_N
+from everview.kernels.reduction import ANSWERS, ANSWERS_N, CURSORS, EPOCH_LIST, FOUND, OUT, REQUESTS, REQUESTS_N
 from everview.kernels.scope import free_scope, new_scope
 from everview.kernels.sort import sort_columns
 from everview.kernels.step import STEP_BASE

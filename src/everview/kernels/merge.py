@@ -168,7 +168,7 @@ def trim(batch, rows):
     shrinks = (one_time and ld(batch, T_MASK) != 0) or (ones and ld(batch, D_MASK) != 0) or rows < cap - (cap >> 3)
     if not shrinks or cap < 64:
         st(batch, ROWS, rows)
-        build_index(batch)
+        build_index(batch, 0)
         return batch
     new = new_batch(rows, cols, diffs, one_time, ones)
     new_data = ld(new, DATA)
@@ -181,7 +181,7 @@ def trim(batch, rows):
         for d in range(diffs):
             copy_words(new_data, ld(new, D_AT) + d * rows, data, ld(batch, D_AT) + d * cap, rows)
     free_batch(batch)
-    build_index(new)
+    build_index(new, 0)
     return new
 
 

@@ -485,7 +485,7 @@ def _from_table(job, mate, bits, diffs, cols):
                     st(data, ld(batch, D_AT) + d * kept + k, ld(counts, word * diffs + d))
             k += 1
     free(counts)
-    build_index(batch)
+    build_index(batch, 0)
     return batch
 
 
@@ -624,5 +624,5 @@ def sort_packed(source, at, row_step, col_step, n, cols, diffs, time, consume, s
         free(ld(mate, SUMS))
         free(mate)
     if batch != 0:
-        build_index(batch)
+        build_index(batch, team)
     return batch

@@ -160,7 +160,7 @@ def gather(src, at, row_step, col_step, n, cols, diffs, order):
         w = at + (width + d) * col_step
         for k in range(1 if ones else kept):
             st(data, ld(batch, D_AT) + d * cap + k, ld(src, w + ld(order, k) * row_step))
-    build_index(batch)
+    build_index(batch, 0)
     return batch
 
 

@@ -1,0 +1,189 @@
+"""A key's history: the rows of one key in all batches of a trace, read at a time.
+
+`locate` sets three words per batch in a block of cursors: where the reader is, the end and the start of the key's
+rows. Reading at a time means adding up the diffs of updates at or before it.
+"""
+
+from __future__ import annotations
+
+from numba import njit
+
+from everview.kernels.batch import CAP, DATA, ROWS, diff_at, find_key, gallop, key_end, time_at
+from everview.kernels.memory import INNER, ld, st
+from everview.kernels.operator import shared
+from everview.kernels.step import STEP_EPOCHS
+from everview.kernels.stream import NULL
+from everview.kernels.times import leq
+from everview.kernels.trace import COUNT, T_COLS, TABLE
+
+DENSE = 8  # gallop through a batch if it has fewer rows than this times the touched keys
+
+
+@njit(**INNER)
+def bound_of(step, now, time, fields, nfields):
+    """A word such that `t <= bound` says whether t is at or before `time`, where words are totally ordered; -1 where
+    they are not.
+
+    Outside loops that is the time itself. In a single loop with a single epoch in the step, only the loop coordinate
+    can tell times apart.
+    """
+    if nfields == 1:
+        return time
+    if nfields == 2 and ld(step, STEP_EPOCHS) == 1:
+        return now | ld(fields, 1)
+    return -1
+
+
+@njit(**INNER)
+def seen(t, time, bound, fields, nfields):
+    """Whether an update at `t` counts at `time`; `bound` as from `bound_of`."""
+    if bound >= 0:
+        return t <= bound
+    return leq(t, time, fields, nfields)
+
+
+@njit(**INNER)
+def start_cursors(trace, cursors, at):
+    for b in range(ld(trace, COUNT)):
+        st(cursors, at + 3 * b, 0)
+        st(cursors, at + 3 * b + 1, 0)
+        st(cursors, at + 3 * b + 2, 0)
+
+
+@shared
+def locate(trace, data, cap, row, keys, touched, cursors, at):
+    """Set the row ranges of one key in all batches of a trace: start in word at + 3b, end in at + 3b + 1."""
+    table = ld(trace, TABLE)
+    for b in range(ld(trace, COUNT)):
+        batch = ld(table, b)
+        w = at + 3 * b
+        if ld(batch, ROWS) < touched * DENSE:
+            start = gallop(batch, ld(cursors, w + 2), data, cap, row, keys)
+        else:
+            start = find_key(batch, data, cap, row, keys)
+        end = start
+        if start < ld(batch, ROWS):
+            end = key_end(batch, start, data, cap, row, keys)
+        st(cursors, w, start)
+        st(cursors, w + 1, end)
+        st(cursors, w + 2, start)
+    return 0
+
+
+@njit(**INNER)
+def rewind(trace, cursors, at):
+    for b in range(ld(trace, COUNT)):
+        st(cursors, at + 3 * b, ld(cursors, at + 3 * b + 2))
+
+
+@njit(**INNER)
+def next_value(trace, cursors, at, keys, time, bound, fields, nfields):
+    """Step over the smallest value still ahead in the key's ranges: (batch, row, total of its diffs at `time`); batch
+    0 at the end.
+    """
+    table = ld(trace, TABLE)
+    best = 0
+    best_row = 0
+    best_data = 0
+    best_cap = 0
+    batches = ld(trace, COUNT)
+    cols = ld(trace, T_COLS)
+    for b in range(batches):
+        i = ld(cursors, at + 3 * b)
+        if i < ld(cursors, at + 3 * b + 1):
+            batch = ld(table, b)
+            data = ld(batch, DATA)
+            cap = ld(batch, CAP)
+            smaller = best == 0
+            if not smaller:
+                for c in range(keys, cols):
+                    x = ld(data, c * cap + i)
+                    y = ld(best_data, c * best_cap + best_row)
+                    if x != y:
+                        smaller = x < y
+                        break
+            if smaller:
+                best = batch
+                best_row = i
+                best_data = data
+                best_cap = cap
+    if best == 0:
+        return 0, 0, 0
+    total = 0
+    for b in range(batches):
+        batch = ld(table, b)
+        data = ld(batch, DATA)
+        cap = ld(batch, CAP)
+        i = ld(cursors, at + 3 * b)
+        end = ld(cursors, at + 3 * b + 1)
+        while i < end:
+            same = True
+            for c in range(keys, cols):
+                if ld(data, c * cap + i) != ld(best_data, c * best_cap + best_row):
+                    same = False
+                    break
+            if not same:
+                break
+            if seen(time_at(batch, data, i), time, bound, fields, nfields):
+                total += diff_at(batch, data, i, 0)
+            i += 1
+        st(cursors, at + 3 * b, i)
+    return best, best_row, total
+
+
+@njit(**INNER)
+def extreme(trace, cursors, at, keys, time, bound, fields, nfields, largest):
+    """(found, value) of the smallest or largest non-NULL value present at `time`; only NULLs: (1, NULL). The largest is
+    looked for from the ends of the ranges backwards.
+    """
+    table = ld(trace, TABLE)
+    batches = ld(trace, COUNT)
+    move = -1 if largest else 1
+    for b in range(batches):
+        st(cursors, at + 3 * b, ld(cursors, at + 3 * b + 1) - 1 if largest else ld(cursors, at + 3 * b + 2))
+    null_seen = False
+    while True:
+        found = False
+        best = 0
+        for b in range(batches):
+            i = ld(cursors, at + 3 * b)
+            if ld(cursors, at + 3 * b + 2) <= i < ld(cursors, at + 3 * b + 1):
+                batch = ld(table, b)
+                x = ld(ld(batch, DATA), keys * ld(batch, CAP) + i)
+                if not found or (x > best if largest else x < best):
+                    found = True
+                    best = x
+        if not found:
+            return (1, NULL) if null_seen else (0, 0)
+        total = 0
+        for b in range(batches):
+            i = ld(cursors, at + 3 * b)
+            end = ld(cursors, at + 3 * b + 1)
+            start = ld(cursors, at + 3 * b + 2)
+            if start <= i < end:
+                batch = ld(table, b)
+                data = ld(batch, DATA)
+                at_value = keys * ld(batch, CAP)
+                while start <= i < end and ld(data, at_value + i) == best:
+                    if seen(time_at(batch, data, i), time, bound, fields, nfields):
+                        total += diff_at(batch, data, i, 0)
+                    i += move
+                st(cursors, at + 3 * b, i)
+        if total > 0:
+            if best != NULL:
+                return 1, best
+            null_seen = True
+
+
+@njit(**INNER)
+def total_of(trace, cursors, at, d, time, bound, fields, nfields):
+    """Sum of diff number `d` over the key's updates at or before `time`."""
+    table = ld(trace, TABLE)
+    total = 0
+    for b in range(ld(trace, COUNT)):
+        batch = ld(table, b)
+        data = ld(batch, DATA)
+        for i in range(ld(cursors, at + 3 * b + 2), ld(cursors, at + 3 * b + 1)):
+            if seen(time_at(batch, data, i), time, bound, fields, nfields):
+                total += diff_at(batch, data, i, d)
+    return total
