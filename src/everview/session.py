@@ -238,7 +238,8 @@ class Session:
         `index_by` names the columns of `lookup`; `history` is how many epochs back `as_of` and `changes` reach. `plan`
         is how joins of several inputs are kept: "binary" (join by join), "delta" (from each change to the others,
         without intermediate state), "wco" (that, one variable at a time: worst-case optimal), or None to choose by
-        their shape; `explain` shows it. What is kept already, in whatever way, is shared.
+        their shape and the indexes that are there; `explain` shows it. What is kept already, in whatever way, is
+        shared.
         """
         self._alive()
         self._new_name(name)
@@ -467,8 +468,9 @@ class Session:
     ) -> Arrangement:
         """An arrangement of a node by some columns, up to date from now on."""
         try:
-            installed = self._builder.installed
-            arrangement = self._builder.stored(node, rewrite(prune(node, installed), choice, installed), keys)
+            installed, indexed = self._builder.installed, self._builder.indexed
+            pruned = rewrite(prune(node, installed), choice, installed, indexed)
+            arrangement = self._builder.stored(node, pruned, keys)
             self._install_new()
         except BaseException:
             gone = set(self._graph._new)

@@ -243,3 +243,34 @@ def test_a_literal_zero_columns_are_fine() -> None:
     view = db.view("v", found, plan="wco")
     e.insert([(1, 2), (3, 4)])
     assert sorted(view.rows()) == [(1,), (1,), (3,), (3,)]
+
+
+def test_facts_about_one_entity_are_joined_at_once_by_themselves() -> None:
+    """Every attribute is arranged by entity already; three of them need no further index, and keep no further row."""
+    db = ev.connect()
+    for name in ("name", "age", "town"):
+        db.attribute(name, int, semantics="one")
+    db.transact([(e, a, e * k) for e in range(50) for k, a in enumerate(("name", "age", "town"))])
+    rules = db.datalog("person(count()) :- name(E, _), age(E, _), town(E, _). all(E, A) :- name(E, _), age(E, A).")
+    assert "delta join of 3 inputs" in rules.person.explain()
+    assert "delta" not in rules.all.explain()
+    held = [a["updates"] for a in rules.person.stats()["arrangements"]]
+    assert sorted(held)[-3:] == [50, 50, 50] and max(sorted(held)[:-3]) <= 1
+    db.transact([("retract", 3, "age", 3)])
+    assert rules.person.rows() == [(49,)]
+    binary = db.datalog("other(sum(A)) :- name(E, _), age(E, A), town(E, _).", plan="binary")
+    assert "delta" not in binary.other.explain() and binary.other.rows() == [(49 * 50 // 2 - 3,)]
+
+
+def test_what_is_kept_one_way_is_not_built_again_in_another() -> None:
+    """A view that was made join by join stays so for its readers, though its indexes would allow more today."""
+    db = ev.connect()
+    for name in "rst":
+        db.table(name, {"a": int, "b": int}).insert([(1, 2), (2, 3)])
+    joined = natural_join([db[n] for n in "rst"], [["x", "y"], ["y", "z"], ["z", "w"]])
+    first = db.view("first", joined, plan="binary")
+    again = natural_join([db[n] for n in "tsr"], [["z", "w"], ["y", "z"], ["x", "y"]])
+    db.view("indexes", again.filter(col.x > 0), plan="delta")
+    reader = db.view("reader", first.select("x", "w"))
+    assert "delta" not in reader.explain()
+    assert "delta" in db.view("alone", again.filter(col.x > 1)).explain()

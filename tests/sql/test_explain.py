@@ -118,3 +118,63 @@ def test_patterns_are_joined_at_once_and_dimensions_one_by_one() -> None:
     for name in "efg":
         db.sql(f"INSERT INTO {name} VALUES (1, 2), (2, 3), (3, 1), (3, 3)")
     assert sorted(pattern.rows()) == sorted(tables.rows()) == [(1, 2, 3), (2, 3, 1), (3, 1, 2), (3, 3, 3)]
+
+
+def keyed() -> ev.Session:
+    """Three tables that are all arranged by the column they are joined on."""
+    db = ev.connect()
+    for name in "abc":
+        db.sql(f"CREATE TABLE {name} (id int PRIMARY KEY, v int NOT NULL)")
+        db.sql(f"INSERT INTO {name} VALUES (1, 10), (2, 20), (3, 30)")
+    return db
+
+
+KEYED = "SELECT a.id, a.v, b.v AS w, c.v AS x FROM a, b, c WHERE a.id = b.id AND b.id = c.id"
+
+
+def test_joins_whose_indexes_are_there_keep_nothing_else() -> None:
+    db = keyed()
+    assert "join of 3 inputs: delta, because it is acyclic and all its indexes are there" in explained(db, KEYED)
+    view = db.sql(f"CREATE VIEW joined AS {KEYED}")
+    assert "delta join of 3 inputs" in view.explain()
+    assert len(view.stats()["arrangements"]) == 4
+    db.sql("UPDATE b SET v = 21 WHERE id = 2; DELETE FROM c WHERE id = 3")
+    assert sorted(view.rows()) == [(1, 10, 10, 10), (2, 20, 21, 20)]
+    other = "SELECT a.id, b.v FROM a, b, c WHERE a.v = b.id AND b.v = c.v"
+    assert "join of 3 inputs: binary, because it is acyclic and not all indexes for delta are there" in explained(
+        db, other
+    )
+
+
+def test_plans_as_asked_for() -> None:
+    """By a hint, for one statement; by SET, until it is set otherwise; the hint is nearer."""
+    db = keyed()
+    for hint, wanted in (("/*+ plan(binary) */", None), ("/*+ plan(wco) */", "wco"), ("/* plan(binary) */", "delta")):
+        view = db.sql(f"CREATE OR REPLACE VIEW joined AS SELECT {hint} * FROM ({KEYED}) AS k")
+        assert [w for w in ("delta", "wco") if f"{w} join" in view.explain()] == ([wanted] if wanted else [])
+        assert len(view.rows()) == 3
+    db.sql("SET plan = 'binary'")
+    assert db.sql("SHOW plan").rows() == [("binary",)]
+    assert "binary, because that was asked for" in explained(db, KEYED)
+    assert "wco, because that was asked for" in explained(db, f"/*+ plan(wco) */ {KEYED}")
+    prepared = db.prepare("one", f"{KEYED} AND a.v = $v")
+    assert prepared(20).rows() == [(2, 20, 20, 20)] and "delta join" not in db["one"].explain()
+    db.sql("SET plan = default")
+    assert "delta, because" in explained(db, KEYED)
+
+
+@pytest.mark.parametrize("text", ["SELECT /*+ plan(deltas) */ 1", "SET plan = 'deltas'"])
+def test_plans_that_there_are_not(text: str) -> None:
+    with pytest.raises(ev.EverviewError, match=r"E_PLAN.*line 1, column .*(?s:.*)did you mean 'delta'"):
+        ev.connect().sql(text)
+
+
+def test_explain_reads_what_sqlglot_does_not_know() -> None:
+    db = keyed()
+    with pytest.raises(ev.EverviewError, match="line 1, column 24: a window on a table begins when a view asks"):
+        db.sql("EXPLAIN SELECT id FROM a [size 300 time]")
+
+
+def test_nothing_else_can_be_set() -> None:
+    with pytest.raises(ev.EverviewError, match="nothing to SET but plan"):
+        ev.connect().sql("SET search_path = 'x'")

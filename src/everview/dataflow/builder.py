@@ -284,10 +284,13 @@ class Builder:
     def _part(self, node: plan.MultiJoin, part: Part) -> Arrangement:
         """An arrangement with the part's bound columns in front, in any order, then its new ones."""
         child = node.inputs[part.input]
-        for arrangement in self._existing(child):
-            if any(arrangement.serves((*bound, *part.new)) for bound in permutations(part.bound)):
-                return arrangement
-        return self.arrange(child, (*part.bound, *part.new))
+        return _serving(self._existing(child), part) or self.arrange(child, (*part.bound, *part.new))
+
+    def indexed(self, node: plan.MultiJoin) -> bool:
+        """Whether all arrangements that the join needs, outside loops, are there already."""
+        there = [self.arrangements.get((i, ()), []) for i in node.inputs]
+        parts = [p for i in range(len(node.inputs)) for level in levels(node, i) for p in level.parts]
+        return all(there) and all(_serving(there[p.input], p) is not None for p in parts)
 
     def _source(self, node: plan.Node) -> Arrangement:
         """An arrangement whose changes are the node's: an old one if there is one, because what an input says in the
@@ -605,6 +608,12 @@ class _TopOutput(plan.Node):
     @property
     def types(self) -> plan.Types:
         return self.child.types
+
+
+def _serving(arrangements: Sequence[Arrangement], part: Part) -> Arrangement | None:
+    """The one that has the part's bound columns in front, in any order, then its new ones."""
+    orders = [(*bound, *part.new) for bound in permutations(part.bound)]
+    return next((a for a in arrangements if any(a.serves(order) for order in orders)), None)
 
 
 def _reordered(flow: Flow, order: tuple[int, ...]) -> Flow:

@@ -9,13 +9,18 @@ columns that must be equal are one variable. Three ways to keep it up to date:
               the work is bounded by the largest output such relations could have: cyclic patterns never blow up
 
 `rewrite` finds such trees in a plan and makes `MultiJoin`s of those that the choice asks for. Left to itself it takes
-wco for *cyclic* joins (the triangle is the smallest), except where a key makes the intermediate results small anyway,
-as the keys of a star of tables do; everything else stays binary.
+
+    wco       for *cyclic* joins (the triangle is the smallest), except where a key makes the intermediate results small
+              anyway, as the keys of a star of tables do
+    delta     for three inputs or more if every index that takes is there already: then nothing new is kept
+    binary    for everything else
+
+`decisions` says what was chosen and why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -27,17 +32,42 @@ from everview.plan import nodes as plan
 from everview.plan.keys import unique_columns
 
 Choice = Literal["binary", "delta", "wco"]
+AtOnce = Literal["delta", "wco"]
 Test = tuple[str, plan.Operand, plan.Operand]
-CHOICES = ("binary", "delta", "wco")
+CHOICES: tuple[Choice, ...] = ("binary", "delta", "wco")
 
 ORDERED_CODES = frozenset({"int", "bool", "date", "timestamp"})
 """Kinds whose values compare as their codes do."""
 
 _SWAPPED = {"gt": "lt", "ge": "le"}
 
+Indexed = Callable[[plan.MultiJoin], bool]
+"""Whether every index that a join at once needs is there already."""
 
-def rewrite(node: plan.Node, choice: Choice | None = None, arranged: Container[plan.Node] = ()) -> plan.Node:
-    """The same rows with trees of joins done at once, where `choice` (None: what the shape asks for) says so.
+
+def _never(node: plan.MultiJoin) -> bool:
+    return False
+
+
+@dataclass(frozen=True)
+class Decision:
+    """How a tree of joins is kept, and why."""
+
+    inputs: int
+    strategy: Choice
+    why: str
+
+    def __str__(self) -> str:
+        return f"join of {self.inputs} inputs: {self.strategy}, because {self.why}"
+
+
+def rewrite(
+    node: plan.Node,
+    choice: Choice | None = None,
+    arranged: Container[plan.Node] = (),
+    indexed: Indexed = _never,
+) -> plan.Node:
+    """The same rows with trees of joins done at once, where `choice` (None: what the shape and `indexed` say) says so.
 
     >>> from everview.types import INT
     >>> e = plan.Table(0, (INT, INT))
@@ -49,7 +79,29 @@ def rewrite(node: plan.Node, choice: Choice | None = None, arranged: Container[p
     ((0, 1), (1, 2), (0, 2))
     """
     check_choice(choice)
-    return _Rewriting(choice, arranged).node(node)
+    return _Rewriting(choice, arranged, indexed).node(node)
+
+
+def decisions(
+    node: plan.Node,
+    choice: Choice | None = None,
+    arranged: Container[plan.Node] = (),
+    indexed: Indexed = _never,
+) -> list[Decision]:
+    """What `rewrite` does with each join of three inputs or more.
+
+    >>> from everview.types import INT
+    >>> e, f, g = (plan.Table(i, (INT, INT)) for i in range(3))
+    >>> chain = plan.Join(plan.Join(e, f, (1,), (0,)), g, (3,), (0,))
+    >>> print(*decisions(chain), *decisions(chain, indexed=lambda join: True), *decisions(chain, "wco"), sep="\\n")
+    join of 3 inputs: binary, because it is acyclic and not all indexes for delta are there
+    join of 3 inputs: delta, because it is acyclic and all its indexes are there
+    join of 3 inputs: wco, because that was asked for
+    """
+    check_choice(choice)
+    rewriting = _Rewriting(choice, arranged, indexed)
+    rewriting.node(node)
+    return rewriting.decisions
 
 
 def check_choice(choice: Any) -> None:
@@ -75,15 +127,18 @@ class _Tree:
 
 
 class _Rewriting:
-    def __init__(self, choice: Choice | None, arranged: Container[plan.Node]) -> None:
+    def __init__(self, choice: Choice | None, arranged: Container[plan.Node], indexed: Indexed) -> None:
         self.choice = choice
         self.arranged = arranged
+        self.indexed = indexed
         self.done: dict[int, plan.Node] = {}
+        self.decisions: list[Decision] = []
+        self.binary: set[int] = set()  # ids of joins inside a tree that was decided to be binary
 
     def node(self, node: plan.Node) -> plan.Node:
-        """The node rewritten, once."""
+        """The node rewritten, once; what is kept already stays as it is known."""
         if id(node) not in self.done:
-            self.done[id(node)] = self._node(node)
+            self.done[id(node)] = node if node in self.arranged else self._node(node)
         return self.done[id(node)]
 
     def _node(self, node: plan.Node) -> plan.Node:
@@ -109,11 +164,38 @@ class _Rewriting:
 
     def _at_once(self, node: plan.Node, tree: _Tree) -> plan.Node | None:
         shape = _Shape(tree)
-        strategy = self.choice or ("wco" if shape.blows_up() else "binary")
-        if strategy == "binary":
+        decision = self._decided(node, shape)
+        if len(tree.leaves) > 2 and not (decision.strategy == "binary" and id(node) in self.binary):
+            self.decisions.append(decision)
+        if decision.strategy == "binary":
+            self.binary |= _joining(node, self.arranged)
             return None
         leaves = [self.node(leaf) for leaf in tree.leaves]
-        return shape.multi_join(leaves, node.types, strategy)
+        return shape.multi_join(leaves, node.types, decision.strategy)
+
+    def _decided(self, node: plan.Node, shape: _Shape) -> Decision:
+        """A part of a binary tree is never delta by itself: what it gives must be arranged for the rest anyway."""
+        inputs = len(shape.tree.leaves)
+        if self.choice is not None:
+            return Decision(inputs, self.choice, "that was asked for")
+        cyclic, small = shape.cycle()
+        if cyclic and not small:
+            return Decision(inputs, "wco", "it is cyclic")
+        what = "keys keep its cycle small" if cyclic else "it is acyclic"
+        if id(node) not in self.binary and self.indexed(shape.join_at_once(shape.tree.leaves, "delta")[0]):
+            return Decision(inputs, "delta", f"{what} and all its indexes are there")
+        return Decision(inputs, "binary", f"{what} and not all indexes for delta are there")
+
+
+def _joining(node: plan.Node, arranged: Container[plan.Node]) -> set[int]:
+    """The ids of the nodes between a tree of joins and its leaves, its own included."""
+    found, todo = {id(node)}, [node]
+    while todo:
+        for child in todo.pop().children():
+            if isinstance(child, plan.Join | plan.Filter | plan.Project) and child not in arranged:
+                found.add(id(child))
+                todo.append(child)
+    return found
 
 
 def _tree(node: plan.Node, arranged: Container[plan.Node], *, top: bool = False) -> _Tree:
@@ -177,8 +259,8 @@ class _Shape:
             for low, high in zip(self.offsets, self.offsets[1:], strict=False)
         ]
 
-    def blows_up(self) -> bool:
-        """Whether the join is cyclic, with no relation in the cycle that a key keeps small."""
+    def cycle(self) -> tuple[bool, bool]:
+        """Whether the join is cyclic, and whether a key of a relation in the cycle keeps it small."""
         sets = [{v for v in of if v >= 0} for of in self.of_leaf]
         core = _core(sets)
         shared = {v for i in core for v in sets[i] if sum(v in sets[k] for k in core) > 1}
@@ -186,11 +268,20 @@ class _Shape:
             mine = {v for v in sets[i] if v in shared}
             keys = ({self.of_leaf[i][c] for c in key} for key in unique_columns(self.tree.leaves[i]))
             if any(key < mine for key in keys):
-                return False
-        return bool(core)
+                return True, True
+        return bool(core), False
 
-    def multi_join(self, leaves: Sequence[plan.Node], types: plan.Types, strategy: Choice) -> plan.Node:
+    def multi_join(self, leaves: Sequence[plan.Node], types: plan.Types, strategy: AtOnce) -> plan.Node:
         """The tree as one join, then the conditions that it cannot test itself, then the columns in order."""
+        join, rest = self.join_at_once(leaves, strategy)
+        node: plan.Node = join
+        for condition in rest:
+            node = plan.Filter(node, _moved(condition, {c: self._variable(c) for c in condition.columns()}))
+        exprs = tuple(ColumnRef(t, self._variable(c)) for t, c in zip(types, self.tree.columns, strict=True))
+        return plan.Project(node, exprs)
+
+    def join_at_once(self, leaves: Sequence[plan.Node], strategy: AtOnce) -> tuple[plan.MultiJoin, list[Expr]]:
+        """The tree as one join, and the conditions that it cannot test itself."""
         inputs, variables = [], []
         for leaf, of in zip(leaves, self.of_leaf, strict=True):
             once, same = _each_once(of, leaf)
@@ -207,12 +298,7 @@ class _Shape:
                 rest.append(condition)
             else:
                 tests.append(test)
-        assert strategy != "binary"
-        node: plan.Node = plan.MultiJoin(tuple(inputs), tuple(variables), columns, tuple(tests), strategy)
-        for condition in rest:
-            node = plan.Filter(node, _moved(condition, {c: self._variable(c) for c in condition.columns()}))
-        exprs = tuple(ColumnRef(t, self._variable(c)) for t, c in zip(types, self.tree.columns, strict=True))
-        return plan.Project(node, exprs)
+        return plan.MultiJoin(tuple(inputs), tuple(variables), columns, tuple(tests), strategy), rest
 
     def _variable(self, column: int) -> int:
         return self.variables[self.find(column)]

@@ -14,6 +14,7 @@ sqlglot parses; the modules here, in reading order, turn the tree into the plans
     grouping      GROUP BY and aggregates
     query         SELECT, set operations, ORDER BY and LIMIT
     recursion     WITH RECURSIVE
+    choice        how joins of several tables are kept: hints, SET plan
     timed         now(), windows on tables, times to live
     parameters, prepared    $name
     statements, result    what `db.sql` does, and its answers

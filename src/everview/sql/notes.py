@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from everview.plan.multiway import Choice
+
 
 @dataclass(frozen=True)
 class TableWindow:
@@ -24,3 +26,5 @@ class Notes:
     as_of: int | None = None
     definitions: bool = False
     """WITH without a query: every name becomes a view"""
+    plan: Choice | None = None
+    """/*+ plan(...) */: how joins are kept"""

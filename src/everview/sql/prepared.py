@@ -16,11 +16,11 @@ from everview.expr.resolve import Column
 from everview.plan import nodes as plan
 from everview.snapshot import read_codes
 from everview.sql import reading
+from everview.sql.choice import how_to_join
 from everview.sql.parameters import Learned, Parameters
 from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Query
 from everview.sql.result import Result, in_order
-from everview.sql.statements import how_to_join
 from everview.types import INT, DataType
 
 if TYPE_CHECKING:
@@ -153,7 +153,9 @@ class Prepared:
             compiler.by_text = True
             collection._meaning = self._compiled(compiler, source, written).node
         index = [c.name for c in columns[: len(self._types)]]
-        return query, self._session.view(self.name, collection, index_by=index, plan=how_to_join(query.node))
+        asked = source.notes.plan or (self._session._sql.plan if self._session._sql is not None else None)
+        how = how_to_join(query.node, asked)
+        return query, self._session.view(self.name, collection, index_by=index, plan=how)
 
     def _compiled(self, compiler: Compiler, source: Source, node: exp.Expr) -> Query:
         compiler.parameters = Parameters(self._types)

@@ -7,6 +7,7 @@ place where it was:
     FROM readings [size 300 time]                          a window on a table: its rows of the last 300 seconds
     FROM readings [size 1 tuple partition by sensor]       the last row of each sensor
     SELECT ... AS OF 17                                    the answer at an earlier time
+    SELECT /*+ plan(delta) */ ...                          how joins are kept (`everview.sql.choice`)
 
 Two liberties are taken over from Liu's thesis: a statement may end with a bracket where the next begins with CREATE,
 and `WITH RECURSIVE r AS (...)` without a query after it makes a view of each name.
@@ -23,6 +24,7 @@ import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
+from everview.sql.choice import hinted
 from everview.sql.notes import Notes, TableWindow
 from everview.sql.places import SqlError
 
@@ -76,7 +78,7 @@ def _parts(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 def _noted(text: str, tokens: list[Token]) -> Statement:
     """Blank out what lies around the statement, and the forms that are noted."""
-    notes = Notes()
+    notes = Notes(plan=hinted(tokens))
     blank = re.sub(r"[^\n]", " ", text)
     letters = list(blank[: tokens[0].start] + text[tokens[0].start : tokens[-1].end + 1])
 

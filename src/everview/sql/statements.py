@@ -9,10 +9,9 @@ statement that would have to read them is refused.
 from __future__ import annotations
 
 import datetime as dt
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -27,8 +26,9 @@ from everview.expr.resolve import Column
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.plan.explain import numbered
+from everview.plan.multiway import Choice, decisions
 from everview.plan.prune import prune
-from everview.sql import constants, names, pipelines, reading
+from everview.sql import choice, constants, names, pipelines, reading
 from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Query
 from everview.sql.result import Result, Row, in_order
@@ -54,6 +54,7 @@ class Statements:
         self.transaction: Transaction | None = None
         self.changed: set[str] = set()
         self.subscriptions = 0
+        self.plan: Choice | None = None
 
     def run(self, text: str) -> Any:
         """Run all statements of a text; the last one's answer."""
@@ -133,9 +134,8 @@ class Statements:
     def _answer(self, query: Query, compiler: Compiler) -> Result:
         """Install, read, sort, drop."""
         inside = [f"c{i}" for i in range(len(query.node.types))]
-        view = self.session.view(
-            QUERY, self._collection(query, compiler, query.node, inside), plan=how_to_join(query.node)
-        )
+        collection = self._collection(query, compiler, query.node, inside)
+        view = self.session.view(QUERY, collection, plan=self._how_to_join(query.node, compiler.source))
         try:
             codes = view._read(self.session.time)._repeated()
             if query.order:
@@ -147,6 +147,13 @@ class Statements:
             view.drop()
         types = query.node.types[: query.width]
         return Result(Codec(types, query.names, self.session._interner), codes[: query.width].copy())
+
+    def _how_to_join(self, node: plan.Node, source: Source) -> Choice | None:
+        return choice.how_to_join(node, source.notes.plan or self.plan)
+
+    def on_set(self, node: exp.Set, source: Source) -> None:
+        """SET plan = 'binary' | 'delta' | 'wco' | default"""
+        self.plan = choice.setting(node, source)
 
     def _refuse_pending(self, used: Sequence[str] | dict[str, None], node: exp.Expr, source: Source) -> None:
         """Changes of the open transaction cannot be read yet."""
@@ -166,20 +173,24 @@ class Statements:
         return [self.session._table_of(n)._label for n in nodes if isinstance(n, plan.Table)]
 
     def show(self, statement: reading.Statement) -> Result:
-        """SHOW TABLES, SHOW VIEWS"""
+        """SHOW TABLES, SHOW VIEWS, SHOW plan"""
         what = statement.text.split()[1:]
         rest = " ".join(what).lower()
+        if rest == "plan":
+            return self._texts("plan", [self.plan or "default"])
         found = {"tables": self.session.tables, "views": self.session.views}
         if rest not in found:
             place = Source(statement.text).line_and_column(statement.text.lower().index("show"))
-            raise SqlError("E_UNSUPPORTED", f"there is no SHOW {rest}", "SHOW TABLES or SHOW VIEWS", *place)
+            raise SqlError("E_UNSUPPORTED", f"there is no SHOW {rest}", "SHOW TABLES, SHOW VIEWS or SHOW plan", *place)
         return self._texts(rest[:-1], sorted(found[rest]))
 
     def explain(self, statement: reading.Statement) -> Result:
         """EXPLAIN query, EXPLAIN view"""
         text = statement.text
         start = text.lower().index("explain")
-        source = Source(f"{text[:start]}       {text[start + 7 :]}", statement.notes)
+        # sqlglot takes what follows EXPLAIN for one token: what is to be noted is in there
+        explained = next(reading.statements(f"{text[:start]}       {text[start + 7 :]}"), statement)
+        source = Source(explained.text, explained.notes)
         name = names.spelled(source.text.strip(), self.session.views)
         if name in self.session.views:
             view = self.session[name]
@@ -194,7 +205,19 @@ class Statements:
         query, compiler = self._bound(node, source)
         plain = joins.take(query.node, range(query.width))
         collection = self._collection(query, compiler, plain, query.names)
-        return self._texts("plan", [*collection.explain().split("\n"), *self._kept(collection)])
+        how = self._how_to_join(plain, source)
+        asked = bool(source.notes.plan or self.plan)
+        lines = [*collection.explain().split("\n"), *self._joins(plain, how, asked), *self._kept(collection)]
+        return self._texts("plan", lines)
+
+    def _joins(self, node: plan.Node, how: Choice | None, asked: bool) -> Iterator[str]:
+        """How joins of several inputs would be kept; on shards all are binary."""
+        builder = self.session._builder
+        if builder.graph.sharded:
+            return
+        pruned = prune(node, builder.installed)
+        for decision in decisions(pruned, how, builder.installed, builder.indexed):
+            yield str(decision if asked or how is None else replace(decision, why=choice.DIFFERENT))
 
     def _kept(self, collection: Collection) -> Iterator[str]:
         """Which of the plan's steps are kept already, so that a view of it would share them."""
@@ -323,7 +346,7 @@ class Statements:
             collection._meaning = joins.take(compiler.query(written, {}, None).node, range(query.width))
         if name in self.session.views and node.args.get("replace"):
             self.session._views[name].drop()
-        return self.session.view(name, collection, plan=how_to_join(plain))
+        return self.session.view(name, collection, plan=self._how_to_join(plain, source))
 
     def _create_table(self, name: str, node: exp.Create, source: Source) -> Table:
         if not isinstance(node.this, exp.Schema) or node.expression is not None:
@@ -645,35 +668,12 @@ class Statements:
             )
 
 
-PATTERN = 3
-"""Joins of one table with itself from which they are taken for a pattern in a graph."""
-
-
-def how_to_join(node: plan.Node) -> Literal["binary"] | None:
-    """Join by join, unless a table is joined with itself so often that it is a pattern, e.g. a triangle.
-
-    Joins of many inputs at once pay for cyclic patterns. A cycle through tables of facts and dimensions, such as the
-    nation of customer and supplier in TPC-H's fifth query, looks the same and costs a hundred times as much that way.
-    """
-    inputs = Counter(leaf for join in node.walk() if isinstance(join, plan.Join) for leaf in _leaves(join))
-    return None if max(inputs.values(), default=0) >= PATTERN else "binary"
-
-
-def _leaves(join: plan.Join) -> Iterator[plan.Node]:
-    """The inputs of a join that are no joins, through filters and projections."""
-    for side in (join.left, join.right):
-        while isinstance(side, (plan.Filter, plan.Project)):
-            side = side.child
-        if not isinstance(side, plan.Join):
-            yield side
-
-
 _NOTHING = plan.Table(-1, (INT,))
 """A plan with types and no rows, for expressions that read no columns."""
 
 _STATEMENTS = (
     "there are SELECT, CREATE TABLE, VIEW, SOURCE and SINK, DROP, INSERT, UPDATE, DELETE, TRUNCATE, EXPLAIN, SHOW, "
-    "SUBSCRIBE, RUN, BEGIN, COMMIT and ROLLBACK"
+    "SET plan, SUBSCRIBE, RUN, BEGIN, COMMIT and ROLLBACK"
 )
 
 _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
