@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -365,10 +365,23 @@ class Session:
             function = UserFunction(function, declared(returns), False)
         self._functions[name.lower()] = function
 
-    def attribute(self, name: str, value: Any, *, entity: Any = int, semantics: str = "distinct") -> Table:
+    @overload
+    def attribute(
+        self, name: str, value: Any, *, entity: Any = int, semantics: str = "distinct", sources: Literal[False] = False
+    ) -> Table: ...
+
+    @overload
+    def attribute(
+        self, name: str, value: Any, *, entity: Any = int, semantics: str = "distinct", sources: Literal[True]
+    ) -> View: ...
+
+    def attribute(
+        self, name: str, value: Any, *, entity: Any = int, semantics: str = "distinct", sources: bool = False
+    ) -> Table | View:
         """Declare an attribute of entities, for facts that `transact` asserts and retracts: a table of columns e and v.
 
         `semantics`: "distinct" (a fact holds or does not), "one" (an entity has one value, the last), "raw" (a bag).
+        `sources`: several sources say facts, each its own; the attribute is then a view of what all of them say.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -378,10 +391,10 @@ class Session:
         from everview.datalog import attributes
 
         self._alive()
-        return attributes.attribute(self, name, value, entity, semantics)
+        return attributes.attribute(self, name, value, entity, semantics, sources)
 
-    def transact(self, changes: Iterable[Any]) -> None:
-        """Assert and retract facts in one transaction.
+    def transact(self, changes: Iterable[Any], *, source: str | None = None) -> None:
+        """Assert and retract facts in one transaction; `source` is who says so, for attributes with sources.
 
         A change is (entity, attribute, value), {"id": entity, attribute: value, ...}, or ("retract", entity, attribute,
         value).
@@ -397,7 +410,24 @@ class Session:
         from everview.datalog import attributes
 
         self._alive()
-        attributes.transact(self, changes)
+        attributes.transact(self, changes, source)
+
+    def retract_source(self, source: str) -> None:
+        """Take back all facts that a source said, in one transaction.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> tag = db.attribute("tag", str, sources=True)
+        >>> db.transact([(1, "tag", "red"), (1, "tag", "old")], source="import")
+        >>> db.transact([(1, "tag", "red")], source="ann")
+        >>> db.retract_source("import")
+        >>> tag.rows()
+        [(1, 'red')]
+        """
+        from everview.datalog import attributes
+
+        self._alive()
+        attributes.retract_source(self, source)
 
     def source(
         self,

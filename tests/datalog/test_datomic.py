@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
 import everview as ev
 from everview.datalog import DatalogError, edn, grammar
 from everview.datalog.syntax import Rule
+from everview.sharded import LocalShardedSession
 
 
 @pytest.mark.parametrize(
@@ -72,6 +74,54 @@ def test_semantics_of_attributes(db: ev.Session) -> None:
 def test_a_transaction_sees_its_own_facts(db: ev.Session) -> None:
     db.transact([(1, "employee/salary", 3), (1, "employee/salary", 4), ("retract", 1, "employee/salary", 4)])
     assert db["employee/salary"].rows() == [] and db.time == 1
+
+
+@pytest.mark.parametrize("shards", [0, 3])
+def test_several_sources_of_one_attribute(shards: int) -> None:
+    """Each source says its own facts; they are merged by the attribute's semantics, and go with their source."""
+    db = LocalShardedSession(shards=shards) if shards else ev.connect()
+    tag = db.attribute("tag", str, sources=True)
+    age = db.attribute("age", int, semantics="one", sources=True)
+    seen = db.attribute("seen", str, semantics="raw", sources=True)
+    rules = db.datalog("both(E, T, A) :- tag(E, T), age(E, A).")
+    db.transact([(1, ":tag", "x"), (1, ":age", 30), (1, "seen", "a"), (1, "seen", "a")], source="hr")
+    db.transact([(1, "tag", "x"), {"id": 1, "tag": "y", "age": 31, "seen": "a"}], source="web")
+    assert sorted(tag.rows()) == [(1, "x"), (1, "y")] and age.rows() == [(1, 31)] and seen.rows() == [(1, "a")] * 3
+    assert sorted(rules.both.rows()) == [(1, "x", 31), (1, "y", 31)]
+    db.transact([("retract", 1, "tag", "x"), ("retract", 1, "age", 30)], source="web")  # 30 is not web's to take back
+    assert sorted(tag.rows()) == [(1, "x"), (1, "y")] and age.rows() == [(1, 31)]
+    since = db.time
+    db.retract_source("web")
+    assert db.time == since + 1
+    assert tag.rows() == [(1, "x")] and age.rows() == [(1, 30)] and seen.rows() == [(1, "a")] * 2
+    assert rules.both.rows() == [(1, "x", 30)]
+    db.transact([(1, "age", 32), (1, "age", 33)], source="web")
+    db.transact([(1, "age", 34)])  # of no source in particular
+    assert age.rows() == [(1, 34)]
+    db.retract_source("")
+    assert age.rows() == [(1, 33)]
+    with pytest.raises(ev.InputError, match="E_ABSENT"):
+        db.transact([("retract", 1, "seen", "a")], source="web")
+    db.close()
+
+
+def test_sources_need_attributes_that_remember_them(db: ev.Session) -> None:
+    with pytest.raises(ev.InputError, match=r"E_SOURCE(?s:.*)sources=True"):
+        db.transact([(1, "seen", "x")], source="web")
+    db.attribute("tag", str, sources=True)
+    with pytest.raises(ev.InputError, match=r"E_ATTRIBUTE(?s:.*)did you mean 'tag'"):
+        db.transact([(1, "tags", "x")], source="web")
+
+
+def test_sources_are_remembered_in_a_directory(tmp_path: Path) -> None:
+    for said in (30, 31):
+        with ev.connect(tmp_path / "state") as db:
+            age = db.attribute("age", int, semantics="one", sources=True)
+            db.transact([(1, "age", said)], source=f"at {said}")
+            assert age.rows() == [(1, said)]
+    with ev.connect(tmp_path / "state") as db:
+        db.retract_source("at 31")
+        assert db["age"].rows() == [(1, 30)]
 
 
 def test_tables_and_attributes_see_each_other(db: ev.Session) -> None:

@@ -7,6 +7,15 @@ is the attribute's *semantics*:
     distinct    a fact holds or does not: asserting it again changes nothing, retracting it once ends it (the default)
     one         an entity has one value: a new one replaces the old
     raw         a bag: facts are counted
+
+An attribute with *sources* remembers who said what, in the table `attribute/said`, and is a view of that: each source
+asserts and retracts its own facts and cannot end another's. Across sources the semantics mean
+
+    distinct    a fact holds while any source says it
+    one         an entity has the value that was said last; if its source takes it back, the last before that
+    raw         the bags add up
+
+and a source that goes takes its facts with it.
 """
 
 from __future__ import annotations
@@ -14,34 +23,67 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from everview.collection import Collection
 from everview.errors import InputError, did_you_mean
 from everview.table import Table
+from everview.view import View
 
 if TYPE_CHECKING:
     from everview.session import Session
 
 KEYS: dict[str, Any] = {"distinct": ("e", "v"), "one": "e", "raw": None}
 
+SAID = "/said"
+"""What the name of the table ends with that holds an attribute's facts by source."""
+
+SAID_KEYS: dict[str, Any] = {"distinct": ("source", "e", "v"), "one": ("source", "e"), "raw": None}
+
 _FORMS = 'give (entity, attribute, value), ("retract", entity, attribute, value) or {"id": entity, attribute: value}'
 
 
-def attribute(session: Session, name: str, value: Any, entity: Any, semantics: str) -> Table:
+def attribute(session: Session, name: str, value: Any, entity: Any, semantics: str, sources: bool) -> Table | View:
     """See `Session.attribute`."""
     if semantics not in KEYS:
         raise InputError("E_RANGE", f"there are no {semantics!r} semantics", did_you_mean(semantics, KEYS))
-    return session.table(_spelled(name), {"e": entity, "v": value}, key=KEYS[semantics])
+    name = _spelled(name)
+    if not sources:
+        return session.table(name, {"e": entity, "v": value}, key=KEYS[semantics])
+    order = {"said": int} if semantics == "one" else {}
+    schema = {"source": str, "e": entity, "v": value, **order}
+    said = session.table(f"{name}{SAID}", schema, key=SAID_KEYS[semantics])
+    return session.view(name, _merged(said, semantics))
 
 
-def transact(session: Session, changes: Iterable[Any]) -> None:
+def _merged(said: Table, semantics: str) -> Collection:
+    """What all sources say together."""
+    if semantics == "one":
+        return said.group_by("e").top(1, by=said.said.desc()).select("e", "v")
+    facts = said.select("e", "v")
+    return facts.distinct() if semantics == "distinct" else facts
+
+
+def transact(session: Session, changes: Iterable[Any], source: str | None) -> None:
     """See `Session.transact`."""
     steps = [step for change in changes for step in _steps(change)]
-    tables = [_attribute(session, name) for _, _, name, _ in steps]
+    tables = [_attribute(session, name, source) for _, _, name, _ in steps]
     with session._lock, session.transaction():
-        for (sign, entity, _, value), table in zip(steps, tables, strict=True):
+        for (sign, *fact, value), table in zip(steps, tables, strict=True):
+            row = _row(session, table, fact[0], value, source)
             if sign > 0:
-                table.insert([(entity, value)])
+                table.insert([row])
             else:
-                _retract(session, table, entity, value)
+                _retract(session, table, row)
+
+
+def retract_source(session: Session, source: str) -> None:
+    """See `Session.retract_source`."""
+    code = session._interner.text_id(source)
+    with session._lock, session.transaction():
+        for name, table in session._tables.items():
+            if name.endswith(SAID) and table._columns[0].name == "source":
+                gone = [row for row in session._present(table, None) if row[0] == code]
+                if gone:
+                    session._stage(table, gone, -1)
 
 
 def _steps(change: Any) -> list[tuple[int, Any, str, Any]]:
@@ -67,19 +109,47 @@ def _spelled(name: Any) -> str:
     return name.removeprefix(":")
 
 
-def _attribute(session: Session, name: str) -> Table:
+def _attribute(session: Session, name: str, source: str | None) -> Table:
+    """The table that facts of an attribute are in."""
+    said = session._tables.get(f"{name}{SAID}")
+    if said is not None:
+        return said
     known = {n: t for n, t in session._tables.items() if [c.name for c in t._columns] == ["e", "v"]}
     if name not in known:
-        hint = did_you_mean(name, known) if known else f'declare it first: db.attribute("{name}", str)'
+        names = [*known, *(n.removesuffix(SAID) for n in session._tables if n.endswith(SAID))]
+        hint = did_you_mean(name, names) if names else f'declare it first: db.attribute("{name}", str)'
         raise InputError("E_ATTRIBUTE", f"there is no attribute {name!r}", hint)
+    if source is not None:
+        raise InputError(
+            "E_SOURCE",
+            f"attribute {name!r} does not remember who said what",
+            f'declare it with sources: db.attribute("{name}", ..., sources=True)',
+        )
     return known[name]
 
 
-def _retract(session: Session, table: Table, entity: Any, value: Any) -> None:
+def _row(session: Session, table: Table, entity: Any, value: Any, source: str | None) -> tuple[Any, ...]:
+    """A fact as a row of its table; a number that grows tells which was said last."""
+    width = len(table._columns)
+    if width == 2:
+        return entity, value
+    row = (source or "", entity, value)
+    return row if width == 3 else (*row, _moment(session))
+
+
+def _moment(session: Session) -> int:
+    """Later calls get larger numbers, also in one transaction and after a restart."""
+    assert session._staged is not None
+    time = session.time + 1 + len(session._queued or ())
+    return (time << 24) + len(session._staged)
+
+
+def _retract(session: Session, table: Table, fact: tuple[Any, ...]) -> None:
     """End a fact; one that does not hold stays so, except that a bag cannot hold fewer than none."""
     if not table._key:
-        table.delete([(entity, value)])
+        table.delete([fact])
         return
-    row = table._codec.encode_row((entity, value))
-    if row in session._present(table, [tuple(row[c] for c in table._key)]):
-        session._stage(table, [row], -1)
+    row = table._codec.encode_row(fact)
+    for there in session._present(table, [tuple(row[c] for c in table._key)]):
+        if there[:3] == row[:3]:  # all but when it was said
+            session._stage(table, [there], -1)
