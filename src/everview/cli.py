@@ -1,6 +1,6 @@
 """The `everview` command: `demo`, `sql`, `run`, `doctor` and `bench` so far.
 
-Each command is a thin face: the demo's story is in `everview.demo`, benchmarks live in the checkout's `benchmarks/`.
+Each command is a thin face: the demo's story is in the folder `everview.demo`, benchmarks live in the checkout's `benchmarks/`.
 Imports happen inside the commands, so `everview --help` does not load a compiler.
 """
 
@@ -29,16 +29,24 @@ def _everview() -> None:
 
 @app.command()
 def demo(
-    nodes: Annotated[int, typer.Option(help="Nodes of the generated graph.")] = 100_000,
-    edges: Annotated[int, typer.Option(help="Edges of the generated graph.")] = 200_000,
-    seconds: Annotated[float, typer.Option(help="How long to keep changing it.")] = 10.0,
-    seed: Annotated[int, typer.Option(help="Seed of the generator.")] = 1,
-    spark: Annotated[bool, typer.Option(help="Then run the same program on Spark.")] = True,
+    fast: Annotated[bool, typer.Option("--fast", help="Less of everything: a few seconds.")] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="Mentions to use: a file of lines `src dst unixtime`, or .gz.")
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="A directory for the page and the stream's files, which then stay.")
+    ] = None,
+    spark: Annotated[bool, typer.Option(help="Read the stream through Spark, if it starts.")] = True,
 ) -> None:
-    """Connected components of a changing graph: what a change costs, against computing everything again."""
+    """Who talks with whom: components of a mention graph, in a window that slides forwards and backwards."""
     from everview import demo as story
+    from everview.errors import EverviewError
 
-    story.run(nodes=nodes, edges=edges, seconds=seconds, seed=seed, spark=spark)
+    try:
+        story.run(data=data, fast=fast, spark=spark, keep=keep)
+    except EverviewError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
 
 
 @app.command()
