@@ -1,6 +1,6 @@
 """The `everview` command: `demo`, `sql`, `run`, `doctor` and `bench` so far.
 
-Each command is a thin face: the demo's story is in the folder `everview.demo`, benchmarks live in the checkout's `benchmarks/`.
+Each command is a thin face: the demo's story is in `everview.demo`, benchmarks live in the checkout's `benchmarks/`.
 Imports happen inside the commands, so `everview --help` does not load a compiler.
 """
 
