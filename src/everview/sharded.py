@@ -10,7 +10,7 @@ A `Cluster` runs steps on the shards. `LocalCluster` has them all in this proces
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,11 +33,15 @@ class Cluster(Protocol):
 
     shards: int
 
-    def build(self, command: Command, inputs: Inputs) -> list[Added]:
-        """Apply a command on all shards, new operators are brought up to date; gives what each shard added."""
+    def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> list[Added]:
+        """Apply a command on all shards, new operators are brought up to date; gives what each shard added, at least
+        to the operators that are wanted.
+        """
 
-    def step(self, inputs: Inputs, epochs: int) -> list[Added]:
-        """Run and commit a step on all shards, all or nothing; gives what each shard added."""
+    def step(self, inputs: Inputs, epochs: int, wanted: Set[int]) -> list[Added]:
+        """Run and commit a step on all shards, all or nothing; gives what each shard added, at least to the operators
+        that are wanted.
+        """
 
     def contents(self, operators: set[int]) -> Iterable[Added]:
         """All that some operators' traces hold now."""
@@ -56,12 +60,12 @@ class LocalCluster:
         self.shards = shards
         self._shards = [Shard(Replica(interner, merge_effort), n, shards) for n in range(shards)]
 
-    def build(self, command: Command, inputs: Inputs) -> list[Added]:
+    def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> list[Added]:
         for shard in self._shards:
             shard.replica.build(command)
-        return [] if isinstance(command, Keep) else self.step(inputs, 0)
+        return [] if isinstance(command, Keep) else self.step(inputs, 0, wanted)
 
-    def step(self, inputs: Inputs, epochs: int) -> list[Added]:
+    def step(self, inputs: Inputs, epochs: int, wanted: Set[int]) -> list[Added]:
         lockstep.run(self._shards, Alone(), inputs, epochs)
         return [shard.finish(epochs) for shard in self._shards]
 
@@ -122,7 +126,7 @@ class ShardedSession(Session):
             if isinstance(command, MakeTable) and command.rows:
                 rows = np.array(command.rows, dtype=np.int64).T
                 self._distribute(arrangement, rows, max(self._graph.time, 1), 1, inputs)
-            added = self._cluster.build(command, inputs)
+            added = self._cluster.build(command, inputs, self._followed())
         except BaseException:
             self._skeleton.forget_new()
             raise
@@ -132,7 +136,7 @@ class ShardedSession(Session):
 
     def _keep_only(self, roots: list[Operator]) -> None:
         command = Keep(tuple(sorted({o.number for o in roots})))
-        self._cluster.build(command, {})
+        self._cluster.build(command, {}, frozenset())
         self._skeleton.build(command)
         self._filled &= {o for o in self._graph.numbered if o is not None}
 
@@ -145,26 +149,27 @@ class ShardedSession(Session):
                 columns = rows if isinstance(rows, np.ndarray) else np.array(rows, dtype=np.int64).T
                 if columns.size:
                     self._distribute(table._arrangement, columns, self._graph.time + 1 + offset, diff, inputs)
-        added = self._cluster.step(inputs, len(transactions))
+        added = self._cluster.step(inputs, len(transactions), self._followed())
         self._graph.time += len(transactions)
         self._fill(self._filled, added)
 
-    def _distribute(
-        self, arrangement: Arrangement, columns: np.ndarray, time: int, diff: int, inputs: Inputs
-    ) -> None:
+    def _followed(self) -> Set[int]:
+        """Operators whose traces the driver keeps up to date."""
+        return {o.number for o in self._filled}
+
+    def _distribute(self, arrangement: Arrangement, columns: np.ndarray, time: int, diff: int, inputs: Inputs) -> None:
         """Add rows of a table to the inputs of the shards they belong to."""
         operator = arrangement.operator
-        count = columns.shape[1]
-        rows = np.empty((count, arrangement.cols + 2), dtype=np.int64)
-        rows[:, : arrangement.cols] = columns[list(arrangement.order)].T
-        rows[:, -2], rows[:, -1] = time, diff
+        ordered = [columns[c] for c in arrangement.order]
         if operator.spread == ON_ONE:
-            inputs.setdefault(0, []).append((operator.number, rows.ravel()))
+            inputs.setdefault(0, []).append((operator.number, _inbox_rows(ordered, time, diff)))
             return
-        owner = np.empty(count, dtype=np.int64)
-        exchange.shard_of(np.ascontiguousarray(rows[:, 0]), self._cluster.shards, owner)
-        for shard in np.unique(owner).tolist():
-            inputs.setdefault(shard, []).append((operator.number, rows[owner == shard].ravel()))
+        owner = np.empty(columns.shape[1], dtype=np.int64)
+        exchange.shard_of(np.ascontiguousarray(ordered[0]), self._cluster.shards, owner)
+        for shard in np.flatnonzero(np.bincount(owner)).tolist():
+            here = np.flatnonzero(owner == shard)
+            part = [column[here] for column in ordered]
+            inputs.setdefault(shard, []).append((operator.number, _inbox_rows(part, time, diff)))
 
     def _measure(self) -> Callable[[Operator], tuple[int, int, int]]:
         measures = self._cluster.measure().tolist()
@@ -192,6 +197,15 @@ class ShardedSession(Session):
             for number, words in change.large.items():
                 if traces[number]:
                     image.unpack(traces, np.concatenate([[number], words]), self._graph.time)
+
+
+def _inbox_rows(columns: Sequence[np.ndarray], time: int, diff: int) -> np.ndarray:
+    """Rows as inboxes take them: columns, time and diff of one row after the other."""
+    rows = np.empty((len(columns[0]), len(columns) + 2), dtype=np.int64)
+    for place, column in enumerate(columns):
+        rows[:, place] = column
+    rows[:, -2], rows[:, -1] = time, diff
+    return rows.ravel()
 
 
 class LocalShardedSession(ShardedSession):

@@ -5,34 +5,31 @@ one is run by a barrier stage of as many tasks as there are slots, which exchang
 job's tasks are pure (see `job`), so retries, speculation and lost executors are Spark's business; only the driver
 commits.
 
-Batches of a version are small pieces in its commit, or files. So that opening and catching up stay cheap, a list of
-batches is kept geometric: the last two are merged whenever the older is not much larger (`_tidy`), small ones here,
-large ones in a task.
+Batches of a version are small pieces in its commit, or files; `merging` keeps lists of them short. A step's input
+travels inside the job while it is small, else as a file per shard that lasts as long as the step: many rows through the
+JVM would cost more than the step.
 """
 
 from __future__ import annotations
 
 import pickle
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from everview.codes.interner import Interner
 from everview.dataflow.lockstep import Inputs
-from everview.dataflow.operators import Trace
 from everview.dataflow.replica import Added, Command, Keep, Replica
 from everview.errors import EverviewError
 from everview.kernels import image as image_k
-from everview.kernels import make
-from everview.kernels import trace as trace_k
 from everview.spark.host import header, image_of, read_image
-from everview.spark.job import BUILT, Answer, Commands, Job, bytes_table, table_bytes
+from everview.spark.job import BUILT, Answer, Commands, Job, bytes_table, table_bytes, write_rows
+from everview.spark.merging import INLINE_BYTES, Merger
 from everview.spark.tasks import run_alone, run_together
-from everview.store.batches import to_bytes
 from everview.store.manifest import Manifest, Place, Ref
-from everview.store.store import Store
+from everview.store.store import BATCHES, Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,14 +37,8 @@ if TYPE_CHECKING:
 ALONE_ROWS = 1_000_000
 """Input rows up to which one task runs all shards: a barrier stage costs a second before it has done anything."""
 
-BROADCAST_BYTES = 1 << 16
-"""Size from which a job travels as a broadcast rather than in the task."""
-
-INLINE_BYTES = 1 << 19
-"""Size up to which a batch stays inside the commit."""
-
-LONG = 8
-"""Batches of similar sizes in one list that are merged."""
+FILE_BYTES = 1 << 17
+"""Size from which a step's input travels as files."""
 
 COLLECT_EVERY = 8
 """Merges after which files that nobody needs are deleted."""
@@ -69,6 +60,8 @@ class SparkCluster:
         self._sent: Any = None  # the commands as a broadcast
         self._lineage: dict[int, str] = {store.manifest.version: ""}
         self._words = len(interner)
+        self._one = self._spark.parallelize([0], 1)
+        self._merger = Merger(self._spark, store, skeleton)
         self._tidied = 0
         self.alone_rows = ALONE_ROWS
         self.notes: dict[str, Any] = {}
@@ -76,7 +69,7 @@ class SparkCluster:
 
     # steps
 
-    def build(self, command: Command, inputs: Inputs) -> list[Added]:
+    def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> list[Added]:
         before = len(self._commands)
         self._commands.append(command)
         self._forget_broadcast()
@@ -86,7 +79,7 @@ class SparkCluster:
                 self._drop_lists(command)
                 return []
             self.notes["sinces"] = {o.number: self._skeleton.graph.time for o in self._skeleton.graph.new()}
-            return self.step(inputs, 0)
+            return self.step(inputs, 0, wanted)
         except BaseException:
             self._commands.go_back(before)
             self._forget_broadcast()
@@ -118,24 +111,38 @@ class SparkCluster:
         self._commands.append(command)
         self._words = len(self._interner)
 
-    def step(self, inputs: Inputs, epochs: int) -> list[Added]:
+    def step(self, inputs: Inputs, epochs: int, wanted: Set[int]) -> list[Added]:
         manifest = self._store.manifest
+        attempt = secrets.token_hex(6)
+        files: dict[int, str] = {}
+        small: dict[int, list[tuple[int, bytes]]] = {}
+        if sum(rows.nbytes for parts in inputs.values() for _, rows in parts) >= FILE_BYTES:
+            files = {s: f"{manifest.version + 1:020d}-{s}-{attempt}.rows" for s in inputs}
+        else:
+            small = {s: [(o, rows.tobytes()) for o, rows in parts] for s, parts in inputs.items()}
         job = Job(
             self._store.files.root,
             manifest.version,
             manifest.time,
             dict(self._lineage),
-            secrets.token_hex(6),
+            attempt,
             self.shards,
             epochs,
             len(self._commands),
             self._skeleton.fingerprint(),
             self._skeleton.graph.merge_effort,
-            {s: [(o, rows.tobytes()) for o, rows in parts] for s, parts in inputs.items()},
+            small,
+            files,
             table_bytes(self._interner.export(self._words)),
         )
-        answers = self._submit(job, self._tasks_for(inputs, epochs))
-        return self._commit(job, answers)
+        try:
+            for shard, name in files.items():
+                write_rows(self._store.files, name, inputs[shard])
+            answers = self._submit(job, self._tasks_for(inputs, epochs))
+        finally:
+            for name in files.values():
+                self._store.files.delete(f"{BATCHES}/{name}")
+        return self._commit(job, answers, wanted)
 
     def _tasks_for(self, inputs: Inputs, epochs: int) -> int:
         """How many tasks a step deserves."""
@@ -150,7 +157,7 @@ class SparkCluster:
             self._sent = self._spark.broadcast(list(self._commands.encoded))
         data = pickle.dumps(job, protocol=5)
         if tasks == 1:
-            found = self._spark.parallelize([0], 1).mapPartitions(run_alone(data, self._sent)).collect()
+            found = self._one.mapPartitions(run_alone(data, self._sent)).collect()
         else:
             shipped = self._spark.broadcast(data)
             try:
@@ -172,7 +179,7 @@ class SparkCluster:
 
     # versions
 
-    def _commit(self, job: Job, answers: list[Answer]) -> list[Added]:
+    def _commit(self, job: Job, answers: list[Answer], wanted: Set[int]) -> list[Added]:
         adds: list[tuple[int, int, Ref]] = []
         result: list[Added] = []
         for answer in answers:
@@ -191,7 +198,7 @@ class SparkCluster:
                         ref = self._store.put(image, f"{job.version + 1:020d}-{shard}-{operator}-{job.attempt}")
                     adds.append((operator, shard, ref))
                 result.append(added)
-            result += contents_of(self._store, answer.files)
+            result += contents_of(self._store, (f for f in answer.files if f[0] in wanted))
         dictionary = []
         if len(self._interner) > self._words:
             dictionary = [self._store.put_dictionary(self._interner.export(self._words))]
@@ -201,6 +208,16 @@ class SparkCluster:
         self._tidy({(operator, shard) for operator, shard, _ in adds})
         return result
 
+    def _tidy(self, places: set[Place]) -> None:
+        """Commit merges of lists that have become long."""
+        changed = self._merger.tidy(places)
+        if changed:
+            self._store.commit(self._store.manifest.time, replaces=changed)
+            self.passed()
+            self._tidied += 1
+            if self._tidied % COLLECT_EVERY == 0:
+                self._store.collect(grace=COLLECT_GRACE)
+
     def contents(self, operators: set[int]) -> Iterable[Added]:
         lists = self._store.manifest.lists.items()
         return contents_of(self._store, ((o, s, ref) for (o, s), refs in lists if o in operators for ref in refs))
@@ -209,34 +226,9 @@ class SparkCluster:
         return measure_of(self._store.manifest, len(self._skeleton.graph.numbered))
 
     def close(self) -> None:
+        self._merger.close()
         self._forget_broadcast()
         self._store.close()
-
-    # keeping lists short
-
-    def _tidy(self, places: set[Place]) -> None:
-        """Merge the last batches of lists that have become long, while the older one is not much larger: every row is
-        rewritten a logarithmic number of times.
-        """
-        changed: dict[Place, list[Ref]] = {}
-        for place in places:
-            refs = list(self._store.manifest.lists[place])
-            keep = len(refs) - 1
-            size = refs[-1].size
-            while keep > 0 and refs[keep - 1].size <= 2 * size:
-                keep -= 1
-                size += refs[keep].size
-            if len(refs) - keep >= LONG:
-                owner = self._skeleton.graph.numbered[place[0]]
-                assert owner is not None and owner.trace is not None
-                one = merged(owner.trace, refs[keep:], self._store, self._store.manifest.time)
-                changed[place] = refs[:keep] + ([] if one is None else [one])
-        if changed:
-            self._store.commit(self._store.manifest.time, replaces=changed)
-            self.passed()
-            self._tidied += 1
-            if self._tidied % COLLECT_EVERY == 0:
-                self._store.collect(grace=COLLECT_GRACE)
 
 
 def contents_of(store: Store, batches: Iterable[tuple[int, int, Ref]]) -> Iterator[Added]:
@@ -252,35 +244,6 @@ def measure_of(manifest: Manifest, operators: int) -> np.ndarray:
     for (operator, _), refs in manifest.lists.items():
         found[operator] += (len(refs), sum(r.rows for r in refs), sum(r.size for r in refs))
     return found
-
-
-def merged(trace: Trace, refs: Iterable[Ref], store: Store, time: int) -> Ref | None:
-    """Batches of a trace as one, with times advanced as the trace advances them."""
-    scratch = make.make_trace(
-        trace.cols,
-        make.peek(trace.address, trace_k.T_DIFFS),
-        make.peek(trace.address, trace_k.T_KEEP),
-        make.peek(trace.address, trace_k.T_SINCE),
-        1,
-        0,
-    )
-    make.poke(scratch, trace_k.HISTORY, make.peek(trace.address, trace_k.HISTORY))
-    try:
-        for ref in refs:
-            image, _ = read_image(store.files, ref)
-            words = np.concatenate([[0], header(image), image.body])
-            image_k.unpack(np.array([scratch], dtype=np.int64), words, time)
-        make.compact_trace(scratch)
-        size = image_k.stored_words(scratch, 0)
-        if not size:
-            return None
-        out = np.empty(size, dtype=np.int64)
-        image_k.write_stored(scratch, 0, out)
-    finally:
-        make.drop_trace(scratch)
-    image = image_of(out)
-    data = to_bytes(image)
-    return Ref(image.rows, len(data), inline=data) if len(data) <= INLINE_BYTES else store.put(image)
 
 
 def _entries(packed: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

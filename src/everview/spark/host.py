@@ -23,7 +23,7 @@ from everview.dataflow.replica import Added, Keep, Replica
 from everview.errors import InternalError, StoreError
 from everview.kernels import image as image_k
 from everview.plan.frozen import Functions
-from everview.spark.job import Answer, Job, bytes_table, read_command, table_bytes, words_of
+from everview.spark.job import Answer, Job, bytes_table, read_command, read_rows, table_bytes, words_of
 from everview.store import manifest as m
 from everview.store.batches import Image, from_arrow, from_bytes, open_batch, write_batch
 from everview.store.files import Files, open_files
@@ -142,6 +142,8 @@ class Host:
 
     def _run(self, job: Job, commands: Sequence[bytes], held: list[Held], wire: Wire) -> None:
         inputs: Inputs = {s: [(o, words_of(data)) for o, data in rows] for s, rows in job.inputs.items()}
+        here = {each.shard.number for each in held}
+        inputs |= {s: read_rows(self.files, name) for s, name in job.input_files.items() if s in here}
         if job.epochs == 0:
             for each in held:
                 command = read_command(commands[job.commands - 1], self.functions_for(each))
@@ -246,5 +248,3 @@ def host_of(root: str) -> Host:
     if root not in _hosts:
         _hosts[root] = Host(root)
     return _hosts[root]
-
-

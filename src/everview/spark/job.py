@@ -8,7 +8,9 @@ pure function of the two, so Spark may run its tasks as often as it likes.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,9 @@ import pyarrow as pa
 from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions, freeze, thaw
+from everview.store.files import Files
 from everview.store.manifest import Manifest, Ref
+from everview.store.store import BATCHES
 
 DECLARED, BUILT = b"E", b"B"
 """How a store's commands begin: what people declared, and what was built on the shards for it."""
@@ -45,6 +49,8 @@ class Job:
     fingerprint: str
     merge_effort: int
     inputs: dict[int, list[tuple[int, bytes]]]
+    input_files: dict[int, str]
+    """the inputs of a large step: a file for each shard"""
     dictionary: bytes
 
 
@@ -81,6 +87,25 @@ class Answer:
 def words_of(data: bytes) -> np.ndarray:
     """Words that travelled as bytes, in an array that kernels accept (they want it writable)."""
     return np.frombuffer(bytearray(data), dtype=np.int64)
+
+
+def write_rows(files: Files, name: str, parts: Iterable[tuple[int, np.ndarray]]) -> None:
+    """Write a shard's input; it need not outlive this process."""
+    data: list[Any] = []
+    for operator, rows in parts:
+        data += [np.array([operator, len(rows)], dtype=np.int64).tobytes(), rows.data]
+    files.write(f"{BATCHES}/{name}", data, lasting=False)
+
+
+def read_rows(files: Files, name: str) -> list[tuple[int, np.ndarray]]:
+    """A shard's input."""
+    words = np.array(np.frombuffer(files.map(f"{BATCHES}/{name}"), dtype=np.int64))  # kernels want it writable
+    parts, at = [], 0
+    while at < len(words):
+        operator, count = words[at : at + 2].tolist()
+        parts.append((operator, words[at + 2 : at + 2 + count]))
+        at += 2 + count
+    return parts
 
 
 class Commands:

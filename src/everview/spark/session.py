@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -249,10 +249,10 @@ class _Shelf:
         self._session = session
         self.shards = session._store.manifest.shards
 
-    def build(self, command: Command, inputs: Inputs) -> list[Added]:
+    def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> list[Added]:
         raise _read_only(self._session._store)
 
-    def step(self, inputs: Inputs, epochs: int) -> list[Added]:
+    def step(self, inputs: Inputs, epochs: int, wanted: Set[int]) -> list[Added]:
         raise _read_only(self._session._store)
 
     def contents(self, operators: set[int]) -> Iterable[Added]:
@@ -269,4 +269,3 @@ class _Shelf:
 
 def _read_only(store: Store) -> InputError:
     return InputError("E_READ_ONLY", f"{store.files.root} is open for reading only", "change it where it is written")
-

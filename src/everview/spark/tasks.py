@@ -61,4 +61,3 @@ def _own_address(context: Any, number: int) -> str:
     except OSError:
         return "127.0.0.1"
     return address
-

@@ -42,8 +42,10 @@ class Files(ABC):
         """The whole file, mapped into memory where that is possible."""
 
     @abstractmethod
-    def write(self, name: str, data: Any) -> None:
-        """Make or replace a file; it is there whole or not at all."""
+    def write(self, name: str, data: Any, *, lasting: bool = True) -> None:
+        """Make or replace a file; it is there whole or not at all. One that is not lasting may be gone after a crash of
+        the machine.
+        """
 
     @abstractmethod
     def create(self, name: str, data: Any) -> bool:
@@ -122,14 +124,15 @@ class LocalFiles(Files):
         with pa.memory_map(str(self.path / name), "rb") as source:
             return source.read_buffer()
 
-    def write(self, name: str, data: Any) -> None:
-        temporary = self._temporary(name, data)
+    def write(self, name: str, data: Any, *, lasting: bool = True) -> None:
+        temporary = self._temporary(name, data, lasting)
         try:
             os.replace(temporary, self.path / name)
         except OSError as error:
             temporary.unlink(missing_ok=True)
             raise no_room(self.where(name), error) from error
-        sync_folder((self.path / name).parent)
+        if lasting:
+            sync_folder((self.path / name).parent)
 
     def create(self, name: str, data: Any) -> bool:
         temporary = self._temporary(name, data)
@@ -144,8 +147,8 @@ class LocalFiles(Files):
         sync_folder((self.path / name).parent)
         return True
 
-    def _temporary(self, name: str, data: Any) -> Path:
-        """A finished and synced file beside the one that is to be."""
+    def _temporary(self, name: str, data: Any, lasting: bool = True) -> Path:
+        """A finished and (if it is to last) synced file beside the one that is to be."""
         target = self.path / name
         temporary = target.parent / f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}"
         try:
@@ -153,8 +156,9 @@ class LocalFiles(Files):
             with open(temporary, "wb") as file:
                 for part in data if isinstance(data, list) else [data]:
                     file.write(part)
-                file.flush()
-                os.fsync(file.fileno())
+                if lasting:
+                    file.flush()
+                    os.fsync(file.fileno())
         except OSError as error:
             temporary.unlink(missing_ok=True)
             raise no_room(self.where(name), error) from error
@@ -202,7 +206,7 @@ class RemoteFiles(Files):
         with self.filesystem.open_input_file(self._at(name)) as source:
             return source.read_buffer()
 
-    def write(self, name: str, data: Any) -> None:
+    def write(self, name: str, data: Any, *, lasting: bool = True) -> None:
         temporary = f"{name}.{secrets.token_hex(4)}.part"
         try:
             if folder := os.path.dirname(self._at(name)):

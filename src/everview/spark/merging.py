@@ -1,0 +1,177 @@
+"""Keeping lists of batches short: the last batches of a list are merged into one while the older is not much larger, so
+every row is rewritten a logarithmic number of times, and opening and catching up stay cheap.
+
+Small merges are done at once and become part of the store with a commit of their own. Larger ones run beside the steps,
+one at a time, in a thread of the driver, or from `TASK_BYTES` on in a Spark task, where the memory is; the first step
+after one is ready commits it. Merged batches hold what their parts held at every time that can still be read, so nobody
+has to know: a worker that has the parts in memory keeps them.
+
+Hazard: a task of its own may take the worker that holds the shards' state in memory, and the next step has to load it
+in another. That is why only large merges are tasks.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from everview.dataflow.operators import Trace
+from everview.dataflow.replica import Replica
+from everview.kernels import image as image_k
+from everview.kernels import make
+from everview.kernels import trace as trace_k
+from everview.spark.host import header, image_of, read_image
+from everview.store.batches import to_bytes, write_batch
+from everview.store.files import Files, open_files
+from everview.store.manifest import Place, Ref
+from everview.store.store import BATCHES, Store
+
+LONG = 8
+"""Batches of similar sizes in one list that are merged."""
+
+AT_ONCE_BYTES = 1 << 20
+"""Size up to which a merge is done between two steps."""
+
+TASK_BYTES = 1 << 26
+"""Size from which a merge is a Spark task."""
+
+INLINE_BYTES = 1 << 19
+"""Size up to which a batch stays inside the commit."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Batches of one list to merge, and what is to be known of their trace; can travel."""
+
+    place: Place
+    refs: tuple[Ref, ...]
+    name: str
+    time: int
+    shape: tuple[int, int, int, int, int]
+    """columns, diffs, what is kept, since when, history"""
+
+    @classmethod
+    def of(cls, place: Place, refs: Iterable[Ref], trace: Trace, name: str, time: int) -> Request:
+        """A request for batches of a trace."""
+        fields = (trace_k.T_DIFFS, trace_k.T_KEEP, trace_k.T_SINCE, trace_k.HISTORY)
+        diffs, keep, since, history = (int(make.peek(trace.address, f)) for f in fields)
+        return cls(place, tuple(refs), name, time, (trace.cols, diffs, keep, since, history))
+
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        return sum(ref.size for ref in self.refs)
+
+    def run(self, files: Files) -> Ref | None:
+        """The batches as one, with times advanced as the trace advances them; none if they cancel."""
+        cols, diffs, keep, since, history = self.shape
+        scratch = make.make_trace(cols, diffs, keep, since, 1, 0)
+        make.poke(scratch, trace_k.HISTORY, history)
+        try:
+            for ref in self.refs:
+                image, _ = read_image(files, ref)
+                words = np.concatenate([[0], header(image), image.body])
+                image_k.unpack(np.array([scratch], dtype=np.int64), words, self.time)
+            make.compact_trace(scratch)
+            size = image_k.stored_words(scratch, 0)
+            if not size:
+                return None
+            out = np.empty(size, dtype=np.int64)
+            image_k.write_stored(scratch, 0, out)
+        finally:
+            make.drop_trace(scratch)
+        image = image_of(out)
+        if out.nbytes <= INLINE_BYTES:
+            data = to_bytes(image)
+            return Ref(image.rows, len(data), inline=data)
+        written, crc = write_batch(files, f"{BATCHES}/{self.name}", image)
+        return Ref(image.rows, written, self.name, crc)
+
+
+class Merger:
+    """Merges the lists of one store; `context` is Spark's."""
+
+    def __init__(self, context: Any, store: Store, skeleton: Replica) -> None:
+        self._context = context
+        self._store = store
+        self._skeleton = skeleton
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="everview merges")
+        self._running: dict[Place, tuple[Request, Future[Ref | None]]] = {}
+
+    def tidy(self, places: Iterable[Place]) -> dict[Place, list[Ref]]:
+        """Lists to put in the place of others, from merges that are ready; starts those that have become due."""
+        changed = dict(self._ready())
+        for place in places:
+            request = None if place in self._running or place in changed else self._due(place)
+            if request is None:
+                continue
+            if request.size <= AT_ONCE_BYTES:
+                changed[place] = _replaced(self._store.manifest.lists[place], request, request.run(self._store.files))
+            else:
+                self._running[place] = request, self._pool.submit(self._run, request)
+        return changed
+
+    def _due(self, place: Place) -> Request | None:
+        """The merge that a list needs now."""
+        refs = self._store.manifest.lists[place]
+        keep = len(refs) - 1
+        size = refs[-1].size
+        while keep > 0 and refs[keep - 1].size <= 2 * size:
+            keep -= 1
+            size += refs[keep].size
+        if len(refs) - keep < LONG:
+            return None
+        owner = self._skeleton.graph.numbered[place[0]]
+        assert owner is not None and owner.trace is not None
+        version, time = self._store.manifest.version, self._store.manifest.time
+        name = f"{version:020d}-{place[1]}-{place[0]}-merged.arrow"
+        return Request.of(place, refs[keep:], owner.trace, name, time)
+
+    def _run(self, request: Request) -> Ref | None:
+        if request.size < TASK_BYTES:
+            return request.run(self._store.files)
+        found = self._context.parallelize([0], 1).mapPartitions(_task(self._store.files.root, request)).collect()
+        ref: Ref | None = pickle.loads(found[0])
+        return ref
+
+    def _ready(self) -> Iterator[tuple[Place, list[Ref]]]:
+        """Lists with the results of finished merges; a merge that failed is tried again when it is due again."""
+        for place, (request, future) in list(self._running.items()):
+            if future.done():
+                del self._running[place]
+                refs = self._store.manifest.lists.get(place)
+                if refs is not None and future.exception() is None and _at(refs, request) is not None:
+                    yield place, _replaced(refs, request, future.result())
+
+    def close(self) -> None:
+        """Wait for the merge that runs; what it wrote and nobody committed is deleted with other leftovers."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _at(refs: Iterable[Ref], request: Request) -> int | None:
+    """Where a request's batches begin in a list."""
+    found = list(refs)
+    count = len(request.refs)
+    return next((i for i in range(len(found) - count + 1) if tuple(found[i : i + count]) == request.refs), None)
+
+
+def _replaced(refs: Iterable[Ref], request: Request, one: Ref | None) -> list[Ref]:
+    """A list with one batch (or none) in the place of a request's."""
+    at = _at(refs, request)
+    assert at is not None
+    found = list(refs)
+    return found[:at] + ([] if one is None else [one]) + found[at + len(request.refs) :]
+
+
+def _task(root: str, request: Request) -> Callable[[Iterable[Any]], Iterator[bytes]]:
+    def task(partition: Iterable[Any]) -> Iterator[bytes]:
+        for _ in partition:
+            pass
+        yield pickle.dumps(request.run(open_files(root)))
+
+    return task
