@@ -12,11 +12,13 @@ cloudpickle; reading such bytes runs code, so only read what you trust.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import io
 import pickle
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -42,6 +44,7 @@ class Functions:
         self._names: dict[Function, str] = {}
         self._functions: dict[str, Function] = {}
         self._written = 0
+        self._from: dict[bytes, Function] = {}
 
     def name(self, function: Function) -> str:
         """The function's name, a new one if it is new."""
@@ -55,7 +58,9 @@ class Functions:
         """The functions that got names since this was last asked, as bytes."""
         names = list(self._functions)[self._written :]
         for name in names:
-            yield name, _pickled(self._functions[name])
+            data = _pickled(self._functions[name])
+            self._from[data] = self._functions[name]
+            yield name, data
         self._written = len(self._functions)
 
     def go_back(self, count: int) -> None:
@@ -67,10 +72,19 @@ class Functions:
     def __len__(self) -> int:
         return len(self._functions)
 
+    def read_with(self, other: Functions) -> None:
+        """Become one with `other` in reading: bytes that both read are one function, so that plans which were equal
+        when one wrote them and the other wrote them stay equal.
+        """
+        self._from = other._from
+
     def read(self, name: str, data: bytes) -> None:
         """Learn a function from its bytes."""
+        function = self._from.get(data)
         try:
-            function = pickle.loads(data)
+            if function is None:
+                function = self._from[data] = pickle.loads(data)
+                _remember(function, data)
         except Exception as error:
             raise StoreError(
                 "E_FUNCTION",
@@ -85,9 +99,21 @@ class Functions:
         return self._functions[name]
 
 
+_bytes: weakref.WeakKeyDictionary[Function, bytes] = weakref.WeakKeyDictionary()
+
+
+def _remember(function: Function, data: bytes) -> None:
+    with contextlib.suppress(TypeError):  # not every callable can be referred to weakly
+        _bytes[function] = data
+
+
 def _pickled(function: Function) -> bytes:
+    """A function as bytes: the same ones whenever it is asked for."""
+    if function in _bytes:
+        return _bytes[function]
     try:
         data: bytes = cloudpickle.dumps(function)
+        _remember(function, data)
         return data
     except Exception as error:
         name = getattr(function, "__qualname__", repr(function))

@@ -49,6 +49,7 @@ class StoredShards(Catalogued, ShardedSession):
         self._loading = False
         self._built_functions = Functions()
         super().__init__(**options)
+        self._built_functions.read_with(self._plan_functions)
 
     # opening
 

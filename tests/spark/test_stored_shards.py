@@ -1,0 +1,70 @@
+"""State directories of sessions on Spark, without Spark: jobs run in this process (`inprocess`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import everview as ev
+from everview import count, udf
+from everview.spark import cluster, merging
+from tests.spark.inprocess import session
+
+
+def test_a_view_with_a_function_is_found_again(tmp_path: Path) -> None:
+    """What was declared and what was built are written apart, yet name one function."""
+    double = udf(lambda x: 2 * x, returns=int)
+    with ev.connect(session(), state=str(tmp_path), shards=2) as db:
+        t = db.table("t", {"a": int})
+        db.view("v", t.select(x=double(t.a)))
+        t.insert([(1,)])
+    with ev.connect(str(tmp_path), read_only=True) as reader:
+        assert reader["v"].rows() == [(2,)]
+    with ev.connect(session(), state=str(tmp_path)) as db:
+        db["t"].insert([(2,)])
+        assert sorted(db["v"].rows()) == [(2,), (4,)]
+
+
+def totals(db: Any) -> tuple[Any, Any]:
+    t = db.table("t", {"k": int, "x": int})
+    return t, db.view("v", t.group_by("k").agg(n=count(), s=t.x.sum()))
+
+
+@pytest.mark.parametrize("at_once, task", [(1 << 40, 1 << 40), (0, 1 << 40), (0, 0)], ids=["at once", "thread", "task"])
+def test_lists_stay_short_and_right(tmp_path: Path, monkeypatch: Any, at_once: int, task: int) -> None:
+    """Merges wherever they run: 60 versions are a few batches, nothing is lost, files go."""
+    monkeypatch.setattr(merging, "AT_ONCE_BYTES", at_once)
+    monkeypatch.setattr(merging, "TASK_BYTES", task)
+    monkeypatch.setattr(merging, "INLINE_BYTES", 64)  # so that merged batches are files
+    monkeypatch.setattr(cluster, "COLLECT_GRACE", 0.0)
+    with ev.connect(session(), state=str(tmp_path), shards=2) as db, ev.connect() as other:
+        (t, v), (t2, v2) = totals(db), totals(other)
+        for i in range(60):
+            rows = [(k % 7, i * k) for k in range(40)]
+            for table in (t, t2):
+                table.insert(rows)
+                if i % 3 == 2:
+                    table.delete(rows[:20])
+            for _, running in list(db._cluster._merger._running.values()):
+                running.result()
+        assert sorted(v.rows()) == sorted(v2.rows())
+        assert max(map(len, db._store.manifest.lists.values())) <= 2 * merging.LONG
+        expected = sorted(v2.rows())
+    with ev.connect(session(), state=str(tmp_path)) as db:
+        assert sorted(db["v"].rows()) == expected
+
+
+@pytest.mark.parametrize("limit", [0, 1 << 30], ids=["files", "inside the job"])
+def test_input_travels_either_way(tmp_path: Path, monkeypatch: Any, limit: int) -> None:
+    monkeypatch.setattr(cluster, "FILE_BYTES", limit)
+    context = session()
+    context.sparkContext.attempts = lambda job: 1 + job % 2  # every other task is run twice
+    with ev.connect(context, state=str(tmp_path), shards=3) as db:
+        t, v = totals(db)
+        with db.batch():
+            t.insert([(k % 5, k) for k in range(100)])
+            t.delete([(0, 0)])
+        assert sorted(v.rows()) == [(k, 20 - (k == 0), sum(range(k, 100, 5))) for k in range(5)]
+    assert not list(tmp_path.glob("**/*.rows"))
