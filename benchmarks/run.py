@@ -64,6 +64,8 @@ CASES: list[Case] = [
     Case("merge", "merge"),
     Case("threads", "threads"),
     Case("rules", "rules"),
+    Case("figure1", "figure1"),
+    Case("interactive", "interactive"),
     Case("durable", "durable"),
     Case("tpch", "tpch"),
 ]
@@ -135,7 +137,8 @@ def _facts(report: dict[str, Any]) -> dict[str, Any]:
                     collect(f"{name}.{key}" if name else key, inner)
         elif isinstance(value, list):
             for inner in value:  # points of a curve: named by what was varied, which comes first
-                collect(f"{name}[{next(iter(inner.values()))}]", inner)
+                if isinstance(inner, dict):
+                    collect(f"{name}[{next(iter(inner.values()))}]", inner)
         elif isinstance(value, int | float | str):
             found[name] = value
 

@@ -12,7 +12,10 @@ import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 WORKLOADS = ("arrange", "bfs", "reach", "wcc", "scc", "kcore", "triangles", "join3")
-OTHERS = ("start", "epochs", "install", "proportional", "sharing", "merge", "threads", "rules", "durable", "tpch")
+OTHERS = (
+    *("start", "epochs", "install", "proportional", "sharing", "merge", "threads", "rules", "durable", "tpch"),
+    *("figure1", "interactive"),
+)
 
 
 def report_of(script: str, *arguments: str) -> dict[str, Any]:

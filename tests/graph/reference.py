@@ -85,12 +85,6 @@ def distance(state: State) -> Rows:
     return rows((a, b, nx.dijkstra_path_length(graph, a, b)) for a, b in state.pairs if nx.has_path(graph, a, b))
 
 
-def hop_distance(state: State, most: int) -> Rows:
-    graph = state.with_sources
-    found = ((a, b, nx.single_source_shortest_path_length(graph, a).get(b, math.inf)) for a, b in state.pairs)
-    return rows(row for row in found if row[2] <= most)
-
-
 def limited_distance(state: State, most: int) -> Rows:
     """Least weight of a walk of at most so many edges (Bellman and Ford's rounds)."""
     found = []
@@ -102,6 +96,16 @@ def limited_distance(state: State, most: int) -> Rows:
                 cost[node] = min(c, cost.get(node, c))
         if b in cost:
             found.append((a, b, cost[b]))
+    return rows(found)
+
+
+def hop_distance(state: State, most: int | None) -> Rows:
+    """Edges of the shortest path of each pair, if at most so many; a node that is nowhere is 0 from itself."""
+    found = []
+    for a, b in state.pairs:
+        hops = nx.single_source_shortest_path_length(state.digraph, a, most) if a in state.digraph else {a: 0}
+        if b in hops:
+            found.append((a, b, hops[b]))
     return rows(found)
 
 

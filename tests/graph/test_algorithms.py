@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from everview import Collection, col
+from everview.graph import Graph
 from tests.graph import reference as ref
 from tests.graph.moving import INTS, STRINGS, World, moves, world
 from tests.graph.reference import Rows, State
@@ -32,6 +33,13 @@ ALIKE: dict[str, tuple[Build, Expect]] = {
     "within_2": (lambda w: w.graph.within(2), lambda s: ref.within(s, 2)),
     "distance": (lambda w: w.graph.distance(w.pairs), ref.distance),
     "distance_in_2": (lambda w: w.graph.distance(w.pairs, 2), lambda s: ref.limited_distance(s, 2)),
+    **{
+        f"hop_distance_in_{most}": (
+            lambda w, most=most: Graph(w.tables["edges"]).distance(w.pairs, most),  # type: ignore[misc]
+            lambda s, most=most: ref.hop_distance(s, most),
+        )
+        for most in (None, 0, 1, 3, 4)
+    },
     "scc_edges": (lambda w: w.graph.scc_edges(), ref.scc_edges),
     "pagerank": (lambda w: w.graph.pagerank(4), lambda s: ref.pagerank(s, 4, (17, 20), 1_000_000)),
     "pagerank_of_sources": (

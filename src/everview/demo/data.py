@@ -74,12 +74,13 @@ class Mentions:
 def load(path: Path | None, slots: int) -> Mentions:
     """The last `slots` slots of a file, of the real data if it is at hand, or else of made-up mentions."""
     if path is None and not SHARED.exists():
-        return _in_slots("made-up mentions (the file sx-mathoverflow is not at hand)", *_made_up(slots), slots)
+        return _in_slots("made-up mentions (the file sx-mathoverflow is not at hand)", *made_up(slots), slots)
     path = path or SHARED
-    return _in_slots(f"{path.name}: who answered or commented whom", *_read(path), slots)
+    return _in_slots(f"{path.name}: who answered or commented whom", *read(path), slots)
 
 
-def _read(path: Path) -> tuple[Ints, Ints, Ints]:
+def read(path: Path) -> tuple[Ints, Ints, Ints]:
+    """Who, whom and when, as the lines of a file say."""
     if not path.is_file():
         raise InputError("E_NO_FILE", f"there is no file {path}", "give a file of lines: src dst unixtime")
     try:
@@ -114,7 +115,7 @@ def _tags(src: Ints, dst: Ints, time: Ints) -> Ints:
     return ((about * 2654435761) >> 7) % len(TAGS)
 
 
-def _made_up(slots: int, per_slot: int = 8, people: int = 2500, seed: int = 1) -> tuple[Ints, Ints, Ints]:
+def made_up(slots: int, per_slot: int = 8, people: int = 2500, seed: int = 1) -> tuple[Ints, Ints, Ints]:
     """People who write much and people who write little, within circles; every third mention answers a recent one."""
     dice = random.Random(seed)
     circles = 60

@@ -178,7 +178,8 @@ class Graph:
     def distance(self, pairs: Collection, max_hops: int | None = None) -> Collection:
         """(source, target, distance): for each pair that is connected, by weight if the graph has one, else in edges.
 
-        All pairs with one source share the search from it. `max_hops` limits the number of edges of the path.
+        All pairs with one source share the search from it. `max_hops` limits the number of edges of the path; without
+        weights the search then starts from both ends and meets in the middle.
         """
         return paths.distance(self, pairs, max_hops)
 

@@ -57,6 +57,8 @@ def within(g: Graph, k: int, sources: Collection | None = None) -> Collection:
 def distance(g: Graph, pairs: Collection, max_hops: int | None = None) -> Collection:
     """See `Graph.distance`."""
     wanted = g.pairs_of(pairs, "pairs")
+    if g.weight is None and max_hops is not None:
+        return _meeting(g, wanted, whole_number(max_hops, "the number of hops"))
     start = wanted.select(node=wanted.source).distinct()
     far = _from_each(g, start, max_hops) if g.weight is None else _costs(g, start, max_hops)
     found = wanted.join(far, (wanted.target == far.node) & (wanted.source == far.source))
@@ -66,12 +68,27 @@ def distance(g: Graph, pairs: Collection, max_hops: int | None = None) -> Collec
     return costs.group_by("source", "target").agg(distance=col.distance.min())
 
 
-def _from_each(g: Graph, start: Collection, most: int | None) -> Collection:
-    """(node, source, hops) for every node within reach of each source."""
+def _meeting(g: Graph, wanted: Collection, most: int) -> Collection:
+    """(source, target, distance) for pairs at most so many edges apart.
+
+    Searches start from both ends and go half of the way: where ten edges leave and enter each node, four hops from one
+    end are ten thousand nodes, two hops from each are two hundred.
+    """
+    ahead = _from_each(g, wanted.select(node=wanted.source).distinct(), most - most // 2)
+    behind = _from_each(g, wanted.select(node=wanted.target).distinct(), most // 2, back=True)
+    there = wanted.join(ahead, wanted.source == ahead.source)
+    there = there.select(source=wanted.source, target=wanted.target, node=ahead.node, hops=ahead.hops)
+    met = there.join(behind, (there.node == behind.node) & (there.target == behind.source))
+    met = met.select(source=there.source, target=there.target, distance=there.hops + behind.hops)
+    return met.group_by("source", "target").agg(distance=col.distance.min())
+
+
+def _from_each(g: Graph, start: Collection, most: int | None, *, back: bool = False) -> Collection:
+    """(node, source, hops) for every node within reach of each source, along the edges or back."""
     first = start.select(node=col.node, source=col.node, hops=lit(0))
 
     def step(x: Collection) -> Collection:
-        further = g.hop(_below(x, most), source=x.source, hops=col.hops + 1)
+        further = g.hop(_below(x, most), back=back, source=x.source, hops=col.hops + 1)
         return further.union_all(first).group_by("node", "source").agg(hops=col.hops.min())
 
     return first.iterate(step)
