@@ -52,7 +52,8 @@ def demo(
 @app.command()
 def run(
     file: Annotated[Path, typer.Argument(help="A pipeline: .sql, .py with a function pipeline(db), or .toml.")],
-    master: Annotated[str, typer.Option(help="Run on Spark with this master, e.g. local[2]; else here.")] = "",
+    master: Annotated[str, typer.Option(help="Spark's master; usually local[2].")] = "",
+    embedded: Annotated[bool, typer.Option("--embedded", help="Run in this process, without Spark.")] = False,
     state: Annotated[str, typer.Option(help="The directory that keeps tables, views and positions.")] = "",
     until: Annotated[str, typer.Option(help='"caught_up", or a duration like 30s; else until Ctrl-C.')] = "",
     progress: Annotated[bool, typer.Option(help="Show a progress line.")] = True,
@@ -62,6 +63,8 @@ def run(
     from everview.io import program
     from everview.sql import script
 
+    if embedded:
+        master = program.EMBEDDED
     given = {k: v for k, v in (("master", master), ("state", state), ("until", until)) if v}
     try:
         if file.suffix == ".sql":

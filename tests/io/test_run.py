@@ -124,14 +124,40 @@ def prepare(folder: Path) -> None:
     (folder / "in" / "1.csv").write_text("id;country;amount\n1;at;1.50\n2;ch;2\n1;at;3\n")
 
 
+def spark_in_process(masters: list[str]) -> Any:
+    """Stands in for `local_session`: notes what was asked for, and runs tasks in this process."""
+    from tests.spark import inprocess
+
+    def session(master: str) -> Any:
+        masters.append(master)
+        made = inprocess.session()
+        made.stop = lambda: masters.append("stopped")
+        return made
+
+    return session
+
+
+@pytest.mark.parametrize(
+    "options, masters",
+    [
+        (["--embedded"], []),
+        ([], ["local[2]", "stopped"]),
+        (["--master", "spark://there:7077"], ["spark://there:7077", "stopped"]),
+    ],
+)
 @pytest.mark.parametrize("kind", ["toml", "py"])
-def test_everview_run(tmp_path: Path, kind: str) -> None:
+def test_everview_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, options: list[str], masters: list[str]
+) -> None:
     prepare(tmp_path)
+    asked: list[str] = []
+    monkeypatch.setattr("everview.spark.local.local_session", spark_in_process(asked))
     out = tmp_path / "out" / "revenue.parquet"
     file = tmp_path / f"pipeline.{kind}"
     file.write_text(TOML if kind == "toml" else PROGRAM.format(folder=str(tmp_path / "in"), out=str(out)))
-    result = CliRunner().invoke(app, ["run", str(file), "--until", "caught_up", "--no-progress"])
+    result = CliRunner().invoke(app, ["run", str(file), "--until", "caught_up", "--no-progress", *options])
     assert result.exit_code == 0, result.output
+    assert asked == masters
     assert result.output.startswith("orders 3 rows in 1 steps")
     found = {row["country"]: float(row["total"]) for row in pyarrow.parquet.read_table(out).to_pylist()}
     assert found == {"at": 3.0, "ch": 2.0}
@@ -160,6 +186,6 @@ def test_everview_run_refusals(tmp_path: Path, name: str, text: str, message: st
     prepare(tmp_path)
     if name:
         (tmp_path / name).write_text(text)
-    result = CliRunner().invoke(app, ["run", str(tmp_path / (name or "missing.py")), "--until", "caught_up"])
+    result = CliRunner().invoke(app, ["run", str(tmp_path / (name or "missing.py")), "--embedded"])
     assert result.exit_code == 1
     assert message in result.output

@@ -110,6 +110,23 @@ def test_reopened_with_other_shards_and_read_from_elsewhere(spark: Any, tmp_path
             assert contents(reader) == embedded((2, 5), (3, 5))
 
 
+def test_functions_of_modules_that_workers_do_not_have(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_helper.py").write_text("def more(x):\n    return x + 1\n")
+    (tmp_path / "own_rules.py").write_text("import own_helper\ndef rule(x):\n    return 2 * own_helper.more(x)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    from own_rules import rule  # type: ignore[import-not-found]
+
+    state = str(tmp_path / "state")
+    for time in (1, 2):  # the second time it is opened again and declared again
+        with ev.connect(spark, state=state, shards=2) as db:
+            t = db.table("t", {"x": int})
+            v = db.view("v", t.select(y=udf(rule, returns=int)(t.x)))
+            t.insert([(time,)])
+            assert sorted(v.rows()) == [(4,), (6,)][:time]
+
+
 def test_a_worker_that_dies_in_the_middle_of_a_step(spark: Any, tmp_path: Path) -> None:
     fuse = tmp_path / "fuse"
     fuse.touch()

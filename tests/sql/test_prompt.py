@@ -158,6 +158,6 @@ def test_the_commands(tmp_path: Path) -> None:
     assert (answer.returncode, answer.stdout) == (0, "x\n-\n4\n"), answer.stderr
     path = tmp_path / "bad.sql"
     path.write_text("SELECT 1 AS x;\nSELECT nope;")
-    answer = everview("run", str(path))
+    answer = everview("run", str(path), "--embedded")
     assert (answer.returncode, answer.stdout) == (1, "x\n-\n1\n")
     assert "line 2, column 8" in answer.stderr

@@ -135,3 +135,30 @@ def test_functions_taken_back() -> None:
     known.go_back(1)
     assert len(known) == 1 and known.name(sum) == "f1"
     assert [name for name, _ in known.unwritten()] == ["f1"]
+
+
+def test_functions_of_modules_that_only_this_process_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They travel as code, with what they use of their modules; those of installed modules as names."""
+    (tmp_path / "prices_helper.py").write_text("def base(x):\n    return x + 1\n")
+    (tmp_path / "prices.py").write_text(
+        "import threading\nimport numpy as np\nfrom prices_helper import base\nimport prices_helper\n"
+        "lock = threading.Lock()\nrate = 3\n"
+        "def price(x):\n    return int(np.abs(rate * base(x)))\n"
+        "def held(x):\n    return lock.locked()\n"
+        "def deep(x):\n    return prices_helper.base(x)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    import prices  # type: ignore[import-not-found]
+
+    known = Functions(travel=True)
+    for function in (prices.price, prices.deep, len, prices.held):
+        known.name(function)
+    data = dict(known.unwritten())
+    script = "import pickle, sys; print(pickle.loads(bytes.fromhex(sys.argv[1]))(eval(sys.argv[2])))"
+
+    def elsewhere(code: bytes, argument: str = "4") -> str:
+        done = subprocess.run([sys.executable, "-c", script, code.hex(), argument], capture_output=True, text=True)
+        return (done.stdout + done.stderr).strip().splitlines()[-1]
+
+    assert [elsewhere(data["f0"]), elsewhere(data["f1"]), elsewhere(data["f2"], "'ab'")] == ["15", "5", "2"]
+    assert elsewhere(data["f3"]) == "ModuleNotFoundError: No module named 'prices'"  # its lock cannot travel

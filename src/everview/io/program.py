@@ -22,16 +22,20 @@ A TOML file says the same without Python; paths are relative to the file:
     path = "out/revenue"
 
 Options of `db.source` and of the format are keys of the source's table; those of `view.write_to` keys of the sink's.
-Further keys of the file: `state` (a directory), `master`, `until`.
+Further keys of the file: `state` (a directory), `master` (Spark's; "local[2]" if nothing is said, "embedded" to run in
+this process) and `until`.
 """
 
 from __future__ import annotations
 
 import inspect
 import runpy
+import sys
+import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +50,8 @@ if TYPE_CHECKING:
     from everview.session import Session
 
 SETTINGS = ("state", "master", "until")
+MASTER, EMBEDDED = "local[2]", "embedded"
+"""Where a pipeline runs if nobody says where; and the master that is none: this process."""
 FORMATS: dict[str, Callable[..., io.Files]] = {
     "csv": io.csv,
     "json": io.json,
@@ -68,25 +74,46 @@ class Program:
 
 @contextmanager
 def connect(settings: Mapping[str, str]) -> Iterator[tuple[Session, GetSpark]]:
-    """The session that settings ask for: on Spark with a `master`, else in this process; and a way to get at Spark."""
+    """The session that settings ask for, on Spark or embedded; and a way to get at Spark for either."""
+    master = settings.get("master") or _usual_master()
     made: list[SparkSession] = []
 
     def spark() -> SparkSession:
         if not made:
             from everview.spark.local import local_session
 
-            made.append(local_session(settings.get("master") or "local[2]"))
+            made.append(local_session(MASTER if master == EMBEDDED else master))
         return made[0]
 
     state = settings.get("state")
-    options: dict[str, Any] = {"state": state} if settings.get("master") else {}
     try:
-        session = session_of(spark() if settings.get("master") else state, **options)
-        with session as db:
-            yield db, spark
+        if master == EMBEDDED:
+            with session_of(state) as db:
+                yield db, spark
+        else:
+            with _directory(state) as place, session_of(spark(), state=place) as db:
+                yield db, spark
     finally:
         for started in made:
             started.stop()
+
+
+def _usual_master() -> str:
+    """Spark on this machine, if PySpark is there."""
+    if find_spec("pyspark") is not None:
+        return MASTER
+    print("everview: PySpark is not installed (pip install 'everview[spark]'): running embedded", file=sys.stderr)
+    return EMBEDDED
+
+
+@contextmanager
+def _directory(state: str | None) -> Iterator[str]:
+    """The state directory; if nobody named one, one that goes when the pipeline ends."""
+    if state:
+        yield state
+        return
+    with tempfile.TemporaryDirectory(prefix="everview-") as made:
+        yield made
 
 
 def load(path: str | Path) -> Program:

@@ -5,21 +5,23 @@ shared. Python functions in it are not written with it but named: equal plans mu
 views that use one function (nodes compare functions by `==`) must find one function again. `Functions` has the names.
 
 A function of an importable module is written as its name, any other (a lambda, one of `__main__`) as its code, by
-cloudpickle; reading such bytes runs code, so only read what you trust.
+cloudpickle; reading such bytes runs code, so only read what you trust. For processes on other machines (`Functions(
+travel=True)`) importable means installed: of a script's own modules, which only its directory has, the code is sent.
 
 `digest` is for people: it says whether two plans, perhaps of different runs of a program, say the same.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import io
 import pickle
+import sys
+import sysconfig
 import types
-import weakref
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -40,11 +42,16 @@ class Functions:
     ('f0', 'f1', 'f0', ['f0', 'f1'])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, travel: bool = False, like: Functions | None = None) -> None:
+        """`travel`: for processes that lack this one's modules. `like`: another catalogue of the same session, in which
+        a function has the same code, and one code is the same function.
+        """
+        self._travel = travel
+        self._code: dict[Function, bytes] = {} if like is None else like._code
+        self._coded: dict[bytes, Function] = {} if like is None else like._coded
         self._names: dict[Function, str] = {}
         self._functions: dict[str, Function] = {}
         self._written = 0
-        self._from: dict[bytes, Function] = {}
 
     def name(self, function: Function) -> str:
         """The function's name, a new one if it is new."""
@@ -58,33 +65,28 @@ class Functions:
         """The functions that got names since this was last asked, as bytes."""
         names = list(self._functions)[self._written :]
         for name in names:
-            data = _pickled(self._functions[name])
-            self._from[data] = self._functions[name]
-            yield name, data
+            function = self._functions[name]
+            if function not in self._code:
+                self._code[function] = _pickled(function, self._travel)
+            yield name, self._code[function]
         self._written = len(self._functions)
 
     def go_back(self, count: int) -> None:
         """Forget the functions after the first `count`: what they were for did not happen."""
         for name in list(self._functions)[count:]:
-            del self._names[self._functions.pop(name)]
+            function = self._functions.pop(name)
+            del self._names[function]
+            self._code.pop(function, None)  # what it refers to may have changed when it comes again
         self._written = min(self._written, count)
 
     def __len__(self) -> int:
         return len(self._functions)
 
-    def read_with(self, other: Functions) -> None:
-        """Become one with `other` in reading: bytes that both read are one function, so that plans which were equal
-        when one wrote them and the other wrote them stay equal.
-        """
-        self._from = other._from
-
     def read(self, name: str, data: bytes) -> None:
         """Learn a function from its bytes."""
-        function = self._from.get(data)
         try:
-            if function is None:
-                function = self._from[data] = pickle.loads(data)
-                _remember(function, data)
+            data = bytes(data)
+            function = self._coded[data] if data in self._coded else pickle.loads(data)
         except Exception as error:
             raise StoreError(
                 "E_FUNCTION",
@@ -93,28 +95,19 @@ class Functions:
             ) from error
         self._functions[name] = function
         self._names[function] = name
+        self._coded[data], self._code[function] = function, data
         self._written = len(self._functions)
 
     def __getitem__(self, name: str) -> Function:
         return self._functions[name]
 
 
-_bytes: weakref.WeakKeyDictionary[Function, bytes] = weakref.WeakKeyDictionary()
-
-
-def _remember(function: Function, data: bytes) -> None:
-    with contextlib.suppress(TypeError):  # not every callable can be referred to weakly
-        _bytes[function] = data
-
-
-def _pickled(function: Function) -> bytes:
-    """A function as bytes: the same ones whenever it is asked for."""
-    if function in _bytes:
-        return _bytes[function]
+def _pickled(function: Function, travel: bool) -> bytes:
+    if travel:
+        with suppress(Exception), _by_value(_own_modules()):  # as names, if their modules hold what cannot travel
+            return bytes(cloudpickle.dumps(function))
     try:
-        data: bytes = cloudpickle.dumps(function)
-        _remember(function, data)
-        return data
+        return bytes(cloudpickle.dumps(function))
     except Exception as error:
         name = getattr(function, "__qualname__", repr(function))
         raise StoreError(
@@ -122,6 +115,32 @@ def _pickled(function: Function) -> bytes:
             f"the Python function {name} cannot be saved: {error}",
             "it must not hold open files, locks, sessions and the like: make those inside it, or in its module",
         ) from error
+
+
+def _own_modules() -> list[types.ModuleType]:
+    """The modules of this process that are not installed: the files of the program itself."""
+    library = sysconfig.get_path("stdlib")
+    own = []
+    for name, module in list(sys.modules.items()):
+        file = getattr(module, "__file__", None) or library
+        installed = file.startswith(library) or "site-packages" in file or "dist-packages" in file
+        top = name.partition(".")[0]
+        if not installed and top not in ("__main__", "everview") and name == getattr(module, "__name__", ""):
+            own.append(module)
+    return own
+
+
+@contextmanager
+def _by_value(modules: list[types.ModuleType]) -> Iterator[None]:
+    """Have cloudpickle write what these modules define as code."""
+    new = [m for m in modules if m.__name__ not in cloudpickle.list_registry_pickle_by_value()]
+    for module in new:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in new:
+            cloudpickle.unregister_pickle_by_value(module)
 
 
 class _Writer(cloudpickle.Pickler):  # type: ignore[misc]

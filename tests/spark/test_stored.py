@@ -1,0 +1,139 @@
+"""What a session on Spark keeps in its directory, and what it makes of disks that are full and files that are torn.
+
+Tasks run in this process (`inprocess`): what is tested is the store's part.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import everview as ev
+from everview.expr.language import udf
+from everview.spark import merging
+from tests.spark import inprocess
+from tests.store.disk import full_disk
+
+
+def connect(state: Path, **options: Any) -> Any:
+    return ev.connect(inprocess.session(), state=str(state), **({"shards": 2} | options))
+
+
+def declare(db: Any) -> tuple[Any, Any]:
+    t = db.table("t", {"k": int, "v": int})
+    return t, db.view("totals", t.group_by("k").agg(n=ev.count(), s=t.v.sum()))
+
+
+def block(start: int, rows: int) -> dict[str, np.ndarray]:
+    v = np.arange(start, start + rows)
+    return {"k": v % 7, "v": v}
+
+
+def totals(rows: int) -> list[tuple[int, int, int]]:
+    return [(k, len(range(k, rows, 7)), sum(range(k, rows, 7))) for k in range(min(rows, 7))]
+
+
+def test_views_with_functions_are_found_again(tmp_path: Path) -> None:
+    """In what was built and in what was declared they are the same functions."""
+    for time in (1, 2, 3):
+        with connect(tmp_path) as db:
+            t = db.table("t", {"x": int})
+            double = udf(lambda x: 2 * x, returns=int)
+            v = db.view("v", t.select(y=double(t.x)))
+            w = db.view("w", t.filter(double(t.x) > 2).select(z=double(t.x)))
+            t.insert([(time,)])
+            assert sorted(v.rows()) == [(2,), (4,), (6,)][:time]
+            assert sorted(w.rows()) == [(4,), (6,)][: time - 1]
+    with ev.connect(str(tmp_path), read_only=True) as reader:
+        assert sorted(reader["v"].rows()) == [(2,), (4,), (6,)]
+
+
+def test_a_full_disk_refuses_steps_and_nothing_else(tmp_path: Path) -> None:
+    rows = 200_000
+    with connect(tmp_path) as db:
+        t, view = declare(db)
+        t.insert(block(0, 10))
+        with full_disk(100_000), pytest.raises(ev.StoreError, match="E_DISK"):
+            t.insert(block(10, rows))  # a task cannot write its batches
+        with full_disk(0), pytest.raises(ev.StoreError, match="E_DISK"):
+            t.insert([(0, 10)])  # the driver cannot commit
+        with full_disk(0), pytest.raises(ev.StoreError, match="E_DISK"):
+            db.view("late", t.filter(t.k == 1))
+        assert (db.time, sorted(view.rows())) == (1, totals(10))
+        t.insert(block(10, rows))
+        late = db.view("late", t.filter(t.k == 1))
+        assert (db.time, sorted(view.rows()), len(late.rows())) == (2, totals(rows + 10), len(range(1, rows + 10, 7)))
+    with connect(tmp_path) as db:
+        assert sorted(db["totals"].rows()) == totals(rows + 10)
+        db["t"].insert([(0, 0)])
+        assert len(db["t"].rows()) == rows + 11
+
+
+def test_a_step_that_was_committed_counts_though_tidying_up_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Merging small batches and writing checkpoints come after the commit: they may fail and are tried again."""
+    merges = []
+
+    def merged(*args: Any) -> Any:
+        merges.append(args)
+        raise ev.StoreError("E_DISK", "no room", "free some")
+
+    with connect(tmp_path) as db:
+        t, view = declare(db)
+        with monkeypatch.context() as broken:
+            broken.setattr(merging.Request, "run", merged)
+            broken.setattr(type(db._store), "checkpoint", merged)
+            for i in range(60):
+                t.insert(block(i, 1))
+            assert len(merges) > 1
+            assert (db.time, sorted(view.rows())) == (60, totals(60))
+        before = db._store.manifest.lists.copy()
+        t.insert(block(60, 1))
+        assert max(map(len, db._store.manifest.lists.values())) < max(map(len, before.values()))
+    with connect(tmp_path) as db:
+        assert (db.time, sorted(db["totals"].rows())) == (61, totals(61))
+
+
+def test_a_torn_commit_never_was_and_damage_is_named(tmp_path: Path) -> None:
+    rows = 200_000
+    with connect(tmp_path) as db:
+        t, _ = declare(db)
+        t.insert(block(0, rows))
+        for i in range(rows, rows + 3):
+            t.insert(block(i, 1))
+    last = max((tmp_path / "log").iterdir())
+    whole = last.read_bytes()
+    for size in (0, 1, len(whole) // 2, len(whole) - 1):
+        last.write_bytes(whole[:size])
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            with connect(tmp_path) as db:
+                assert (db.time, sorted(db["totals"].rows())) == (3, totals(rows + 2))
+        assert "was never finished: it is ignored" in str(said[0].message)
+    last.write_bytes(whole)
+    with connect(tmp_path) as db:
+        db["t"].insert(block(rows + 3, 1))
+        assert sorted(db["totals"].rows()) == totals(rows + 4)
+
+    batch = max((tmp_path / "batches").iterdir(), key=lambda p: p.stat().st_size)
+    content = batch.read_bytes()
+    batch.write_bytes(content[: len(content) // 2])
+    with connect(tmp_path) as db, pytest.raises(ev.StoreError, match=rf"E_DAMAGED\].*{batch.name}"):
+        db["t"].insert(block(0, 1))
+    batch.unlink()
+    with connect(tmp_path) as db, pytest.raises(ev.StoreError, match=rf"E_DAMAGED\].*{batch.name} is missing"):
+        db["t"].insert(block(0, 1))
+    batch.write_bytes(content)
+    with connect(tmp_path) as db:
+        db["t"].insert(block(rows + 4, 1))
+        assert sorted(db["totals"].rows()) == totals(rows + 5)
+
+
+def test_a_second_driver_is_refused(tmp_path: Path) -> None:
+    with connect(tmp_path), pytest.raises(ev.StoreError, match="E_LOCKED"):
+        connect(tmp_path)
