@@ -235,6 +235,8 @@ class Workload:
     expected: Callable[[Ints], Ints]
     peers: Callable[[Ints], dict[str, Recompute]] = lambda rows: {}
     variant: str = ""
+    sizes: Sizes = Sizes()
+    """Fewer changes than usual, where each is a large part of everything"""
 
 
 def arguments(description: str | None, *choices: tuple[str, Sequence[str]]) -> argparse.ArgumentParser:
@@ -298,7 +300,7 @@ def _warm_up(workload: Workload, options: argparse.Namespace) -> None:
 
 def measure(workload: Workload, options: argparse.Namespace, bare: float) -> dict[str, Any]:
     """The whole protocol; see the module's docstring."""
-    sizes = QUICK if options.quick else Sizes()
+    sizes = QUICK if options.quick else workload.sizes
     rows, stream = workload.rows, workload.stream
     found: dict[str, Any] = {"benchmark": workload.name, "graph": workload.graph, "variant": workload.variant}
     given = columns(workload.columns, rows)

@@ -5,10 +5,12 @@
 | a | uniform random, directed | 100,000 | 500,000 |
 | b | uniform random, directed | 1,000,000 | 5,000,000 |
 | c | R-MAT (0.57, 0.19, 0.19, 0.05), 2^17 x 8 edges drawn | 131,072, of which 77,537 have edges | 999,540 |
+| cnr | the web graph cnr-2000, without self-loops; needs the file (see `real`) | 325,557 | 3.1 million |
 | tiny | uniform, for smoke runs | 300 | 1,000 |
 
 No self-loops, no edge twice. A change replaces a random edge by a random new one, so the number of edges stays the
-same. New edges of graph c are drawn by R-MAT too: uniform ones would wear its hubs down.
+same. New edges of graph c are drawn by R-MAT too: uniform ones would wear its hubs down. New edges of cnr go from the
+source of a random edge to the target of another, for the same reason.
 
 Inputs are made by a process of their own and kept in `.cache/benchmarks`, because generating them needs several times
 the memory that they have, and would be what the benchmark's peak memory shows.
@@ -33,7 +35,7 @@ CHANGES = 60_000
 """Changes that are made ready with every graph."""
 RMAT = (0.57, 0.19, 0.19, 0.05)
 UNIFORM = {"a": (100_000, 500_000, 7), "b": (1_000_000, 5_000_000, 8), "tiny": (300, 1_000, 9)}
-NAMES = ("a", "b", "c", "tiny")
+NAMES = ("a", "b", "c", "cnr", "tiny")
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ def generate(name: str) -> Graph:
     """
     if name == "c":
         return _power_law(name, scale=17, factor=8, seed=10)
+    if name == "cnr":
+        return _web(name, seed=11)
     nodes, edges, seed = UNIFORM[name]
     rng = np.random.default_rng(seed)
     codes = _uniform(nodes, edges + min(CHANGES, edges), rng)
@@ -104,6 +108,22 @@ def _power_law(name: str, scale: int, factor: int, seed: int) -> Graph:
     nodes = 1 << scale
     first = np.unique(_rmat(scale, factor * nodes, rng))
     later = np.setdiff1d(_rmat(scale, 2 * CHANGES, rng), first)
+    rng.shuffle(first)
+    rng.shuffle(later)
+    return _with_changes(name, nodes, np.concatenate([first, later]), len(first), rng)
+
+
+def _web(name: str, seed: int) -> Graph:
+    import real
+
+    edges = real.web()
+    if edges is None:
+        raise SystemExit(f"cnr-2000 is not in {real.DATA}: set EVERVIEW_DATA")
+    rng = np.random.default_rng(seed)
+    nodes = int(edges.max()) + 1
+    first = np.unique(_codes(edges[:, 0], edges[:, 1], nodes))
+    ends = rng.integers(0, len(edges), size=(2, 2 * CHANGES))
+    later = np.setdiff1d(_codes(edges[ends[0], 0], edges[ends[1], 1], nodes), first)
     rng.shuffle(first)
     rng.shuffle(later)
     return _with_changes(name, nodes, np.concatenate([first, later]), len(first), rng)

@@ -108,6 +108,79 @@ def distance_peers(edges: Ints, nodes: int, root: int) -> Peers:
     }
 
 
+def weighted_distances(edges: Ints, nodes: int, root: int) -> Ints:
+    """(node, least total weight of a path from root); edges are src, dst, weight.
+
+    >>> weighted_distances(np.array([[0, 1, 9], [0, 2, 1], [2, 1, 3]]), 4, 0).tolist()
+    [[0, 0], [1, 4], [2, 1]]
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import dijkstra
+
+    graph = csr_array((edges[:, 2].astype(float), (edges[:, 0], edges[:, 1])), shape=(nodes, nodes))
+    found = dijkstra(graph, indices=root)
+    reached = np.flatnonzero(np.isfinite(found))
+    return np.stack([reached, found[reached].astype(np.int64)], axis=1)
+
+
+def weighted_peers(edges: Ints, nodes: int, root: int) -> Peers:
+    """Weighted shortest paths elsewhere."""
+    return {
+        "scipy": lambda: weighted_distances(edges, nodes, root),
+        "igraph": lambda: _igraph(edges[:, :2], nodes).distances(source=root, mode="out", weights=edges[:, 2].tolist()),
+    }
+
+
+def near(edges: Ints, nodes: int, sources: Ints, most: int) -> Ints:
+    """(node, hops from the nearest source), up to so many hops.
+
+    >>> near(np.array([[0, 1], [1, 2], [2, 3]]), 4, np.array([0]), 2).tolist()
+    [[0, 0], [1, 1], [2, 2]]
+    """
+    from scipy.sparse.csgraph import dijkstra
+
+    found = dijkstra(_sparse(edges, nodes), indices=sources, unweighted=True, min_only=True, limit=most)
+    reached = np.flatnonzero(np.isfinite(found))
+    return np.stack([reached, found[reached].astype(np.int64)], axis=1)
+
+
+def near_peers(edges: Ints, nodes: int, sources: Ints, most: int) -> Peers:
+    """Neighbourhoods elsewhere."""
+    return {
+        "scipy": lambda: near(edges, nodes, sources, most),
+        "igraph": lambda: _igraph(edges, nodes).neighborhood(sources.tolist(), order=most, mode="out"),
+    }
+
+
+# ------------------------------------------------------------------------------------------ PageRank
+
+
+def pagerank(edges: Ints, nodes: int, rounds: int, unit: int) -> Ints:
+    """(node, rank) for every node that has an edge, as `Graph.pagerank` defines it with damping 0.85.
+
+    >>> pagerank(np.array([[0, 1], [0, 2], [2, 0]]), 3, 1, 1000).tolist()
+    [[0, 1000], [1, 575], [2, 575]]
+    """
+    present = np.zeros(nodes, dtype=bool)
+    present[edges.ravel()] = True
+    kept = np.where(present, unit - unit * 17 // 20, 0)
+    out = np.bincount(edges[:, 0], minlength=nodes)
+    rank = np.where(present, unit, 0)
+    for _ in range(rounds):
+        share = rank * 17 // (np.maximum(out, 1) * 20)
+        # float sums are exact: below 2**53
+        rank = kept + np.bincount(edges[:, 1], weights=share[edges[:, 0]], minlength=nodes).astype(np.int64)
+    return np.stack([np.flatnonzero(present), rank[present]], axis=1)
+
+
+def rank_peers(edges: Ints, nodes: int, rounds: int, unit: int) -> Peers:
+    """PageRank elsewhere; igraph's goes on until it has converged."""
+    return {
+        "numpy": lambda: pagerank(edges, nodes, rounds, unit),
+        "igraph": lambda: _igraph(edges, nodes).pagerank(damping=0.85),
+    }
+
+
 # --------------------------------------------------------------------------------------- components
 
 
