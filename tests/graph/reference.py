@@ -160,6 +160,19 @@ def pagerank(state: State, rounds: int, parts: tuple[int, int], unit: int, perso
     return rows(rank.items())
 
 
+def settled_pagerank(state: State, parts: tuple[int, int], unit: int) -> Rows:
+    """Rounds from what every node keeps, until nothing changes."""
+    top, bottom = parts
+    kept = dict.fromkeys(state.digraph, unit - unit * top // bottom)
+    rank, before = kept, None
+    while rank != before:
+        before, new = rank, Counter(kept)
+        for a, b in state.digraph.edges():
+            new[b] += before[a] * top // (state.digraph.out_degree(a) * bottom)
+        rank = dict(new)
+    return rows(rank.items())
+
+
 def label_propagation(state: State, rounds: int) -> Rows:
     graph = state.simple
     label = {node: node for node in graph}

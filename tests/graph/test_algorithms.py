@@ -42,6 +42,10 @@ ALIKE: dict[str, tuple[Build, Expect]] = {
     },
     "scc_edges": (lambda w: w.graph.scc_edges(), ref.scc_edges),
     "pagerank": (lambda w: w.graph.pagerank(4), lambda s: ref.pagerank(s, 4, (17, 20), 1_000_000)),
+    "pagerank_settled": (
+        lambda w: w.graph.pagerank(None, unit=1000),
+        lambda s: ref.settled_pagerank(s, (17, 20), 1000),
+    ),
     "pagerank_of_sources": (
         lambda w: w.graph.pagerank(3, 0.5, sources=w.sources, unit=1000),
         lambda s: ref.pagerank(s, 3, (1, 2), 1000, personal=True),

@@ -14,8 +14,10 @@ right while edges come and go.
     spanning    minimum spanning forest
     automaton   regular expressions over edge labels, to deterministic automata
     rpq         regular path queries: the automaton walks the graph
+    drawing     a picture of what a table or view of edges holds
 """
 
+from everview.graph.drawing import Drawing, draw
 from everview.graph.graph import Graph
 
-__all__ = ["Graph"]
+__all__ = ["Drawing", "Graph", "draw"]

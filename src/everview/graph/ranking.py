@@ -22,12 +22,18 @@ FINEST = 10_000
 """Damping is a fraction with at most this denominator: 0.85 is 17/20."""
 
 
-def pagerank(g: Graph, rounds: int, damping: float, sources: Collection | None, unit: int) -> Collection:
-    """See `Graph.pagerank`."""
-    whole_number(rounds, "the number of rounds", 1)
+def pagerank(g: Graph, rounds: int | None, damping: float, sources: Collection | None, unit: int) -> Collection:
+    """See `Graph.pagerank`.
+
+    Without a number of rounds, ranks start at what every node keeps. From there they only grow (more rank in gives
+    more rank out, rounding down included) and stay below a bound, so they settle.
+    """
+    if rounds is not None:
+        whole_number(rounds, "the number of rounds", 1)
     whole_number(unit, "the unit", 1)
-    if not 0 <= damping <= 1:
-        raise PlanError("E_RANGE", f"damping is {damping!r}", "give a number from 0 to 1; 0.85 is usual")
+    if not 0 <= damping <= 1 or (rounds is None and damping == 1):
+        hint = "give a number from 0 to 1; 0.85 is usual" if rounds else "ranks settle if it is less than 1"
+        raise PlanError("E_RANGE", f"damping is {damping!r}", hint)
     part = Fraction(str(damping)).limit_denominator(FINEST)
     kept = unit - unit * part.numerator // part.denominator
     ranked = g.nodes if sources is None else g.nodes_of(sources, "sources")
@@ -42,6 +48,8 @@ def pagerank(g: Graph, rounds: int, damping: float, sources: Collection | None, 
         given = g.hop(share, rank=share.rank)
         return given.union_all(base).group_by("node").agg(rank=col.rank.sum())
 
+    if rounds is None:
+        return base.iterate(spread)
     return start.iterate(spread, max_rounds=rounds, at_limit="stop")
 
 
