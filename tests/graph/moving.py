@@ -35,9 +35,9 @@ class World:
         return self.tables["pairs"]
 
 
-def world(nodes: tuple[Any, ...]) -> World:
+def world(nodes: tuple[Any, ...], db: ev.Session | None = None) -> World:
     kind = type(nodes[0])
-    db = ev.connect()
+    db = db or ev.connect()
     tables = {
         "edges": db.table("edges", {"src": kind, "kind": str, "dst": kind, "weight": int}),
         "sources": db.table("sources", {"node": kind}),

@@ -51,6 +51,8 @@ ALIKE: dict[str, tuple[Build, Expect]] = {
         lambda s: ref.pagerank(s, 3, (1, 2), 1000, personal=True),
     ),
     "degree": (lambda w: w.graph.degree(), ref.degree),
+    "in_degree": (lambda w: w.graph.in_degree(), lambda s: Counter({(n, i): 1 for n, _, i, _ in ref.degree(s)})),
+    "out_degree": (lambda w: w.graph.out_degree(), lambda s: Counter({(n, o): 1 for n, _, _, o in ref.degree(s)})),
     "k_core_2": (lambda w: w.graph.k_core(2), lambda s: ref.k_core(s, 2)),
     "k_core_3": (lambda w: w.graph.k_core(3), lambda s: ref.k_core(s, 3)),
     "levels": (lambda w: w.graph.levels(), ref.levels),
