@@ -92,12 +92,15 @@ class Dashboard:
         )
         for what, value in self._act.facts():
             facts.add_row(what, value)
-        parts = Table(title=f"{len(self._program.size)} strongly connected components, the largest:", box=None)
-        for heading in ("people", "named by", "tag used most", "mentions"):
-            parts.add_column(heading, justify="left" if heading.startswith("tag") else "right")
+        heading = Text(f"\n{len(self._program.size)} strongly connected components, the largest:", "bold")
+        parts = Table(box=None)
+        for name in ("people", "named by", "tag used most", "mentions"):
+            parts.add_column(name, justify="left" if name.startswith("tag") else "right")
         for people, component, tag, n in self.largest():
             parts.add_row(str(people), str(component), tag, str(n))
-        return Group(Panel(self._timeline(slide.window), title=span(self._mentions, slide.window)), facts, parts)
+        return Group(
+            Panel(self._timeline(slide.window), title=span(self._mentions, slide.window)), facts, heading, parts
+        )
 
     def _timeline(self, window: Window) -> Text:
         """All of time as a line, with the window on it."""

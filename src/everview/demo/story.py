@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 from rich.console import Console
 
 import everview as ev
@@ -217,8 +218,12 @@ class _Story:
         act.from_scratch.append(time.perf_counter() - started)
 
     def _all_again(self, window: Window) -> float:
-        """Seconds until a session that starts with nothing has all views of this window."""
+        """Seconds until a session that starts with nothing has all views of this window, the best of three."""
         held = self._mentions.between(window.first, window.last).to_arrow()
+        return min(self._evaluated(window, held) for _ in range(3))
+
+    @staticmethod
+    def _evaluated(window: Window, held: pa.Table) -> float:
         with ev.connect() as db:
             program = install(db)
             program.window.insert([(slot,) for slot in range(window.first, window.last)])

@@ -7,6 +7,7 @@ not in time, Everview reads the same files itself; the rest of the program is th
 from __future__ import annotations
 
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ class SparkStart:
         try:
             from everview.spark.local import local_session
 
+            warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")  # about pandas, in its own tests
             quiet = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={self._settings}"}
             self._session = local_session("local[2]", app="everview-demo", **quiet)
         except EverviewError as error:
