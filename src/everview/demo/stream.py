@@ -57,7 +57,7 @@ class SparkStart:
         try:
             from everview.spark.local import local_session
 
-            warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")  # about pandas, in its own tests
+            warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")  # about pandas
             quiet = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={self._settings}"}
             self._session = local_session("local[2]", app="everview-demo", **quiet)
         except EverviewError as error:
