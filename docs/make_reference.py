@@ -50,10 +50,17 @@ def _entry(name: str) -> Iterator[str]:
 
 
 def _members(cls: type) -> Iterator[tuple[str, Any]]:
-    """Public methods and properties the class itself defines, in the order of its source."""
-    for name, member in vars(cls).items():
-        if not name.startswith("_") and (callable(member) or isinstance(member, property)):
-            yield name, member
+    """Public methods and properties of the class and of the parts it is made of (those that have no page of their own),
+    in the order of their sources.
+    """
+    seen = set()
+    for part in cls.__mro__:
+        if part is not cls and (hasattr(everview, part.__name__) or not part.__module__.startswith("everview.")):
+            continue
+        for name, member in vars(part).items():
+            if name not in seen and not name.startswith("_") and (callable(member) or isinstance(member, property)):
+                seen.add(name)
+                yield name, member
 
 
 def _heading(name: str, thing: Any) -> str:

@@ -28,11 +28,12 @@ from everview.dataflow.operators import Arrangement
 from everview.errors import EverviewError, InputError, StoreError
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
-from everview.session import Session, Work
+from everview.session import Session
 from everview.spark.job import is_sharded
 from everview.store import Manifest, Ref, Store, steps, wal
 from everview.store.store import WAL, numbered
 from everview.store.wal import Sync, Wal
+from everview.transacting import Work
 
 STEP, ENTRY = b"S", b"C"
 """How the log's records begin."""

@@ -9,34 +9,26 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from everview.clock import HIDDEN, Aging, Clock
 from everview.codes.declare import data_type
-from everview.codes.interner import Interner
 from everview.collection import Collection, check_names, common_session
-from everview.dataflow.builder import Builder
-from everview.dataflow.extend import Extend
-from everview.dataflow.graph import ABSENT_HINT, Graph, batch_arrays
-from everview.dataflow.operators import Arrange, Arrangement, Operator, Reduce
-from everview.dataflow.scopes import MAX_EPOCHS
-from everview.errors import ClosedError, InputError, PlanError, did_you_mean
+from everview.dataflow.operators import Arrangement, Operator
+from everview.errors import InputError, PlanError, did_you_mean
 from everview.expr.language import UserFunction, declared
 from everview.expr.resolve import Column
-from everview.kernels import make, read
-from everview.kernels.trace import CAPTURE, NO_SINCE
+from everview.inspecting import Inspecting
+from everview.kernels import make
 from everview.plan import nodes
 from everview.plan.check import check_closed
 from everview.plan.multiway import Choice, check_choice, rewrite
 from everview.plan.prune import prune
 from everview.table import Table
-from everview.view import Batch, View
+from everview.view import View
 
 if TYPE_CHECKING:
     from everview.datalog import Rules
@@ -44,24 +36,8 @@ if TYPE_CHECKING:
     from everview.io.pipeline import Run
     from everview.sql.prepared import Prepared
 
-BULK = 256
-"""Rows from which an insert is sorted straight into a batch."""
 
-Change = tuple[Table, "np.ndarray | list[tuple[int, ...]]", int]
-"""(table, rows' codes as columns or as tuples, +1 or -1)"""
-
-
-class Work(list[Change]):
-    """What one transaction changes, and the marks that are committed with it."""
-
-    __slots__ = ("marks",)
-
-    def __init__(self, changes: Iterable[Change] = ()) -> None:
-        super().__init__(changes)
-        self.marks: dict[str, str] = {}
-
-
-class Session:
+class Session(Inspecting):
     """An embedded database in memory; made by `everview.connect()`.
 
     >>> import everview as ev
@@ -74,40 +50,15 @@ class Session:
     ([(2,)], 1)
     """
 
-    def __init__(
-        self, *, history: int = 1000, merge_effort: int = 4, threads: int = 1, interner: Interner | None = None
-    ) -> None:
-        if threads not in (1, 2):
-            raise InputError("E_THREADS", f"threads={threads!r}: a session works with one thread or two", "give 1 or 2")
-        self._interner = interner or Interner()
-        self._graph, self._builder = self._dataflow(merge_effort)
-        if threads == 2:
-            self._graph.share_work()
-        self._history = history
-        self._lock = threading.RLock()
-        self._tables: dict[str, Table] = {}
-        self._views: dict[str, View] = {}
-        self._node_ids = 0
-        self._closed = False
-        self._staged: Work | None = None
-        self._queued: list[Work] | None = None
-        self._marks: dict[str, str] = {}
-        """What was marked in complete transactions: positions of sources and sinks, say"""
-        self._listening: list[View] = []
-        self._deliveries: deque[Callable[[], Any]] = deque()
-        self._delivering = False
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._clock = Clock(self)
         self._again: set[str] = set()
         """Tables and views that were found when the session was opened: they may be declared once more"""
         self._sql: Any = None
         self._functions: dict[str, UserFunction] = {}
-        self._clock = Clock(self)
         self._rules: dict[str, Rules] = {}
         self._pipeline: Any = None
-
-    def _dataflow(self, merge_effort: int) -> tuple[Graph, Builder]:
-        """An empty dataflow and what builds it."""
-        graph = Graph(self._interner, merge_effort)
-        return graph, Builder(graph)
 
     # lifetime
 
@@ -128,20 +79,11 @@ class Session:
         if not getattr(self, "_closed", True):
             self.close()
 
-    def _alive(self) -> None:
-        if self._closed:
-            raise ClosedError("E_CLOSED", "the session is closed", "open a new one with everview.connect()")
-
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"time {self.time}"
         return (
             f"Session({state}, tables: {', '.join(self.tables) or 'none'}, views: {', '.join(self._views) or 'none'})"
         )
-
-    @property
-    def time(self) -> int:
-        """The last complete time: 0 at the start, one more with every transaction."""
-        return self._graph.time + (len(self._queued) if self._queued else 0)
 
     # tables and views
 
@@ -527,9 +469,6 @@ class Session:
                 self._tables[name] = table
             return self._tables[name]
 
-    def _sync(self, *operators: Operator) -> None:
-        """Called before the traces of operators are read: here they are always complete."""
-
     def _index(self, view: View, keys: tuple[int, ...]) -> Arrangement:
         """A further arrangement of a view, for lookups by other columns."""
         with self._lock:
@@ -620,411 +559,6 @@ class Session:
 
     def _keep_only(self, roots: list[Operator]) -> None:
         self._builder.forget(self._graph.collect(roots))
-
-    # transactions
-
-    def transaction(self) -> Transaction:
-        """Make all changes inside one transaction, at one time; an exception undoes them. Inside another, it joins it.
-        """
-        self._alive()
-        return Transaction(self)
-
-    @contextmanager
-    def batch(self) -> Iterator[None]:
-        """Run the transactions inside as one step when the block ends; each keeps its own time.
-
-        >>> import everview as ev
-        >>> db = ev.connect()
-        >>> t = db.table("t", {"x": int})
-        >>> v = db.view("v", t.distinct())
-        >>> with db.batch():
-        ...     t.insert([(1,)])
-        ...     t.insert([(2,)])
-        >>> v.changes(since=0)
-        [((1,), 1, 1), ((2,), 2, 1)]
-        """
-        self._alive()
-        if self._queued is not None:
-            yield
-            return
-        self._queued = []
-        try:
-            yield
-        finally:
-            try:
-                self._catch_up()
-            finally:
-                self._queued = None
-
-    def _stage(self, table: Table, codes: np.ndarray | list[tuple[int, ...]], diff: int) -> None:
-        if self._staged is not None:
-            self._staged.append((table, codes, diff))
-        else:
-            self._commit(Work(((table, codes, diff),)))
-
-    def _mark(self, name: str, value: str) -> None:
-        """Note a text under a name together with the transaction under way: both are committed or neither is. Outside
-        one it is a transaction of its own; `_marks` has those that are complete.
-
-        >>> db = Session()
-        >>> with db.transaction():
-        ...     db._mark("rows read", "17")
-        >>> db._marks, db.time
-        ({'rows read': '17'}, 1)
-        """
-        with self.transaction():
-            assert self._staged is not None
-            self._staged.marks[name] = value
-
-    def _stage_upsert(self, table: Table, codes: np.ndarray) -> None:
-        """Replace rows by key: take away what is there under the new rows' keys, then add the last row of each key."""
-        with self._lock, self.transaction():
-            key = table._key
-            last = {tuple(codes[c, i].item() for c in key): i for i in range(codes.shape[1])}
-            old = self._present(table, list(last))
-            if old:
-                self._stage(table, old, -1)
-            self._stage(table, np.ascontiguousarray(codes[:, sorted(last.values())]), 1)
-
-    def _stage_clear(self, table: Table) -> None:
-        with self._lock, self.transaction():
-            rows = self._present(table, None)
-            if rows:
-                self._stage(table, rows, -1)
-
-    def _present(self, table: Table, keys: list[tuple[int, ...]] | None) -> list[tuple[int, ...]]:
-        """Codes of the rows under the given keys (None: all), as the transaction under way sees them, repeated by
-        multiplicity.
-        """
-        arrangement = table._arrangement
-        self._sync(arrangement.operator)
-        found: dict[tuple[int, ...], int] = {}
-
-        def add(batch: int) -> None:
-            columns, _, counts = batch_arrays(batch, arrangement.cols)
-            read.release(batch)
-            back = [arrangement.order.index(c) for c in range(arrangement.cols)]
-            for row, n in zip(columns[back].T.tolist(), counts.tolist(), strict=True):
-                found[tuple(row)] = found.get(tuple(row), 0) + n
-
-        trace = arrangement.trace.address
-        if keys is None:
-            add(read.collect(trace, NO_SINCE, self._graph.time, 0))
-        else:
-            for key in keys:
-                block = make.make_filled(np.array(key, dtype=np.int64))
-                add(read.collect_key(trace, block, len(key), self._graph.time))
-                make.drop_block(block)
-        wanted = None if keys is None else set(keys)
-        pending = [c for changes in self._queued or [] for c in changes] + (self._staged or [])
-        for other, rows, diff in pending:
-            if other is table:
-                for row in _tuples(rows):
-                    if wanted is None or tuple(row[c] for c in table._key) in wanted:
-                        found[row] = found.get(row, 0) + diff
-        return [row for row, n in found.items() for _ in range(n)]
-
-    def _commit(self, changes: Work) -> None:
-        with self._lock:
-            if self._closed:
-                self._alive()
-            if self._clock.followers:
-                self._commit_timed(changes)
-            elif self._queued is not None:
-                self._queue(changes)
-                return
-            else:
-                self._step([changes])
-        if self._deliveries:
-            self._deliver()
-
-    def _commit_nothing(self) -> None:
-        """A transaction of which nothing is known but that time has passed."""
-        self._commit(Work())
-
-    def _commit_timed(self, changes: Work) -> None:
-        """Run a transaction with what it and the time that passed mean for the clock's followers.
-
-        They look at what is there, so even in a batch it is a step of its own.
-        """
-        self._catch_up()
-        undo = self._clock.extend(changes)
-        try:
-            self._step([changes])
-        except BaseException:
-            undo()
-            raise
-
-    def _step(self, transactions: list[Work]) -> None:
-        """Run transactions, one time each, as one step; all or none of them."""
-        try:
-            self._run(transactions)
-        except InputError as error:
-            if error.code == "E_ABSENT":
-                raise self._absent([c for changes in transactions for c in changes], error) from None
-            raise
-        for changes in transactions:
-            if changes.marks:
-                self._marks.update(changes.marks)
-        if self._listening:
-            self._take_batches()
-
-    def _run(self, transactions: list[Work]) -> None:
-        """Bring the dataflow up to date: what another runtime does differently."""
-        try:
-            for offset, changes in enumerate(transactions):
-                _hand_over(changes, self._graph.time + 1 + offset)
-        except BaseException:
-            self._graph.abort()
-            raise
-        self._graph.run(len(transactions))
-
-    def _absent(self, changes: Iterable[Change], error: InputError) -> InputError:
-        """Say which row was deleted without being there."""
-        for table, rows, diff in changes:
-            if diff < 0:
-                for row in _tuples(rows):
-                    have = sum(1 for r in self._present_row(table, row))
-                    net = sum(d * sum(r == row for r in _tuples(other)) for t, other, d in changes if t is table)
-                    if have + net < 0:
-                        shown = table._codec.decode_row(row)
-                        return InputError(
-                            "E_ABSENT",
-                            f"table {table._label!r}: cannot delete {shown!r}, which is not there",
-                            error.hint,
-                        )
-        return error
-
-    def _present_row(self, table: Table, row: tuple[int, ...]) -> list[tuple[int, ...]]:
-        arrangement = table._arrangement
-        self._sync(arrangement.operator)
-        block = make.make_filled(np.array([row[c] for c in arrangement.order], dtype=np.int64))
-        batch = read.collect_key(arrangement.trace.address, block, len(row), self._graph.time)
-        make.drop_block(block)
-        _, _, counts = batch_arrays(batch, arrangement.cols)
-        read.release(batch)
-        return [row] * int(counts.sum())
-
-    def _queue(self, changes: Work) -> None:
-        """Accept a transaction for the step that ends the batch."""
-        assert self._queued is not None
-        for table, rows, diff in changes:
-            if diff < 0:
-                self._check_queued(table, rows, changes)
-        self._queued.append(changes)
-        if len(self._queued) == MAX_EPOCHS:
-            self._catch_up()
-
-    def _check_queued(self, table: Table, rows: np.ndarray | list[tuple[int, ...]], changes: list[Change]) -> None:
-        assert self._queued is not None
-        queued: dict[tuple[int, ...], int] = {}
-        for batch in (*self._queued, changes):
-            for other, codes, diff in batch:
-                if other is table:
-                    for row in _tuples(codes):
-                        queued[row] = queued.get(row, 0) + diff
-        for row in _tuples(rows):
-            if queued[row] < 0 and len(self._present_row(table, row)) + queued[row] < 0:
-                shown = table._codec.decode_row(row)
-                raise InputError(
-                    "E_ABSENT",
-                    f"table {table._label!r}: cannot delete {shown!r}, which is not there",
-                    ABSENT_HINT,
-                )
-
-    def _catch_up(self) -> None:
-        """Run the transactions that a batch has accepted so far."""
-        if not self._queued:
-            return
-        with self._lock:
-            queued, self._queued = self._queued, []
-            self._step(queued)
-        if self._deliveries:
-            self._deliver()
-
-    # subscribers
-
-    def _capture(self, arrangement: Arrangement) -> int:
-        """Have each step's change of an arrangement kept for subscribers."""
-        with self._lock:
-            self._sync(arrangement.operator)
-            block = make.peek(arrangement.trace.address, CAPTURE)
-            if block == 0:
-                block = arrangement.operator.block([0])
-                make.poke(arrangement.trace.address, CAPTURE, block)
-            self._listening = [
-                v for v in self._views.values() if v._arrangement.trace is arrangement.trace or v in self._listening
-            ]
-            return int(block)
-
-    def _take_batches(self) -> None:
-        captured = set()
-        for view in self._listening:
-            for batch in view._batches():
-                for function in list(view._subscribers):
-                    self._deliveries.append(_call(function, batch))
-            captured.add(make.peek(view._arrangement.trace.address, CAPTURE))
-        for block in captured:
-            read.release(make.peek(block, 0))
-            make.poke(block, 0, 0)
-
-    def _deliver(self) -> None:
-        """Call subscribers; what they change themselves is delivered after what came before it."""
-        if self._delivering:
-            return
-        self._delivering = True
-        failure: BaseException | None = None
-        try:
-            while self._deliveries:
-                try:
-                    self._deliveries.popleft()()
-                except Exception as error:
-                    failure = failure or error
-        finally:
-            self._delivering = False
-        if failure is not None:
-            raise failure
-
-    # about itself
-
-    def _upstream(self, operator: Operator) -> list[Operator]:
-        """Everything an operator depends on, itself included, in program order."""
-        seen: set[Operator] = set()
-        todo = [operator]
-        while todo:
-            found = todo.pop()
-            if found not in seen:
-                seen.add(found)
-                todo.extend(found.inputs)
-        return [o for o in self._graph.operators() if o in seen]
-
-    def _error_operators(self, operator: Operator) -> list[Operator]:
-        return [o.errors for o in self._upstream(operator) if o.errors is not None]
-
-    def _arrangements(self, operator: Operator | None = None) -> list[dict[str, Any]]:
-        """Measures of every arrangement (that an operator depends on)."""
-        operators = self._graph.operators() if operator is None else self._upstream(operator)
-        readers: dict[Operator, int] = {}
-        for other in self._graph.operators():
-            for source in set(other.inputs):
-                readers[source] = readers.get(source, 0) + 1
-        for view in self._views.values():
-            source = view._arrangement.operator
-            readers[source] = readers.get(source, 0) + 1
-        views: dict[Operator, list[str]] = {}
-        for view in self._views.values():
-            for o in self._upstream(view._arrangement.operator):
-                views.setdefault(o, []).append(view._name)
-        found = []
-        measured = self._measure()
-        for o in operators:
-            if o.trace is not None and not o.trace.stateless:
-                batches, updates, size = measured(o)
-                kind = "reduce" if isinstance(o, Reduce) else "arrange" if isinstance(o, Arrange) else o.kind
-                found.append(
-                    {
-                        "name": o.describe(),
-                        "kind": kind,
-                        "scope": o.scope.label,
-                        "updates": updates,
-                        "bytes": size,
-                        "batches": batches,
-                        "readers": readers.get(o, 0),
-                        "views": views.get(o, []),
-                    }
-                )
-        return found
-
-    def _measure(self) -> Callable[[Operator], tuple[int, int, int]]:
-        """Gives (batches, updates, bytes) of the state an operator holds."""
-        return lambda o: (0, 0, 0) if o.trace is None else o.trace.measure()
-
-    def stats(self) -> dict[str, Any]:
-        """Time, bytes, and every arrangement held: updates, bytes, batches, how many operators and views read it, and
-        which views depend on it.
-        """
-        self._alive()
-        self._catch_up()
-        with self._lock:
-            arrangements = self._arrangements()
-            operators = self._graph.operators()
-        return {
-            "time": self.time,
-            "tables": len(self._tables),
-            "views": len(self._views),
-            "operators": len(operators),
-            "bytes": sum(a["bytes"] for a in arrangements) + self._interner.nbytes,
-            "arrangements": arrangements,
-        }
-
-    def _explain(self, operator: Operator) -> str:
-        lines = [line for o in self._upstream(operator) if isinstance(o, Extend) for line in o.explain()]
-        lines.append("arrangements:")
-        mine = [v._name for v in self._views.values() if v._arrangement.operator is operator]
-        for a in self._arrangements(operator):
-            others = [name for name in a["views"] if name not in mine]
-            shared = f", shared by {a['readers']} readers" if a["readers"] > 1 else ""
-            shared += f", also for {', '.join(others)}" if others else ""
-            lines.append(f"  {a['name']} ({a['scope']}): {a['updates']} updates, {a['bytes']} bytes{shared}")
-        return "\n".join(lines)
-
-
-class Transaction:
-    """A transaction under way; see `Session.transaction`."""
-
-    __slots__ = ("_outer", "_session")
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-        self._outer = session._staged is not None
-
-    def __enter__(self) -> Transaction:
-        if not self._outer:
-            self._session._staged = Work()
-        return self
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        if self._outer:
-            return
-        changes, self._session._staged = self._session._staged, None
-        if kind is None:
-            self._session._commit(Work() if changes is None else changes)
-
-
-def _tuples(rows: np.ndarray | list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    return rows if isinstance(rows, list) else [tuple(r) for r in rows.T.tolist()]
-
-
-def _hand_over(changes: list[Change], time: int) -> None:
-    """Put a transaction's rows into the tables' inboxes."""
-    few: dict[Arrangement, list[int]] = {}
-    for table, rows, diff in changes:
-        arrangement = table._arrangement
-        if isinstance(rows, list):
-            words = few.setdefault(arrangement, [])
-            for row in rows:
-                words += row if arrangement.plain else [row[c] for c in arrangement.order]
-                words.append(time)
-                words.append(diff)
-        else:
-            _hand_over_columns(arrangement, rows, time, diff)
-    for arrangement, words in few.items():
-        make.push_rows(
-            arrangement.operator.inbox, np.array(words, dtype=np.int64), len(words) // (arrangement.cols + 2)
-        )
-
-
-def _hand_over_columns(arrangement: Arrangement, rows: np.ndarray, time: int, diff: int) -> None:
-    operator = arrangement.operator
-    columns = rows if arrangement.plain else np.ascontiguousarray(rows[list(arrangement.order)])
-    if diff == 1 and columns.shape[1] >= BULK and isinstance(operator, Arrange) and not operator.has_preset():
-        make.preset_columns(operator.context, columns, time)
-    else:
-        make.push_columns(operator.inbox, columns, time, diff)
-
-
-def _call(function: Callable[[Batch], Any], batch: Batch) -> Callable[[], Any]:
-    return lambda: function(batch)
 
 
 def connect(

@@ -25,7 +25,8 @@ from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, 
 from everview.kernels import exchange, image
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
-from everview.session import Session, Work
+from everview.session import Session
+from everview.transacting import Work
 
 
 class Cluster(Protocol):

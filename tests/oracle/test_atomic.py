@@ -11,7 +11,6 @@ import os
 import signal
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -290,28 +289,42 @@ def test_the_limit_counts_applications_of_the_body(runtime: Runtime, rounds: int
 # ---- Ctrl-C
 
 
-def interrupt_soon(seconds: float, how: str) -> threading.Thread:
-    def send() -> None:
-        time.sleep(seconds)
-        if how == "signal":
-            signal.raise_signal(signal.SIGINT)
-        else:
-            _thread.interrupt_main()
+class Interrupting:
+    """Ctrl-C after a moment, and again every two seconds until `heard`: an interrupt that comes while Python runs a
+    finaliser is printed and forgotten, as people know who press Ctrl-C twice.
+    """
 
-    thread = threading.Thread(target=send, daemon=True)
-    thread.start()
-    return thread
+    def __init__(self, how: str) -> None:
+        self._how = how
+        self._heard = threading.Event()
+        self._thread = threading.Thread(target=self._send, daemon=True)
+        self._thread.start()
+
+    def _send(self) -> None:
+        for seconds in (0.2, 2.0, 2.0, 2.0):
+            if self._heard.wait(seconds):
+                return
+            if self._how == "signal":
+                signal.raise_signal(signal.SIGINT)
+            else:
+                _thread.interrupt_main()
+
+    def heard(self) -> None:
+        self._heard.set()
+        self._thread.join()
 
 
 @pytest.mark.parametrize("how", ["signal", "interrupt_main"])
 def test_ctrl_c_in_a_long_loop(world: World, how: str) -> None:
     """The loop would run for a very long time; the interrupt is heard, and the step undone."""
     view = world.db.view("up", counting(world))
-    thread = interrupt_soon(0.2, how)
     with world.unharmed(KeyboardInterrupt):
-        world.edge.insert([(11, 1)])
-        pytest.fail("the loop ended before it was interrupted")
-    thread.join()
+        interrupting = Interrupting(how)
+        try:
+            world.edge.insert([(11, 1)])
+            pytest.fail("the loop ended before it was interrupted")
+        finally:
+            interrupting.heard()
     assert view.rows() == []
 
 
@@ -319,10 +332,12 @@ def test_ctrl_c_while_a_view_is_installed(runtime: Runtime, world: World) -> Non
     if runtime.name == "sharded":
         pytest.skip("a stand-in for workers, which get no signals; on a busy machine the only one may be lost there")
     world.edge.insert([(11, 1)])
-    thread = interrupt_soon(0.2, "signal")
     with world.unharmed(KeyboardInterrupt):
-        world.db.view("up", counting(world))
-    thread.join()
+        interrupting = Interrupting("signal")
+        try:
+            world.db.view("up", counting(world))
+        finally:
+            interrupting.heard()
     assert "up" not in world.db
 
 

@@ -30,13 +30,13 @@ from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
 from everview.plan.multiway import Choice
 from everview.plan.prune import prune
-from everview.session import Work
 from everview.sharded import Cluster, ShardedSession
 from everview.spark.cluster import SparkCluster, contents_of, measure_of
 from everview.spark.job import BUILT, DECLARED, read_command
 from everview.spark.local import on_this_machine
 from everview.store import Store
 from everview.store.reshard import reshard
+from everview.transacting import Work
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

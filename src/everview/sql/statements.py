@@ -40,7 +40,8 @@ from everview.types import INT, STR, TIMESTAMP
 from everview.view import View
 
 if TYPE_CHECKING:
-    from everview.session import Session, Transaction
+    from everview.session import Session
+    from everview.transacting import Transaction
 
 QUERY = "(query)"
 """The name a SELECT has while it is installed."""

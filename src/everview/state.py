@@ -1,0 +1,69 @@
+"""What a session is made of: its dataflow, its tables and views, what is under way.
+
+`Session` is put together from parts that share this state: `transacting` (changes and steps), `listening`
+(subscribers), `inspecting` (statistics and explanations) and, on top, `session` itself (tables, views, languages).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from everview.codes.interner import Interner
+from everview.dataflow.builder import Builder
+from everview.dataflow.graph import Graph
+from everview.dataflow.operators import Operator
+from everview.errors import ClosedError, InputError
+from everview.table import Table
+from everview.view import View
+
+if TYPE_CHECKING:
+    from everview.clock import Clock
+    from everview.transacting import Work
+
+
+class State:
+    """The state of a session, and what every part of it needs."""
+
+    def __init__(
+        self, *, history: int = 1000, merge_effort: int = 4, threads: int = 1, interner: Interner | None = None
+    ) -> None:
+        if threads not in (1, 2):
+            raise InputError("E_THREADS", f"threads={threads!r}: a session works with one thread or two", "give 1 or 2")
+        self._interner = interner or Interner()
+        self._graph, self._builder = self._dataflow(merge_effort)
+        if threads == 2:
+            self._graph.share_work()
+        self._history = history
+        self._lock = threading.RLock()
+        self._tables: dict[str, Table] = {}
+        self._views: dict[str, View] = {}
+        self._node_ids = 0
+        self._closed = False
+        self._staged: Work | None = None
+        self._queued: list[Work] | None = None
+        self._marks: dict[str, str] = {}
+        """What was marked in complete transactions: positions of sources and sinks, say"""
+        self._listening: list[View] = []
+        self._deliveries: deque[Callable[[], Any]] = deque()
+        self._delivering = False
+        self._clock: Clock
+
+    def _dataflow(self, merge_effort: int) -> tuple[Graph, Builder]:
+        """An empty dataflow and what builds it."""
+        graph = Graph(self._interner, merge_effort)
+        return graph, Builder(graph)
+
+    def _alive(self) -> None:
+        if self._closed:
+            raise ClosedError("E_CLOSED", "the session is closed", "open a new one with everview.connect()")
+
+    @property
+    def time(self) -> int:
+        """The last complete time: 0 at the start, one more with every transaction."""
+        return self._graph.time + (len(self._queued) if self._queued else 0)
+
+    def _sync(self, *operators: Operator) -> None:
+        """Called before the traces of operators are read: here they are always complete."""

@@ -1,0 +1,315 @@
+"""Transactions: rows are staged while one runs and handed to the dataflow when it ends.
+
+That is one *step*, which brings every view up to date or, if anything fails, changes nothing. A batch lets several
+transactions, each with its own time, share a step. Deleting what is not there is found by the step itself (a table's
+count below zero) and, in a batch, when the transaction ends, so that the error comes where the mistake is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from everview.dataflow.graph import ABSENT_HINT, batch_arrays
+from everview.dataflow.operators import Arrange, Arrangement
+from everview.dataflow.scopes import MAX_EPOCHS
+from everview.errors import InputError
+from everview.kernels import make, read
+from everview.kernels.trace import NO_SINCE
+from everview.listening import Listening
+from everview.table import Table
+
+BULK = 256
+"""Rows from which an insert is sorted straight into a batch."""
+
+Change = tuple[Table, "np.ndarray | list[tuple[int, ...]]", int]
+"""(table, rows' codes as columns or as tuples, +1 or -1)"""
+
+
+class Work(list[Change]):
+    """What one transaction changes, and the marks that are committed with it."""
+
+    __slots__ = ("marks",)
+
+    def __init__(self, changes: Iterable[Change] = ()) -> None:
+        super().__init__(changes)
+        self.marks: dict[str, str] = {}
+
+
+class Transacting(Listening):
+    """The part of a session that changes tables."""
+
+    def transaction(self) -> Transaction:
+        """Make all changes inside at one time; an exception undoes them. Inside another transaction, it joins it."""
+        self._alive()
+        return Transaction(self)
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Run the transactions inside as one step when the block ends; each keeps its own time.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> t = db.table("t", {"x": int})
+        >>> v = db.view("v", t.distinct())
+        >>> with db.batch():
+        ...     t.insert([(1,)])
+        ...     t.insert([(2,)])
+        >>> v.changes(since=0)
+        [((1,), 1, 1), ((2,), 2, 1)]
+        """
+        self._alive()
+        if self._queued is not None:
+            yield
+            return
+        self._queued = []
+        try:
+            yield
+        finally:
+            try:
+                self._catch_up()
+            finally:
+                self._queued = None
+
+    def _stage(self, table: Table, codes: np.ndarray | list[tuple[int, ...]], diff: int) -> None:
+        if self._staged is not None:
+            self._staged.append((table, codes, diff))
+        else:
+            self._commit(Work(((table, codes, diff),)))
+
+    def _mark(self, name: str, value: str) -> None:
+        """Note a text under a name together with the transaction under way: both are committed or neither is. Outside
+        one it is a transaction of its own; `_marks` has those that are complete.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> with db.transaction():
+        ...     db._mark("rows read", "17")
+        >>> db._marks, db.time
+        ({'rows read': '17'}, 1)
+        """
+        with self.transaction():
+            assert self._staged is not None
+            self._staged.marks[name] = value
+
+    def _stage_upsert(self, table: Table, codes: np.ndarray) -> None:
+        """Replace rows by key: take away what is there under the new rows' keys, then add the last row of each key."""
+        with self._lock, self.transaction():
+            key = table._key
+            last = {tuple(codes[c, i].item() for c in key): i for i in range(codes.shape[1])}
+            old = self._present(table, list(last))
+            if old:
+                self._stage(table, old, -1)
+            self._stage(table, np.ascontiguousarray(codes[:, sorted(last.values())]), 1)
+
+    def _stage_clear(self, table: Table) -> None:
+        with self._lock, self.transaction():
+            rows = self._present(table, None)
+            if rows:
+                self._stage(table, rows, -1)
+
+    def _present(self, table: Table, keys: list[tuple[int, ...]] | None) -> list[tuple[int, ...]]:
+        """Codes of the rows under the given keys (None: all), as the transaction under way sees them, repeated by
+        multiplicity.
+        """
+        arrangement = table._arrangement
+        self._sync(arrangement.operator)
+        found: dict[tuple[int, ...], int] = {}
+
+        def add(batch: int) -> None:
+            columns, _, counts = batch_arrays(batch, arrangement.cols)
+            read.release(batch)
+            back = [arrangement.order.index(c) for c in range(arrangement.cols)]
+            for row, n in zip(columns[back].T.tolist(), counts.tolist(), strict=True):
+                found[tuple(row)] = found.get(tuple(row), 0) + n
+
+        trace = arrangement.trace.address
+        if keys is None:
+            add(read.collect(trace, NO_SINCE, self._graph.time, 0))
+        else:
+            for key in keys:
+                block = make.make_filled(np.array(key, dtype=np.int64))
+                add(read.collect_key(trace, block, len(key), self._graph.time))
+                make.drop_block(block)
+        wanted = None if keys is None else set(keys)
+        pending = [c for changes in self._queued or [] for c in changes] + (self._staged or [])
+        for other, rows, diff in pending:
+            if other is table:
+                for row in _tuples(rows):
+                    if wanted is None or tuple(row[c] for c in table._key) in wanted:
+                        found[row] = found.get(row, 0) + diff
+        return [row for row, n in found.items() for _ in range(n)]
+
+    def _commit(self, changes: Work) -> None:
+        with self._lock:
+            if self._closed:
+                self._alive()
+            if self._clock.followers:
+                self._commit_timed(changes)
+            elif self._queued is not None:
+                self._queue(changes)
+                return
+            else:
+                self._step([changes])
+        if self._deliveries:
+            self._deliver()
+
+    def _commit_nothing(self) -> None:
+        """A transaction of which nothing is known but that time has passed."""
+        self._commit(Work())
+
+    def _commit_timed(self, changes: Work) -> None:
+        """Run a transaction with what it and the time that passed mean for the clock's followers.
+
+        They look at what is there, so even in a batch it is a step of its own.
+        """
+        self._catch_up()
+        undo = self._clock.extend(changes)
+        try:
+            self._step([changes])
+        except BaseException:
+            undo()
+            raise
+
+    def _step(self, transactions: list[Work]) -> None:
+        """Run transactions, one time each, as one step; all or none of them."""
+        try:
+            self._run(transactions)
+        except InputError as error:
+            if error.code == "E_ABSENT":
+                raise self._absent([c for changes in transactions for c in changes], error) from None
+            raise
+        for changes in transactions:
+            if changes.marks:
+                self._marks.update(changes.marks)
+        if self._listening:
+            self._take_batches()
+
+    def _run(self, transactions: list[Work]) -> None:
+        """Bring the dataflow up to date: what another runtime does differently."""
+        try:
+            for offset, changes in enumerate(transactions):
+                _hand_over(changes, self._graph.time + 1 + offset)
+        except BaseException:
+            self._graph.abort()
+            raise
+        self._graph.run(len(transactions))
+
+    def _absent(self, changes: Iterable[Change], error: InputError) -> InputError:
+        """Say which row was deleted without being there."""
+        for table, rows, diff in changes:
+            if diff < 0:
+                for row in _tuples(rows):
+                    have = sum(1 for r in self._present_row(table, row))
+                    net = sum(d * sum(r == row for r in _tuples(other)) for t, other, d in changes if t is table)
+                    if have + net < 0:
+                        shown = table._codec.decode_row(row)
+                        return InputError(
+                            "E_ABSENT",
+                            f"table {table._label!r}: cannot delete {shown!r}, which is not there",
+                            error.hint,
+                        )
+        return error
+
+    def _present_row(self, table: Table, row: tuple[int, ...]) -> list[tuple[int, ...]]:
+        arrangement = table._arrangement
+        self._sync(arrangement.operator)
+        block = make.make_filled(np.array([row[c] for c in arrangement.order], dtype=np.int64))
+        batch = read.collect_key(arrangement.trace.address, block, len(row), self._graph.time)
+        make.drop_block(block)
+        _, _, counts = batch_arrays(batch, arrangement.cols)
+        read.release(batch)
+        return [row] * int(counts.sum())
+
+    def _queue(self, changes: Work) -> None:
+        """Accept a transaction for the step that ends the batch."""
+        assert self._queued is not None
+        for table, rows, diff in changes:
+            if diff < 0:
+                self._check_queued(table, rows, changes)
+        self._queued.append(changes)
+        if len(self._queued) == MAX_EPOCHS:
+            self._catch_up()
+
+    def _check_queued(self, table: Table, rows: np.ndarray | list[tuple[int, ...]], changes: list[Change]) -> None:
+        assert self._queued is not None
+        queued: dict[tuple[int, ...], int] = {}
+        for batch in (*self._queued, changes):
+            for other, codes, diff in batch:
+                if other is table:
+                    for row in _tuples(codes):
+                        queued[row] = queued.get(row, 0) + diff
+        for row in _tuples(rows):
+            if queued[row] < 0 and len(self._present_row(table, row)) + queued[row] < 0:
+                shown = table._codec.decode_row(row)
+                raise InputError(
+                    "E_ABSENT",
+                    f"table {table._label!r}: cannot delete {shown!r}, which is not there",
+                    ABSENT_HINT,
+                )
+
+    def _catch_up(self) -> None:
+        """Run the transactions that a batch has accepted so far."""
+        if not self._queued:
+            return
+        with self._lock:
+            queued, self._queued = self._queued, []
+            self._step(queued)
+        if self._deliveries:
+            self._deliver()
+
+
+class Transaction:
+    """A transaction under way; see `everview.Session.transaction`."""
+
+    __slots__ = ("_outer", "_session")
+
+    def __init__(self, session: Transacting) -> None:
+        self._session = session
+        self._outer = session._staged is not None
+
+    def __enter__(self) -> Transaction:
+        if not self._outer:
+            self._session._staged = Work()
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if self._outer:
+            return
+        changes, self._session._staged = self._session._staged, None
+        if kind is None:
+            self._session._commit(Work() if changes is None else changes)
+
+
+def _tuples(rows: np.ndarray | list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    return rows if isinstance(rows, list) else [tuple(r) for r in rows.T.tolist()]
+
+
+def _hand_over(changes: list[Change], time: int) -> None:
+    """Put a transaction's rows into the tables' inboxes."""
+    few: dict[Arrangement, list[int]] = {}
+    for table, rows, diff in changes:
+        arrangement = table._arrangement
+        if isinstance(rows, list):
+            words = few.setdefault(arrangement, [])
+            for row in rows:
+                words += row if arrangement.plain else [row[c] for c in arrangement.order]
+                words.append(time)
+                words.append(diff)
+        else:
+            _hand_over_columns(arrangement, rows, time, diff)
+    for arrangement, words in few.items():
+        make.push_rows(
+            arrangement.operator.inbox, np.array(words, dtype=np.int64), len(words) // (arrangement.cols + 2)
+        )
+
+
+def _hand_over_columns(arrangement: Arrangement, rows: np.ndarray, time: int, diff: int) -> None:
+    operator = arrangement.operator
+    columns = rows if arrangement.plain else np.ascontiguousarray(rows[list(arrangement.order)])
+    if diff == 1 and columns.shape[1] >= BULK and isinstance(operator, Arrange) and not operator.has_preset():
+        make.preset_columns(operator.context, columns, time)
+    else:
+        make.push_columns(operator.inbox, columns, time, diff)
