@@ -176,13 +176,6 @@ def test_memory_is_flat_over_thousands_of_epochs(runtime: Runtime) -> None:
     flat(run_epochs(runtime, epochs, history=100), 1.1)
 
 
-@pytest.mark.slow
-def test_memory_is_flat_over_1000000_epochs(runtime: Runtime) -> None:
-    if runtime.name == "two threads":
-        pytest.skip("a million times waking a thread; some thousand epochs say the same")
-    flat(run_epochs(runtime, 1_000_000, history=1_000), 1.1)
-
-
 def test_strings_that_come_and_go_are_counted(runtime: Runtime) -> None:
     """Strings are kept once however often they come; the statistics show their bytes."""
     with runtime.connect(history=0) as db:
@@ -230,3 +223,14 @@ def test_installing_the_100th_view_does_not_depend_on_the_size_of_the_index(runt
 
     small, large = installs(1_000), installs(rows)
     assert large < 3 * small + 0.005, f"{1000 * large:.2f} ms on {rows} rows, {1000 * small:.2f} ms on 1000"
+
+
+# ---- the longest at the end: `make test` runs one slow test of each file, and it should not be this one
+
+
+@pytest.mark.timeout(3000)
+@pytest.mark.slow
+def test_memory_is_flat_over_1000000_epochs(runtime: Runtime) -> None:
+    if runtime.name == "two threads":
+        pytest.skip("a million times waking a thread; some thousand epochs say the same")
+    flat(run_epochs(runtime, 1_000_000, history=1_000), 1.1)
