@@ -55,7 +55,7 @@ debug-test: $(WARM_DEBUG) ## tests of compiled code in the bounds-checked build
 
 slow-sample: $(WARM)
 	@echo "== pytest: one slow test of each file"
-	@$(PYTEST) -n $(JOBS) -m "slow and not spark" --per-file 1 || [ $$? -eq 5 ]
+	@$(PYTEST) -n $(JOBS) -m "slow and not long and not spark" --per-file 1 || [ $$? -eq 5 ]
 
 # One process: Spark itself uses the cores, and every process would start a JVM of its own.
 spark-test: $(WARM) ## tests on a local Spark (not the slow ones)

@@ -225,11 +225,9 @@ def test_installing_the_100th_view_does_not_depend_on_the_size_of_the_index(runt
     assert large < 3 * small + 0.005, f"{1000 * large:.2f} ms on {rows} rows, {1000 * small:.2f} ms on 1000"
 
 
-# ---- the longest at the end: `make test` runs one slow test of each file, and it should not be this one
-
-
 @pytest.mark.timeout(3000)
 @pytest.mark.slow
+@pytest.mark.long
 def test_memory_is_flat_over_1000000_epochs(runtime: Runtime) -> None:
     if runtime.name == "two threads":
         pytest.skip("a million times waking a thread; some thousand epochs say the same")
