@@ -215,6 +215,7 @@ class Sizes:
 
 
 QUICK = Sizes(warm_up=2, singles=10, batch=50, batches=2)
+FEW = Sizes(warm_up=5, singles=50, batch=1000, batches=2)
 
 
 @dataclass(frozen=True)
@@ -235,8 +236,6 @@ class Workload:
     expected: Callable[[Ints], Ints]
     peers: Callable[[Ints], dict[str, Recompute]] = lambda rows: {}
     variant: str = ""
-    sizes: Sizes = Sizes()
-    """Fewer changes than usual, where each is a large part of everything"""
 
 
 def arguments(description: str | None, *choices: tuple[str, Sequence[str]]) -> argparse.ArgumentParser:
@@ -247,6 +246,7 @@ def arguments(description: str | None, *choices: tuple[str, Sequence[str]]) -> a
     for name, values in choices:
         parser.add_argument(f"--{name}", choices=values, default=values[0])
     parser.add_argument("--quick", action="store_true", help="tiny sizes: does it run?")
+    parser.add_argument("--few", action="store_true", help="few changes: where each is a large part of everything")
     parser.add_argument("--history", type=int, default=None, help="epochs of history the session keeps")
     parser.add_argument("--no-peers", action="store_true", help="do not run other software")
     parser.add_argument("--profile", action="store_true", help="where single changes spend time in Python, on stderr")
@@ -300,7 +300,7 @@ def _warm_up(workload: Workload, options: argparse.Namespace) -> None:
 
 def measure(workload: Workload, options: argparse.Namespace, bare: float) -> dict[str, Any]:
     """The whole protocol; see the module's docstring."""
-    sizes = QUICK if options.quick else workload.sizes
+    sizes = QUICK if options.quick else FEW if options.few else Sizes()
     rows, stream = workload.rows, workload.stream
     found: dict[str, Any] = {"benchmark": workload.name, "graph": workload.graph, "variant": workload.variant}
     given = columns(workload.columns, rows)

@@ -1,7 +1,7 @@
 """Ten rounds of PageRank, with `Graph.pagerank`.
 
 In ten rounds a change of one edge comes to most of a well-connected graph, so a change is a large part of everything:
-few are measured.
+use `--few`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ def workload(graph: graphs.Graph) -> common.Workload:
         lambda rows: peers.pagerank(rows, graph.nodes, ROUNDS, UNIT),
         lambda rows: peers.rank_peers(rows, graph.nodes, ROUNDS, UNIT),
         variant=f"{ROUNDS} rounds",
-        sizes=common.Sizes(warm_up=2, singles=20, batch=1000, batches=2),
     )
 
 
