@@ -236,8 +236,9 @@ class SparkCluster:
             self._store.commit(self._store.manifest.time, replaces=changed)
             self.passed()
             self._tidied += 1
-            if self._tidied % COLLECT_EVERY == 0:
+            if self._tidied >= COLLECT_EVERY and not self._merger.busy:  # its file may be there, but in no version yet
                 self._store.collect(grace=COLLECT_GRACE)
+                self._tidied = 0
 
     def contents(self, operators: set[int]) -> Iterable[Added]:
         lists = self._store.manifest.lists.items()

@@ -7,11 +7,13 @@ after one is ready commits it. Merged batches hold what their parts held at ever
 has to know: a worker that has the parts in memory keeps them.
 
 Hazard: a task of its own may take the worker that holds the shards' state in memory, and the next step has to load it
-in another. That is why only large merges are tasks.
+in another. That is why only large merges are tasks; and why such a worker ends with its task: steps would go to the two
+in turn, each would hold all shards, and each would have to catch up with the other.
 """
 
 from __future__ import annotations
 
+import mmap
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -72,11 +74,16 @@ class Request:
         cols, diffs, keep, since, history = self.shape
         scratch = make.make_trace(cols, diffs, keep, since, 1, 0)
         make.poke(scratch, trace_k.HISTORY, history)
+        maps: list[mmap.mmap] = []  # must outlive the trace
         try:
             for ref in self.refs:
-                image, _ = read_image(files, ref)
-                words = np.concatenate([[0], header(image), image.body])
-                image_k.unpack(np.array([scratch], dtype=np.int64), words, self.time)
+                image, mapped = read_image(files, ref)
+                if mapped is not None:  # read where it is: large merges must not need several times their size
+                    maps.append(mapped)
+                    image_k.adopt(scratch, image.body.ctypes.data, header(image), self.time)
+                else:
+                    words = np.concatenate([[0], header(image), image.body])
+                    image_k.unpack(np.array([scratch], dtype=np.int64), words, self.time)
             make.compact_trace(scratch)
             size = image_k.stored_words(scratch, 0)
             if not size:
@@ -115,6 +122,11 @@ class Merger:
             else:
                 self._running[place] = request, self._pool.submit(self._run, request)
         return changed
+
+    @property
+    def busy(self) -> bool:
+        """Whether a merge runs, or is ready and not committed."""
+        return bool(self._running)
 
     def _due(self, place: Place) -> Request | None:
         """The merge that a list needs now."""
@@ -170,8 +182,7 @@ def _replaced(refs: Iterable[Ref], request: Request, one: Ref | None) -> list[Re
 
 def _task(root: str, request: Request) -> Callable[[Iterable[Any]], Iterator[bytes]]:
     def task(partition: Iterable[Any]) -> Iterator[bytes]:
-        for _ in partition:
-            pass
+        # the partition is left unread, and Spark does not use such a worker again
         yield pickle.dumps(request.run(open_files(root)))
 
     return task
