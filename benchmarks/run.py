@@ -70,6 +70,7 @@ CASES: list[Case] = [
     Case("rules", "rules"),
     Case("figure1", "figure1"),
     Case("interactive", "interactive"),
+    Case("patterns", "patterns"),
     Case("durable", "durable"),
     Case("tpch", "tpch"),
 ]
