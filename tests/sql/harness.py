@@ -148,12 +148,38 @@ class Oracle:
         return self.db.execute(text).fetchall()
 
 
-def session(shards: int = 0) -> ev.Session:
-    """A session with the tables; `shards`: on so many, in this process."""
-    db = LocalShardedSession(shards=shards) if shards else ev.connect()
+def session(shards: int = 0, db: ev.Session | None = None) -> ev.Session:
+    """A session (this one, if given) with the tables; `shards`: on so many, in this process."""
+    if db is None:
+        db = LocalShardedSession(shards=shards) if shards else ev.connect()
     for name, columns in SCHEMA.items():
         db.sql(f"CREATE TABLE {name} ({columns})")
     return db
+
+
+def differences(db: ev.Session, queries: list[Block], seed: int, batches: int) -> dict[str, str]:
+    """What goes wrong with each query when all are views of one session and share what they can; closes the session."""
+    oracle = Oracle()
+    found: dict[str, str] = {}
+    for block in queries:
+        try:
+            db.sql(f"CREATE VIEW {block.name} AS {block.ours}")
+        except Exception as error:
+            found[block.name] = f"cannot be installed: {type(error).__name__}: {error}"
+    changes = Changes(seed)
+    for step, batch in enumerate(changes.batches(batches)):
+        apply(db, batch)
+        oracle.load(changes.rows)
+        for block in queries:
+            if block.name not in found:
+                try:
+                    problem = difference(db[block.name].rows(), oracle.rows(block.theirs))
+                except Exception as error:
+                    problem = f"{type(error).__name__}: {error}"
+                if problem:
+                    found[block.name] = f"after batch {step + 1}: {problem}"
+    db.close()
+    return found
 
 
 def apply(db: ev.Session, changes: dict[str, tuple[list[Any], list[Any]]]) -> None:

@@ -19,31 +19,14 @@ def _cases(kind: str) -> list[object]:
     return [pytest.param(f, b, id=f"{f.stem}-{b.name}") for f in FILES for b in harness.blocks(f) if b.kind == kind]
 
 
+def _queries(path: Path) -> list[harness.Block]:
+    return [b for b in harness.blocks(path) if b.kind == "query"]
+
+
 @cache
 def _differences(path: Path, shards: int = 0) -> dict[str, str]:
-    """What went wrong with each query of a file; all of them live in one session and share what they can."""
-    db, oracle = harness.session(shards), harness.Oracle()
-    found: dict[str, str] = {}
-    queries = [b for b in harness.blocks(path) if b.kind == "query"]
-    for block in queries:
-        try:
-            db.sql(f"CREATE VIEW {block.name} AS {block.ours}")
-        except Exception as error:
-            found[block.name] = f"cannot be installed: {type(error).__name__}: {error}"
-    changes = harness.Changes(zlib.crc32(path.name.encode()))
-    for step, batch in enumerate(changes.batches(BATCHES)):
-        harness.apply(db, batch)
-        oracle.load(changes.rows)
-        for block in queries:
-            if block.name not in found:
-                try:
-                    problem = harness.difference(db[block.name].rows(), oracle.rows(block.theirs))
-                except Exception as error:
-                    problem = f"{type(error).__name__}: {error}"
-                if problem:
-                    found[block.name] = f"after batch {step + 1}: {problem}"
-    db.close()
-    return found
+    """What went wrong with each query of a file."""
+    return harness.differences(harness.session(shards), _queries(path), zlib.crc32(path.name.encode()), BATCHES)
 
 
 @pytest.mark.parametrize(("path", "block"), _cases("query"))
@@ -57,6 +40,12 @@ def test_query(path: Path, block: harness.Block) -> None:
 def test_file_on_three_shards(path: Path) -> None:
     """The plans that Spark runs: where rows of one partition meet, they must meet on one shard."""
     assert _differences(path, 3) == {}
+
+
+def test_some_of_every_file_on_two_shards() -> None:
+    """Every 25th query of each file, in three batches."""
+    found = {f.stem: harness.differences(harness.session(2), _queries(f)[3::25], 5, 3) for f in FILES}
+    assert not any(found.values()), found
 
 
 def test_windows_and_lists_of_everything_on_shards() -> None:
