@@ -1,8 +1,9 @@
 """Patterns in graphs: triangles in every order of their clauses, 4-cliques and diamonds while a graph grows.
 
-- *orders*: directed triangles of the first edges of graph c, counted: worst-case optimal and join by join, each in the
-  three orders that make different intermediate results, load and single changes. How far the orders of one plan are
-  apart, and how much dearer the worst binary one is, is what worst-case optimal is about.
+- *orders*: directed triangles, counted: worst-case optimal and join by join, each in the three orders that make
+  different intermediate results, load and single changes; of the first edges of the web graph cnr, or of graph c. How
+  far the orders of one plan are apart, and how much dearer the worst binary one is, is what worst-case optimal is
+  about.
 - *stream*: who talked to whom on MathOverflow, in the order of time, as an undirected simple graph. 4-cliques and
   diamonds (circles of four) are counted, each occurrence once, while edges come in batches and the oldest leave beyond
   a window. An output change is an occurrence that came or went.
@@ -11,10 +12,7 @@
 from __future__ import annotations
 
 import argparse
-import gzip
 from collections import deque
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import common
@@ -22,16 +20,12 @@ import graphs
 import igraph
 import numpy as np
 import peers
+import real
 import triangles
 from scipy import sparse
 
 from everview.expr.language import count
 from everview.graph import Graph
-
-MATHOVERFLOW = Path("/work/shared/data/sx-mathoverflow.txt.gz")
-
-ALL_PAIRS = 187_986
-"""Pairs of people who met on MathOverflow."""
 
 BATCH = 1000
 """Edges that come in one transaction."""
@@ -39,9 +33,8 @@ BATCH = 1000
 
 def orders(options: argparse.Namespace, edges: int, changes: int) -> dict[str, Any]:
     """Triangles by both plans in three orders."""
-    graph = graphs.load("tiny" if options.quick else "c")
-    rows = graph.edges[:edges]
-    expected = np.array([[peers.triangles(rows, graph.nodes)]])
+    rows = graphs.load("tiny" if options.quick else options.graph).edges[:edges]
+    expected = np.array([[peers.triangles(rows, int(rows.max()) + 1)]])
     cases = []
     for plan in ("wco", "binary"):
         for name, body in triangles.ORDERS.items():
@@ -60,6 +53,7 @@ def orders(options: argparse.Namespace, edges: int, changes: int) -> dict[str, A
                 cases.append({"case": f"{plan}, {name}", "load": load, "single": clock.latencies(), "arranged_mb": mb})
     cpu = {plan: [c["load"]["cpu_s"] for c in cases if c["case"].startswith(plan)] for plan in ("wco", "binary")}
     return {
+        "graph": options.graph,
         "edges": len(rows),
         "triangles": int(expected[0, 0]),
         "cases": cases,
@@ -68,36 +62,30 @@ def orders(options: argparse.Namespace, edges: int, changes: int) -> dict[str, A
     }
 
 
-def interactions(limit: int) -> Iterator[tuple[int, int]]:
-    """Pairs of people in the order of their first contact, the smaller number first; made up where there is no file."""
-    if not MATHOVERFLOW.exists():
-        drawn = np.random.default_rng(7).zipf(1.5, size=(4 * limit, 2)) % 30_000
-        yield from list({(min(a, b), max(a, b)): None for a, b in drawn.tolist() if a != b})[:limit]
-        return
-    seen: set[tuple[int, int]] = set()
-    with gzip.open(MATHOVERFLOW, "rt") as file:
-        for line in file:
-            a, b, _ = map(int, line.split())
-            pair = (min(a, b), max(a, b))
-            if a != b and pair not in seen:
-                seen.add(pair)
-                yield pair
-                if len(seen) == limit:
-                    return
+def contacts(mentions: common.Ints) -> list[tuple[int, int]]:
+    """Pairs of people in the order of their first contact, the smaller number first.
+
+    >>> contacts(np.array([[3, 1, 50], [1, 3, 60], [2, 2, 61], [1, 2, 62]]))
+    [(1, 3), (1, 2)]
+    """
+    pairs = np.sort(mentions[:, :2], axis=1)
+    return list(dict.fromkeys((a, b) for a, b in pairs.tolist() if a != b))
 
 
-def stream(options: argparse.Namespace, pattern: str, edges: int, window: int) -> dict[str, Any]:
+def stream(options: argparse.Namespace, pattern: str, window: int) -> dict[str, Any]:
     """A pattern's occurrences while edges come and go; both in transactions of their own, so that each only adds or
     only takes away, and the count tells how many.
     """
-    pairs = list(interactions(edges))
+    name, mentions = real.mentions(options.quick)
+    pairs = contacts(mentions)
+    batch = min(BATCH, window // 2)
     held: deque[tuple[int, int]] = deque()
     clock, came, went = common.Clock(), 0, 0
     with common.connect(options, history=1) as db:
         table = db.table("edge", {"src": int, "dst": int})
         total = db.view("total", Graph(table).motif(pattern).agg(n=count()))
-        for start in range(0, len(pairs), BATCH):
-            new = pairs[start : start + BATCH]
+        for start in range(0, len(pairs), batch):
+            new = pairs[start : start + batch]
             gone = [held.popleft() for _ in range(max(0, len(held) + len(new) - window))]
             held.extend(new)
             for change, rows in ((table.insert, new), (table.delete, gone)):
@@ -111,7 +99,7 @@ def stream(options: argparse.Namespace, pattern: str, edges: int, window: int) -
         raise SystemExit(f"the maintained number of {pattern}s is wrong")
     spent = clock.total()
     return {
-        "case": pattern,
+        "case": f"{pattern} in {name}",
         "edges": len(pairs),
         "window": window,
         "came": came,
@@ -153,14 +141,14 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         found["orders"] = orders(options, 2000 if quick else options.edges, 10 if quick else 200)
     if options.part in ("all", "stream"):
         found["stream"] = [
-            stream(options, pattern, *((3000, 2000) if quick else (ALL_PAIRS, window)))
+            stream(options, pattern, 300 if quick else window)
             for pattern, window in (("4-clique", 50_000), ("diamond", 5_000))
         ]
     return found
 
 
 if __name__ == "__main__":
-    parser = common.arguments(__doc__, ("part", ("all", "orders", "stream")))
-    parser.add_argument("--edges", type=int, default=400_000, help="edges of graph c for the triangles")
+    parser = common.arguments(__doc__, ("part", ("all", "orders", "stream")), ("graph", ("cnr", "c")))
+    parser.add_argument("--edges", type=int, default=350_000, help="so many of the graph's first edges")
     chosen = parser.parse_args()
     common.report(run(chosen), chosen)
