@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -223,7 +222,6 @@ def test_interrupted_from_a_subscriber(spark: Any, tmp_path: Path) -> None:
     view = db.view("v", t.distinct())
     stop = view.subscribe(lambda batch: os.kill(os.getpid(), signal.SIGINT))
     assert db.run(until="caught_up").stopped_by == "interrupt"
-    assert threading.active_count() < 20
     stop()
     assert len(t.rows()) < 4
     db.run(until="caught_up")
