@@ -215,7 +215,7 @@ class Sizes:
 
 
 QUICK = Sizes(warm_up=2, singles=10, batch=50, batches=2)
-FEW = Sizes(warm_up=5, singles=50, batch=1000, batches=2)
+FEW = Sizes(warm_up=2, singles=20, batch=1000, batches=1)
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ CASES: list[Case] = [
     *_graph_cases("sssp", "abc"),
     *_graph_cases("khop", "abc"),
     *_graph_cases("pagerank", "ac", "--few"),
+    *_graph_cases("pagerank", "a", "--few", "--unit", "1000", name="pagerank-coarse"),
     *(Case(f"{name}-cnr", name, ("--graph", "cnr", "--few")) for name in ("wcc", "scc", "sssp", "khop", "pagerank")),
     *_graph_cases("triangles", "c"),
     *_graph_cases("triangles", "c", "--order", "bc-ac-ab", name="triangles-second-order"),
