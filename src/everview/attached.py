@@ -135,5 +135,5 @@ class AttachedSession(Stored):
     def _stage_clear(self, table: Table) -> None:
         self._refuse(f"table {table._label!r} cannot be changed")
 
-    def _commit(self, changes: Any) -> None:
+    def _accept(self, changes: Any) -> None:
         self._refuse("nothing can be committed")

@@ -502,7 +502,10 @@ class Catalogued(Session):
             yield
         except BaseException as error:
             with self._quietly():
-                made.drop()
+                if isinstance(made, View):
+                    made.drop()
+                else:
+                    self._drop_table(made, False)
             if isinstance(error, EverviewError) and isinstance(made, View):
                 error.message = f"view {made._name!r}: {error.message}"
             raise

@@ -282,7 +282,11 @@ class Collection:
         return self._derive(project(self._node, [c.expr for c in columns]), columns_of(columns))
 
     def _flat_map(self, function: Callable[..., Any], returns: Mapping[str, Any], many: bool) -> Collection:
+        where = "flat_map" if many else "map"
+        language.check_callable(function, where)
         types = [language.declared(t) for t in returns.values()]
+        if not types:
+            raise PlanError("E_EMPTY", f"{where} would leave no columns", 'say what it returns: {"column": type}')
         rows = RowFunction(function, many, bare=len(types) == 1, tuples=bool(types) and types[0].kind == "tuple")
         columns = [Column(n, t) for n, t in zip(returns, types, strict=True)]
         return self._derive(FlatMap(self._node, rows, tuple(types)), columns)

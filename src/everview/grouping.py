@@ -63,6 +63,7 @@ class Grouping:
         Keys and rows are tuples; a row is the collection's columns, then computed keys. The function must depend on its
         arguments alone: it is called again whenever the group changes.
         """
+        language.check_callable(function, "reduce")
         c = self._collection
         types = tuple(language.declared(t) for t in returns.values())
         node, keys = joins.with_columns(c._node, [k.expr for k in self._keys])

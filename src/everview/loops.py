@@ -94,6 +94,7 @@ def _fixed_point(
 ) -> list[Collection]:
     from everview.collection import Collection, common_session
 
+    language.check_callable(body, where)
     _check_limit(max_rounds, at_limit, where)
     given = [s for s in starts if s is not None]
     types: list[Types] = [tuple(c.type for c in cs) for cs in columns]

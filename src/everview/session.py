@@ -8,6 +8,7 @@ transactions, each with its own time, share one step: the same answers at every 
 from __future__ import annotations
 
 import datetime as dt
+import html
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -18,7 +19,7 @@ from everview.clock import HIDDEN, Aging, Clock
 from everview.codes.declare import data_type
 from everview.collection import Collection, check_names, common_session
 from everview.dataflow.operators import Arrangement, Operator
-from everview.errors import InputError, PlanError, did_you_mean
+from everview.errors import InputError, LoopError, PlanError, did_you_mean
 from everview.expr.language import UserFunction, declared
 from everview.expr.resolve import Column
 from everview.inspecting import Inspecting
@@ -27,6 +28,7 @@ from everview.plan import nodes
 from everview.plan.check import check_closed
 from everview.plan.multiway import Choice, check_choice, rewrite
 from everview.plan.prune import prune
+from everview.state import check_count
 from everview.table import Table
 from everview.view import View
 
@@ -72,6 +74,7 @@ class Session(Inspecting):
         """Free everything; the session, its tables and views are unusable afterwards."""
         with self._lock:
             if not self._closed:
+                self._changing()
                 self._closed = True
                 self._graph.close()
 
@@ -84,6 +87,18 @@ class Session(Inspecting):
         return (
             f"Session({state}, tables: {', '.join(self.tables) or 'none'}, views: {', '.join(self._views) or 'none'})"
         )
+
+    def _repr_html_(self) -> str:
+        if self._closed:
+            return f"<p>{html.escape(repr(self))}</p>"
+        named = [("table", n, self._tables[n]) for n in self.tables] + [("view", n, v) for n, v in self._views.items()]
+        body = ""
+        for kind, name, what in named:
+            columns = ", ".join(f"{c.name} {c.type!r}" for c in what._columns)
+            cells = "".join(f"<td>{html.escape(text)}</td>" for text in (kind, name, columns))
+            body += f"<tr>{cells}</tr>"
+        head = "<tr><th></th><th>name</th><th>columns</th></tr>"
+        return f"<table><thead>{head}</thead><tbody>{body}</tbody></table><p>time {self.time}</p>"
 
     # tables and views
 
@@ -108,7 +123,7 @@ class Session(Inspecting):
         []
         """
         self._alive()
-        with self._lock:
+        with self._writing, self._lock:
             self._clock.advance(moment)
 
     def table(
@@ -126,10 +141,13 @@ class Session(Inspecting):
         >>> ev.connect().table("person", {"id": int, "name": str | None}, key="id")
         Collection(id int, name str?)
         """
-        self._alive()
+        self._changing()
         self._new_name(name)
         if not schema:
             raise InputError("E_SCHEMA", f"table {name!r} has no columns", 'give a schema: {"column": type}')
+        for column in schema:
+            if not isinstance(column, str) or not column:
+                raise InputError("E_NAME", f"table {name!r}: {column!r} is no column name", "give a non-empty string")
         columns = [Column(n, data_type(t)) for n, t in schema.items()]
         names = list(schema)
         keys = (key,) if isinstance(key, str) else tuple(key or ())
@@ -183,9 +201,11 @@ class Session(Inspecting):
         their shape and the indexes that are there; `explain` shows it. What is kept already, in whatever way, is
         shared.
         """
-        self._alive()
+        self._changing()
         self._new_name(name)
         check_choice(plan)
+        if history is not None:
+            check_count("history", history, 0)
         if not isinstance(collection, Collection):
             raise InputError(
                 "E_TYPE", f"db.view needs a collection, got {type(collection).__name__}", "build one from db.table(...)"
@@ -206,7 +226,11 @@ class Session(Inspecting):
         with self._lock:
             self._catch_up()
             kept = self._history if history is None else history
-            arrangement = self._install(collection._node, index, kept, plan)
+            try:
+                arrangement = self._install(collection._node, index, kept, plan)
+            except LoopError as error:
+                error.message = f"view {name!r}: {error.message}"
+                raise
             view = View(self, name, collection, collection._node, arrangement)
             view._index = index
             view._plan = plan
@@ -428,7 +452,7 @@ class Session(Inspecting):
     ) -> Arrangement:
         """Make a base table's index; `rows` (codes) are in it from the beginning."""
         arrangement = self._builder.add_table(node, order, name)
-        arrangement.trace.keep_history(history)
+        self._graph.keep_history(arrangement, history)
         if rows:
             words = [w for row in rows for w in (*(row[c] for c in order), self._graph.time, 1)]
             make.push_rows(arrangement.operator.inbox, np.array(words, dtype=np.int64), len(rows))
@@ -449,7 +473,7 @@ class Session(Inspecting):
             self._graph.forget_new()
             self._builder.forget(gone)
             raise
-        arrangement.trace.keep_history(history)
+        self._graph.keep_history(arrangement, history)
         return arrangement
 
     def _install_new(self) -> None:

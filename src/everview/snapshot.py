@@ -62,18 +62,15 @@ class Snapshot:
 
     def _repeated(self) -> np.ndarray:
         columns, counts = self._contents()
-        if len(counts) and counts.min() < 0:
-            raise RowErrors(
-                "E_NEGATIVE",
-                "some rows have negative multiplicity",
-                "read counts(), or apply threshold() or distinct()",
-            )
+        _refuse_negative(counts)
         if len(counts) and counts.max() > 1:
             columns = np.ascontiguousarray(np.repeat(columns, counts, axis=1))
         return columns
 
     def __len__(self) -> int:
-        return int(self._contents()[1].sum())
+        counts = self._contents()[1]
+        _refuse_negative(counts)
+        return int(counts.sum())
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Rows as tuples, repeated by multiplicity, in no particular order."""
@@ -99,13 +96,40 @@ class Snapshot:
         return frame
 
     def _repr_html_(self) -> str:
-        rows = self.rows()
+        columns, counts = self._contents()
+        shown = [
+            row
+            for row, n in zip(self._codec.decode_rows(columns[:, :HTML_ROWS]), counts[:HTML_ROWS].tolist(), strict=True)
+            for _ in range(n)
+        ]
+        _refuse_negative(counts)
         head = "".join(f"<th>{html.escape(n)}</th>" for n in self._codec.names)
         body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(str(v))}</td>" for v in row) + "</tr>" for row in rows[:HTML_ROWS]
+            "<tr>" + "".join(f"<td>{html.escape(str(v))}</td>" for v in row) + "</tr>" for row in shown[:HTML_ROWS]
         )
-        more = f"<p>{len(rows)} rows at time {self.time}</p>"
+        more = f"<p>{counts.sum()} rows at time {self.time}</p>"
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _refuse_negative(counts: np.ndarray) -> None:
+    if len(counts) and counts.min() < 0:
+        raise RowErrors(
+            "E_NEGATIVE", "some rows have negative multiplicity", "read counts(), or apply threshold() or distinct()"
+        )
+
+
+def check_time(where: str, time: Any) -> None:
+    """Refuse what is no time."""
+    if not isinstance(time, int | np.integer) or isinstance(time, bool):
+        raise InputError("E_TYPE", f"{where}: {time!r} is no time", "times are whole numbers: db.time is the last")
+
+
+def first_columns(codec: Codec, key: Any) -> tuple[int, ...]:
+    """As many of the first columns as a key has values."""
+    width = len(key) if isinstance(key, tuple) else 1
+    if not 1 <= width <= len(codec.names):
+        raise InputError("E_KEY", f"{key!r} has {width} values", f"the columns are {', '.join(codec.names)}")
+    return tuple(range(width))
 
 
 def in_order(columns: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
@@ -167,6 +191,7 @@ def read_key(
         session._alive()
         start = tuple(codes[columns.index(c)] for c in arrangement.order[: len(columns)])
         found, counts = read_codes(session, arrangement, start, session.time)
+    _refuse_negative(counts)
     rows = codec.decode_rows(found)
     return [row for row, n in zip(rows, counts.tolist(), strict=True) for _ in range(n)]
 

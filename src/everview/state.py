@@ -32,17 +32,23 @@ class State:
     ) -> None:
         if threads not in (1, 2):
             raise InputError("E_THREADS", f"threads={threads!r}: a session works with one thread or two", "give 1 or 2")
+        check_count("history", history, 0)
+        check_count("merge_effort", merge_effort, 1)
         self._interner = interner or Interner()
         self._graph, self._builder = self._dataflow(merge_effort)
         if threads == 2:
             self._graph.share_work()
         self._history = history
+        self._writing = threading.RLock()
+        """Held by the thread whose transaction is under way, for as long as it is; taken before `_lock`, never after"""
         self._lock = threading.RLock()
+        """Held while the dataflow runs, is changed or is read"""
         self._tables: dict[str, Table] = {}
         self._views: dict[str, View] = {}
         self._node_ids = 0
         self._closed = False
         self._staged: Work | None = None
+        self._staged_by = 0  # the thread whose transaction it is
         self._queued: list[Work] | None = None
         self._marks: dict[str, str] = {}
         """What was marked in complete transactions: positions of sources and sinks, say"""
@@ -60,6 +66,16 @@ class State:
         if self._closed:
             raise ClosedError("E_CLOSED", "the session is closed", "open a new one with everview.connect()")
 
+    def _changing(self) -> None:
+        """Called before anything is changed: a step under way calls users' functions, and those must not."""
+        self._alive()
+        if self._graph.serving == threading.get_ident():
+            raise InputError(
+                "E_REENTRANT",
+                "a function that a step calls cannot change the session",
+                "let it depend on its arguments alone; a subscriber, which is called after the step, may change tables",
+            )
+
     @property
     def time(self) -> int:
         """The last complete time: 0 at the start, one more with every transaction."""
@@ -67,3 +83,16 @@ class State:
 
     def _sync(self, *operators: Operator) -> None:
         """Called before the traces of operators are read: here they are always complete."""
+
+
+def check_count(what: str, number: Any, least: int) -> None:
+    """Refuse an option that is no whole number, or too small.
+
+    >>> check_count("history", -1, 0)
+    Traceback (most recent call last):
+        ...
+    everview.errors.InputError: [E_RANGE] history=-1
+      hint: give a whole number, 0 or more
+    """
+    if not isinstance(number, int) or isinstance(number, bool) or number < least:
+        raise InputError("E_RANGE", f"{what}={number!r}", f"give a whole number, {least} or more")

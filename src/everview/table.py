@@ -11,10 +11,11 @@ from everview.dataflow.operators import Arrangement
 from everview.errors import ClosedError, EverviewError, InputError
 from everview.expr.resolve import Column
 from everview.plan import nodes as plan
-from everview.snapshot import Snapshot, read_key
+from everview.snapshot import Snapshot, check_time, first_columns, read_key
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
     from everview.session import Session
@@ -91,8 +92,17 @@ class Table(Collection):
 
     def drop(self, *, cascade: bool = False) -> None:
         """Remove the table; views that read it must go first, or with it (`cascade=True`)."""
-        self._alive()
-        self._session._drop_table(self, cascade)
+        session = self._session
+        with session._writing:
+            self._alive()
+            session._changing()
+            if any(table is self for table, _, _ in session._staged or ()):
+                raise InputError(
+                    "E_IN_USE",
+                    f"table {self._label!r} is changed by the transaction under way",
+                    "end the transaction first",
+                )
+            session._drop_table(self, cascade)
 
     def _change(self, rows: Any, diff: int) -> None:
         if self._dropped:
@@ -117,11 +127,13 @@ class Table(Collection):
 
     def _snapshot(self) -> Snapshot:
         self._alive()
+        self._session._catch_up()
         return Snapshot(self._session, self._arrangement, self._codec, self._session.time)
 
     def as_of(self, time: int) -> Snapshot:
         """The contents at an earlier time (kept readable while the result lives)."""
         self._alive()
+        check_time("as_of", time)
         self._session._catch_up()
         return Snapshot(self._session, self._arrangement, self._codec, time)
 
@@ -137,10 +149,21 @@ class Table(Collection):
         """All rows as a pandas frame."""
         return self._snapshot().to_pandas()
 
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a polars frame."""
+        return self._snapshot().to_polars()
+
+    def __len__(self) -> int:
+        return len(self._snapshot())
+
+    def __bool__(self) -> bool:
+        return True
+
     def lookup(self, key: Any) -> list[tuple[Any, ...]]:
         """Rows by declared key, or by the first column(s)."""
         self._alive()
-        columns = self._key or tuple(range(len(key) if isinstance(key, tuple) else 1))
+        self._session._catch_up()
+        columns = self._key or first_columns(self._codec, key)
         return read_key(self._session, self._arrangement, self._codec, columns, key)
 
     def _repr_html_(self) -> str:

@@ -7,6 +7,7 @@ count below zero) and, in a batch, when the transaction ends, so that the error 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -15,7 +16,7 @@ import numpy as np
 from everview.dataflow.graph import ABSENT_HINT, batch_arrays
 from everview.dataflow.operators import Arrange, Arrangement
 from everview.dataflow.scopes import MAX_EPOCHS
-from everview.errors import InputError
+from everview.errors import InputError, LoopError
 from everview.kernels import make, read
 from everview.kernels.trace import NO_SINCE
 from everview.listening import Listening
@@ -42,7 +43,25 @@ class Transacting(Listening):
     """The part of a session that changes tables."""
 
     def transaction(self) -> Transaction:
-        """Make all changes inside at one time; an exception undoes them. Inside another transaction, it joins it."""
+        """Make all changes inside at one time; an exception undoes them. Inside another transaction, it joins it: an
+        exception undoes what was changed inside, and the rest is committed with the outer one.
+
+        A transaction belongs to the thread that began it. Other threads read meanwhile; what they change waits.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> t = db.table("t", {"x": int})
+        >>> with db.transaction():
+        ...     t.insert([(1,)])
+        ...     try:
+        ...         with db.transaction():
+        ...             t.insert([(2,)])
+        ...             raise ValueError
+        ...     except ValueError:
+        ...         t.insert([(3,)])
+        >>> sorted(t.rows()), db.time
+        ([(1,), (3,)], 1)
+        """
         self._alive()
         return Transaction(self)
 
@@ -61,23 +80,33 @@ class Transacting(Listening):
         [((1,), 1, 1), ((2,), 2, 1)]
         """
         self._alive()
-        if self._queued is not None:
-            yield
-            return
-        self._queued = []
-        try:
-            yield
-        finally:
+        with self._writing:
+            if self._queued is not None:
+                yield
+                return
+            self._queued = []
             try:
-                self._catch_up()
+                yield
             finally:
-                self._queued = None
+                try:
+                    self._catch_up()
+                finally:
+                    self._queued = None
+
+    def _pending(self) -> Work | None:
+        """What this thread's transaction has staged so far, if one is under way."""
+        return self._staged if self._staged_by == threading.get_ident() else None
 
     def _stage(self, table: Table, codes: np.ndarray | list[tuple[int, ...]], diff: int) -> None:
-        if self._staged is not None:
-            self._staged.append((table, codes, diff))
-        else:
-            self._commit(Work(((table, codes, diff),)))
+        with self._writing:
+            if table._dropped:
+                table._alive()
+            if self._staged is not None:
+                self._staged.append((table, codes, diff))
+                return
+            self._accept(Work(((table, codes, diff),)))
+        if self._deliveries:
+            self._deliver()
 
     def _mark(self, name: str, value: str) -> None:
         """Note a text under a name together with the transaction under way: both are committed or neither is. Outside
@@ -96,7 +125,7 @@ class Transacting(Listening):
 
     def _stage_upsert(self, table: Table, codes: np.ndarray) -> None:
         """Replace rows by key: take away what is there under the new rows' keys, then add the last row of each key."""
-        with self._lock, self.transaction():
+        with self.transaction(), self._lock:
             key = table._key
             last = {tuple(codes[c, i].item() for c in key): i for i in range(codes.shape[1])}
             old = self._present(table, list(last))
@@ -105,7 +134,7 @@ class Transacting(Listening):
             self._stage(table, np.ascontiguousarray(codes[:, sorted(last.values())]), 1)
 
     def _stage_clear(self, table: Table) -> None:
-        with self._lock, self.transaction():
+        with self.transaction(), self._lock:
             rows = self._present(table, None)
             if rows:
                 self._stage(table, rows, -1)
@@ -142,7 +171,8 @@ class Transacting(Listening):
                         found[row] = found.get(row, 0) + diff
         return [row for row, n in found.items() for _ in range(n)]
 
-    def _commit(self, changes: Work) -> None:
+    def _accept(self, changes: Work) -> None:
+        """Run a transaction, or queue it in a batch; `_writing` is held. Subscribers are called later (`_deliver`)."""
         with self._lock:
             if self._closed:
                 self._alive()
@@ -150,15 +180,14 @@ class Transacting(Listening):
                 self._commit_timed(changes)
             elif self._queued is not None:
                 self._queue(changes)
-                return
             else:
                 self._step([changes])
-        if self._deliveries:
-            self._deliver()
 
     def _commit_nothing(self) -> None:
         """A transaction of which nothing is known but that time has passed."""
-        self._commit(Work())
+        self._accept(Work())
+        if self._deliveries:
+            self._deliver()
 
     def _commit_timed(self, changes: Work) -> None:
         """Run a transaction with what it and the time that passed mean for the clock's followers.
@@ -175,8 +204,12 @@ class Transacting(Listening):
 
     def _step(self, transactions: list[Work]) -> None:
         """Run transactions, one time each, as one step; all or none of them."""
+        self._changing()
         try:
             self._run(transactions)
+        except LoopError as error:
+            self._name_loop(error)
+            raise
         except InputError as error:
             if error.code == "E_ABSENT":
                 raise self._absent([c for changes in transactions for c in changes], error) from None
@@ -186,6 +219,17 @@ class Transacting(Listening):
                 self._marks.update(changes.marks)
         if self._listening:
             self._take_batches()
+
+    def _name_loop(self, error: LoopError) -> None:
+        """Say which views a loop that did not converge belongs to."""
+        loop = self._graph.diverged
+        if loop is not None:
+            names = [
+                repr(v._name)
+                for v in self._views.values()
+                if any(loop.contains(o.scope) for o in self._graph.needed([v._arrangement.operator]))
+            ]
+            error.message = f"view {', '.join(names)}: {error.message}"
 
     def _run(self, transactions: list[Work]) -> None:
         """Bring the dataflow up to date: what another runtime does differently."""
@@ -255,6 +299,8 @@ class Transacting(Listening):
         if not self._queued:
             return
         with self._lock:
+            if not self._queued:  # another thread was quicker
+                return
             queued, self._queued = self._queued, []
             self._step(queued)
         if self._deliveries:
@@ -264,23 +310,39 @@ class Transacting(Listening):
 class Transaction:
     """A transaction under way; see `everview.Session.transaction`."""
 
-    __slots__ = ("_outer", "_session")
+    __slots__ = ("_before", "_session")
 
     def __init__(self, session: Transacting) -> None:
         self._session = session
-        self._outer = session._staged is not None
+        self._before: list[tuple[int, dict[str, str]]] = []
+        """For each time it was entered: what the transaction around it had staged, changes and marks (-1: none)"""
 
     def __enter__(self) -> Transaction:
-        if not self._outer:
-            self._session._staged = Work()
+        session = self._session
+        session._writing.acquire()
+        if session._staged is None:
+            session._staged, session._staged_by = Work(), threading.get_ident()
+            self._before.append((-1, {}))
+        else:
+            self._before.append((len(session._staged), dict(session._staged.marks)))
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        if self._outer:
-            return
-        changes, self._session._staged = self._session._staged, None
-        if kind is None:
-            self._session._commit(Work() if changes is None else changes)
+        session = self._session
+        count, marks = self._before.pop()
+        try:
+            if count >= 0:
+                if kind is not None and session._staged is not None:
+                    del session._staged[count:]
+                    session._staged.marks = marks
+                return
+            changes, session._staged = session._staged, None
+            if kind is None and changes is not None:
+                session._accept(changes)
+        finally:
+            session._writing.release()
+        if session._deliveries:
+            session._deliver()
 
 
 def _tuples(rows: np.ndarray | list[tuple[int, ...]]) -> list[tuple[int, ...]]:

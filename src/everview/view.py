@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,13 +13,13 @@ from everview.codes.codec import Codec
 from everview.collection import Collection
 from everview.dataflow.graph import batch_arrays
 from everview.dataflow.operators import Arrangement, Operator
-from everview.errors import ClosedError, CompactedError, RowErrors
+from everview.errors import ClosedError, CompactedError, InputError, RowErrors
 from everview.expr.evaluate import ERRORS
 from everview.kernels import make, read
 from everview.kernels.trace import CAPTURE, NO_SINCE
 from everview.plan.multiway import Choice
 from everview.plan.nodes import Node
-from everview.snapshot import Snapshot, consolidated, in_order, read_key
+from everview.snapshot import Snapshot, check_time, consolidated, first_columns, in_order, read_key
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,7 +112,7 @@ class View(Collection):
         self._alive()
         self._session._catch_up()
         if self._fallible:
-            self._refuse_errors()
+            self._refuse_errors(time)
         return Snapshot(self._session, self._arrangement, self._codec, time)
 
     def rows(self) -> list[Row]:
@@ -124,6 +125,7 @@ class View(Collection):
 
     def as_of(self, time: int) -> Snapshot:
         """The contents at an earlier time (kept readable while the result lives)."""
+        check_time("as_of", time)
         return self._read(time)
 
     def to_arrow(self) -> pa.Table:
@@ -150,7 +152,7 @@ class View(Collection):
         self._session._catch_up()
         if self._fallible:
             self._refuse_errors()
-        columns = self._index or tuple(range(len(key) if isinstance(key, tuple) else 1))
+        columns = self._index or first_columns(self._codec, key)
         arrangement = self._arrangement
         if set(arrangement.order[: len(columns)]) != set(columns):
             arrangement = self._session._index(self, columns)
@@ -160,6 +162,9 @@ class View(Collection):
         """[(row, time, diff), ...] for all times after `since`, in time order. A view's first contents count as a
         change when it was installed.
         """
+        check_time("changes", since)
+        if self._fallible:
+            self._refuse_errors()
         columns, times, diffs = self._changes(since)
         rows = self._codec.decode_rows(columns)
         return list(zip(rows, times.tolist(), diffs.tolist(), strict=True))
@@ -190,24 +195,32 @@ class View(Collection):
         """[(what went wrong, how many rows), ...] now; empty when all is well."""
         self._alive()
         self._session._catch_up()
+        return self._errors_at(self._session.time)
+
+    def _errors_at(self, time: int) -> list[tuple[str, int]]:
         found: list[tuple[str, int]] = []
         with self._session._lock:
             self._session._sync(*self._fallible)
             for operator in self._fallible:
                 assert operator.trace is not None
-                batch = read.collect(operator.trace.address, NO_SINCE, self._session.time, 0)
+                batch = read.collect(operator.trace.address, NO_SINCE, max(time, operator.trace.since), 0)
                 columns, _, counts = batch_arrays(batch, 1)
                 read.release(batch)
                 found.extend((ERRORS[code], n) for code, n in zip(columns[0].tolist(), counts.tolist(), strict=True))
         return found
 
-    def _refuse_errors(self) -> None:
-        found = self.errors()
+    def _refuse_errors(self, time: int | None = None) -> None:
+        """Refuse to give contents, of now or of a time, that lack rows which could not be computed."""
+        self._alive()
+        self._session._catch_up()
+        now = self._session.time
+        found = self._errors_at(now if time is None else min(time, now))
         if found:
             what = ", ".join(f"{text} ({n})" for text, n in found)
+            when = "" if time is None or time == now else f" at time {time}"
             raise RowErrors(
                 "E_ROWS",
-                f"view {self._name!r} holds rows that could not be computed: {what}",
+                f"view {self._name!r} holds rows that could not be computed{when}: {what}",
                 "correct or delete their inputs, or guard the expression with when(...); errors() lists them",
             )
 
@@ -215,7 +228,7 @@ class View(Collection):
 
     def subscribe(self, function: Callable[[Batch], Any] | None = None, *, snapshot: bool = True) -> Any:
         """Call a function with each complete time's changes, the present contents first (unless `snapshot=False`).
-        Also a decorator.
+        Also a decorator. Rows that cannot be computed (see `errors`) come when they can.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -228,6 +241,8 @@ class View(Collection):
         """
         if function is None:
             return lambda f: self.subscribe(f, snapshot=snapshot)
+        if not callable(function):
+            raise InputError("E_TYPE", f"{function!r} cannot be called", "subscribe a function of a Batch")
         self._alive()
         self._session._catch_up()
         if snapshot:
@@ -308,10 +323,11 @@ class View(Collection):
         self._alive()
         self._session._catch_up()
         arrangements = self._session._arrangements(self._arrangement.operator)
+        present = Snapshot(self._session, self._arrangement, self._codec, self._session.time)
         return {
             "name": self._name,
             "time": self._session.time,
-            "rows": len(Snapshot(self._session, self._arrangement, self._codec, self._session.time)),
+            "rows": int(present._contents()[1].sum()),
             "bytes": sum(a["bytes"] for a in arrangements),
             "arrangements": arrangements,
         }
@@ -319,7 +335,11 @@ class View(Collection):
     def drop(self) -> None:
         """Stop keeping the view; frees what nothing else needs."""
         self._alive()
+        self._session._changing()
         self._session._drop_view(self)
 
     def _repr_html_(self) -> str:
-        return self._read(self._session.time)._repr_html_()
+        try:
+            return self._read(self._session.time)._repr_html_()
+        except RowErrors as error:  # a notebook shows them better than a traceback
+            return f"<p>{html.escape(str(error))}</p>"

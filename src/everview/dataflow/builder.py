@@ -580,6 +580,7 @@ class Builder:
         stop = loop.at_limit == "stop" and rounds is not None
         most = (1 << scope.bits) - 2
         limit = most if loop.priority is not None and rounds is None else min(rounds or DEFAULT_ROUNDS, most)
+        scope.limit = limit
         round_again = Route(add=scope.unit, rounds=limit, stop_at_limit=stop)
         for variable, initial, body in zip(build.variables, initials, bodies, strict=True):
             if variable.delay:

@@ -8,6 +8,7 @@ ever said, to the newcomer only.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from everview.codes.interner import Interner
 from everview.codes.values import encode_value
-from everview.dataflow.operators import Arrange, Operator, PythonMap, Reduce, Wake
+from everview.dataflow.operators import Arrange, Arrangement, Operator, PythonMap, Reduce, Wake
 from everview.dataflow.scopes import Scope
 from everview.dataflow.streams import Sink
 from everview.dataflow.team import Team
@@ -52,6 +53,10 @@ class Graph:
         self.numbered: list[Operator | None] = []
         """every operator by the order in which they were made, equal on all shards; None once dropped"""
         self.time = 0
+        self.serving = 0
+        """the thread that is in a user's function, called by the step under way; else 0"""
+        self.diverged: Scope | None = None
+        """the loop that made the last step fail at its round limit"""
         self.step_block = make.make_block(step_k.STEP_WORDS)
         self.team: Team | None = None
         self.root = Scope(None)
@@ -248,7 +253,11 @@ class Graph:
             if answer in (x.DONE, x.STOPPED):
                 return pc
             if answer == x.PYTHON_NEEDED:
-                self._serve(self.at[pc][0])
+                self.serving = threading.get_ident()
+                try:
+                    self._serve(self.at[pc][0])
+                finally:
+                    self.serving = 0
                 pc += 1
             elif answer != x.YIELD:
                 raise self.failure(answer, pc)
@@ -267,9 +276,10 @@ class Graph:
         if isinstance(item, Stop):
             item = item.scope or self.root
         if answer == x.ROUNDS:
+            self.diverged = item if isinstance(item, Scope) else item.scope
             return LoopError(
                 "E_LOOP_LIMIT",
-                f"{item.label} did not converge within its round limit",
+                f"{self.diverged.label} did not converge within its limit of {self.diverged.limit} rounds",
                 "raise max_rounds, use at_limit='stop', or check that the body reaches a fixed point",
             )
         if answer == x.OVERFLOW:
@@ -311,6 +321,13 @@ class Graph:
     def time_base(self) -> int:
         """The last epoch before the step under way."""
         return int(make.peek(self.step_block, step_k.STEP_BASE))
+
+    def keep_history(self, arrangement: Arrangement, epochs: int) -> None:
+        """Keep that many epochs apart in an arrangement and in the errors it depends on: they are read together."""
+        arrangement.trace.keep_history(epochs)
+        for operator in self.needed([arrangement.operator]):
+            if operator.errors is not None and operator.errors.trace is not None:
+                operator.errors.trace.keep_history(epochs)
 
     # dropping
 

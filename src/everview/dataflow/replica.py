@@ -83,7 +83,7 @@ class Replica:
         except BaseException:
             self.forget_new()
             raise
-        arrangement.trace.keep_history(command.history)
+        self.graph.keep_history(arrangement, command.history)
         return arrangement
 
     def forget_new(self) -> None:

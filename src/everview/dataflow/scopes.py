@@ -33,6 +33,7 @@ class Scope:
         self.parent = parent
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.items: list[Operator | Scope] = []
+        self.limit = 0  # rounds, for messages
         self.label = "outside" if parent is None else f"loop {self.depth}"
         if parent is None:
             self.masks: tuple[int, ...] = ((1 << TIME_BITS) - 1,)

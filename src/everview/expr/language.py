@@ -19,13 +19,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import Any, Literal, overload
 
-from everview.errors import PlanError
+from everview.errors import PlanError, did_you_mean
 from everview.expr.functions import FUNCTIONS
 from everview.types import DataType
 
 AggregateName = Literal["count", "sum", "avg", "min", "max", "count_distinct", "first", "last"]
+
+
+class UnknownFunction(PlanError, AttributeError):
+    """`col.x.f()` where there is no f; an AttributeError too, so that hasattr works."""
 
 
 class Expression:
@@ -47,10 +51,12 @@ class Expression:
 
     __hash__ = object.__hash__
 
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Callable[..., Expression]:
-            """The functions of FUNCTIONS as methods; they are added below."""
+    def __getattr__(self, name: str) -> Callable[..., Expression]:
+        """The functions of FUNCTIONS are methods (they are added below); there is nothing else."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        methods = [m for m in dir(Expression) if not m.startswith("_")]
+        raise UnknownFunction("E_FUNCTION", f"there is no function {name!r} of values", did_you_mean(name, methods))
 
     # arithmetic
     def __add__(self, other: Any) -> Expression:
@@ -534,9 +540,17 @@ def udf(
     initial(col.name)
     """
     result = declared(returns)
+    if function is not None:
+        check_callable(function, "udf")
     if function is None:
         return lambda f: UserFunction(f, result, vectorized)
     return UserFunction(function, result, vectorized)
+
+
+def check_callable(function: Any, where: str) -> None:
+    """Refuse what is given for a function and is none."""
+    if not callable(function):
+        raise PlanError("E_TYPE", f"{where}: {function!r} cannot be called", "give it a function")
 
 
 def orderings(by: Any) -> tuple[Ordering, ...]:

@@ -158,7 +158,7 @@ class Pipeline:
             raise InputError(
                 "E_NO_SOURCE", "there is nothing to run: the session has no source", "add one: db.source(...)"
             )
-        if self.session._staged is not None or self.session._queued is not None:
+        if self.session._pending() is not None or self.session._queued is not None:
             raise InputError("E_TRANSACTION", "db.run cannot be part of a transaction", "end the transaction first")
         result = Run(self.session.time)
         started = time.monotonic()

@@ -73,7 +73,7 @@ class Prepared:
     def __call__(self, *values: Any, **named: Any) -> Result:
         """The answer for values of the parameters, in order or by name."""
         row = self._codec.encode_row(self._row(values, named))
-        with self._session._lock:
+        with self._session._writing, self._session._lock:
             self._view._alive()
             self._ask(row)
             if self._view._fallible:
@@ -92,7 +92,7 @@ class Prepared:
     def forget(self, *values: Any, **named: Any) -> None:
         """Stop keeping the answer for these values."""
         row = self._codec.encode_row(self._row(values, named))
-        with self._session._lock:
+        with self._session._writing, self._session._lock:
             if row in self._asked:
                 self._session._stage(self._values, [row], -1)
                 del self._asked[row]

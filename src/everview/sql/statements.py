@@ -85,7 +85,7 @@ class Statements:
             handler = getattr(self, f"on_{type(node).__name__.lower()}", None)
         if handler is None:
             raise source.refuse(node, f"this statement is not supported: {node.key.upper()}", _STATEMENTS)
-        staged = self.session._staged
+        staged = self.session._pending()
         before = len(staged) if staged is not None else 0
         try:
             return handler(node, source)
