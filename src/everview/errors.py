@@ -43,35 +43,126 @@ class EverviewError(Exception):
 
 
 class InputError(EverviewError):
-    """Rows, columns or values that do not fit the table."""
+    """Rows, columns or values that do not fit the table.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> try:
+    ...     t.insert([("one",)])
+    ... except ev.InputError as error:
+    ...     error.code
+    'E_TYPE'
+    """
 
 
 class PlanError(EverviewError):
-    """A query that makes no sense."""
+    """A query that makes no sense.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> try:
+    ...     t.select("y")
+    ... except ev.PlanError as error:
+    ...     error.code
+    'E_COLUMN'
+    """
 
 
 class LoopError(EverviewError):
-    """A loop that did not converge within its limit."""
+    """A loop that did not converge within its limit.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> t.insert([(1,)])
+    >>> grow = lambda c: c.select(x=c.x + 1)
+    >>> try:
+    ...     db.view("v", t.iterate(grow, max_rounds=5))
+    ... except ev.LoopError as error:
+    ...     error.code
+    'E_LOOP_LIMIT'
+    """
 
 
 class CompactedError(EverviewError):
-    """A time that can no longer be read because its history was compacted."""
+    """A time that can no longer be read because its history was compacted.
+
+    >>> import everview as ev
+    >>> db = ev.connect(history=0)
+    >>> t = db.table("t", {"x": int})
+    >>> t.insert([(1,)]); t.insert([(2,)])
+    >>> try:
+    ...     t.as_of(1)
+    ... except ev.CompactedError as error:
+    ...     error.code
+    'E_COMPACTED'
+    """
 
 
 class RowErrors(EverviewError):
-    """A view holds rows that could not be computed; deleting or correcting their inputs heals it."""
+    """A view holds rows that could not be computed; deleting or correcting their inputs heals it.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> v = db.view("v", t.select(y=6 // t.x))
+    >>> t.insert([(0,), (2,)])
+    >>> try:
+    ...     v.rows()
+    ... except ev.RowErrors as error:
+    ...     error.code
+    'E_ROWS'
+    >>> t.delete([(0,)])
+    >>> v.rows()
+    [(3,)]
+    """
 
 
 class UdfError(EverviewError):
-    """A user's Python function raised an exception."""
+    """A user's Python function raised an exception.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> t.insert([(0,)])
+    >>> try:
+    ...     db.view("v", t.map(lambda x: 6 // x, {"y": int}))
+    ... except ev.UdfError as error:
+    ...     error.code
+    'E_UDF'
+    """
 
 
 class StoreError(EverviewError):
-    """A durable directory cannot be opened, read or written: locked, damaged, full, taken over."""
+    """A durable directory cannot be opened, read or written: locked, damaged, full, taken over.
+
+    >>> import everview as ev, tempfile
+    >>> place = tempfile.mkdtemp()
+    >>> db = ev.connect(place)
+    >>> try:
+    ...     ev.connect(place)
+    ... except ev.StoreError as error:
+    ...     error.code
+    'E_LOCKED'
+    >>> db.close()
+    """
 
 
 class ClosedError(EverviewError):
-    """The session, view or table is closed or dropped."""
+    """The session, view or table is closed or dropped.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> db.close()
+    >>> try:
+    ...     t.rows()
+    ... except ev.ClosedError as error:
+    ...     error.code
+    'E_CLOSED'
+    """
 
 
 class InternalError(EverviewError):

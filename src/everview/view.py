@@ -34,7 +34,16 @@ Row = tuple[Any, ...]
 
 
 class Batch:
-    """What changed in a view at one complete time: given to subscribers. Rows are decoded when they are asked for."""
+    """What changed in a view at one complete time: given to subscribers. Rows are decoded when they are asked for.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> v = db.view("v", t.distinct())
+    >>> stop = v.subscribe(lambda batch: print(batch.time, batch.rows(), batch.to_arrow().column_names))
+    >>> t.insert([(1,), (1,)])
+    1 [((1,), 1)] ['x', '_time', '_diff']
+    """
 
     def __init__(self, time: int, codec: Codec, columns: np.ndarray, diffs: np.ndarray) -> None:
         self.time = time
