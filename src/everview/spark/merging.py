@@ -7,8 +7,8 @@ after one is ready commits it. Merged batches hold what their parts held at ever
 has to know: a worker that has the parts in memory keeps them.
 
 Hazard: a task of its own may take the worker that holds the shards' state in memory, and the next step has to load it
-in another. That is why only large merges are tasks; and why such a worker ends with its task: steps would go to the two
-in turn, each would hold all shards, and each would have to catch up with the other.
+in another. That is why only large merges are tasks. Ending the worker that merged, so that not two hold the state, was
+measured: a seventh less memory, but a load of 20M rows took 1.5 times as long.
 """
 
 from __future__ import annotations
@@ -182,7 +182,8 @@ def _replaced(refs: Iterable[Ref], request: Request, one: Ref | None) -> list[Re
 
 def _task(root: str, request: Request) -> Callable[[Iterable[Any]], Iterator[bytes]]:
     def task(partition: Iterable[Any]) -> Iterator[bytes]:
-        # the partition is left unread, and Spark does not use such a worker again
+        for _ in partition:
+            pass
         yield pickle.dumps(request.run(open_files(root)))
 
     return task
