@@ -18,8 +18,8 @@ from everview.dataflow.operators import Arrange, Arrangement
 from everview.dataflow.scopes import MAX_EPOCHS
 from everview.errors import InputError, LoopError
 from everview.kernels import make, read
-from everview.kernels.trace import NO_SINCE
 from everview.listening import Listening
+from everview.standing import last_of_each, standing
 from everview.table import Table
 
 BULK = 256
@@ -126,50 +126,31 @@ class Transacting(Listening):
     def _stage_upsert(self, table: Table, codes: np.ndarray) -> None:
         """Replace rows by key: take away what is there under the new rows' keys, then add the last row of each key."""
         with self.transaction(), self._lock:
-            key = table._key
-            last = {tuple(codes[c, i].item() for c in key): i for i in range(codes.shape[1])}
-            old = self._present(table, list(last))
-            if old:
+            new = np.ascontiguousarray(codes[:, last_of_each(codes[list(table._key)])])
+            old = self._standing(table, new[list(table._key)])
+            if old.size:
                 self._stage(table, old, -1)
-            self._stage(table, np.ascontiguousarray(codes[:, sorted(last.values())]), 1)
+            self._stage(table, new, 1)
 
     def _stage_clear(self, table: Table) -> None:
         with self.transaction(), self._lock:
-            rows = self._present(table, None)
-            if rows:
+            rows = self._standing(table, None)
+            if rows.size:
                 self._stage(table, rows, -1)
 
     def _present(self, table: Table, keys: list[tuple[int, ...]] | None) -> list[tuple[int, ...]]:
         """Codes of the rows under the given keys (None: all), as the transaction under way sees them, repeated by
         multiplicity.
         """
+        return _tuples(self._standing(table, None if keys is None else np.array(keys, dtype=np.int64).T))
+
+    def _standing(self, table: Table, keys: np.ndarray | None) -> np.ndarray:
+        """The same as columns."""
         arrangement = table._arrangement
         self._sync(arrangement.operator)
-        found: dict[tuple[int, ...], int] = {}
-
-        def add(batch: int) -> None:
-            columns, _, counts = batch_arrays(batch, arrangement.cols)
-            read.release(batch)
-            back = [arrangement.order.index(c) for c in range(arrangement.cols)]
-            for row, n in zip(columns[back].T.tolist(), counts.tolist(), strict=True):
-                found[tuple(row)] = found.get(tuple(row), 0) + n
-
-        trace = arrangement.trace.address
-        if keys is None:
-            add(read.collect(trace, NO_SINCE, self._graph.time, 0))
-        else:
-            for key in keys:
-                block = make.make_filled(np.array(key, dtype=np.int64))
-                add(read.collect_key(trace, block, len(key), self._graph.time))
-                make.drop_block(block)
-        wanted = None if keys is None else set(keys)
         pending = [c for changes in self._queued or [] for c in changes] + (self._staged or [])
-        for other, rows, diff in pending:
-            if other is table:
-                for row in _tuples(rows):
-                    if wanted is None or tuple(row[c] for c in table._key) in wanted:
-                        found[row] = found.get(row, 0) + diff
-        return [row for row, n in found.items() for _ in range(n)]
+        staged = [_counted(rows, diff) for other, rows, diff in pending if other is table and len(rows)]
+        return standing(arrangement, self._graph.time, staged, table._key, keys)
 
     def _accept(self, changes: Work) -> None:
         """Run a transaction, or queue it in a batch; `_writing` is held. Subscribers are called later (`_deliver`)."""
@@ -347,6 +328,11 @@ class Transaction:
 
 def _tuples(rows: np.ndarray | list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     return rows if isinstance(rows, list) else [tuple(r) for r in rows.T.tolist()]
+
+
+def _counted(rows: np.ndarray | list[tuple[int, ...]], diff: int) -> tuple[np.ndarray, np.ndarray]:
+    columns = rows if isinstance(rows, np.ndarray) else np.array(rows, dtype=np.int64).T
+    return columns, np.full(columns.shape[1], diff, dtype=np.int64)
 
 
 def _hand_over(changes: list[Change], time: int) -> None:

@@ -1,0 +1,106 @@
+"""What stands in a table under some keys, as the transaction under way sees it: for upserts, conflicts and clearing.
+
+A few keys are looked up one by one. For many it is cheaper to read the whole index once and pick: a look-up costs about
+as much as reading `READ_PER_KEY` rows in order. Rows that were staged but not run yet are added up with those that are
+stored. Everything is columns of codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from everview.dataflow.graph import batch_arrays
+from everview.dataflow.operators import Arrangement
+from everview.kernels import make, read
+from everview.kernels.trace import NO_SINCE
+
+READ_PER_KEY = 500
+"""Rows that are read in the time of one look-up."""
+
+Counted = tuple[np.ndarray, np.ndarray]
+"""Rows as columns, and how often each is there."""
+
+
+def standing(
+    arrangement: Arrangement, time: int, staged: Iterable[Counted], key: tuple[int, ...], keys: np.ndarray | None
+) -> np.ndarray:
+    """Rows under the keys (each a column of `keys`; None: all) that are stored or staged, repeated by multiplicity."""
+    parts = [_stored(arrangement, time, keys)]
+    parts += staged
+    if keys is not None:
+        parts = [_picked(part, key, keys) for part in parts]
+    columns, counts = _added_up(parts)
+    return np.repeat(columns, np.maximum(counts, 0), axis=1)
+
+
+def last_of_each(keys: np.ndarray) -> np.ndarray:
+    """Places of the last occurrences of every key, in order.
+
+    >>> last_of_each(np.array([[3, 1, 3, 2]])).tolist()
+    [1, 2, 3]
+    """
+    order = np.lexsort(keys[::-1])  # stable: equal keys stay in order
+    return np.sort(order[_ends(keys[:, order])])
+
+
+def _ends(columns: np.ndarray) -> np.ndarray:
+    """Whether each of sorted rows is the last of its kind."""
+    ends = np.ones(columns.shape[1], dtype=bool)
+    ends[:-1] = (columns[:, 1:] != columns[:, :-1]).any(axis=0)
+    return ends
+
+
+def _stored(arrangement: Arrangement, time: int, keys: np.ndarray | None) -> Counted:
+    """Stored rows: under the keys and perhaps others."""
+    trace = arrangement.trace
+    if keys is None or trace.measure()[1] <= READ_PER_KEY * keys.shape[1]:
+        return _taken(arrangement, read.collect(trace.address, NO_SINCE, time, 0))
+    found = []
+    for key in np.ascontiguousarray(keys.T):
+        block = make.make_filled(key)
+        found.append(_taken(arrangement, read.collect_key(trace.address, block, len(key), time)))
+        make.drop_block(block)
+    return _together(found)
+
+
+def _taken(arrangement: Arrangement, batch: int) -> Counted:
+    """A batch's rows in the table's order of columns; the batch is given back."""
+    columns, _, counts = batch_arrays(batch, arrangement.cols)
+    back = [arrangement.order.index(c) for c in range(arrangement.cols)]
+    found = columns[back], counts.copy()
+    read.release(batch)
+    return found
+
+
+def _picked(part: Counted, key: tuple[int, ...], keys: np.ndarray) -> Counted:
+    """The rows under the keys."""
+    columns, counts = part
+    if not columns.shape[1]:
+        return part
+    here = np.isin(_records(columns[list(key)]), _records(keys))
+    return columns[:, here], counts[here]
+
+
+def _records(columns: np.ndarray) -> np.ndarray:
+    """Rows as single values that NumPy can compare."""
+    if len(columns) == 1:
+        return np.asarray(columns[0])
+    return np.ascontiguousarray(columns.T).view([("", np.int64)] * len(columns)).ravel()
+
+
+def _together(parts: list[Counted]) -> Counted:
+    return np.concatenate([c for c, _ in parts], axis=1), np.concatenate([n for _, n in parts])
+
+
+def _added_up(parts: list[Counted]) -> Counted:
+    """Equal rows as one."""
+    columns, counts = parts[0] if len(parts) == 1 else _together(parts)
+    if not columns.shape[1]:
+        return columns, counts
+    order = np.lexsort(columns[::-1])
+    columns, counts = columns[:, order], counts[order]
+    ends = np.flatnonzero(_ends(columns))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    return columns[:, ends], np.add.reduceat(counts, starts)

@@ -1,0 +1,66 @@
+"""Tables with a key against a dictionary: one row, many rows, in transactions and batches, one key column or two."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+import everview as ev
+from everview import count, standing
+
+
+def check(db: Any, table: Any, view: Any, expected: dict[Any, Any], width: int) -> None:
+    rows = [(*key, value) if width == 2 else (key, value) for key, value in expected.items()]
+    assert sorted(table.rows()) == sorted(rows)
+    assert dict(view.rows()) == {v: list(expected.values()).count(v) for v in set(expected.values())}
+
+
+@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("read_per_key", [0, 500], ids=["key by key", "all at once"])
+def test_upserts_are_a_dictionary(monkeypatch: Any, width: int, read_per_key: int) -> None:
+    monkeypatch.setattr(standing, "READ_PER_KEY", read_per_key)
+    draw = random.Random(width)
+    schema = {"a": int, "v": int} if width == 1 else {"a": int, "b": str, "v": int}
+    with ev.connect() as db:
+        table = db.table("t", schema, key=list(schema)[:-1])
+        view = db.view("v", table.group_by("v").agg(n=count()))
+        expected: dict[Any, int] = {}
+
+        def some(n: int) -> None:
+            rows = []
+            for _ in range(n):
+                key = draw.randrange(80) if width == 1 else (draw.randrange(9), draw.choice("abcdefghi"))
+                value = draw.randrange(5)
+                expected[key] = value  # the last row of a key counts
+                rows.append((key, value) if width == 1 else (*key, value))
+            table.upsert(rows)
+
+        for _ in range(15):
+            kind = draw.randrange(4)
+            if kind == 0:
+                some(1)
+            elif kind == 1:
+                some(300)
+            elif kind == 2:
+                with db.transaction():
+                    some(draw.randrange(1, 300))
+                    some(draw.randrange(1, 300))
+            else:
+                with db.batch():
+                    some(draw.randrange(1, 300))
+                    some(3)
+            check(db, table, view, expected, width)
+        table.clear()
+        assert table.rows() == view.rows() == []
+
+
+def test_a_rolled_back_upsert_leaves_what_was_there() -> None:
+    with ev.connect() as db:
+        t = db.table("t", {"k": int, "v": int}, key="k")
+        t.insert({"k": list(range(1000)), "v": [0] * 1000})
+        with pytest.raises(RuntimeError), db.transaction():
+            t.upsert({"k": list(range(500)), "v": [1] * 500})
+            raise RuntimeError
+        assert set(t.rows()) == {(k, 0) for k in range(1000)}
