@@ -27,11 +27,12 @@ def standing(
     arrangement: Arrangement, time: int, staged: Iterable[Counted], key: tuple[int, ...], keys: np.ndarray | None
 ) -> np.ndarray:
     """Rows under the keys (each a column of `keys`; None: all) that are stored or staged, repeated by multiplicity."""
-    parts = [_stored(arrangement, time, keys)]
-    parts += staged
-    if keys is not None:
-        parts = [_picked(part, key, keys) for part in parts]
-    columns, counts = _added_up(parts)
+    columns, counts = _stored(arrangement, time, key, keys)
+    pending = list(staged)
+    if pending:
+        if keys is not None:
+            pending = [_picked(part, key, keys) for part in pending]
+        columns, counts = _added_up([(columns, counts), *pending])
     return np.repeat(columns, np.maximum(counts, 0), axis=1)
 
 
@@ -41,6 +42,8 @@ def last_of_each(keys: np.ndarray) -> np.ndarray:
     >>> last_of_each(np.array([[3, 1, 3, 2]])).tolist()
     [1, 2, 3]
     """
+    if keys.shape[1] == 1:
+        return np.zeros(1, dtype=np.int64)
     order = np.lexsort(keys[::-1])  # stable: equal keys stay in order
     return np.sort(order[_ends(keys[:, order])])
 
@@ -52,17 +55,17 @@ def _ends(columns: np.ndarray) -> np.ndarray:
     return ends
 
 
-def _stored(arrangement: Arrangement, time: int, keys: np.ndarray | None) -> Counted:
-    """Stored rows: under the keys and perhaps others."""
+def _stored(arrangement: Arrangement, time: int, key_columns: tuple[int, ...], keys: np.ndarray | None) -> Counted:
     trace = arrangement.trace
-    if keys is None or trace.measure()[1] <= READ_PER_KEY * keys.shape[1]:
-        return _taken(arrangement, read.collect(trace.address, NO_SINCE, time, 0))
+    if keys is None or (keys.shape[1] > 1 and trace.measure()[1] <= READ_PER_KEY * keys.shape[1]):
+        everything = _taken(arrangement, read.collect(trace.address, NO_SINCE, time, 0))
+        return everything if keys is None else _picked(everything, key_columns, keys)
     found = []
     for key in np.ascontiguousarray(keys.T):
         block = make.make_filled(key)
         found.append(_taken(arrangement, read.collect_key(trace.address, block, len(key), time)))
         make.drop_block(block)
-    return _together(found)
+    return found[0] if len(found) == 1 else _together(found)
 
 
 def _taken(arrangement: Arrangement, batch: int) -> Counted:
@@ -96,7 +99,7 @@ def _together(parts: list[Counted]) -> Counted:
 
 def _added_up(parts: list[Counted]) -> Counted:
     """Equal rows as one."""
-    columns, counts = parts[0] if len(parts) == 1 else _together(parts)
+    columns, counts = _together(parts)
     if not columns.shape[1]:
         return columns, counts
     order = np.lexsort(columns[::-1])
