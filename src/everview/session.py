@@ -465,7 +465,7 @@ class Session(Inspecting):
         """An arrangement of a node by some columns, up to date from now on."""
         try:
             installed, indexed = self._builder.installed, self._builder.indexed
-            pruned = rewrite(prune(node, installed), choice, installed, indexed)
+            pruned = rewrite(prune(node, installed, self._builder.served), choice, installed, indexed)
             arrangement = self._builder.stored(node, pruned, keys)
             self._install_new()
         except BaseException:

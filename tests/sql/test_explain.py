@@ -178,3 +178,27 @@ def test_explain_reads_what_sqlglot_does_not_know() -> None:
 def test_nothing_else_can_be_set() -> None:
     with pytest.raises(ev.EverviewError, match="nothing to SET but plan"):
         ev.connect().sql("SET search_path = 'x'")
+
+
+def readers(view: ev.View, arrangement: str, *views: str) -> bool:
+    """Whether a view uses an arrangement together with others."""
+    return (arrangement, list(views)) in [(a["name"], a["views"]) for a in view.stats()["arrangements"]]
+
+
+def test_a_wide_table_is_indexed_again_only_in_the_columns_read() -> None:
+    """Unless somebody has that index of the whole table already; the same few columns are shared."""
+    db = ev.connect()
+    db.sql(f"CREATE TABLE wide (id int PRIMARY KEY, part int NOT NULL, {', '.join(f'c{i} int' for i in range(10))})")
+    db.sql("CREATE TABLE part (id int PRIMARY KEY, size int NOT NULL)")
+    row = ", ".join(["7"] * 10)
+    db.sql(f"INSERT INTO wide VALUES (1, 1, {row}), (2, 1, {row}), (3, 2, {row})")
+    db.sql("INSERT INTO part VALUES (1, 9), (2, 8)")
+    text = "SELECT p.id, sum(w.c3) AS s FROM part p, wide w WHERE w.part = p.id {} GROUP BY p.id"
+    first = db.sql(f"CREATE VIEW first AS {text.format('')}")
+    second = db.sql(f"CREATE VIEW second AS {text.format('AND p.size > 8')}")
+    assert readers(second, "arrange by [0]", "first", "second")  # of (part, c3)
+    db.sql("CREATE VIEW whole AS SELECT p.size, w.* FROM part p, wide w WHERE w.part = p.id")
+    third = db.sql(f"CREATE VIEW third AS {text.format('AND p.size > 7')}")
+    assert readers(third, "arrange by [1]", "whole", "third")  # of all columns
+    db.sql("DELETE FROM wide WHERE id = 1; UPDATE part SET size = 10 WHERE id = 2")
+    assert sorted(first.rows()) == sorted(second.rows()) == sorted(third.rows()) == [(1, 7), (2, 7)]

@@ -286,6 +286,10 @@ class Builder:
         child = node.inputs[part.input]
         return _serving(self._existing(child), part) or self.arrange(child, (*part.bound, *part.new))
 
+    def served(self, node: plan.Node, keys: tuple[int, ...]) -> bool:
+        """Whether there is an arrangement, outside loops, with these columns in front, in any order."""
+        return any(set(a.order[: len(keys)]) == set(keys) for a in self.arrangements.get((node, ()), []))
+
     def indexed(self, node: plan.MultiJoin) -> bool:
         """Whether all arrangements that the join needs, outside loops, are there already."""
         there = [self.arrangements.get((i, ()), []) for i in node.inputs]

@@ -78,7 +78,7 @@ class Replica:
             if isinstance(command, MakeTable):
                 arrangement = self.builder.add_table(command.node, command.order, command.name)
             else:
-                pruned = prune(command.node, self.builder.installed)
+                pruned = prune(command.node, self.builder.installed, self.builder.served)
                 arrangement = self.builder.stored(command.node, pruned, command.keys)
         except BaseException:
             self.forget_new()

@@ -2,11 +2,15 @@
 
 Tables, reductions, loop variables and installed views keep all their columns: they are arranged as they are, and
 those arrangements are shared. Everything between them is narrowed to what is read above it.
+
+A *wide* table is the exception. To index it once more, in another order, costs as much as the table itself; if a join
+reads only a few of its columns, and nobody has that index yet, an index of those columns is made instead. Views that
+read the same few share it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 
 from everview.expr.nodes import ColumnRef, Expr
@@ -17,7 +21,16 @@ Kept = tuple[int, ...]
 """Columns of the original node that the pruned one has, in its order."""
 
 
-def prune(node: plan.Node, arranged: Container[plan.Node] = ()) -> plan.Node:
+Served = Callable[[plan.Node, Kept], bool]
+"""Whether a node is arranged by some columns already."""
+
+FEW = 4
+"""A join reads few columns of a table if that many times as many are there: four indexes of few cost one of all."""
+
+
+def prune(
+    node: plan.Node, arranged: Container[plan.Node] = (), served: Served = lambda node, keys: True
+) -> plan.Node:
     """The same rows, computed without columns that are not needed.
 
     >>> from everview.types import INT
@@ -28,12 +41,13 @@ def prune(node: plan.Node, arranged: Container[plan.Node] = ()) -> plan.Node:
     >>> narrow.child.left.types, narrow.child.left_keys
     ((int,), (0,))
     """
-    return _Pruning(arranged).whole(node)
+    return _Pruning(arranged, served).whole(node)
 
 
 class _Pruning:
-    def __init__(self, arranged: Container[plan.Node]) -> None:
+    def __init__(self, arranged: Container[plan.Node], served: Served) -> None:
         self.arranged = arranged
+        self.served = served
         self.done: dict[tuple[plan.Node, Kept], tuple[plan.Node, Kept]] = {}
 
     def whole(self, node: plan.Node) -> plan.Node:
@@ -82,6 +96,8 @@ class _Pruning:
         wanted = _merged(needed, keys)
         found, kept = self.some(node, wanted)
         narrows = isinstance(found, (plan.Join, plan.Project, plan.Filter, plan.Union, plan.Negate))
+        if isinstance(found, plan.Table) and len(wanted) * FEW <= len(kept):
+            narrows = not self.served(found, keys)
         if kept == wanted or not narrows or found in self.arranged:
             return found, kept
         return _take(found, kept, wanted), wanted

@@ -216,7 +216,7 @@ class Statements:
         builder = self.session._builder
         if builder.graph.sharded:
             return
-        pruned = prune(node, builder.installed)
+        pruned = prune(node, builder.installed, builder.served)
         for decision in decisions(pruned, how, builder.installed, builder.indexed):
             yield str(decision if asked or how is None else replace(decision, why=choice.DIFFERENT))
 
@@ -224,7 +224,7 @@ class Statements:
         """Which of the plan's steps are kept already, so that a view of it would share them."""
         session, measure = self.session, self.session._measure()
         rows = numbered(collection._node)
-        for node in prune(collection._node, session._builder.installed).walk():
+        for node in prune(collection._node, session._builder.installed, session._builder.served).walk():
             for kept in session._builder.arrangements.get((node, ()), []):
                 _, updates, size = measure(kept.operator)
                 users = [
