@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from everview.dataflow.extend import Extend
 from everview.dataflow.operators import Arrange, Operator, Reduce
+from everview.expr.evaluate import evaluate
+from everview.snapshot import read_codes
 from everview.transacting import Transacting
+
+MOST_SEARCHED = 1_000_000
+"""Updates of a table up to which it is searched for a row that failed."""
 
 
 class Inspecting(Transacting):
@@ -26,6 +33,25 @@ class Inspecting(Transacting):
 
     def _error_operators(self, operator: Operator) -> list[Operator]:
         return [o.errors for o in self._upstream(operator) if o.errors is not None]
+
+    def _failed_row(self, errors: Operator, time: int) -> tuple[str, tuple[Any, ...]] | None:
+        """A table's name and a row of it that makes one of these errors, if that can be told: computed again from what
+        the table holds, because errors do not carry rows.
+        """
+        for table in self._tables.values():
+            stream, arrangement = table._arrangement.operator.stream, table._arrangement
+            for sink in stream.sinks if stream is not None else ():
+                if sink.branch is None or sink.target.errors is not errors or time < arrangement.trace.since:
+                    continue
+                if arrangement.trace.measure()[1] > MOST_SEARCHED:
+                    continue
+                with self._lock:
+                    columns, _ = read_codes(self, arrangement, (), time)  # type: ignore[arg-type]
+                held = np.ascontiguousarray(columns[list(arrangement.order)])
+                failed = evaluate(sink.branch.exprs, sink.branch.predicate, held, self._interner).errors
+                if failed.any():
+                    return table._label, table._codec.decode_row(tuple(columns[:, int(failed.argmax())].tolist()))
+        return None
 
     def _arrangements(self, operator: Operator | None = None) -> list[dict[str, Any]]:
         """Measures of every arrangement (that an operator depends on)."""

@@ -227,6 +227,10 @@ class View(Collection):
         if found:
             what = ", ".join(f"{text} ({n})" for text, n in found)
             when = "" if time is None or time == now else f" at time {time}"
+            rows = (self._session._failed_row(o, now if time is None else min(time, now)) for o in self._fallible)
+            row = next((r for r in rows if r is not None), None)
+            if row is not None:
+                what += f", for example for {row[1]!r} of table {row[0]!r}"
             raise RowErrors(
                 "E_ROWS",
                 f"view {self._name!r} holds rows that could not be computed{when}: {what}",

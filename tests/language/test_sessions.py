@@ -147,6 +147,21 @@ def test_errors_belong_to_times(db: Any) -> None:
         v.as_of(2)
 
 
+@pytest.mark.parametrize("key", [None, "y"])
+def test_a_refusal_names_a_row_that_failed(db: Any, key: str | None) -> None:
+    t = db.table("t", {"x": int, "y": int}, key=key)
+    views = [
+        db.view("a", t.select(q=col.x // col.y)),
+        db.view("b", t.filter(col.x // col.y > 1)),
+        db.view("c", t.group_by("x").agg(s=(col.x // col.y).sum())),
+        db.view("d", t.filter(col.x > 5).select(q=col.x // col.y).distinct()),
+    ]
+    t.insert([(6, 3), (7, 0), (8, 4)])
+    for view in views:
+        with pytest.raises(ev.RowErrors, match=r"for example for \(7, 0\) of table 't'"):
+            view.rows()
+
+
 # what cannot be
 
 

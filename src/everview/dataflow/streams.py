@@ -90,6 +90,7 @@ class Sink:
         assert program is not None, "expressions that need Python get an operator of their own"
         self.registers = program.registers
         self.fails = program.error >= 0
+        self.branch = branch if self.fails else None  # to find failed rows again
         values = program.outputs[: len(branch.exprs)]
         outputs = values[: len(values) - _accumulated(route)] if route.accumulators else values
         pre, keep, post = _time_changes(branch, target.scope)
