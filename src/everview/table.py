@@ -128,7 +128,9 @@ class Table(Collection):
     def _snapshot(self) -> Snapshot:
         self._alive()
         self._session._catch_up()
-        return Snapshot(self._session, self._arrangement, self._codec, self._session.time)
+        with self._session._lock:  # other threads' steps could compact the present away before it is held
+            self._session._alive()
+            return Snapshot(self._session, self._arrangement, self._codec, self._session._graph.time)
 
     def as_of(self, time: int) -> Snapshot:
         """The contents at an earlier time (kept readable while the result lives)."""

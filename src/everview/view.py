@@ -124,13 +124,20 @@ class View(Collection):
             self._refuse_errors(time)
         return Snapshot(self._session, self._arrangement, self._codec, time)
 
+    def _now(self) -> Snapshot:
+        """The present contents. Locked: other threads' steps could compact the present away before it is held."""
+        self._alive()
+        self._session._catch_up()
+        with self._session._lock:
+            return self._read(self._session._graph.time)
+
     def rows(self) -> list[Row]:
         """All rows, repeated by multiplicity, in no particular order, complete at `db.time`."""
-        return self._read(self._session.time).rows()
+        return self._now().rows()
 
     def counts(self) -> dict[Row, int]:
         """Each distinct row with its multiplicity."""
-        return self._read(self._session.time).counts()
+        return self._now().counts()
 
     def as_of(self, time: int) -> Snapshot:
         """The contents at an earlier time (kept readable while the result lives)."""
@@ -139,18 +146,18 @@ class View(Collection):
 
     def to_arrow(self) -> pa.Table:
         """All rows as an Arrow table."""
-        return self._read(self._session.time).to_arrow()
+        return self._now().to_arrow()
 
     def to_pandas(self) -> pd.DataFrame:
         """All rows as a pandas frame."""
-        return self._read(self._session.time).to_pandas()
+        return self._now().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
         """All rows as a polars frame."""
-        return self._read(self._session.time).to_polars()
+        return self._now().to_polars()
 
     def __len__(self) -> int:
-        return len(self._read(self._session.time))
+        return len(self._now())
 
     def __bool__(self) -> bool:
         return True
@@ -257,14 +264,15 @@ class View(Collection):
         if not callable(function):
             raise InputError("E_TYPE", f"{function!r} cannot be called", "subscribe a function of a Batch")
         self._alive()
-        self._session._catch_up()
-        if snapshot:
-            present = self._present()
-            if len(present):
-                function(present)
-        if not self._capture:
-            self._capture = self._session._capture(self._arrangement)
-        self._subscribers.append(function)
+        with self._session._writing:  # no other thread's transaction falls between what is there and what comes
+            self._session._catch_up()
+            if snapshot:
+                present = self._present()
+                if len(present):
+                    function(present)
+            if not self._capture:
+                self._capture = self._session._capture(self._arrangement)
+            self._subscribers.append(function)
 
         def unsubscribe() -> None:
             """Stop the calls."""
@@ -275,7 +283,8 @@ class View(Collection):
 
     def _present(self) -> Batch:
         """The present contents as a change."""
-        return Batch(self._session.time, self._codec, *self._read(self._session.time)._contents())
+        now = self._now()
+        return Batch(now.time, self._codec, *now._contents())
 
     def _batches(self) -> list[Batch]:
         """The changes of the step that was just committed, one batch per time."""
@@ -336,7 +345,8 @@ class View(Collection):
         self._alive()
         self._session._catch_up()
         arrangements = self._session._arrangements(self._arrangement.operator)
-        present = Snapshot(self._session, self._arrangement, self._codec, self._session.time)
+        with self._session._lock:
+            present = Snapshot(self._session, self._arrangement, self._codec, self._session._graph.time)
         return {
             "name": self._name,
             "time": self._session.time,
@@ -353,6 +363,6 @@ class View(Collection):
 
     def _repr_html_(self) -> str:
         try:
-            return self._read(self._session.time)._repr_html_()
+            return self._now()._repr_html_()
         except RowErrors as error:  # a notebook shows them better than a traceback
             return f"<p>{html.escape(str(error))}</p>"

@@ -76,6 +76,44 @@ def test_what_another_thread_inserts_is_not_rolled_back_with_a_transaction(db: A
     assert (t.rows(), db.time) == ([(2,)], 1)
 
 
+def test_the_present_can_be_read_while_another_thread_moves_it_on() -> None:
+    with ev.connect(history=0) as db:
+        t = db.table("t", {"x": int})
+        v = db.view("v", t.distinct())
+        done = threading.Event()
+
+        def write() -> None:
+            for x in range(3000):
+                t.insert([(x,)])
+            done.set()
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        while not done.is_set():
+            assert len(t.rows()) <= len(v.rows())
+        thread.join(20)
+        assert len(v.rows()) == 3000
+
+
+def test_a_subscriber_misses_nothing_that_another_thread_does_meanwhile(db: Any) -> None:
+    t = db.table("t", {"x": int})
+    v = db.view("v", t.distinct())
+    t.insert([(0,)])
+    heard: list[Any] = []
+    threads: list[threading.Thread] = []
+
+    def hear(batch: ev.Batch) -> None:
+        if not heard:  # this is the snapshot: somebody inserts before the subscription is made
+            threads.append(threading.Thread(target=t.insert, args=([(1,)],)))
+            threads[0].start()
+            threads[0].join(0.1)
+        heard.extend(batch.rows())
+
+    v.subscribe(hear)
+    threads[0].join(5)
+    assert heard == [((0,), 1), ((1,), 1)]
+
+
 def test_keys_stay_unique_when_two_threads_upsert(db: Any) -> None:
     t = db.table("t", {"k": int, "who": int}, key="k")
 
