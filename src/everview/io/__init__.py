@@ -83,22 +83,61 @@ def csv(
 
 
 def json(path: Path, *, tail: bool = False, order: Order = "modified") -> Files:
-    """JSON files with one object per line."""
+    """JSON files with one object per line.
+
+    >>> import everview as ev, pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.json").write_text('{"id": 1, "name": "pear"}' + chr(10))
+    >>> db = ev.connect()
+    >>> fruit = db.source("fruit", ev.io.json(folder))
+    >>> _ = db.run(until="caught_up")
+    >>> fruit.rows()
+    [(1, 'pear')]
+    """
     return Files(path, Json(), tail=tail, order=order)
 
 
 def parquet(path: Path, *, order: Order = "modified") -> Files:
-    """Parquet files."""
+    """Parquet files.
+
+    >>> import everview as ev, pyarrow.parquet, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> outlet = db.view("v", t.distinct()).write_to(ev.io.parquet(folder))
+    >>> t.insert([(1,)])
+    >>> outlet.stop()
+    >>> pyarrow.parquet.read_table(folder).to_pylist()
+    [{'x': 1, '_time': 2, '_diff': 1}]
+    """
     return Files(path, Parquet(), order=order)
 
 
 def arrow(path: Path, *, order: Order = "modified") -> Files:
-    """Arrow IPC (Feather) files or streams."""
+    """Arrow IPC (Feather) files or streams.
+
+    >>> import everview as ev, pyarrow as pa, pyarrow.feather, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> pa.feather.write_feather(pa.table({"x": [1, 2]}), f"{folder}/a.arrow")
+    >>> db = ev.connect()
+    >>> t = db.source("t", ev.io.arrow(folder))
+    >>> _ = db.run(until="caught_up")
+    >>> sorted(t.rows())
+    [(1,), (2,)]
+    """
     return Files(path, Arrow(), order=order)
 
 
 def inbox(state: Path, table: str) -> Files:
-    """What Spark queries have written for a table with `format("everview")`: see `everview.spark.datasource`."""
+    """What Spark queries have written for a table with `format("everview")`: see `everview.spark.datasource`.
+
+    >>> import everview as ev, tempfile
+    >>> state = tempfile.mkdtemp()
+    >>> with ev.connect(state) as db:  # Spark: frame.write.format("everview").option("table", "t").save(state)
+    ...     t = db.source("t", ev.io.inbox(state, "t"), schema={"x": int})
+    ...     print(db.run(until="caught_up").rows)
+    {'t': 0}
+    """
     return Files(inbox_directory(os.fspath(state), table), Arrow(), order="name")
 
 
@@ -135,6 +174,8 @@ def foreach(function: Callable[[Batch], Any], *, position: Callable[[], int | No
 def jdbc(spark: SparkSession, url: str, table: str, **options: str) -> Sink:
     """A database table, written through Spark's JDBC writer; changes carry columns `_time` and `_diff`. Each time's
     changes are one database transaction, and the position is the table's largest `_time`.
+
+    >>> outlet = view.write_to(ev.io.jdbc(spark, "jdbc:postgresql://host/shop", "revenue"))  # doctest: +SKIP
     """
     from everview.spark.writers import Writer
 
@@ -144,6 +185,8 @@ def jdbc(spark: SparkSession, url: str, table: str, **options: str) -> Sink:
 def delta(spark: SparkSession, path: str, **options: str) -> Sink:
     """A Delta table (Spark needs its package): each time's changes are one commit, which Delta itself takes only
     once.
+
+    >>> outlet = view.write_to(ev.io.delta(spark, "lake/revenue"))  # doctest: +SKIP
     """
     from everview.spark.writers import Writer
 

@@ -71,6 +71,10 @@ class _Reading:
 class Files(Source):
     """Files of one format at a path: a source for `db.source`, a sink for `view.write_to`. Made by
     `everview.io.csv`, `json`, `parquet` and `arrow`.
+
+    >>> import everview as ev
+    >>> isinstance(ev.io.csv("orders/*.csv"), ev.io.Files)
+    True
     """
 
     def __init__(

@@ -30,7 +30,17 @@ if TYPE_CHECKING:
 
 
 class Outlet:
-    """A view tied to a sink; made by `view.write_to`, ended by `stop`."""
+    """A view tied to a sink; made by `view.write_to`, ended by `stop`.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> outlet = db.view("v", t.distinct()).write_to(ev.io.foreach(lambda batch: None))
+    >>> t.insert([(1,)])
+    >>> outlet.position
+    1
+    >>> outlet.stop()
+    """
 
     def __init__(self, pipeline: Pipeline, view: View, sink: Sink, mode: SinkMode, every: Duration | None) -> None:
         if mode not in ("changes", "snapshot"):

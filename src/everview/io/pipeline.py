@@ -207,7 +207,15 @@ class Pipeline:
 
 @dataclass
 class Run:
-    """What a run of a pipeline did; from `db.run`."""
+    """What a run of a pipeline did; from `db.run`.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> t = db.source("t", ev.io.rows([(1,), (2,)]), schema={"x": int})
+    >>> run = db.run(until="caught_up")
+    >>> run.rows, run.time, run.stopped_by
+    ({'t': 2}, 1, 'caught_up')
+    """
 
     started_at: int
     """`db.time` before"""

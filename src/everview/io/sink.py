@@ -22,6 +22,20 @@ SinkMode = Literal["changes", "snapshot"]
 class Sink:
     """Where a view's changes go. Made by `everview.io.csv`, `json`, `parquet`, `arrow`, `foreach`, `jdbc`, `delta`;
     subclass it for others.
+
+    >>> import everview as ev
+    >>> class Printer(ev.io.Sink):
+    ...     lasting = False
+    ...     def open(self, identity, columns, mode):
+    ...         print("columns:", *columns)
+    ...     def write(self, batch):
+    ...         print(batch.time, batch.rows())
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> outlet = db.view("v", t.distinct()).write_to(Printer())
+    columns: x
+    >>> t.insert([(7,)])
+    1 [((7,), 1)]
     """
 
     lasting = True

@@ -26,7 +26,11 @@ Wanted = Mapping[str, DataType]
 
 @dataclass(frozen=True)
 class Bad:
-    """A record that is no row: where it was found, why it was refused, and its text."""
+    """A record that is no row: where it was found, why it was refused, and its text.
+
+    >>> Bad("orders.csv, line 3", "'x' is not a number", "x,pear").reason
+    "'x' is not a number"
+    """
 
     place: str
     reason: str
@@ -35,7 +39,11 @@ class Bad:
 
 @dataclass
 class Chunk:
-    """Some records of a source and the marks that say they were taken."""
+    """Some records of a source and the marks that say they were taken.
+
+    >>> Chunk("orders.csv", [(1, "pear")], {"line": "2"}).marks
+    {'line': '2'}
+    """
 
     place: str
     """Where they come from, for errors: a file and offset, a batch number"""
@@ -51,6 +59,24 @@ class Chunk:
 class Source:
     """Where a table's rows come from. Made by `everview.io.csv`, `json`, `parquet`, `arrow`, `rows`, or from a Spark
     DataFrame; subclass it for others.
+
+    >>> import everview as ev, pyarrow as pa
+    >>> class Counter(ev.io.Source):
+    ...     "Numbers from 0 to 4; its mark is the next one."
+    ...     def schema(self):
+    ...         return pa.schema({"n": pa.int64()})
+    ...     def open(self, marks, wanted, snapshots):
+    ...         self.next = int(marks.get("next", 0))
+    ...     def poll(self, limit):
+    ...         if self.next == 5:
+    ...             return None
+    ...         self.next += 1
+    ...         return ev.io.Chunk("counter", [(self.next - 1,)], {"next": str(self.next)})
+    >>> db = ev.connect()
+    >>> numbers = db.source("numbers", Counter())
+    >>> _ = db.run(until="caught_up")
+    >>> sorted(numbers.rows())
+    [(0,), (1,), (2,), (3,), (4,)]
     """
 
     by_rows = True
