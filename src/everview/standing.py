@@ -27,6 +27,8 @@ def standing(
     arrangement: Arrangement, time: int, staged: Iterable[Counted], key: tuple[int, ...], keys: np.ndarray | None
 ) -> np.ndarray:
     """Rows under the keys (each a column of `keys`; None: all) that are stored or staged, repeated by multiplicity."""
+    if keys is not None and not keys.size:
+        return np.empty((arrangement.cols, 0), dtype=np.int64)
     columns, counts = _stored(arrangement, time, key, keys)
     pending = list(staged)
     if pending:

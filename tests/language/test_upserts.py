@@ -52,6 +52,8 @@ def test_upserts_are_a_dictionary(monkeypatch: Any, width: int, read_per_key: in
                     some(draw.randrange(1, 300))
                     some(3)
             check(db, table, view, expected, width)
+        some(0)
+        check(db, table, view, expected, width)
         table.clear()
         assert table.rows() == view.rows() == []
 
