@@ -9,8 +9,10 @@ holds them once for all workers of a machine, and what a worker rewrites is its 
 
 from __future__ import annotations
 
+import gc
 import mmap
 import secrets
+import sys
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -259,4 +261,13 @@ def host_of(root: str) -> Host:
     """This process's host for a store."""
     if root not in _hosts:
         _hosts[root] = Host(root)
+        if _in_a_worker():
+            # Spark's worker collects garbage after every task: 50 ms for all that was imported, again and again.
+            gc.freeze()
     return _hosts[root]
+
+
+def _in_a_worker() -> bool:
+    """Whether this process is one of Spark's, and not a test's."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec is not None and spec.name.startswith("pyspark.")
