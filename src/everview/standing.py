@@ -38,6 +38,12 @@ def standing(
     return np.repeat(columns, np.maximum(counts, 0), axis=1)
 
 
+def how_often(arrangement: Arrangement, time: int, row: tuple[int, ...]) -> int:
+    """How often a row is stored."""
+    _, counts = _under(arrangement, time, np.array([row[c] for c in arrangement.order], dtype=np.int64))
+    return int(counts.sum())
+
+
 def last_of_each(keys: np.ndarray) -> np.ndarray:
     """Places of the last occurrences of every key, in order.
 
@@ -62,21 +68,24 @@ def _stored(arrangement: Arrangement, time: int, key_columns: tuple[int, ...], k
     if keys is None or (keys.shape[1] > 1 and trace.measure()[1] <= READ_PER_KEY * keys.shape[1]):
         everything = _taken(arrangement, read.collect(trace.address, NO_SINCE, time, 0))
         return everything if keys is None else _picked(everything, key_columns, keys)
-    found = []
-    for key in np.ascontiguousarray(keys.T):
-        block = make.make_filled(key)
-        found.append(_taken(arrangement, read.collect_key(trace.address, block, len(key), time)))
-        make.drop_block(block)
+    found = [_under(arrangement, time, key) for key in np.ascontiguousarray(keys.T)]
     return found[0] if len(found) == 1 else _together(found)
+
+
+def _under(arrangement: Arrangement, time: int, key: np.ndarray) -> Counted:
+    """Stored rows that begin with these codes, in the index's order of columns."""
+    block = make.make_filled(key)
+    found = _taken(arrangement, read.collect_key(arrangement.trace.address, block, len(key), time))
+    make.drop_block(block)
+    return found
 
 
 def _taken(arrangement: Arrangement, batch: int) -> Counted:
     """A batch's rows in the table's order of columns; the batch is given back."""
     columns, _, counts = batch_arrays(batch, arrangement.cols)
-    back = [arrangement.order.index(c) for c in range(arrangement.cols)]
-    found = columns[back], counts.copy()
     read.release(batch)
-    return found
+    back = [arrangement.order.index(c) for c in range(arrangement.cols)]
+    return columns[back], counts
 
 
 def _picked(part: Counted, key: tuple[int, ...], keys: np.ndarray) -> Counted:

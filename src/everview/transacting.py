@@ -13,13 +13,13 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from everview.dataflow.graph import ABSENT_HINT, batch_arrays
+from everview.dataflow.graph import ABSENT_HINT
 from everview.dataflow.operators import Arrange, Arrangement
 from everview.dataflow.scopes import MAX_EPOCHS
 from everview.errors import InputError, LoopError
-from everview.kernels import make, read
+from everview.kernels import make
 from everview.listening import Listening
-from everview.standing import last_of_each, standing
+from everview.standing import how_often, last_of_each, standing
 from everview.table import Table
 
 BULK = 256
@@ -227,26 +227,16 @@ class Transacting(Listening):
         for table, rows, diff in changes:
             if diff < 0:
                 for row in _tuples(rows):
-                    have = sum(1 for r in self._present_row(table, row))
+                    have = self._how_often(table, row)
                     net = sum(d * sum(r == row for r in _tuples(other)) for t, other, d in changes if t is table)
                     if have + net < 0:
-                        shown = table._codec.decode_row(row)
-                        return InputError(
-                            "E_ABSENT",
-                            f"table {table._label!r}: cannot delete {shown!r}, which is not there",
-                            error.hint,
-                        )
+                        return _not_there(table, row)
         return error
 
-    def _present_row(self, table: Table, row: tuple[int, ...]) -> list[tuple[int, ...]]:
-        arrangement = table._arrangement
-        self._sync(arrangement.operator)
-        block = make.make_filled(np.array([row[c] for c in arrangement.order], dtype=np.int64))
-        batch = read.collect_key(arrangement.trace.address, block, len(row), self._graph.time)
-        make.drop_block(block)
-        _, _, counts = batch_arrays(batch, arrangement.cols)
-        read.release(batch)
-        return [row] * int(counts.sum())
+    def _how_often(self, table: Table, row: tuple[int, ...]) -> int:
+        """How often a table holds a row, what is staged left aside."""
+        self._sync(table._arrangement.operator)
+        return how_often(table._arrangement, self._graph.time, row)
 
     def _queue(self, changes: Work) -> None:
         """Accept a transaction for the step that ends the batch."""
@@ -267,13 +257,8 @@ class Transacting(Listening):
                     for row in _tuples(codes):
                         queued[row] = queued.get(row, 0) + diff
         for row in _tuples(rows):
-            if queued[row] < 0 and len(self._present_row(table, row)) + queued[row] < 0:
-                shown = table._codec.decode_row(row)
-                raise InputError(
-                    "E_ABSENT",
-                    f"table {table._label!r}: cannot delete {shown!r}, which is not there",
-                    ABSENT_HINT,
-                )
+            if queued[row] < 0 and self._how_often(table, row) + queued[row] < 0:
+                raise _not_there(table, row)
 
     def _catch_up(self) -> None:
         """Run the transactions that a batch has accepted so far."""
@@ -328,6 +313,11 @@ class Transaction:
 
 def _tuples(rows: np.ndarray | list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     return rows if isinstance(rows, list) else [tuple(r) for r in rows.T.tolist()]
+
+
+def _not_there(table: Table, row: tuple[int, ...]) -> InputError:
+    shown = table._codec.decode_row(row)
+    return InputError("E_ABSENT", f"table {table._label!r}: cannot delete {shown!r}, which is not there", ABSENT_HINT)
 
 
 def _counted(rows: np.ndarray | list[tuple[int, ...]], diff: int) -> tuple[np.ndarray, np.ndarray]:

@@ -357,7 +357,7 @@ class Events(Work):
             net[row] = net.get(row, 0) + n
         if feed.rules.policy == "quarantine":
             for row, n in net.items():
-                have = 0 if n >= 0 or self.cleared else len(feed.session._present_row(feed.table, row))
+                have = 0 if n >= 0 or self.cleared else feed.session._how_often(feed.table, row)
                 if have + n < 0:
                     shown = feed.table._codec.decode_row(row)
                     bad += [Bad(feed.source.describe(), "[E_ABSENT] deleted, but not there", _text(shown))] * -(

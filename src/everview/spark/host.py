@@ -62,13 +62,7 @@ class Held:
         found = graph.numbered[operator] if operator < len(graph.numbered) else None
         if found is None or found.trace is None:
             return  # dropped since
-        image, mapped = read_image(files, ref)
-        if mapped is not None:
-            self._mapped.append(mapped)
-            image_k.adopt(found.trace.address, image.body.ctypes.data, header(image), time)
-        else:
-            words = np.concatenate([[0], header(image), image.body])
-            image_k.unpack(np.array([found.trace.address], dtype=np.int64), words, time)
+        take_in(files, ref, found.trace.address, time, self._mapped)
 
     def close(self) -> None:
         """Give the shard's memory back."""
@@ -102,6 +96,19 @@ def read_image(files: Files, ref: Ref) -> tuple[Image, mmap.mmap | None]:
     except FileNotFoundError:
         raise StoreError("E_DAMAGED", f"{files.where(name)} is missing", "restore the file from a copy") from None
     return from_arrow(pa.py_buffer(mapped), files.where(name)), mapped
+
+
+def take_in(files: Files, ref: Ref, trace: int, time: int, maps: list[mmap.mmap]) -> None:
+    """Append a committed batch to a trace: a local file where it lies, its map added to `maps`, which must outlive the
+    trace; anything else as a copy.
+    """
+    image, mapped = read_image(files, ref)
+    if mapped is not None:
+        maps.append(mapped)
+        image_k.adopt(trace, image.body.ctypes.data, header(image), time)
+    else:
+        words = np.concatenate([[0], header(image), image.body])
+        image_k.unpack(np.array([trace], dtype=np.int64), words, time)
 
 
 class Host:

@@ -27,7 +27,8 @@ from everview.dataflow.replica import Replica
 from everview.kernels import image as image_k
 from everview.kernels import make
 from everview.kernels import trace as trace_k
-from everview.spark.host import header, image_of, read_image
+from everview.spark.host import image_of, take_in
+from everview.spark.tasks import drain
 from everview.store.batches import to_bytes, write_batch
 from everview.store.files import Files, open_files
 from everview.store.manifest import Place, Ref
@@ -74,16 +75,10 @@ class Request:
         cols, diffs, keep, since, history = self.shape
         scratch = make.make_trace(cols, diffs, keep, since, 1, 0)
         make.poke(scratch, trace_k.HISTORY, history)
-        maps: list[mmap.mmap] = []  # must outlive the trace
+        maps: list[mmap.mmap] = []  # read where they lie: large merges must not need several times their size
         try:
             for ref in self.refs:
-                image, mapped = read_image(files, ref)
-                if mapped is not None:  # read where it is: large merges must not need several times their size
-                    maps.append(mapped)
-                    image_k.adopt(scratch, image.body.ctypes.data, header(image), self.time)
-                else:
-                    words = np.concatenate([[0], header(image), image.body])
-                    image_k.unpack(np.array([scratch], dtype=np.int64), words, self.time)
+                take_in(files, ref, scratch, self.time, maps)
             make.compact_trace(scratch)
             size = image_k.stored_words(scratch, 0)
             if not size:
@@ -112,13 +107,15 @@ class Merger:
 
     def tidy(self, places: Iterable[Place]) -> dict[Place, list[Ref]]:
         """Lists to put in the place of others, from merges that are ready; starts those that have become due."""
-        changed = dict(self._ready())
+        changed: dict[Place, list[Ref]] = {}
+        for done, one in self._ready():
+            self._put(changed, done, one)
         for place in places:
             request = None if place in self._running or place in changed else self._due(place)
             if request is None:
                 continue
             if request.size <= AT_ONCE_BYTES:
-                changed[place] = _replaced(self._store.manifest.lists[place], request, request.run(self._store.files))
+                self._put(changed, request, request.run(self._store.files))
             else:
                 self._running[place] = request, self._pool.submit(self._run, request)
         return changed
@@ -151,39 +148,30 @@ class Merger:
         ref: Ref | None = pickle.loads(found[0])
         return ref
 
-    def _ready(self) -> Iterator[tuple[Place, list[Ref]]]:
-        """Lists with the results of finished merges; a merge that failed is tried again when it is due again."""
+    def _ready(self) -> Iterator[tuple[Request, Ref | None]]:
+        """Finished merges; one that failed is tried again when it is due again."""
         for place, (request, future) in list(self._running.items()):
             if future.done():
                 del self._running[place]
-                refs = self._store.manifest.lists.get(place)
-                if refs is not None and future.exception() is None and _at(refs, request) is not None:
-                    yield place, _replaced(refs, request, future.result())
+                if future.exception() is None:
+                    yield request, future.result()
+
+    def _put(self, changed: dict[Place, list[Ref]], request: Request, one: Ref | None) -> None:
+        """One batch (or none) in the place of a request's, unless they are no longer in their list."""
+        refs = list(self._store.manifest.lists.get(request.place, ()))
+        count = len(request.refs)
+        at = next((i for i in range(len(refs) - count + 1) if tuple(refs[i : i + count]) == request.refs), None)
+        if at is not None:
+            changed[request.place] = refs[:at] + ([] if one is None else [one]) + refs[at + count :]
 
     def close(self) -> None:
         """Wait for the merge that runs; what it wrote and nobody committed is deleted with other leftovers."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _at(refs: Iterable[Ref], request: Request) -> int | None:
-    """Where a request's batches begin in a list."""
-    found = list(refs)
-    count = len(request.refs)
-    return next((i for i in range(len(found) - count + 1) if tuple(found[i : i + count]) == request.refs), None)
-
-
-def _replaced(refs: Iterable[Ref], request: Request, one: Ref | None) -> list[Ref]:
-    """A list with one batch (or none) in the place of a request's."""
-    at = _at(refs, request)
-    assert at is not None
-    found = list(refs)
-    return found[:at] + ([] if one is None else [one]) + found[at + len(request.refs) :]
-
-
 def _task(root: str, request: Request) -> Callable[[Iterable[Any]], Iterator[bytes]]:
     def task(partition: Iterable[Any]) -> Iterator[bytes]:
-        for _ in partition:
-            pass
+        drain(partition)
         yield pickle.dumps(request.run(open_files(root)))
 
     return task

@@ -19,7 +19,7 @@ def run_alone(job: bytes, commands: Any) -> Any:
     """For `mapPartitions`: one task runs all shards."""
 
     def task(partition: Iterable[Any]) -> Iterator[bytes]:
-        _drain(partition)
+        drain(partition)
         work: Job = pickle.loads(job)
         answer = host_of(work.root).run(work, commands.value, range(work.shards), Alone())
         yield pickle.dumps(answer)
@@ -33,7 +33,7 @@ def run_together(job: Any, commands: Any, tasks: int, secret: bytes) -> Any:
     def task(partition: Iterable[Any]) -> Iterator[bytes]:
         from pyspark import BarrierTaskContext
 
-        _drain(partition)
+        drain(partition)
         context = BarrierTaskContext.get()
         number = context.partitionId()
         work: Job = pickle.loads(job.value)
@@ -47,7 +47,7 @@ def run_together(job: Any, commands: Any, tasks: int, secret: bytes) -> Any:
     return task
 
 
-def _drain(partition: Iterable[Any]) -> None:
+def drain(partition: Iterable[Any]) -> None:
     """Read the partition to its end: a worker with unread input is not used again, and our shards would go with it."""
     for _ in partition:
         pass
