@@ -17,15 +17,13 @@ from everview.clock import HIDDEN, Aging, Clock, Expiring, Follower, Latest, Pas
 from everview.codes.declare import data_type
 from everview.collection import Collection
 from everview.dataflow.operators import Arrangement
-from everview.errors import EverviewError, InputError, PlanError
+from everview.errors import EverviewError, InputError, PlanError, StoreError
 from everview.expr.nodes import Expr
 from everview.expr.resolve import Column
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions, digest, freeze, thaw
 from everview.plan.multiway import Choice
 from everview.session import Session
-from everview.sql.one_row import NAME as ONE_ROW
-from everview.sql.one_row import one_row
 from everview.store import records
 from everview.table import Table
 from everview.types import DataType
@@ -44,13 +42,6 @@ class TableMade:
     name: str
     columns: Columns
     key: tuple[int, ...]
-    id: int
-
-
-@dataclass(frozen=True)
-class OneRowMade:
-    """The table of one row that SQL keeps for itself (`everview.sql.one_row`)."""
-
     id: int
 
 
@@ -116,11 +107,11 @@ class ViewDropped:
     name: str
 
 
-Entry = TableMade | OneRowMade | FollowerMade | ViewMade | IndexMade | TableDropped | ViewDropped | Collected
+Entry = TableMade | FollowerMade | ViewMade | IndexMade | TableDropped | ViewDropped | Collected
 
 _KINDS: dict[str, Any] = {
     c.__name__: c
-    for c in (TableMade, OneRowMade, FollowerMade, ViewMade, IndexMade, TableDropped, ViewDropped, Collected)
+    for c in (TableMade, FollowerMade, ViewMade, IndexMade, TableDropped, ViewDropped, Collected)
 }
 
 
@@ -146,13 +137,16 @@ def encode(entry: Entry, functions: Functions) -> bytes:
 def decode(data: Any, where: str, functions: Functions) -> Entry:
     """An entry from its record; new functions are added to `functions`."""
     header, parts = records.decode(data, where)
-    kind = _KINDS[header.pop("entry")]
+    name = header.pop("entry")
+    if name not in _KINDS:
+        raise StoreError("E_VERSION", f"{where} was written by another version of Everview: {name}", "open it there")
+    kind = _KINDS[name]
     known = {k: tuple(v) if isinstance(v, list) else v for k, v in header.items()}
     if kind is TableMade:
         known["columns"] = tuple((name, data_type(declared)) for name, declared in known["columns"])
     if kind in (ViewMade, FollowerMade):
-        for name, function in zip(known["node"], parts[1:], strict=True):
-            functions.read(name, bytes(function))
+        for used, function in zip(known["node"], parts[1:], strict=True):
+            functions.read(used, bytes(function))
         known["node"] = thaw(bytes(parts[0]), functions)
     entry: Entry = kind(**known)
     return entry
@@ -161,8 +155,8 @@ def decode(data: Any, where: str, functions: Functions) -> Entry:
 def surviving(entries: Iterable[tuple[Entry, bytes]]) -> list[tuple[Entry, bytes]]:
     """The entries (each with its record) without what was dropped later.
 
-    >>> surviving([(OneRowMade(0), b""), (IndexMade("v", (1,)), b""), (ViewDropped("v"), b"")])
-    [(OneRowMade(id=0), b'')]
+    >>> surviving([(IndexMade("w", (0,)), b""), (IndexMade("v", (1,)), b""), (ViewDropped("v"), b"")])
+    [(IndexMade(view='w', keys=(0,)), b'')]
     """
     kept: list[tuple[Entry, bytes]] = []
     for entry, data in entries:
@@ -315,9 +309,6 @@ class Catalogued(Session):
             elif isinstance(entry, TableMade):
                 self._node_ids = entry.id
                 self.table(entry.name, dict(entry.columns), [entry.columns[i][0] for i in entry.key])
-            elif isinstance(entry, OneRowMade):
-                self._node_ids = entry.id
-                one_row(self)
             elif isinstance(entry, FollowerMade):
                 self._node_ids = entry.id if entry.id >= 0 else self._node_ids
                 self._clock.remake(entry)
@@ -397,18 +388,6 @@ class Catalogued(Session):
                 with self._or_drop(table):
                     self._note(TableMade(name, tuple((c.name, c.type) for c in columns), table._key, table._id))
             return table
-
-    def _add_table(
-        self, node: plan.Table, order: tuple[int, ...], name: str, history: int, rows: Sequence[tuple[int, ...]] = ()
-    ) -> Arrangement:
-        arrangement = super()._add_table(node, order, name, history, rows)
-        if name == ONE_ROW:
-            try:
-                self._note(OneRowMade(node.id))
-            except BaseException:
-                self._collect()
-                raise
-        return arrangement
 
     def _drop_table(self, table: Table, cascade: bool) -> None:
         with self._lock:

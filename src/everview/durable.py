@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from everview import catalogue
-from everview.catalogue import Catalogued, Entry, OneRowMade, TableMade
+from everview.catalogue import Catalogued, Entry, TableMade
 from everview.dataflow import saved
 from everview.dataflow.operators import Arrangement
 from everview.errors import EverviewError, InputError, StoreError
@@ -106,7 +106,7 @@ class Stored(Catalogued):
         self._start_again()
         self._loading = True
         for entry, data in kept:
-            if isinstance(entry, (TableMade, OneRowMade)):
+            if isinstance(entry, TableMade):
                 self._perform(entry, data)
         self._loading = False
         self._graph.time = manifest.time
@@ -117,7 +117,7 @@ class Stored(Catalogued):
             for ref in self._refs(manifest, number):
                 saved.put_back(trace, self._store.get(ref), manifest.time)
         for entry, data in kept:
-            if not isinstance(entry, (TableMade, OneRowMade)):
+            if not isinstance(entry, TableMade):
                 self._perform(entry, data)
 
     def _start_again(self) -> None:

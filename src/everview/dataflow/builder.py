@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
 
+import numpy as np
+
 from everview.dataflow import pythonic
 from everview.dataflow.extend import Extend, Part, Pipeline, levels
 from everview.dataflow.graph import Graph
@@ -146,6 +148,18 @@ class Builder:
         raise PlanError(
             "E_DROPPED", "a table of this plan was dropped", "build the collection anew from existing tables"
         )
+
+    def _build_constant(self, node: plan.Constant) -> Flow:
+        """Rows that come with the operator; with several shards, on one."""
+        cols = len(node.types)
+        operator = Arrange(self.graph, self.graph.root, cols, label="constant", gather=True)
+        rows = [
+            [self.graph.encode_literal(t, value) for t, value in zip(node.types, row, strict=True)]
+            for row in node.rows
+        ]
+        self.graph.begin_with(operator, np.array(rows, dtype=np.int64).reshape(len(rows), cols))
+        self.arrangements[self._key(node)] = [Arrangement(operator, tuple(range(cols)))]
+        return columns(operator, node.types, tuple(range(cols)))
 
     def _build_project(self, node: plan.Project) -> Flow:
         return self._linear(node.child, node.exprs, None)

@@ -65,6 +65,7 @@ class Graph:
         make.poke(self.session, x.X_STEP, self.step_block)
         self.at: list[tuple[Operator | Scope | Stop, int]] = []
         self._replays: list[tuple[Operator, Sink]] = []
+        self._beginnings: list[tuple[Operator, np.ndarray]] = []
         self._new: list[Operator] = []
         self._known = 0  # operators of finished installations
         self._stale = True
@@ -92,6 +93,10 @@ class Graph:
         producer.say().attach(sink)
         if producer.old:
             self._replays.append((producer, sink))
+
+    def begin_with(self, operator: Operator, rows: np.ndarray) -> None:
+        """Give a new operator rows (of codes) that are there from the beginning."""
+        self._beginnings.append((operator, rows))
 
     def encode_literal(self, declared: DataType, value: Any) -> int:
         """Code of a constant."""
@@ -203,14 +208,21 @@ class Graph:
             self._go_on(answer)
         self.installed()
 
-    def replay_for_new(self) -> None:
-        """Begin an installation: old operators say to the new ones all they ever said, as coming at the present."""
+    def replay_for_new(self, *, first: bool = True) -> None:
+        """Begin an installation: old operators say to the new ones all they ever said, as coming at the present.
+
+        `first`: whether this is the first shard, or the only one, which has the constants.
+        """
         self._stale = True
         self.assemble()
         make.poke(self.step_block, step_k.STEP_BASE, self.time - 1)
         make.poke(self.step_block, step_k.STEP_EPOCHS, 1)
         for producer, sink in self._replays:
             self._replay(producer, sink)
+        for operator, rows in self._beginnings if first else ():
+            words = np.ones((len(rows), operator.cols + 2), dtype=np.int64)
+            words[:, : operator.cols], words[:, -2] = rows, self.time
+            make.push_rows(operator.inbox, words.ravel(), len(rows))
 
     def installed(self) -> None:
         """What was newly added is up to date."""
@@ -220,11 +232,13 @@ class Graph:
         self._new.clear()
         self._known = len(self.numbered)
         self._replays.clear()
+        self._beginnings.clear()
         self._stale = self._stale or self.sharded  # stops that only the installation needed
 
     def forget_new(self) -> None:
         """An installation failed: nothing of it stays, its operators' numbers are free again."""
         self._replays.clear()
+        self._beginnings.clear()
         gone = set(self._new)
         self._new.clear()
         self.remove(gone)

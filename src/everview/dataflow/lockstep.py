@@ -84,7 +84,7 @@ class Shard:
 
     def begin_install(self) -> None:
         """Run the first part of a step that brings new operators up to date."""
-        self.graph.replay_for_new()
+        self.graph.replay_for_new(first=self.number == 0)
         self._pc = self.graph.attend(x.step(self.graph.session, self.graph.time - 1, 1))
 
     @property

@@ -38,7 +38,7 @@ from everview.datalog.syntax import (
 from everview.errors import EverviewError, did_you_mean
 from everview.expr import functions, nodes
 from everview.plan import joins
-from everview.plan.nodes import Node, Project
+from everview.plan.nodes import ONE_ROW, Project
 from everview.types import INT
 
 Find = Callable[[Atom], Relation | None]
@@ -49,11 +49,10 @@ Find = Callable[[Atom], Relation | None]
 class Bodies:
     """Solves bodies over the relations that `find` knows.
 
-    `one_row` gives a plan of one row, `suggest` a hint for a relation that does not exist.
+    `suggest` gives a hint for a relation that does not exist.
     """
 
     find: Find
-    one_row: Callable[[], Node]
     suggest: Callable[[str], str]
     _fresh: Iterator[int] = field(default_factory=itertools.count)
 
@@ -69,8 +68,7 @@ class Bodies:
         return current if current is not None else self._unit()
 
     def _unit(self) -> Solutions:
-        node = self.one_row()
-        return Solutions(node, (None,) * len(node.types))
+        return Solutions(ONE_ROW, (None,) * len(ONE_ROW.types))
 
     def _read(self, literal: Literal) -> list[Literal]:
         """A literal with functions told from relations, and computed arguments as conditions of their own."""

@@ -26,8 +26,6 @@ from everview.expr.resolve import Column
 from everview.plan import joins
 from everview.plan.multiway import Choice, check_choice
 from everview.plan.nodes import Filter, Node, Project
-from everview.sql.one_row import NAME as ONE_ROW
-from everview.sql.one_row import one_row
 from everview.view import View
 
 if TYPE_CHECKING:
@@ -72,7 +70,6 @@ class Rules:
             program,
             lambda n: extra.get(n) or self._outside(n),
             self._known,
-            lambda: one_row(self._session),
             self._session._functions,
         )
         strata.compile()
@@ -80,8 +77,6 @@ class Rules:
 
     def _outside(self, name: str) -> Relation | None:
         """A table, a view, a relation of other rules, or (`table/column`) a column of a table with a key."""
-        if name == ONE_ROW:
-            return None
         if name in self._session:
             self._read[name] = None
             found = self._session[name]
@@ -107,9 +102,9 @@ class Rules:
         return Relation(Project(node, (key, value)), ("e", "v"))
 
     def _known(self) -> list[str]:
-        tables = self._session._tables
+        tables = {n: self._session._tables[n] for n in self._session.tables}
         columns = [f"{n}/{c.name}" for n, t in tables.items() if len(t._key) == 1 for c in t._columns]
-        return [n for n in (*tables, *self._session.views, *self._session._rules, *columns) if n != ONE_ROW]
+        return [*tables, *self._session.views, *self._session._rules, *columns]
 
     def _collection(self, relation: Relation) -> Collection:
         columns = [Column(n, t) for n, t in zip(relation.columns, relation.node.types, strict=True)]

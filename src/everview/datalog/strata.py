@@ -12,7 +12,7 @@ adds halves becomes float).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from everview.datalog import aggregates
@@ -26,27 +26,13 @@ from everview.expr.resolve import Column, Scope, literal
 from everview.plan import joins
 from everview.plan.aggregates import Aggregation
 from everview.plan.check import widen
-from everview.plan.nodes import FlatMap, Loop, LoopResult, Node, Project, Types, Variable
+from everview.plan.nodes import Constant, Loop, LoopResult, Node, Project, Types, Variable
 from everview.sql.recursion import components
 from everview.types import DataType
 
 
 class Untyped(Exception):
     """A rule reads a relation of the same loop whose columns are not known yet."""
-
-
-@dataclass(frozen=True)
-class Facts:
-    """The rows of a relation that the program lists; as a function, so that they are one node of a plan."""
-
-    rows: tuple[tuple[object, ...], ...]
-
-    def __call__(self, *_: object) -> list[tuple[object, ...]]:
-        return list(self.rows)
-
-    @property
-    def __name__(self) -> str:
-        return f"{len(self.rows)} facts"
 
 
 class Strata:
@@ -57,16 +43,14 @@ class Strata:
         rules: Iterable[Rule],
         outside: Callable[[str], Relation | None],
         known: Callable[[], Iterable[str]],
-        one_row: Callable[[], Node],
         functions: Mapping[str, UserFunction] | None = None,
     ) -> None:
         self.rules: dict[str, list[Rule]] = {}
-        self.one_row = one_row
         self.outside = outside
         self.known = known
         self.done: dict[str, Relation] = {}
         self.open: dict[str, Relation | None] = {}
-        self.bodies = Bodies(self._find, one_row, self._suggest)
+        self.bodies = Bodies(self._find, self._suggest)
         for number, rule in enumerate(rules):
             for part in aggregates.split(_with_functions(rule, functions or {}), number):
                 self.rules.setdefault(part.name, []).append(part)
@@ -216,7 +200,7 @@ class Strata:
             tuple(float(_value(t)) if c.kind == "float" else _value(t) for t, c in zip(f.head, types, strict=True))
             for f in facts
         )
-        return FlatMap(self.one_row(), Facts(tuple(dict.fromkeys(rows))), tuple(types))
+        return Constant(tuple(dict.fromkeys(rows)), tuple(types))
 
     def _rule(self, rule: Rule) -> Node:
         """A row for every solution of the rule's body: the head, with the values that aggregates take."""

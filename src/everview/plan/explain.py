@@ -18,6 +18,7 @@ from everview.expr import nodes as expr
 from everview.plan.check import free_variables_below, postorder
 from everview.plan.nodes import (
     Aggregate,
+    Constant,
     Filter,
     FlatMap,
     Join,
@@ -35,6 +36,9 @@ from everview.plan.nodes import (
 from everview.plan.windows import TO_PEERS, WHOLE, Window, WindowCall
 
 Names = Mapping[Node, Sequence[str]]
+
+MOST_SHOWN = 3
+"""Rows of a constant that are shown."""
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "**"}
 _SIGNS |= {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "and", "or": "or"}
@@ -170,7 +174,7 @@ class _Explainer:
                 return [inner[0][k] for k in node.keys] + made_up[len(node.keys) :]
             case Window():
                 return inner[0] + made_up[len(inner[0]) :]
-            case Table() | Variable() | LoopResult() | FlatMap():
+            case Table() | Constant() | Variable() | LoopResult() | FlatMap():
                 return made_up
         return inner[0]
 
@@ -179,6 +183,10 @@ class _Explainer:
         match node:
             case Table():
                 return f" {self.labels.get(node, node.id)} ({_schema(own, node)})"
+            case Constant():
+                shown = ", ".join(str(row) for row in node.rows[:MOST_SHOWN])
+                more = f", ... ({len(node.rows)} rows)" if len(node.rows) > MOST_SHOWN else ""
+                return f" {shown}{more} ({_schema(own, node)})"
             case Variable():
                 return f" {node.depth}.{node.index} ({_schema(own, node)})"
             case Project(child=child):

@@ -36,6 +36,9 @@ def unique_columns(node: plan.Node) -> Keys:
     """
     if isinstance(node, plan.Table):
         return frozenset({frozenset(node.key)}) if node.key else NONE
+    if isinstance(node, plan.Constant):
+        once = len(set(node.rows)) == len(node.rows)
+        return frozenset({frozenset(range(len(node.types)))}) if once else NONE
     if isinstance(node, plan.Threshold):
         return _distinct(node) if node.kind == "distinct" else NONE
     if isinstance(node, (plan.Reduce,)):
@@ -112,7 +115,7 @@ def vanishes(node: plan.Node, depth: int) -> bool:
         return all(vanishes(i, depth) for i in node.inputs)
     if isinstance(node, plan.Join | plan.MultiJoin):
         return any(vanishes(c, depth) for c in node.children())
-    if isinstance(node, (plan.LoopResult, plan.Table)):
+    if isinstance(node, (plan.LoopResult, plan.Table, plan.Constant)):
         return False
     return all(vanishes(c, depth) for c in node.children())
 

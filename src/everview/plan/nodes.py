@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from everview.expr.nodes import Expr
-from everview.types import DataType
+from everview.types import INT, DataType
 
 Types = tuple[DataType, ...]
 
@@ -76,6 +76,23 @@ class Table(Node):
     @cached_property
     def types(self) -> Types:
         return self.columns
+
+
+@dataclass(frozen=True, eq=True)
+class Constant(Node):
+    """Rows that are written down and never change."""
+
+    rows: tuple[tuple[Any, ...], ...]
+    columns: Types
+    __hash__ = Node.__hash__
+
+    @cached_property
+    def types(self) -> Types:
+        return self.columns
+
+
+ONE_ROW = Constant(((1,),), (INT,))
+"""For what has a value without any rows: `SELECT 1`, and `count(*)` of nothing."""
 
 
 @dataclass(frozen=True, eq=True)

@@ -96,6 +96,8 @@ class Sizes:
 
     def _guess(self, node: plan.Node) -> float:
         match node:
+            case plan.Constant():
+                return float(len(node.rows))
             case plan.Filter():
                 return self.rows(node.child) * kept(node.predicate)
             case plan.Project() | plan.Negate() | plan.Threshold() | plan.FlatMap():

@@ -23,7 +23,7 @@ from everview.errors import PlanError
 from everview.expr.functions import call, conjunction
 from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.plan import joins
-from everview.plan.nodes import Filter, Join, Node, Project
+from everview.plan.nodes import ONE_ROW, Filter, Join, Node, Project
 from everview.plan.sizes import Sizes
 from everview.sql import timed
 from everview.sql.parameters import PARAMETER
@@ -65,7 +65,7 @@ class FromClause:
             for join in select.args.get("joins") or []:
                 clause._join(join)
         elif not clause.leaves:
-            clause.leaves.append(Relation(compiler.one_row(), (HIDDEN,)))
+            clause.leaves.append(Relation(ONE_ROW, (HIDDEN,)))
         for lateral in select.args.get("laterals") or []:
             raise clause.source.refuse(lateral, "LATERAL VIEW is not supported")
         return clause

@@ -21,7 +21,17 @@ from everview.expr.functions import call
 from everview.expr.nodes import Call, ColumnRef, Expr, Udf
 from everview.expr.nodes import Literal as Constant
 from everview.plan import joins
-from everview.plan.nodes import Aggregate, AggregateKind, Node, Project, PythonReduce, Reduce, Threshold, Union
+from everview.plan.nodes import (
+    ONE_ROW,
+    Aggregate,
+    AggregateKind,
+    Node,
+    Project,
+    PythonReduce,
+    Reduce,
+    Threshold,
+    Union,
+)
 from everview.sql.lists import Listing
 from everview.sql.moments import MOMENTS, parts
 from everview.sql.scalars import Scalars, has_query, sort_keys
@@ -278,7 +288,7 @@ class Grouped(Scalars):
         if outer is not None and outer.positions:
             every = self.compiler.context(outer).node
         else:
-            every = self.compiler.one_row()
+            every = ONE_ROW
         pairs = [same_keys(ColumnRef(every.types[i], i), ColumnRef(node.types[i], i)) for i in range(keys)]
         condition = joins.Condition(tuple(k for a, _ in pairs for k in a), tuple(k for _, b in pairs for k in b))
         alone = joins.join(every, node, condition, "anti")

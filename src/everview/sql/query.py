@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -19,13 +19,12 @@ from everview.errors import did_you_mean
 from everview.expr import functions
 from everview.expr.nodes import ColumnRef, Expr, Literal
 from everview.plan import joins
-from everview.plan.nodes import Negate, Node, Project, Threshold, TopK, Union
+from everview.plan.nodes import ONE_ROW, Constant, Negate, Node, Project, Threshold, TopK, Union
 from everview.plan.sizes import Sizes
 from everview.sql import recursion
 from everview.sql.from_clause import FromClause
 from everview.sql.grouping import Grouped, aggregates_in, grouping_sets
 from everview.sql.names import output_name, spelled
-from everview.sql.one_row import one_row
 from everview.sql.parameters import Parameters
 from everview.sql.places import Source
 from everview.sql.scalars import Scalars, sort_keys
@@ -102,9 +101,6 @@ class Compiler:
     @property
     def interner(self) -> Interner:
         return self.session._interner
-
-    def one_row(self) -> Node:
-        return one_row(self.session)
 
     def sizes(self, leaves: Sequence[Node]) -> Sizes | None:
         """Estimates to order joins by; None if they would say nothing: two leaves, or nothing large among them."""
@@ -211,7 +207,7 @@ class Compiler:
         return relation.called("", columns)
 
     def _values(self, node: exp.Values, env: Env, outer: Outer | None) -> Query:
-        start = self.context(outer) if outer is not None and outer.positions else Relation(self.one_row(), (HIDDEN,))
+        start = self.context(outer) if outer is not None and outer.positions else Relation(ONE_ROW, (HIDDEN,))
         context = len(outer.positions) if outer is not None else 0
         bound: list[Node] = []
         for row in node.expressions:
@@ -221,7 +217,7 @@ class Compiler:
             bound.append(Project(scope.relation.node, (*joins.refs(start.node.types)[:context], *exprs)))
         rows = self.unified(bound, node)
         names = tuple(f"column{i + 1}" for i in range(len(rows[0].types) - context))
-        return Query(Union(tuple(rows)) if len(rows) > 1 else rows[0], names, context)
+        return Query(_written(Union(tuple(rows))) if len(rows) > 1 else rows[0], names, context)
 
     # ----------------------------------------------------------------------------------------- SELECT
 
@@ -494,6 +490,19 @@ def _canonical(node: Node) -> Node:
     """Equal floats with equal codes."""
     exprs = tuple(joins.canonical(e) for e in joins.refs(node.types))
     return node if exprs == joins.refs(node.types) else Project(node, exprs)
+
+
+def _written(rows: Union) -> Node:
+    """The rows of VALUES: a constant if nothing in them has to be computed."""
+    found: list[tuple[Any, ...]] = []
+    for row in rows.inputs:
+        if not isinstance(row, Project) or row.child != ONE_ROW:
+            return rows
+        values = [e for e in row.exprs if isinstance(e, Literal)]
+        if len(values) < len(row.exprs):
+            return rows
+        found.append(tuple(e.value for e in values))
+    return Constant(tuple(found), rows.types)
 
 
 def _is_null(node: Node, column: int) -> bool:
