@@ -71,3 +71,15 @@ def test_a_table_that_cannot_be_read_is_no_empty_one(spark: Any) -> None:
     with pytest.raises(ev.InputError, match=r"E_SINK\] jdbc V cannot be read: "):
         v.write_to(ev.io.jdbc(spark, "jdbc:nosuch:x", "V"))
     assert db._pipeline.outlets == []
+
+
+def test_topics_are_refused_with_a_reason(spark: Any) -> None:
+    """What a broker is not needed for; the rest is in test_kafka.py."""
+    db = ev.connect()
+    v = db.view("v", db.table("t", {"x": int}).distinct())
+    with pytest.raises(ev.InputError, match=r"E_MODE\] kafka t: a topic can only be added to"):
+        v.write_to(ev.io.kafka(spark, "127.0.0.1:1", "t"), mode="snapshot")
+    with pytest.raises(ev.InputError, match=r"E_COLUMN\] kafka t: no column 'X'\n  hint: did you mean 'x'"):
+        v.write_to(ev.io.kafka(spark, "127.0.0.1:1", "t", key="X"))
+    with pytest.raises(ev.InputError, match=r"E_SINK\] kafka t cannot be read: .*kafka.*\n  hint: Spark needs"):
+        v.write_to(ev.io.kafka(spark, "127.0.0.1:1", "t", key="x"))

@@ -10,6 +10,7 @@
 | `rows` | any Python iterable | |
 | `foreach` | | a function that is called with each time's changes |
 | `jdbc`, `delta` | (a Spark DataFrame) | tables, through Spark's writers |
+| `kafka` | (a Spark stream) | a topic of changes |
 
 A Spark DataFrame, streaming or not, is given to `db.source` as it is. How positions, exactly-once and dead letters
 work is said in `everview.io.source`, `everview.io.feed` and `everview.io.outlet`.
@@ -49,6 +50,7 @@ __all__ = [
     "inbox",
     "jdbc",
     "json",
+    "kafka",
     "parquet",
     "rows",
 ]
@@ -191,3 +193,14 @@ def delta(spark: SparkSession, path: str, **options: str) -> Sink:
     from everview.spark.writers import Writer
 
     return Writer(spark, "delta", {"path": path, **options})
+
+
+def kafka(spark: SparkSession, servers: str, topic: str, *, key: str | Sequence[str] = (), **options: str) -> Sink:
+    """A Kafka topic (Spark needs its connector): each change is a record of JSON with `_time` and `_diff`, its key the
+    columns named by `key`. A time that was written in part is completed after a restart; see `everview.spark.topics`.
+
+    >>> outlet = view.write_to(ev.io.kafka(spark, "127.0.0.1:9092", "revenue", key="country"))  # doctest: +SKIP
+    """
+    from everview.spark.topics import Topic
+
+    return Topic(spark, servers, topic, (key,) if isinstance(key, str) else key, options)

@@ -20,8 +20,8 @@ SinkMode = Literal["changes", "snapshot"]
 
 
 class Sink:
-    """Where a view's changes go. Made by `everview.io.csv`, `json`, `parquet`, `arrow`, `foreach`, `jdbc`, `delta`;
-    subclass it for others.
+    """Where a view's changes go. Made by `everview.io.csv`, `json`, `parquet`, `arrow`, `foreach`, `jdbc`, `delta`,
+    `kafka`; subclass it for others.
 
     >>> import everview as ev
     >>> class Printer(ev.io.Sink):

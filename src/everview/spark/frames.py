@@ -50,6 +50,11 @@ def to_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
     return spark.createDataFrame(instants(table))
 
 
+def first_line(error: BaseException) -> str:
+    """What an error of Spark's says, without Java's stack."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 class Frame(Source):
     """A DataFrame at rest."""
 

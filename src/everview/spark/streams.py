@@ -16,7 +16,7 @@ import json
 import tempfile
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 from pyarrow import fs
@@ -24,7 +24,7 @@ from pyarrow import fs
 from everview.errors import EverviewError, InputError
 from everview.io.listing import Place
 from everview.io.source import Chunk, Source, Wanted
-from everview.spark.frames import frame_schema
+from everview.spark.frames import first_line, frame_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -150,7 +150,7 @@ class Stream(Source):
         if query is not None and not query.isActive and (error := query.exception()) is not None:
             raise InputError(
                 "E_STREAM",
-                f"source {self._name!r}: the stream ended: {_first_line(error)}",
+                f"source {self._name!r}: the stream ended: {first_line(error)}",
                 "correct its cause and run again: it goes on from the last complete batch",
             )
         return None
@@ -180,7 +180,3 @@ def _checkpoint(path: str) -> tuple[str | None, bool]:
         return identity, False
     done = files.get_file_info(fs.FileSelector(f"{place.root}/commits"))
     return identity, any(f.base_name.isdigit() for f in done)
-
-
-def _first_line(error: Any) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from everview.errors import InputError
 from everview.io.changes import DIFF, TIME
 from everview.io.sink import Sink, SinkMode
-from everview.spark.frames import to_frame
+from everview.spark.frames import first_line, to_frame
 from everview.types import DataType
 from everview.view import Batch
 
@@ -66,8 +66,9 @@ class Writer(Sink):
         except Exception as error:
             if _ABSENT.search(str(error)):
                 return None
-            line = next(iter(str(error).splitlines()), type(error).__name__)
-            raise InputError("E_SINK", f"{self.describe()} cannot be read: {line}", "is its driver there?") from error
+            raise InputError(
+                "E_SINK", f"{self.describe()} cannot be read: {first_line(error)}", "is its driver there?"
+            ) from error
 
     def write(self, batch: Batch) -> None:
         once = {"txnAppId": self._identity, "txnVersion": str(batch.time)} if self._format == "delta" else {}

@@ -1,0 +1,61 @@
+"""Jars from the Maven registry, for tests of connectors; kept in .cache/jars. Where they cannot be had, a test is
+skipped and says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.spark.clusters import ROOT
+
+KAFKA_CONNECTOR = (
+    "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",  # runs on Spark 4.3, for which there is none here yet
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.2",
+    "org.apache.commons:commons-pool2:2.12.1",
+)
+KAFKA_BROKER = (
+    "org.apache.kafka:kafka_2.13:4.2.0",
+    "org.apache.kafka:kafka-tools:4.2.0",
+    "org.slf4j:slf4j-nop:1.7.36",
+)
+
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>everview</groupId><artifactId>jars</artifactId><version>1</version><dependencies>{}</dependencies></project>"""
+_ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+
+
+def jars(*wanted: str, alone: bool = False) -> list[Path]:
+    """The jars of `group:artifact:version`s with all they need, or (`alone`) just these."""
+    name = hashlib.sha1(repr((wanted, alone)).encode()).hexdigest()[:12]
+    place = ROOT / ".cache" / "jars" / name
+    if not place.is_dir():
+        _fetch(wanted, alone, place)
+    return sorted(place.glob("*.jar"))
+
+
+def _fetch(wanted: tuple[str, ...], alone: bool, place: Path) -> None:
+    if shutil.which("mvn") is None:
+        pytest.skip("no mvn to fetch jars with")
+    work = place.with_name(f"{place.name}-{os.getpid()}")
+    (work / "jars").mkdir(parents=True)
+    (work / "pom.xml").write_text(_POM.format("".join(_dependency(w, alone) for w in wanted)))
+    copy = ["dependency:copy-dependencies", f"-DoutputDirectory={work / 'jars'}", "-DincludeScope=runtime"]
+    done = subprocess.run(["mvn", "-q", "-B", "-f", work, *copy], capture_output=True, text=True, timeout=400)
+    if done.returncode == 0:
+        (work / "jars").rename(place)
+    shutil.rmtree(work)
+    if done.returncode:
+        pytest.skip(f"jars cannot be fetched: {done.stdout[:300]}")
+
+
+def _dependency(wanted: str, alone: bool) -> str:
+    group, artifact, version = wanted.split(":")
+    names = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+    return f"<dependency>{names}{_ALONE if alone else ''}</dependency>"
