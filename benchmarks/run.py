@@ -49,6 +49,8 @@ CASES: list[Case] = [
     *_graph_cases("wcc", "a", "--order", "plain", "--spelling", "fixpoint", name="wcc-plain-fixpoint"),
     *_graph_cases("scc", "a"),
     *_graph_cases("scc", "a", "--order", "plain", name="scc-plain"),
+    *_graph_cases("scc", "ac", "--order", "hashed", name="scc-hashed"),
+    Case("scc-hashed-cnr", "scc", ("--graph", "cnr", "--few", "--order", "hashed")),
     *_graph_cases("kcore", "ac"),
     *_graph_cases("sssp", "abc"),
     *_graph_cases("khop", "abc"),

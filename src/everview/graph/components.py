@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from everview.collection import Collection
 from everview.expr.language import col, lit
-from everview.graph.labels import along, labelled, smallest
+from everview.graph.labels import along, smallest, smallest_hash
 
 if TYPE_CHECKING:
     from everview.graph.graph import Graph
@@ -24,12 +24,16 @@ def _weak_labels(g: Graph) -> Collection:
     def back(x: Collection) -> Collection:
         return g.hop(x, back=True, label=x.label)
 
-    return smallest(g, labelled(g, g.nodes), there, back)
+    return smallest(g, g.nodes, there, back)
 
 
 def scc(g: Graph) -> Collection:
     """See `Graph.scc`. Along the edges inside components the smallest label comes to all of its component."""
-    return g.by_name(smallest(g, labelled(g, g.nodes), along(scc_edges(g))), "component")
+    label = smallest_hash(g.nodes, along(scc_edges(g)))
+    if g.node_type.kind != "int":
+        return g.by_name(label, "component")
+    names = label.group_by("label").agg(name=col.node.min())
+    return label.join(names, label.label == names.label).select(node=label.node, component=names.name)
 
 
 def scc_edges(g: Graph) -> Collection:
@@ -49,8 +53,7 @@ def _trimmed(g: Graph, inside: Collection, near: str, far: str) -> Collection:
     Only targets have labels: an edge from a node where no edge ends is on no cycle, and finds no partner.
     """
     e = g.edges
-    start = labelled(g, e.select(node=e[far]).distinct())
-    label = smallest(g, start, along(inside))
+    label = smallest_hash(e.select(node=e[far]).distinct(), along(inside))
     source, target = label.alias("source"), label.alias("target")
     tagged = e.join(source, e[near] == source.node).join(target, e[far] == target.node)
     return tagged.filter(source.label == target.label).select(src=e[far], dst=e[near])

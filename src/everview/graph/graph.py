@@ -22,7 +22,7 @@ from typing import Any
 
 from everview.collection import Collection
 from everview.errors import PlanError, did_you_mean
-from everview.expr.language import Expression, col, lit, when
+from everview.expr.language import Expression, col, lit
 from everview.graph import components, motifs, paths, ranking, rpq, spanning, structure
 from everview.types import DataType
 
@@ -127,12 +127,6 @@ class Graph:
     def order_key(self, node: Expression) -> Expression:
         """An int that orders nodes and tells them apart: the node itself, or its hash (one-to-one on codes)."""
         return node if self.node_type.kind == "int" else node.hash()
-
-    def priority(self, key: Expression) -> Expression:
-        """Small order keys first, in as many classes as there are bits: labels that win spread before the others."""
-        if self.node_type.kind == "int":
-            return when(key > 0, (key.cast(float) + 1.0).log2().floor().cast(int)).otherwise(0)
-        return (key.cast(float) + (2.0**63 + 1.0)).log2().floor().cast(int)
 
     def by_name(self, labels: Collection, name: str) -> Collection:
         """(node, <name>) from (node, label): order keys become the nodes they stand for."""

@@ -3,6 +3,11 @@
 Each node starts with a label of its own and takes the smallest it hears of. The loop is prioritized: a label enters
 by its number of bits, so that labels likely to win have spread before the others start, and most nodes never hear of a
 label that loses. That changes the cost, by an order of magnitude, not the answer.
+
+*Which order.* Where the winner names the component, labels are order keys: for integers the nodes themselves. Where
+only equal or different matters, they are hashes. Numbers often follow the edges (pages of a site, towns along a road),
+and then each node in turn is overruled by its predecessor; hashes are in no such order. Strongly connected components
+of the web graph cnr-2000 take half the time and a fifth of the differences in the inner loops with hashes.
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from everview.collection import Collection
-from everview.expr.language import col
+from everview.expr.language import Expression, col, when
 
 if TYPE_CHECKING:
     from everview.graph.graph import Graph
@@ -24,20 +29,38 @@ def labelled(g: Graph, nodes: Collection) -> Collection:
     return nodes.select(node=col.node, label=g.order_key(col.node))
 
 
-def smallest(g: Graph, start: Collection, *moves: Move) -> Collection:
-    """(node, label): the smallest label of `start` that comes to each node by any of the moves, its own included.
+def smallest(g: Graph, nodes: Collection, *moves: Move) -> Collection:
+    """(node, label): the smallest order key of a node from which moves lead to each node, its own included.
 
-    A move takes (node, label) rows to the nodes next to them. `start` must have each node once, or the loop costs an
+    A move takes (node, label) rows to the nodes next to them. `nodes` must have each node once, or the loop costs an
     index more (see `everview.plan.keys`).
     """
+    small = _bits(col.label) if g.node_type.kind == "int" else _bits_of_hash(col.label)
+    return _spread(labelled(g, nodes), small, moves)
 
-    def spread(label: Collection) -> Collection:
-        first, *others = (move(label) for move in moves)
-        return first.union_all(*others, start).group_by("node").agg(label=col.label.min())
 
-    return start.iterate(spread, priority=g.priority(col.label))
+def smallest_hash(nodes: Collection, *moves: Move) -> Collection:
+    """(node, label): the same for hashes, which tell nodes apart (one-to-one on codes) but do not name them."""
+    return _spread(nodes.select(node=col.node, label=col.node.hash()), _bits_of_hash(col.label), moves)
 
 
 def along(edges: Collection, near: str = "src", far: str = "dst") -> Move:
     """The move along a collection of edges."""
     return lambda x: x.join(edges, x.node == edges[near]).select(node=edges[far], label=x.label)
+
+
+def _spread(start: Collection, priority: Expression, moves: tuple[Move, ...]) -> Collection:
+    def spread(label: Collection) -> Collection:
+        first, *others = (move(label) for move in moves)
+        return first.union_all(*others, start).group_by("node").agg(label=col.label.min())
+
+    return start.iterate(spread, priority=priority)
+
+
+def _bits(label: Expression) -> Expression:
+    """Classes of doubling sizes, as many as there are bits; what is negative comes first."""
+    return when(label > 0, (label.cast(float) + 1.0).log2().floor().cast(int)).otherwise(0)
+
+
+def _bits_of_hash(label: Expression) -> Expression:
+    return (label.cast(float) + (2.0**63 + 1.0)).log2().floor().cast(int)
