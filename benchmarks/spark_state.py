@@ -1,10 +1,14 @@
 """State and memory on Spark: the same change on ever more rows of state, and a large load with small executors.
 
     python benchmarks/spark_state.py --part size [--rows 1000000,10000000]    # local[2]
+    python benchmarks/spark_state.py --part move [--rows 1000000]             # no JVM: only the driver works
     python benchmarks/spark_state.py --part load [--rows 20000000] [--pieces 20] [--worker-memory 2g]
 
 *size*: two tables joined, totals by group (as in spark_steps.py); after loading, epochs of 1 and of 1,000 changes,
 which should cost the same whatever there is. Wall-clock medians.
+
+*move*: the same program, loaded by an embedded session, opened on shards, and embedded again; next to opening it with
+the runtime that wrote it. CPU seconds of this process.
 
 *load*: one table of --rows rows and totals by group, on one executor process with a JVM of 2 GB and two cores
 (`local-cluster[1,2,2048]`), in --pieces transactions. The memory of every process is sampled: the executor's JVM, the
@@ -34,6 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import everview as ev
 from everview import col
 from everview.spark import local_session
+from tests.spark import inprocess
 from tests.spark.clusters import home
 
 
@@ -76,6 +81,36 @@ def size(spark: Any, rows: int) -> dict[str, Any]:
             took = [clock(change) for _ in range(21)]
             found[f"epoch of {changes}"] = {"median": statistics.median(took), "worst": max(took)}
         assert len(db["revenue"].rows()) == 200
+    shutil.rmtree(state)
+    return found
+
+
+# ------------------------------------------------------------------------------------------- moving
+
+
+def move(rows: int) -> dict[str, Any]:
+    """What it costs to open a directory with the other runtime."""
+    random = np.random.default_rng(1)
+    state = tempfile.mkdtemp(prefix="everview-")
+    found: dict[str, Any] = {"rows": rows}
+    with ev.connect(state) as db:
+        o = db.table("orders", {"customer": int, "amount": int})
+        c = db.table("customers", {"id": int, "country": int})
+        db.view("revenue", o.join(c, o.customer == c.id).group_by("country").agg(total=col.amount.sum()))
+        c.insert({"id": np.arange(rows), "country": random.integers(0, 200, rows)})
+        o.insert({"customer": random.integers(0, rows, rows), "amount": random.integers(0, 1000, rows)})
+        expected = sorted(db["revenue"].rows())
+    for name, where in (
+        ("embedded, as it was", state),
+        ("to shards", inprocess.session()),
+        ("on shards, as it was", inprocess.session()),
+        ("to embedded", state),
+    ):
+        began = time.process_time()
+        db = ev.connect(where) if where is state else ev.connect(where, state=state)
+        found[name] = time.process_time() - began
+        assert sorted(db["revenue"].rows()) == expected
+        db.close()
     shutil.rmtree(state)
     return found
 
@@ -176,12 +211,16 @@ def load(spark: Any, rows: int, pieces: int) -> dict[str, Any]:
 
 def main() -> None:
     options = argparse.ArgumentParser()
-    options.add_argument("--part", choices=("size", "load"), required=True)
+    options.add_argument("--part", choices=("size", "load", "move"), required=True)
     options.add_argument("--rows", default="")
     options.add_argument("--pieces", type=int, default=20)
     options.add_argument("--worker-memory", default="")
     given = options.parse_args()
     result: dict[str, Any] = {"benchmark": f"spark_state {given.part}", "load average": os.getloadavg()[0]}
+    if given.part == "move":
+        result["move"] = move(int(given.rows or 1_000_000))
+        print(json.dumps(result, indent=2))
+        return
     if given.part == "size":
         spark = local_session("local[2]")
         sizes = [int(n) for n in (given.rows or "1000000,10000000").split(",")]

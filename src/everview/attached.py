@@ -20,6 +20,7 @@ from everview.catalogue import TRANSIENT
 from everview.collection import Collection
 from everview.durable import Stored
 from everview.errors import InputError
+from everview.spark.job import is_sharded
 from everview.store import Store, wal
 from everview.store.store import WAL, numbered
 from everview.table import Table
@@ -74,7 +75,9 @@ class AttachedSession(Stored):
                 if not overtaken:
                     break
                 self._place = 0
-                if self._store.follow().time != self._graph.time:  # a log was collected before it was read
+                commit = self._store.follow()
+                # a log was collected before it was read, or the directory is Spark's now
+                if commit.time != self._graph.time or is_sharded(self._store.manifest):
                     raise self._store.stale()
             self._again = {*self._tables, *self._views}
         return self.time

@@ -21,7 +21,7 @@ from everview.errors import EverviewError, InputError, PlanError, StoreError
 from everview.expr.nodes import Expr
 from everview.expr.resolve import Column
 from everview.plan import nodes as plan
-from everview.plan.frozen import Functions, digest, freeze, thaw
+from everview.plan.frozen import Functions, canonical, digest, freeze, thaw
 from everview.plan.multiway import Choice
 from everview.session import Session
 from everview.store import records
@@ -400,6 +400,12 @@ class Catalogued(Session):
             self._again -= {table._label, *views}
 
     # views
+
+    def _install(
+        self, node: plan.Node, keys: tuple[int, ...], history: int = 0, choice: Choice | None = None
+    ) -> Arrangement:
+        """Functions with the same code are one: they are when the catalogue is read, and must build the same then."""
+        return super()._install(canonical(node, self._plan_functions), keys, history, choice)
 
     def view(
         self,

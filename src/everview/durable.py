@@ -26,6 +26,7 @@ from everview.catalogue import Catalogued, Entry, TableMade
 from everview.dataflow import saved
 from everview.dataflow.operators import Arrangement
 from everview.errors import EverviewError, InputError, StoreError
+from everview.moving import Move, from_shards
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
 from everview.session import Session
@@ -57,7 +58,8 @@ class Stored(Catalogued):
     def __init__(self, store: Store, **options: Any) -> None:
         self._store = store
         self._loading = False
-        self._recomputed = False
+        self._move: Move | None = None  # while the state of shards is taken over
+        self._anew = False  # whether the store has other commands than this dataflow was built from
         self._words = 0  # entries of the dictionary that are in the store or the log
         super().__init__(**options)
 
@@ -68,6 +70,11 @@ class Stored(Catalogued):
         for ref in manifest.dictionary:
             self._interner.load(self._store.get_dictionary(ref))
         self._words = len(self._interner)
+        self._marks = dict(manifest.marks)
+        if is_sharded(manifest):
+            self._anew = True
+            from_shards(self, manifest)
+            return
         where = self._store.files.root
         entries = [(catalogue.decode(data, where, self._plan_functions), data) for data in manifest.commands]
         self._loading = True
@@ -79,7 +86,6 @@ class Stored(Catalogued):
         else:
             self._recompute(manifest, entries)
         self._graph.time = manifest.time
-        self._marks = dict(manifest.marks)
 
     def _put_back(self, manifest: Manifest) -> None:
         """Fill the traces; `T_SINCE` first, because appending may merge."""
@@ -101,7 +107,7 @@ class Stored(Catalogued):
             f"{self._store.files.root} was written by another version of Everview: its views are computed again",
             stacklevel=2,
         )
-        self._recomputed = True
+        self._anew = True
         kept = catalogue.surviving(entries)
         self._start_again()
         self._loading = True
@@ -126,6 +132,7 @@ class Stored(Catalogued):
         self._tables.clear()
         self._views.clear()
         self._entries.clear()
+        self._clock.followers.clear()
         self._graph, self._builder = self._dataflow(effort)
 
     def _add_table(
@@ -134,7 +141,9 @@ class Stored(Catalogued):
         return super()._add_table(node, order, name, history, () if self._loading else rows)
 
     def _install_new(self) -> None:
-        if self._loading:
+        if self._move is not None:
+            self._move.settle(super()._install_new)
+        elif self._loading:
             self._graph.installed()
         else:
             super()._install_new()
@@ -190,7 +199,6 @@ class DurableSession(Stored):
         store = Store(location)
         try:
             self._root: Path = wal.check_local(store.files.local, store.files.root)
-            refuse_shards(store)
             super().__init__(store, **options)
             self._open(sync)
         except BaseException:
@@ -215,6 +223,8 @@ class DurableSession(Stored):
         self._wal.done()
         self._replaying = False
         self._again = {*self._tables, *self._views}
+        if is_sharded(manifest):
+            self._checkpoint()
         self._set_limit()
 
     def _log_path(self, version: int) -> Path:
@@ -308,7 +318,7 @@ class DurableSession(Stored):
         self._wal.close()
         self._wal = log
         self._words = words
-        self._recomputed = False
+        self._anew = False
         self._kept = len(self._entries)
         store.checkpoint()
         store.collect()
@@ -325,14 +335,19 @@ class DurableSession(Stored):
         """The entries since the last version; all that are still of consequence, if many are not, or if they were done
         in another order than the store has them.
         """
-        kept = catalogue.surviving(self._entries)
-        many = len(self._entries) > 2 * len(kept) + 32
-        if self._recomputed or (many and self._builds_the_same(kept)):
+        many = len(self._entries) > 2 * len(catalogue.surviving(self._entries)) + 32
+        kept = self._living_entries() if self._anew or many else self._entries
+        if self._anew or len(kept) < len(self._entries):
             functions = Functions()
             self._entries = [(e, catalogue.encode(e, functions)) for e, _ in kept]
             self._plan_functions = functions
             return {"commands": tuple(data for _, data in self._entries), "history": True}
         return {"commands": tuple(data for _, data in self._entries[self._kept :])}
+
+    def _living_entries(self) -> list[tuple[Entry, bytes]]:
+        """The entries without what was dropped, if they alone make the operators that there are; else all."""
+        kept = catalogue.surviving(self._entries)
+        return kept if self._builds_the_same(kept) else self._entries
 
     def _builds_the_same(self, entries: list[tuple[Entry, bytes]]) -> bool:
         """Whether these entries alone make the operators that there are."""
@@ -399,16 +414,6 @@ class _Sketch(Stored):
     def __init__(self, store: Store, **options: Any) -> None:
         super().__init__(store, **options)
         self._loading = True
-
-
-def refuse_shards(store: Store) -> None:
-    """A directory that Spark wrote has its state in shards, which an embedded session does not continue."""
-    if is_sharded(store.manifest):
-        raise StoreError(
-            "E_TARGET",
-            f"{store.files.root} was written on Spark",
-            "continue it with everview.connect(spark, state=...), or read it with connect(directory, read_only=True)",
-        )
 
 
 def _coded(time: int, transactions: list[Work], words: pa.Table | None) -> bytes:

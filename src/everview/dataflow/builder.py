@@ -53,6 +53,9 @@ class LoopBuild:
 
 Key = tuple[plan.Node, tuple[int, ...]]
 
+Piece = tuple[str, plan.Node, tuple[int, ...]]
+"""What was asked for: a table by an order of its columns, or an arrangement of a plan by keys."""
+
 
 class Builder:
     """Turns plans into operators of a graph."""
@@ -69,17 +72,21 @@ class Builder:
         self._wakes: set[tuple[Operator, Scope]] = set()
         self.installed: set[plan.Node] = set()
         self._ahead: dict[Key, Arrangement] = {}  # outputs of reductions made before the reductions
+        self.pieces: dict[Piece, list[Operator]] = {}
+        """the operators that were made for each thing asked for, the newest last"""
 
     # entry points
 
     def add_table(self, node: plan.Table, order: tuple[int, ...], label: str) -> Arrangement:
         """The operator of a base table: its rows, arranged."""
+        made = len(self.graph.numbered)
         operator = Arrange(self.graph, self.graph.root, len(order), label=label)
         operator.check_deletes()
         arrangement = Arrangement(operator, order)
         self.tables[node.id] = arrangement
         self.arrangements[self._key(node)] = [arrangement]
         self.flows[self._key(node)] = columns(operator, node.types, order)
+        self._note_piece(("table", node, order), made)
         return arrangement
 
     def stored(self, node: plan.Node, pruned: plan.Node, keys: tuple[int, ...]) -> Arrangement:
@@ -88,12 +95,18 @@ class Builder:
             for arrangement in self._existing(known):
                 if arrangement.serves(keys) and arrangement.operator.scope.is_root:
                     return arrangement
+        made = len(self.graph.numbered)
         arrangement = self._arrange(pruned, keys, self.graph.root)
+        self._note_piece(("view", pruned, keys), made)
         if node != pruned:  # views of this view find it under the name they know
             self.arrangements.setdefault(self._key(node), []).append(arrangement)
             self.flows[self._key(node)] = columns(arrangement.operator, node.types, arrangement.order)
         self.installed.add(node)
         return arrangement
+
+    def _note_piece(self, piece: Piece, made: int) -> None:
+        self.pieces.pop(piece, None)  # one that was dropped and is made again is the newest
+        self.pieces[piece] = [o for o in self.graph.numbered[made:] if o is not None]
 
     def forget(self, gone: set[Operator]) -> None:
         """Operators were dropped: forget whatever led to them."""
@@ -104,6 +117,7 @@ class Builder:
         self.installed = {n for n in self.installed if (n, ()) in self.arrangements}
         self.tables = {k: a for k, a in self.tables.items() if a.operator not in gone}
         self._wakes = {(o, s) for o, s in self._wakes if o not in gone}
+        self.pieces = {p: made for p, made in self.pieces.items() if not all(o.freed for o in made)}
 
     # memo
 

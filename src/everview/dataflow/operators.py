@@ -47,6 +47,7 @@ class Trace:
 
     def __init__(self, graph: Graph, scope: Scope, cols: int, diffs: int = 1, *, stateless: bool = False) -> None:
         self.cols = cols
+        self.diffs = diffs
         self.scope = scope
         keep = -1 if scope.is_root else ~EPOCH_MASK
         since = graph.time if scope.is_root else NO_SINCE
@@ -121,6 +122,7 @@ class Operator:
         self.stream: Stream | None = None
         self.errors: Arrange | None = None
         self.old = False  # part of a finished installation: a new reader needs a replay
+        self.freed = False
         self.spread = ANYWHERE
         """Where its rows are when there are several shards: with equal first columns together, all on the first shard,
         or wherever their inputs were."""
@@ -194,6 +196,7 @@ class Operator:
         self.inbox = make.make_inbox(width, self.scope.address)
 
     def free(self) -> None:
+        self.freed = True
         if self.stream is not None:
             self.stream.free()
         if self.trace is not None:

@@ -66,6 +66,11 @@ def set_since(trace: Trace, time: int) -> None:
     make.poke(trace.address, trace_k.T_SINCE, max(time, trace.since))
 
 
+def restore_since(trace: Trace, time: int) -> None:
+    """Times can be told apart from this one on, though the trace was made later."""
+    make.poke(trace.address, trace_k.T_SINCE, time)
+
+
 def fingerprints(graph: Graph) -> tuple[str, ...]:
     """What each operator is: equal if the same history of commands has built the same operators.
 
@@ -78,14 +83,17 @@ def fingerprints(graph: Graph) -> tuple[str, ...]:
     """
     operators = live(graph)
     places = {o: i for i, o in enumerate(operators)}
-    found = []
-    for o in operators:
-        kind = "table" if is_table(o) else o.kind
-        trace = state_of(o)
-        width = f"{o.cols}" if trace is None else f"{trace.cols}x{make.peek(trace.address, trace_k.T_DIFFS)}"
-        inputs = [places[i] for i in o.inputs if i in places]
-        found.append(f"{kind} {o.label!r} {width} depth {o.scope.depth} of {inputs}")
-    return tuple(found)
+    return tuple(f"{describe(o)} of {[places[i] for i in o.inputs if i in places]}" for o in operators)
+
+
+def describe(operator: Operator) -> str:
+    """What an operator is, but for what it reads."""
+    kind = "table" if is_table(operator) else operator.kind
+    trace = state_of(operator)
+    width = f"{operator.cols}"
+    if trace is not None:
+        width = f"{trace.cols}x{trace.diffs}"
+    return f"{kind} {operator.label!r} {width} depth {operator.scope.depth}"
 
 
 def is_table(operator: Operator) -> bool:

@@ -98,6 +98,19 @@ class Functions:
         self._coded[data], self._code[function] = function, data
         self._written = len(self._functions)
 
+    def replace(self, function: Function, other: Function) -> None:
+        """Let a function's name mean another one from now on."""
+        self._functions[self._names[function]] = other
+
+    def canonical(self, function: Function) -> Function:
+        """The function that has this one's code: whoever reads a catalogue cannot tell such functions apart."""
+        if function not in self._code:
+            try:
+                self._code[function] = _pickled(function, self._travel)
+            except StoreError:  # it will be refused if it has to be written
+                return function
+        return self._coded.setdefault(self._code[function], function)
+
     def __getitem__(self, name: str) -> Function:
         return self._functions[name]
 
@@ -190,6 +203,26 @@ def freeze(node: Node, functions: Functions) -> bytes:
         writer.dump(each)
         places[id(each)] = place
     return file.getvalue()
+
+
+def canonical(node: Node, functions: Functions) -> Node:
+    """The plan with one function in the place of all that have the same code.
+
+    >>> from everview.plan import nodes as plan
+    >>> from everview.types import INT
+    >>> known = Functions()
+    >>> one, other = (plan.FlatMap(plan.Table(0, (INT,)), lambda x: [x], (INT,)) for _ in range(2))
+    >>> one == other, canonical(one, known) == canonical(other, known)
+    (False, True)
+    """
+    found = {f for each in _children_first(node) for f in _functions_of(each)}
+    if all(functions.canonical(f) is f for f in found):
+        return node
+    named = Functions()
+    data = freeze(node, named)
+    for function in found:
+        named.replace(function, functions.canonical(function))
+    return thaw(data, named)
 
 
 def thaw(data: bytes, functions: Functions) -> Node:

@@ -85,7 +85,8 @@ class SparkCluster:
             if isinstance(command, Keep):
                 self._drop_lists(command)
                 return []
-            self.notes["sinces"] = {o.number: self._skeleton.graph.time for o in self._skeleton.graph.new()}
+            new = (o for o in self._skeleton.graph.new() if o.scope.is_root)
+            self.notes["sinces"] = {o.number: self._skeleton.graph.time for o in new}
             return self.step(inputs, 0, wanted)
         except BaseException:
             self._commands.go_back(before)

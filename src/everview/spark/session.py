@@ -25,7 +25,9 @@ from everview.dataflow import saved
 from everview.dataflow.lockstep import Inputs
 from everview.dataflow.operators import BY_FIRST, Arrangement, Operator
 from everview.dataflow.replica import Added, Command, Replica
+from everview.durable import NOW, DurableSession
 from everview.errors import InputError, StoreError
+from everview.moving import is_embedded, to_shards
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
 from everview.plan.multiway import Choice
@@ -61,23 +63,17 @@ class StoredShards(Catalogued, ShardedSession):
     def _load(self) -> None:
         """Become what the directory says."""
         manifest = self._store.manifest
-        if any(data[:1] not in (BUILT, DECLARED) for data in manifest.commands):
-            raise StoreError(
-                "E_TARGET",
-                f"{self._store.files.root} was written by an embedded session",
-                "open it with everview.connect(directory), or copy its tables into a new directory",
-            )
         for ref in manifest.dictionary:
             self._interner.load(self._store.get_dictionary(ref))
         for data in manifest.commands:
             if data[:1] == BUILT:
                 self._follow(read_command(data[1:], self._built_functions), data[1:])
         self._graph.time = manifest.time
+        declared = [data[1:] for data in manifest.commands if data[:1] == DECLARED]
+        entries = [(catalogue.decode(data, self._store.files.root, self._plan_functions), data) for data in declared]
         with self._loaded():
-            for data in manifest.commands:
-                if data[:1] == DECLARED:
-                    where = self._store.files.root
-                    self._perform(catalogue.decode(data[1:], where, self._plan_functions), data[1:])
+            for entry, data in catalogue.surviving(entries):  # the operators of what was dropped are gone
+                self._perform(entry, data)
         self._marks = dict(manifest.marks)
         self._again = {*self._tables, *self._views}
 
@@ -86,7 +82,7 @@ class StoredShards(Catalogued, ShardedSession):
         self._skeleton.load([command])
         for number, since in self._store.manifest.sinces.items():
             operator = self._graph.numbered[number] if number < len(self._graph.numbered) else None
-            if operator is not None and operator.trace is not None:
+            if operator is not None and operator.trace is not None and operator.scope.is_root:
                 saved.set_since(operator.trace, since)
 
     def _loaded(self) -> Any:
@@ -162,7 +158,13 @@ class SparkBackedSession(StoredShards):
             spark.sparkContext.pythonExec = sys.executable  # workers on this machine need what this process has
         if shards is not None and not 1 <= shards <= 4096:
             raise InputError("E_OPTION", f"shards is {shards}", "give a number from 1 to 4096")
-        store = Store(state, shards=shards or max(2, min(64, spark.sparkContext.defaultParallelism)))
+        usual = max(2, min(64, spark.sparkContext.defaultParallelism))
+        with Store(state) as store:
+            embedded = is_embedded(store)
+            wanted = shards or store.manifest.shards or usual
+        if embedded:
+            to_shards(DurableSession(state, **options), wanted)
+        store = Store(state, shards=shards or usual)
         try:
             if store.manifest.version == 0:
                 store.commit(0, shards=store.manifest.shards)  # whoever opens it next may have another default
@@ -170,6 +172,7 @@ class SparkBackedSession(StoredShards):
                 reshard(store, shards, _not_spread(store))
             super().__init__(store, **options)
             self._load()
+            self._clock.resume(int(self._marks.get(NOW, 0)))
             if alone_rows is not None:
                 self._cluster.alone_rows = alone_rows
             self._collect()  # what was built and then never declared
@@ -191,6 +194,8 @@ class SparkBackedSession(StoredShards):
         self._cluster.passed()
 
     def _run(self, transactions: list[Work]) -> None:
+        if self._clock.followers:
+            transactions[-1].marks[NOW] = str(self._clock.now)
         marks = {name: value for work in transactions for name, value in work.marks.items()}
         self._cluster.notes = {"marks": marks} if marks else {}
         try:
@@ -234,6 +239,8 @@ class ShardReader(StoredShards):
         return self.time
 
     def _take(self, commit: Any) -> None:
+        if commit.history:  # it has changed hands
+            raise self._store.stale()
         for ref in commit.dictionary:
             self._interner.load(self._store.get_dictionary(ref))
         for data in commit.commands:

@@ -46,7 +46,7 @@ class Commit:
     adds: tuple[tuple[int, int, Ref], ...] = ()
     replaces: tuple[tuple[int, int, tuple[Ref, ...]], ...] = ()
     commands: tuple[bytes, ...] = ()
-    history: bool = False  # `commands` are all there are, in place of those so far
+    history: bool = False  # `commands` and `sinces` are all there are, in place of those so far
     marks: dict[str, str] = field(default_factory=dict)
     dictionary: tuple[Ref, ...] = ()
     whole_dictionary: bool = False  # `dictionary` is all there is, in place of what there was
@@ -95,7 +95,7 @@ class Manifest:
             commands=commit.commands if commit.history else self.commands + commit.commands,
             marks={**self.marks, **commit.marks},
             dictionary=commit.dictionary if commit.whole_dictionary else self.dictionary + commit.dictionary,
-            sinces={**self.sinces, **commit.sinces},
+            sinces=commit.sinces if commit.history else {**self.sinces, **commit.sinces},
             fingerprints=self.fingerprints if commit.fingerprints is None else commit.fingerprints,
             token=commit.token,
         )

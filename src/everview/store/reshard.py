@@ -40,14 +40,14 @@ def reshard(store: Store, shards: int, on_one: Container[int] = ()) -> None:
     lists: dict[Place, list[Ref]] = {place: [] for place in store.manifest.lists}
     for (operator, _), refs in store.manifest.lists.items():
         for ref in refs:
-            for shard, part in _split(store.get(ref), shards, operator in on_one):
+            for shard, part in split(store.get(ref), shards, operator in on_one):
                 lists.setdefault((operator, shard), []).append(store.put(part))
     store.commit(store.manifest.time, replaces=lists, shards=shards)
     store.checkpoint()
 
 
-def _split(image: Image, shards: int, together: bool) -> Iterator[tuple[int, Image]]:
-    """The pieces of a batch by shard."""
+def split(image: Image, shards: int, together: bool) -> Iterator[tuple[int, Image]]:
+    """The pieces of a batch by shard; `together`: all of it on the first."""
     if together or image.cols == 0:
         yield 0, image
         return
