@@ -12,6 +12,7 @@ from everview.dataflow.operators import Arrange, Operator, Reduce
 from everview.expr.evaluate import evaluate
 from everview.snapshot import read_codes
 from everview.transacting import Transacting
+from everview.view import View
 
 MOST_SEARCHED = 1_000_000
 """Updates of a table up to which it is searched for a row that failed."""
@@ -109,8 +110,10 @@ class Inspecting(Transacting):
             "arrangements": arrangements,
         }
 
-    def _explain(self, operator: Operator) -> str:
-        lines = [line for o in self._upstream(operator) if isinstance(o, Extend) for line in o.explain()]
+    def _explain(self, view: View) -> str:
+        operator = view._arrangement.operator
+        lines = [str(view._said(d)) for d in self._builder.decided.get(view._node, [])]
+        lines += [line for o in self._upstream(operator) if isinstance(o, Extend) for line in o.explain()]
         lines.append("arrangements:")
         mine = [v._name for v in self._views.values() if v._arrangement.operator is operator]
         for a in self._arrangements(operator):

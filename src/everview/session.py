@@ -26,7 +26,7 @@ from everview.inspecting import Inspecting
 from everview.kernels import make
 from everview.plan import nodes
 from everview.plan.check import check_closed
-from everview.plan.multiway import Choice, check_choice, rewrite
+from everview.plan.multiway import Choice, check_choice, planned
 from everview.plan.prune import prune
 from everview.state import check_count
 from everview.table import Table
@@ -465,7 +465,7 @@ class Session(Inspecting):
         """An arrangement of a node by some columns, up to date from now on."""
         try:
             installed, indexed = self._builder.installed, self._builder.indexed
-            pruned = rewrite(prune(node, installed, self._builder.served), choice, installed, indexed)
+            pruned, decided = planned(prune(node, installed, self._builder), choice, installed, indexed)
             arrangement = self._builder.stored(node, pruned, keys)
             self._install_new()
         except BaseException:
@@ -474,6 +474,7 @@ class Session(Inspecting):
             self._builder.forget(gone)
             raise
         self._graph.keep_history(arrangement, history)
+        self._builder.decided.setdefault(node, decided)
         return arrangement
 
     def _install_new(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ from everview.errors import ClosedError, CompactedError, InputError, RowErrors
 from everview.expr.evaluate import ERRORS
 from everview.kernels import make, read
 from everview.kernels.trace import CAPTURE, NO_SINCE
-from everview.plan.multiway import Choice
+from everview.plan.multiway import Choice, Decision
 from everview.plan.nodes import Node
 from everview.snapshot import Snapshot, check_time, consolidated, first_columns, in_order, read_key
 
@@ -103,6 +104,7 @@ class View(Collection):
         self._codec = Codec(node.types, tuple(c.name for c in self._columns), session._interner)
         self._index: tuple[int, ...] = ()
         self._plan: Choice | None = None
+        self._plan_why = ""
         self._installed_at = session.time
         self._dropped = False
         self._subscribers: list[Callable[[Batch], Any]] = []
@@ -335,10 +337,16 @@ class View(Collection):
     # about itself
 
     def explain(self) -> str:
-        """The plan, and the arrangements that keep it, with their sizes and how many operators read each."""
+        """The plan, how joins of several inputs are kept and why, and the arrangements, with their sizes and how many
+        operators read each.
+        """
         self._alive()
-        kept: str = self._session._explain(self._arrangement.operator)
+        kept: str = self._session._explain(self)
         return f"{self._source.explain()}\n{kept}"
+
+    def _said(self, decision: Decision) -> Decision:
+        """A decision with the reason of whoever asked for it."""
+        return replace(decision, why=self._plan_why) if self._plan_why else decision
 
     def stats(self) -> dict[str, Any]:
         """Rows, time, and the arrangements in use: rows, bytes, batches, readers."""

@@ -157,18 +157,21 @@ def session(shards: int = 0, db: ev.Session | None = None) -> ev.Session:
     return db
 
 
-def differences(db: ev.Session, queries: list[Block], seed: int, batches: int) -> dict[str, str]:
-    """What goes wrong with each query when all are views of one session and share what they can; closes the session."""
+def differences(
+    db: ev.Session, queries: list[Block], seed: int, batches: int, install_after: int = 0
+) -> dict[str, str]:
+    """What goes wrong with each query when all are views of one session (made after so many batches) and share what
+    they can; closes the session.
+    """
     oracle = Oracle()
     found: dict[str, str] = {}
-    for block in queries:
-        try:
-            db.sql(f"CREATE VIEW {block.name} AS {block.ours}")
-        except Exception as error:
-            found[block.name] = f"cannot be installed: {type(error).__name__}: {error}"
     changes = Changes(seed)
     for step, batch in enumerate(changes.batches(batches)):
+        if step == install_after:
+            found |= _installed(db, queries)
         apply(db, batch)
+        if step < install_after:
+            continue
         oracle.load(changes.rows)
         for block in queries:
             if block.name not in found:
@@ -179,6 +182,17 @@ def differences(db: ev.Session, queries: list[Block], seed: int, batches: int) -
                 if problem:
                     found[block.name] = f"after batch {step + 1}: {problem}"
     db.close()
+    return found
+
+
+def _installed(db: ev.Session, queries: list[Block]) -> dict[str, str]:
+    """Make views of queries; gives why some could not be."""
+    found: dict[str, str] = {}
+    for block in queries:
+        try:
+            db.sql(f"CREATE VIEW {block.name} AS {block.ours}")
+        except Exception as error:
+            found[block.name] = f"cannot be installed: {type(error).__name__}: {error}"
     return found
 
 

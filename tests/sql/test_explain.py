@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import everview as ev
-from everview.sql import reading
+from everview.sharded import LocalShardedSession
+from everview.sql import query, reading
 from everview.sql.places import Source
 from everview.sql.query import Compiler
 
@@ -202,3 +203,90 @@ def test_a_wide_table_is_indexed_again_only_in_the_columns_read() -> None:
     assert readers(third, "arrange by [1]", "whole", "third")  # of all columns
     db.sql("DELETE FROM wide WHERE id = 1; UPDATE part SET size = 10 WHERE id = 2")
     assert sorted(first.rows()) == sorted(second.rows()) == sorted(third.rows()) == [(1, 7), (2, 7)]
+
+
+def test_views_say_how_their_joins_are_kept_and_why() -> None:
+    """Delta, worst-case optimal and binary alike; by shape, by indexes, because somebody asked, on shards."""
+    db = keyed()
+    db.sql("CREATE TABLE e (a int NOT NULL, b int NOT NULL)")
+    db.sql("CREATE TABLE f (a int NOT NULL, b int NOT NULL); CREATE TABLE g (a int NOT NULL, b int NOT NULL)")
+    cycle = "SELECT x.a FROM {} x, {} y, {} z WHERE x.b = y.a AND y.b = z.a AND z.b = x.a"
+    texts = {
+        "at_once": KEYED,
+        "pattern": cycle.format("e", "e", "e"),
+        "tables": cycle.format("e", "f", "g"),
+        "keys": "SELECT a.id FROM a, b, c WHERE a.id = b.v AND b.id = c.v AND c.id = a.v",
+        "chain": "SELECT a.id FROM a, b, c WHERE a.v = b.id AND b.v = c.v",
+        "asked": f"/*+ plan(binary) */ {KEYED} AND a.v < 25",
+        "two": "SELECT a.id FROM a, b WHERE a.v = b.id",
+    }
+    views = {name: db.sql(f"CREATE VIEW {name} AS {text}") for name, text in texts.items()}
+    found = {n: [line for line in v.explain().split("\n") if line.startswith("join of")] for n, v in views.items()}
+    golden("how_views_join", "\n".join(f"{name}: {', '.join(lines)}" for name, lines in found.items()))
+    with LocalShardedSession(shards=2) as shards:
+        shards.sql("CREATE TABLE e (a int NOT NULL, b int NOT NULL)")
+        said = "join of 3 inputs: binary, because the dataflow is in shards"
+        assert said in explained(shards, texts["pattern"])
+        assert said in shards.sql(f"CREATE VIEW v AS {texts['pattern']}").explain()
+
+
+def large_star(monkeypatch: pytest.MonkeyPatch) -> ev.Session:
+    """The star, with all tables taken for large."""
+    monkeypatch.setattr(query, "LARGE", 0)
+    return star(100)
+
+
+def test_in_is_joined_where_it_cuts_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Like a table of the FROM, before what it makes small, however often a value is in the subquery."""
+    db = large_star(monkeypatch)
+    text = """
+        SELECT sale.id, town FROM sale, shop WHERE sale.shop = shop.id
+        AND shop.id IN (SELECT shop FROM sale WHERE amount = 6 AND item > 50) AND sale.amount IN (SELECT 3)"""
+    golden("in_early", explained(db, text))
+    view = db.sql(f"CREATE VIEW v AS {text}")
+    shops = {i % 50 for i in range(51, 100) if i % 7 == 6}
+    assert sorted(view.rows()) == [(i, f"town {i % 5}") for i in range(100) if i % 50 in shops and i % 7 == 3]
+    db.sql("DELETE FROM sale WHERE amount = 6")
+    assert view.rows() == []
+
+
+def test_an_or_over_several_tables_filters_each_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    db = large_star(monkeypatch)
+    text = """
+        SELECT sale.id FROM sale, shop, item WHERE sale.shop = shop.id AND sale.item = item.id
+        AND (town = 'town 1' AND kind = 'kind 2' OR town = 'town 2' AND kind = 'kind 1' AND amount > 3)"""
+    lines = explained(db, text).split("\n")
+    assert any(line.endswith("(town == 'town 1') or (town == 'town 2')") for line in lines)
+    assert any(line.endswith("(kind == 'kind 2') or (kind == 'kind 1')") for line in lines)
+    assert not any(": Filter[r0] amount" in line for line in lines)  # one branch says nothing about a sale alone
+
+    def wanted(i: int) -> bool:
+        return (i % 5, i % 9) == (1, 2) or ((i % 5, i % 9) == (2, 1) and i % 7 > 3)
+
+    assert sorted(db.sql(text).rows()) == [(i,) for i in range(100) if wanted(i)]
+
+
+def test_what_is_distinct_is_not_made_distinct_again() -> None:
+    db = star(100)
+    keyed = db.sql("CREATE VIEW k AS SELECT DISTINCT id, amount FROM sale")
+    grouped = db.sql("CREATE VIEW g AS SELECT DISTINCT shop, sum(amount) AS s FROM sale GROUP BY shop")
+    bag = db.sql("CREATE VIEW b AS SELECT DISTINCT amount FROM sale")
+    made = [any(a["name"] == "reduce distinct" for a in v.stats()["arrangements"]) for v in (keyed, grouped, bag)]
+    assert made == [False, False, True] and (len(keyed), len(grouped), len(bag)) == (100, 50, 7)
+
+
+def test_one_narrow_index_for_all_joins_by_a_key_and_for_later_views() -> None:
+    db = ev.connect()
+    db.sql(f"CREATE TABLE wide (id int PRIMARY KEY, part int NOT NULL, {', '.join(f'c{i} int' for i in range(10))})")
+    db.sql("CREATE TABLE part (id int PRIMARY KEY, size int NOT NULL)")
+    row = ", ".join(str(i) for i in range(10))
+    db.sql(f"INSERT INTO wide VALUES (1, 1, {row}), (2, 1, {row}), (3, 2, {row})")
+    db.sql("INSERT INTO part VALUES (1, 9), (2, 8)")
+    twice = "part p JOIN wide w ON w.part = p.id JOIN wide x ON x.part = p.id"
+    both = db.sql(f"CREATE VIEW both_ AS SELECT p.id, w.c1, x.c2 FROM {twice}")
+    later = db.sql("CREATE VIEW later AS SELECT p.size, w.c2 FROM part p JOIN wide w ON w.part = p.id")
+    assert readers(later, "arrange by [0]", "both_", "later")
+    indexes = [a["views"] for a in both.stats()["arrangements"] if a["name"] == "arrange by [0]"]
+    assert sorted(indexes) == [["both_"], ["both_", "later"]]  # of the first join, and of the table: not two of that
+    db.sql("DELETE FROM wide WHERE id = 2")
+    assert sorted(both.rows()) == [(1, 1, 2), (2, 1, 2)] and sorted(later.rows()) == [(8, 2), (9, 2)]

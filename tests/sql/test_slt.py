@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import everview as ev
+from everview.sql import query
 from tests.sql import harness
 
 FILES = sorted(Path(__file__).parent.glob("*.slt"))
@@ -58,6 +59,16 @@ def test_windows_and_lists_of_everything_on_shards() -> None:
     db.sql("DELETE FROM v WHERE a = 2")
     assert sorted(numbers.rows()) == [(1, 1, 1), (3, 1, 2), (4, 1, 3)]
     assert [(text, round(spread**2, 9)) for text, spread in listed.rows()] == [("134", round(14 / 9, 9))]
+
+
+@pytest.mark.parametrize("name", ["joins", "subqueries", "combinations"])
+def test_joins_ordered_by_sizes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if all tables were large: joins in the order of estimates, IN as one more table, where otherwise the text's
+    order counts. The tables have rows when the views are made.
+    """
+    monkeypatch.setattr(query, "LARGE", 0)
+    path = Path(__file__).with_name(f"{name}.slt")
+    assert harness.differences(harness.session(), _queries(path), 11, 4, install_after=1) == {}
 
 
 @pytest.mark.parametrize(("path", "block"), _cases("error"))

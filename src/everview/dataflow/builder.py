@@ -34,6 +34,7 @@ from everview.kernels import stream as stream_k
 from everview.plan import nodes as plan
 from everview.plan.check import free_variables_below
 from everview.plan.keys import starts_as_given
+from everview.plan.multiway import Decision
 from everview.plan.windows import Window
 from everview.types import BOOL, INT, INTERNED, DataType
 
@@ -71,6 +72,8 @@ class Builder:
         self._roots: list[plan.Node] = []  # keeps the ids in _free alive
         self._wakes: set[tuple[Operator, Scope]] = set()
         self.installed: set[plan.Node] = set()
+        self.decided: dict[plan.Node, list[Decision]] = {}
+        """How the joins of what is installed are kept, and why."""
         self._ahead: dict[Key, Arrangement] = {}  # outputs of reductions made before the reductions
         self.pieces: dict[Piece, list[Operator]] = {}
         """the operators that were made for each thing asked for, the newest last"""
@@ -115,6 +118,7 @@ class Builder:
         self.arrangements = {k: v for k, v in kept.items() if v}
         self.loops = {k: b for k, b in self.loops.items() if not any(v.operator in gone for v in b.variables)}
         self.installed = {n for n in self.installed if (n, ()) in self.arrangements}
+        self.decided = {n: d for n, d in self.decided.items() if n in self.installed}
         self.tables = {k: a for k, a in self.tables.items() if a.operator not in gone}
         self._wakes = {(o, s) for o, s in self._wakes if o not in gone}
         self.pieces = {p: made for p, made in self.pieces.items() if not all(o.freed for o in made)}
@@ -317,6 +321,18 @@ class Builder:
     def served(self, node: plan.Node, keys: tuple[int, ...]) -> bool:
         """Whether there is an arrangement, outside loops, with these columns in front, in any order."""
         return any(set(a.order[: len(keys)]) == set(keys) for a in self.arrangements.get((node, ()), []))
+
+    def narrow(self, table: plan.Table) -> list[plan.Project]:
+        """Arranged nodes that are some columns of a table, those of few columns first."""
+        found = [
+            node
+            for node, loops in self.arrangements
+            if not loops
+            and isinstance(node, plan.Project)
+            and node.child == table
+            and all(isinstance(e, ColumnRef) for e in node.exprs)
+        ]
+        return sorted(found, key=lambda node: len(node.exprs))
 
     def indexed(self, node: plan.MultiJoin) -> bool:
         """Whether all arrangements that the join needs, outside loops, are there already."""

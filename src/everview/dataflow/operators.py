@@ -7,7 +7,6 @@ asked to replay what it said in the past to a newcomer, and freed.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -54,6 +53,8 @@ class Trace:
         self.address = make.make_trace(cols, diffs, keep, since, graph.merge_effort, int(stateless))
         self.stateless = stateless
         self._holds: Counter[int] = Counter()
+        self._sampled = (0, 0)
+        self._samples: dict[int, list[int]] = {}
 
     @property
     def since(self) -> int:
@@ -88,16 +89,27 @@ class Trace:
         return batches, updates, size
 
     def sample(self, column: int, count: int) -> list[int]:
-        """Codes of a column in some random rows of the largest batch: for estimates."""
+        """Codes of a column in some random rows of the largest batch: for estimates. Kept as long as that is the
+        largest.
+        """
         table = make.peek(self.address, trace_k.TABLE)
         batches = [make.peek(table, b) for b in range(make.peek(self.address, trace_k.COUNT))]
         largest = max(batches, key=make.batch_rows, default=0)
         rows = make.batch_rows(largest) if largest else 0
         if not rows:
             return []
-        data, capacity = make.peek(largest, batch_k.DATA), make.peek(largest, batch_k.CAP)
-        places = random.Random(rows).sample(range(rows), min(count, rows))
-        return [make.peek(data, column * capacity + row) for row in places]
+        if self._sampled != (largest, rows):
+            self._sampled = largest, rows
+            self._samples.clear()
+        if column not in self._samples:
+            self._samples[column] = self._sample(largest, rows, column, count)
+        return self._samples[column]
+
+    @staticmethod
+    def _sample(batch: int, rows: int, column: int, count: int) -> list[int]:
+        data, capacity = make.peek(batch, batch_k.DATA), make.peek(batch, batch_k.CAP)
+        places = np.unique(np.random.default_rng(rows).integers(0, rows, count)) if rows > count else np.arange(rows)
+        return [make.peek(data, at) for at in (column * capacity + places).tolist()]
 
     def free(self) -> None:
         make.drop_trace(self.address)

@@ -19,6 +19,7 @@ from everview.dataflow.graph import Graph
 from everview.dataflow.operators import Arrangement
 from everview.kernels import image, make
 from everview.plan import nodes as plan
+from everview.plan.multiway import in_shards
 from everview.plan.prune import prune
 
 
@@ -78,8 +79,10 @@ class Replica:
             if isinstance(command, MakeTable):
                 arrangement = self.builder.add_table(command.node, command.order, command.name)
             else:
-                pruned = prune(command.node, self.builder.installed, self.builder.served)
+                pruned = prune(command.node, self.builder.installed, self.builder)
+                decided = in_shards(pruned, self.builder.installed)
                 arrangement = self.builder.stored(command.node, pruned, command.keys)
+                self.builder.decided.setdefault(command.node, decided)
         except BaseException:
             self.forget_new()
             raise

@@ -78,8 +78,7 @@ def rewrite(
     >>> rewrite(triangle).child.variables
     ((0, 1), (1, 2), (0, 2))
     """
-    check_choice(choice)
-    return _Rewriting(choice, arranged, indexed).node(node)
+    return planned(node, choice, arranged, indexed)[0]
 
 
 def decisions(
@@ -98,10 +97,26 @@ def decisions(
     join of 3 inputs: delta, because it is acyclic and all its indexes are there
     join of 3 inputs: wco, because that was asked for
     """
+    return planned(node, choice, arranged, indexed)[1]
+
+
+def planned(
+    node: plan.Node,
+    choice: Choice | None = None,
+    arranged: Container[plan.Node] = (),
+    indexed: Indexed = _never,
+) -> tuple[plan.Node, list[Decision]]:
+    """What `rewrite` and `decisions` give, at the price of one of them."""
     check_choice(choice)
     rewriting = _Rewriting(choice, arranged, indexed)
-    rewriting.node(node)
-    return rewriting.decisions
+    return rewriting.node(node), rewriting.decisions
+
+
+def in_shards(node: plan.Node, arranged: Container[plan.Node] = ()) -> list[Decision]:
+    """What there is to say of joins where all are binary, because a join at once would have to read its inputs on one
+    shard.
+    """
+    return [replace(d, why="the dataflow is in shards") for d in decisions(node, "binary", arranged)]
 
 
 def check_choice(choice: Any) -> None:

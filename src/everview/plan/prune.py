@@ -3,34 +3,58 @@
 Tables, reductions, loop variables and installed views keep all their columns: they are arranged as they are, and
 those arrangements are shared. Everything between them is narrowed to what is read above it.
 
-A *wide* table is the exception. To index it once more, in another order, costs as much as the table itself; if a join
-reads only a few of its columns, and nobody has that index yet, an index of those columns is made instead. Views that
-read the same few share it.
+A *wide* table is the exception. To index it once more, in another order, costs as much as the table itself; if joins
+read only a few of its columns by some key, and nobody has that index yet, an index of those columns is made instead:
+one for all joins of the plan that go by this key. Views that need no other columns share it.
+
+Rows that are known to be distinct are not made distinct again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from everview.expr.nodes import ColumnRef, Expr
 from everview.plan import nodes as plan
+from everview.plan.keys import unique_columns
 from everview.plan.windows import Window
 
 Kept = tuple[int, ...]
 """Columns of the original node that the pruned one has, in its order."""
 
+_Index = tuple[plan.Table, frozenset[int]]
+"""A table and the columns it is joined by."""
 
-Served = Callable[[plan.Node, Kept], bool]
-"""Whether a node is arranged by some columns already."""
+class Indexes(Protocol):
+    """What is arranged already."""
 
-FEW = 4
-"""A join reads few columns of a table if that many times as many are there: four indexes of few cost one of all."""
+    def served(self, node: plan.Node, keys: Kept) -> bool:
+        """Whether a node is arranged by some columns."""
+
+    def narrow(self, table: plan.Table) -> Iterable[plan.Project]:
+        """Arranged nodes that are some columns of a table."""
 
 
-def prune(
-    node: plan.Node, arranged: Container[plan.Node] = (), served: Served = lambda node, keys: True
-) -> plan.Node:
+class _All:
+    """As if everything were arranged in every order."""
+
+    def served(self, node: plan.Node, keys: Kept) -> bool:
+        return True
+
+    def narrow(self, table: plan.Table) -> Iterable[plan.Project]:
+        return ()
+
+
+WIDE = 8
+"""Columns from which a table is wide: below, sharing one index is worth more than what a narrow one saves."""
+
+FEW = 2
+"""Joins read few columns of a table if that many times as many are there: two indexes of few cost one of all."""
+
+
+def prune(node: plan.Node, arranged: Container[plan.Node] = (), indexes: Indexes = _All()) -> plan.Node:  # noqa: B008
     """The same rows, computed without columns that are not needed.
 
     >>> from everview.types import INT
@@ -41,13 +65,21 @@ def prune(
     >>> narrow.child.left.types, narrow.child.left_keys
     ((int,), (0,))
     """
-    return _Pruning(arranged, served).whole(node)
+    first = _Pruning(arranged, indexes, {})
+    found = first.whole(node)
+    if all(len(several) == 1 for several in first.reads.values()):
+        return found
+    return _Pruning(arranged, indexes, {key: _merged(*several) for key, several in first.reads.items()}).whole(node)
 
 
 class _Pruning:
-    def __init__(self, arranged: Container[plan.Node], served: Served) -> None:
+    def __init__(self, arranged: Container[plan.Node], indexes: Indexes, together: dict[_Index, Kept]) -> None:
         self.arranged = arranged
-        self.served = served
+        self.indexes = indexes
+        self.together = together
+        """What all joins of the plan read through an index."""
+        self.reads: dict[_Index, set[Kept]] = {}
+        """What each of them does."""
         self.done: dict[tuple[plan.Node, Kept], tuple[plan.Node, Kept]] = {}
 
     def whole(self, node: plan.Node) -> plan.Node:
@@ -95,12 +127,30 @@ class _Pruning:
     def _side(self, node: plan.Node, needed: Sequence[int], keys: Kept) -> tuple[plan.Node, Kept]:
         wanted = _merged(needed, keys)
         found, kept = self.some(node, wanted)
+        if isinstance(found, plan.Table):
+            return self._table(found, wanted, keys)
         narrows = isinstance(found, (plan.Join, plan.Project, plan.Filter, plan.Union, plan.Negate))
-        if isinstance(found, plan.Table) and len(wanted) * FEW <= len(kept):
-            narrows = not self.served(found, keys)
         if kept == wanted or not narrows or found in self.arranged:
             return found, kept
         return _take(found, kept, wanted), wanted
+
+    def _table(self, table: plan.Table, wanted: Kept, keys: Kept) -> tuple[plan.Node, Kept]:
+        """All of a table, or the columns that are read by these keys: as an index has them that is there, or as all
+        joins together need them.
+        """
+        everything = tuple(range(len(table.types)))
+        if self.indexes.served(table, keys):
+            return table, everything
+        for there in self.indexes.narrow(table):
+            kept = tuple(e.index for e in there.exprs if isinstance(e, ColumnRef))
+            if set(wanted) <= set(kept) and self.indexes.served(there, tuple(kept.index(k) for k in keys)):
+                return there, kept
+        index = (table, frozenset(keys))
+        self.reads.setdefault(index, set()).add(wanted)
+        wanted = self.together.get(index, wanted)
+        if len(everything) < WIDE or len(wanted) * FEW > len(everything):
+            return table, everything
+        return _take(table, everything, wanted), wanted
 
     def _barrier(self, node: plan.Node) -> plan.Node:
         """A node that reads all it names: prune what is below it."""
@@ -112,6 +162,8 @@ class _Pruning:
                 replace(a, column=None if a.column is None else kept.index(a.column)) for a in node.aggregates
             )
             return plan.Reduce(child, keys, moved)
+        if isinstance(node, plan.Threshold) and unique_columns(node.child):
+            return self.whole(node.child)
         if isinstance(node, (plan.Threshold, plan.TopK, plan.PythonReduce, plan.FlatMap, Window)):
             return replace(node, child=self.whole(node.child))
         if isinstance(node, plan.MultiJoin):
@@ -128,8 +180,8 @@ def _columns(exprs: Sequence[Expr]) -> Kept:
     return tuple(sorted({c for e in exprs for c in e.columns()}))
 
 
-def _merged(a: Sequence[int], b: Sequence[int]) -> Kept:
-    return tuple(sorted({*a, *b}))
+def _merged(*columns: Sequence[int]) -> Kept:
+    return tuple(sorted({c for several in columns for c in several}))
 
 
 def _moved(exprs: tuple[Expr, ...], kept: Kept) -> tuple[Expr, ...]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
-from everview.plan.keys import unique_columns
+from everview.plan.keys import Keys, unique_columns
 
 UNKNOWN = 1000.0
 """Rows of what nothing is known about."""
@@ -49,6 +49,7 @@ class Sizes:
         self.served = served
         self._made: dict[plan.Node, float] = {}
         self._values: dict[tuple[plan.Node, int], float] = {}
+        self._keys: dict[plan.Node, Keys] = {}
 
     def rows(self, node: plan.Node) -> float:
         """About how many rows a node has."""
@@ -78,7 +79,9 @@ class Sizes:
         rows = self.rows(below)
         if len(at) < len(columns):
             return max(rows / 10.0, 1.0)
-        if any(key <= set(at.values()) for key in unique_columns(below)):
+        if below not in self._keys:
+            self._keys[below] = unique_columns(below)
+        if any(key <= set(at.values()) for key in self._keys[below]):
             return rows
         # columns of one key often go together: each further one counts less
         several = sorted((self._distinct(below, c, rows) for c in set(at.values())), reverse=True)

@@ -101,7 +101,7 @@ class StoredShards(Catalogued, ShardedSession):
         if not self._loading:
             return super()._install(node, keys, history, choice)
         built = len(self._graph.numbered)
-        arrangement = self._builder.stored(node, prune(node, self._builder.installed, self._builder.served), keys)
+        arrangement = self._builder.stored(node, prune(node, self._builder.installed, self._builder), keys)
         if len(self._graph.numbered) != built:
             raise StoreError(
                 "E_VERSION",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -46,6 +46,8 @@ class FromClause:
         self.conditions: list[Expr] = []
         self.late: list[exp.Expr] = []
         """Conditions with subqueries: they are applied to the joined rows."""
+        self.wanted: list[Node] = []
+        """Further leaves that are no relations of the FROM: of these only says whether there is a partner."""
         self.terms: list[tuple[int, Term, exp.Expr]] = []
         """Conditions on now(): the leaf they are about, over its columns, and where they stand."""
         self.comma = False
@@ -112,7 +114,20 @@ class FromClause:
         for i in dict.fromkeys(owner for owner, _, _ in self.terms):
             mine = [(term, part) for owner, term, part in self.terms if owner == i]
             nodes[i] = timed.passing(self.compiler, nodes[i], tuple(t for t, _ in mine), mine[0][1])
-        return Relation(ordered_join(nodes, self.conditions, self.compiler.sizes(nodes)), relation.fields)
+        nodes += self.wanted
+        node = ordered_join(nodes, self.conditions, self.compiler.sizes(nodes))
+        return Relation(joins.take(node, range(len(relation.fields))), relation.fields)
+
+    def also(self, node: Node, conditions: Sequence[Expr]) -> bool:
+        """Keep rows for which one of the node's rows, which are distinct, fulfils conditions (over the FROM's columns,
+        then the node's), by joining it like any other leaf. Not if it would come last anyway, without sizes to go by.
+        """
+        if self.compiler.sizes([*(leaf.node for leaf in self.leaves), *self.wanted, node]) is None:
+            return False
+        width, by = len(self.relation.fields), sum(len(w.types) for w in self.wanted)
+        self.conditions += [moved(e, {c: c if c < width else c + by for c in e.columns()}) for e in conditions]
+        self.wanted.append(node)
+        return True
 
     # -------------------------------------------------------------------------------- tables and joins
 
@@ -398,6 +413,9 @@ def ordered_join(leaves: Sequence[Node], conditions: Sequence[Expr], sizes: Size
         (one,) = owners(part)
         filtered[one] = Filter(filtered[one], shifted(part, -starts[one]))
         waiting.remove(part)
+    for part in waiting:
+        for one, implied in _implied(part, owners):
+            filtered[one] = Filter(filtered[one], shifted(implied, -starts[one]))
     order = _JoinOrder(filtered, waiting, owners, starts).best(sizes)
     node, have = filtered[order[0]], [order[0]]
     place = {starts[order[0]] + c: c for c in range(len(leaves[order[0]].types))}
@@ -413,6 +431,33 @@ def ordered_join(leaves: Sequence[Node], conditions: Sequence[Expr], sizes: Size
     return Filter(node, conjunction(waiting)) if waiting else node
 
 
+def _implied(part: Expr, owners: Callable[[Expr], set[int]]) -> Iterator[tuple[int, Expr]]:
+    """What a disjunction over several leaves says about one of them: of every branch, what is about that leaf alone.
+
+    `a.x = 1 AND b.y = 2 OR a.x = 2 AND b.y = 1` lets only rows of a through whose x is 1 or 2.
+    """
+    if not isinstance(part, Call) or part.op != "or":
+        return
+    branches = [list(parts(b)) for b in _branches(part)]
+    for leaf in sorted(owners(part)):
+        about = [[p for p in branch if owners(p) == {leaf}] for branch in branches]
+        if all(about):
+            yield leaf, conjunction([conjunction(p) for p in about], "or")
+
+
+@dataclass(frozen=True)
+class _Equality:
+    """An equality between leaves: the leaves that either side reads, and all columns."""
+
+    sides: tuple[set[int], set[int]]
+    columns: set[int]
+
+    def connects(self, have: set[int], other: int) -> bool:
+        """Whether it is between what is joined already and another leaf."""
+        a, b = self.sides
+        return (a <= have and b == {other}) or (b <= have and a == {other})
+
+
 class _JoinOrder:
     """Orders in which leaves can be joined, each next one connected by an equality if any is."""
 
@@ -423,7 +468,10 @@ class _JoinOrder:
         owners: Callable[[Expr], set[int]],
         starts: Sequence[int],
     ) -> None:
-        self.leaves, self.conditions, self.owners, self.starts = leaves, conditions, owners, starts
+        self.leaves, self.starts = leaves, starts
+        equal = [c for c in conditions if isinstance(c, Call) and c.op == "eq"]
+        found = [_Equality((owners(c.args[0]), owners(c.args[1])), c.columns()) for c in equal]
+        self.equalities = [e for e in found if all(e.sides)]
 
     def best(self, sizes: Sizes | None) -> list[int]:
         """That of the text if there are no sizes, else the cheapest of those that begin with some leaf and go on with
@@ -441,7 +489,8 @@ class _JoinOrder:
         return have
 
     def _connected(self, have: Sequence[int], todo: Sequence[int]) -> list[int]:
-        return [i for i in todo if any(_connects(p, have, i, self.owners) for p in self.conditions)]
+        there = set(have)
+        return [i for i in todo if any(e.connects(there, i) for e in self.equalities)]
 
     def _from(self, first: int, sizes: Sizes) -> tuple[float, list[int]]:
         """The cost of beginning with a leaf, in rows made and arranged, and the order then."""
@@ -464,17 +513,9 @@ class _JoinOrder:
 
     def _keys(self, leaf: int, have: Sequence[int]) -> set[int]:
         """The leaf's columns that equalities connect to what is joined already."""
-        start, end = self.starts[leaf], self.starts[leaf + 1]
-        joining = [p for p in self.conditions if _connects(p, have, leaf, self.owners)]
-        return {c - start for p in joining for c in p.columns() if start <= c < end}
-
-
-def _connects(part: Expr, have: Sequence[int], other: int, owners: Callable[[Expr], set[int]]) -> bool:
-    """Whether the condition is an equality between what is joined already and another leaf."""
-    if not isinstance(part, Call) or part.op != "eq":
-        return False
-    a, b = (owners(x) for x in part.args)
-    return bool(a and b) and any(x <= set(have) and y == {other} for x, y in ((a, b), (b, a)))
+        start, end, there = self.starts[leaf], self.starts[leaf + 1], set(have)
+        joining = [e for e in self.equalities if e.connects(there, leaf)]
+        return {c - start for e in joining for c in e.columns if start <= c < end}
 
 
 def shifted(expr: Expr, by: int) -> Expr:

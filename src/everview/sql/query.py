@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -104,27 +105,27 @@ class Compiler:
 
     def sizes(self, leaves: Sequence[Node]) -> Sizes | None:
         """Estimates to order joins by; None if they would say nothing: two leaves, or nothing large among them."""
-        if self.by_text or len(leaves) < 3:
+        if self.by_text or len(leaves) < 3 or max(map(self._sizes.rows, leaves)) < LARGE:
             return None
-        measure = self.session._measure()
+        self.by_size = True
+        return self._sizes
+
+    @cached_property
+    def _sizes(self) -> Sizes:
+        measure, arrangements = self.session._measure(), self.session._builder.arrangements
 
         def known(node: Node) -> float | None:
-            kept = self.session._builder.arrangements.get((node, ()), [])
+            kept = arrangements.get((node, ()), [])
             return float(measure(kept[0].operator)[1]) if kept else None
 
         def sample(node: Node, column: int) -> list[int]:
-            kept = self.session._builder.arrangements.get((node, ()), [])
+            kept = arrangements.get((node, ()), [])
             return kept[0].trace.sample(kept[0].order.index(column), SAMPLE) if kept else []
 
         def served(node: Node, keys: set[int]) -> bool:
-            kept = self.session._builder.arrangements.get((node, ()), [])
-            return any(set(a.order[: len(keys)]) == keys for a in kept)
+            return any(set(a.order[: len(keys)]) == keys for a in arrangements.get((node, ()), []))
 
-        found = Sizes(known, sample, served)
-        if max(map(found.rows, leaves)) < LARGE:
-            return None
-        self.by_size = True
-        return found
+        return Sizes(known, sample, served)
 
     def subqueries(self, scope: Scope, env: Env) -> Subqueries:
         return Subqueries(self, scope, env)
@@ -226,6 +227,7 @@ class Compiler:
         clause = FromClause.of(select, self, env, outer)
         where = select.args.get("where")
         clause.where(where.this if where else None)
+        clause.late = [p for p in clause.late if not self.subqueries(clause.scope(), env).join_early(p, clause)]
         scope = Scope(clause.joined(), self.source, outer)
         for part in clause.late:
             self.subqueries(scope, env).keep_where(part)

@@ -26,7 +26,7 @@ from everview.expr.resolve import Column
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.plan.explain import numbered
-from everview.plan.multiway import Choice, decisions
+from everview.plan.multiway import Choice, decisions, in_shards
 from everview.plan.prune import prune
 from everview.sql import choice, constants, names, pipelines, reading
 from everview.sql.places import Source, SqlError
@@ -152,6 +152,10 @@ class Statements:
     def _how_to_join(self, node: plan.Node, source: Source) -> Choice | None:
         return choice.how_to_join(node, source.notes.plan or self.plan)
 
+    def _asked(self, source: Source) -> bool:
+        """Whether somebody said how to join."""
+        return bool(source.notes.plan or self.plan)
+
     def on_set(self, node: exp.Set, source: Source) -> None:
         """SET plan = 'binary' | 'delta' | 'wco' | default"""
         self.plan = choice.setting(node, source)
@@ -207,16 +211,17 @@ class Statements:
         plain = joins.take(query.node, range(query.width))
         collection = self._collection(query, compiler, plain, query.names)
         how = self._how_to_join(plain, source)
-        asked = bool(source.notes.plan or self.plan)
-        lines = [*collection.explain().split("\n"), *self._joins(plain, how, asked), *self._kept(collection)]
+        joined = self._joins(plain, how, self._asked(source))
+        lines = [*collection.explain().split("\n"), *joined, *self._kept(collection)]
         return self._texts("plan", lines)
 
     def _joins(self, node: plan.Node, how: Choice | None, asked: bool) -> Iterator[str]:
-        """How joins of several inputs would be kept; on shards all are binary."""
+        """How joins of several inputs would be kept."""
         builder = self.session._builder
+        pruned = prune(node, builder.installed, builder)
         if builder.graph.sharded:
+            yield from map(str, in_shards(pruned, builder.installed))
             return
-        pruned = prune(node, builder.installed, builder.served)
         for decision in decisions(pruned, how, builder.installed, builder.indexed):
             yield str(decision if asked or how is None else replace(decision, why=choice.DIFFERENT))
 
@@ -224,7 +229,7 @@ class Statements:
         """Which of the plan's steps are kept already, so that a view of it would share them."""
         session, measure = self.session, self.session._measure()
         rows = numbered(collection._node)
-        for node in prune(collection._node, session._builder.installed, session._builder.served).walk():
+        for node in prune(collection._node, session._builder.installed, session._builder).walk():
             for kept in session._builder.arrangements.get((node, ()), []):
                 _, updates, size = measure(kept.operator)
                 users = [
@@ -347,7 +352,11 @@ class Statements:
             collection._meaning = joins.take(compiler.query(written, {}, None).node, range(query.width))
         if name in self.session.views and node.args.get("replace"):
             self.session._views[name].drop()
-        return self.session.view(name, collection, plan=self._how_to_join(plain, source))
+        how = self._how_to_join(plain, source)
+        view = self.session.view(name, collection, plan=how)
+        if how is not None and not self._asked(source):
+            view._plan_why = choice.DIFFERENT
+        return view
 
     def _create_table(self, name: str, node: exp.Create, source: Source) -> Table:
         if not isinstance(node.this, exp.Schema) or node.expression is not None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 from sqlglot import exp
 
 from everview.expr.functions import call
-from everview.expr.nodes import ColumnRef, Expr
+from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.expr.nodes import Literal as Constant
 from everview.plan import joins
 from everview.plan.nodes import Aggregate, Node, Project, Reduce, Threshold
@@ -65,6 +65,16 @@ class Subqueries:
         ):
             return
         self.scope.keep(Scalars(self.compiler, self.scope, self.env).condition(condition))
+
+    def join_early(self, condition: exp.Expr, clause: FromClause) -> bool:
+        """Make `x IN (query)` one more leaf of a FROM, if the query reads nothing around it: few values first."""
+        test = _as_in(condition.unnest() if isinstance(condition, exp.Paren) else condition)
+        if test is None or has_query(test.this):
+            return False
+        found = self._alone(_query_of(test), _items(test.this))
+        if found is None or not all(_is_plain_equality(c, len(self.scope.relation.fields)) for c in found[1]):
+            return False
+        return clause.also(Threshold(found[0], "distinct"), found[1])
 
     def _keep_joined(self, query: exp.Expr, values: tuple[exp.Expr, ...], negated: bool) -> bool:
         """Semi- or anti-join with the subquery, if that is what the condition means."""
@@ -270,6 +280,14 @@ def same_keys(a: Expr, b: Expr) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
     nullable, other = (a, b) if a.type.nullable else (b, a)
     keys = joins.null_safe(nullable), (call("is_null", other), other)
     return keys if nullable is a else (keys[1], keys[0])
+
+
+def _is_plain_equality(condition: Expr, width: int) -> bool:
+    """Whether distinct values of a subquery's column (from `width` on) are distinct in the equality too."""
+    if not isinstance(condition, Call) or condition.type.kind != "bool" or condition.op != "eq":
+        return False
+    own = [a for a in condition.args if isinstance(a, ColumnRef) and a.index >= width]
+    return len(own) == 1 and own[0].type.kind != "float"
 
 
 def _first(node: Node, count: int) -> tuple[Expr, ...]:
