@@ -1,4 +1,4 @@
-"""The same answers from scratch: by SciPy (what results are checked against), igraph and DuckDB.
+"""The same answers from scratch: by SciPy (what results are checked against), igraph, networkx and DuckDB.
 
 Every function takes the edges as a matrix. Building the library's graph from it is part of the time: whoever recomputes
 after a change pays that too.
@@ -31,6 +31,28 @@ def _igraph(edges: Ints, nodes: int) -> Any:
     import igraph
 
     return igraph.Graph(n=nodes, edges=edges, directed=True)
+
+
+MOST_FOR_NETWORKX = 1_000_000
+"""Edges; its graphs take about a kilobyte for each."""
+
+
+def _networkx(edges: Ints, answer: Callable[[Any, Any], Any]) -> Peers:
+    """networkx as a peer, given (networkx, graph) to what is wanted; none where the graph is too large for it."""
+    if len(edges) > MOST_FOR_NETWORKX:
+        return {}
+
+    def recompute() -> Any:
+        import networkx
+
+        graph = networkx.DiGraph()
+        if edges.shape[1] > 2:
+            graph.add_weighted_edges_from(edges.tolist())
+        else:
+            graph.add_edges_from(edges.tolist())
+        return answer(networkx, graph)
+
+    return {"networkx": recompute}
 
 
 def query(text: str, **tables: Any) -> Any:
@@ -128,6 +150,7 @@ def weighted_peers(edges: Ints, nodes: int, root: int) -> Peers:
     return {
         "scipy": lambda: weighted_distances(edges, nodes, root),
         "igraph": lambda: _igraph(edges[:, :2], nodes).distances(source=root, mode="out", weights=edges[:, 2].tolist()),
+        **_networkx(edges, lambda nx, g: nx.single_source_dijkstra_path_length(g, root)),
     }
 
 
@@ -149,6 +172,7 @@ def near_peers(edges: Ints, nodes: int, sources: Ints, most: int) -> Peers:
     return {
         "scipy": lambda: near(edges, nodes, sources, most),
         "igraph": lambda: _igraph(edges, nodes).neighborhood(sources.tolist(), order=most, mode="out"),
+        **_networkx(edges, lambda nx, g: nx.multi_source_dijkstra_path_length(g, set(sources.tolist()) & set(g), most)),
     }
 
 
@@ -178,6 +202,7 @@ def rank_peers(edges: Ints, nodes: int, rounds: int, unit: int) -> Peers:
     return {
         "numpy": lambda: pagerank(edges, nodes, rounds, unit),
         "igraph": lambda: _igraph(edges, nodes).pagerank(damping=0.85),
+        **_networkx(edges, lambda nx, g: nx.pagerank(g, 0.85)),
     }
 
 
@@ -231,6 +256,7 @@ def component_peers(edges: Ints, nodes: int) -> Peers:
     return {
         "scipy": lambda: _labels(edges, nodes, "weak"),
         "igraph": lambda: _igraph(edges, nodes).connected_components(mode="weak").membership,
+        **_networkx(edges, lambda nx, g: list(nx.weakly_connected_components(g))),
         "duckdb": lambda: query(_COMPONENTS, edge=_edge(edges)),
     }
 
@@ -240,6 +266,7 @@ def strong_peers(edges: Ints, nodes: int) -> Peers:
     return {
         "scipy": lambda: _labels(edges, nodes, "strong"),
         "igraph": lambda: _igraph(edges, nodes).connected_components(mode="strong").membership,
+        **_networkx(edges, lambda nx, g: list(nx.strongly_connected_components(g))),
     }
 
 

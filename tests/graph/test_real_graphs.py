@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from scipy.sparse import coo_array, csgraph
 import everview as ev
 from everview.graph import Graph
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+DATA = Path(os.environ.get("EVERVIEW_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 
 pytestmark = pytest.mark.slow
 
