@@ -7,9 +7,11 @@ millions: a larger graph is cut down to its best connected nodes, and the pictur
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +80,8 @@ def draw(
     places = layout(len(shown), np.array(ends, dtype=np.int64).reshape(-1, 2), width / height)
     colours = _colours(groups, shown)
     note = f"the {len(shown):,} best connected of {len(degree):,} nodes" if left_out else ""
-    svg = _svg(_fitted(places, width, height), ends, shown, colours, (width, height), note)
+    fitted = _fitted(places, width, height, _room_for_names(shown, width))
+    svg = _svg(fitted, ends, shown, colours, (width, height), note)
     return Drawing(svg, len(shown), len(ends))
 
 
@@ -132,12 +135,18 @@ def layout(nodes: int, ends: NDArray[np.int64], stretch: float = 1.0) -> Points:
     return place
 
 
-def _fitted(places: Points, width: int, height: int) -> Points:
+def _room_for_names(shown: list[Any], width: int) -> int:
+    """Pixels to keep free on the left and on the right."""
+    longest = max((len(str(node)) for node in shown), default=0) if len(shown) <= NAMED else 0
+    return min(6 * longest, width // 5)
+
+
+def _fitted(places: Points, width: int, height: int, aside: int) -> Points:
     """Places in the picture's pixels."""
     if not len(places):
         return places
     low, high = places.min(axis=0), places.max(axis=0)
-    room = np.array([width, height]) - 2 * MARGIN
+    room = np.array([width - 2 * aside, height]) - 2 * MARGIN
     scale = float((room / np.maximum(high - low, 1.0)).min())
     fitted: Points = (places - (low + high) / 2) * scale + np.array([width, height]) / 2
     return fitted
@@ -154,21 +163,55 @@ def _svg(
     width, height = size
     radius = 6.0 if len(shown) <= NAMED else 3.5
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
-        "<style>line{stroke:#9aa3ad;stroke-width:1.1}text{font:11px sans-serif;fill:#444}</style>",
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        'class="everview-graph">',
+        "<style>.everview-graph line{stroke:#9aa3ad;stroke-width:1.1}"
+        ".everview-graph text{font:11px sans-serif;fill:#444}</style>",
         '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
         '<path d="M0 1L8 4L0 7z" fill="#9aa3ad"/></marker></defs>',
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
     ]
     parts += [_edge(places[a], places[b], radius) for a, b in ends]
-    for (x, y), node, colour in zip(places.tolist(), shown, colours, strict=True):
+    beside = _beside(places, ends) if len(shown) <= NAMED else []
+    for i, ((x, y), node, colour) in enumerate(zip(places.tolist(), shown, colours, strict=True)):
         title = f"<title>{escape(str(node))}</title>"
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{colour}">{title}</circle>')
-        if len(shown) <= NAMED:
-            parts.append(f'<text x="{x + 8:.1f}" y="{y - 6:.1f}">{escape(str(node))}</text>')
+        if beside:
+            parts.append(f"<text {beside[i]}>{escape(str(node))}</text>")
     if note:
         parts.append(f'<text x="8" y="{height - 8}">{note}</text>')
     return "\n".join([*parts, "</svg>"])
+
+
+def _beside(places: Points, ends: list[tuple[int, int]]) -> list[str]:
+    """Where each node's name stands: in the widest gap between its edges."""
+    angles: list[list[float]] = [[] for _ in places]
+    for a, b in ends:
+        dx, dy = (places[b] - places[a]).tolist()
+        if a != b:
+            angles[a].append(math.atan2(dy, dx))
+            angles[b].append(math.atan2(-dy, -dx))
+    found = []
+    for (x, y), taken in zip(places.tolist(), angles, strict=True):
+        free = _widest_gap(taken)
+        dx, dy = math.cos(free), math.sin(free)
+        anchor = "start" if dx > 0.3 else "end" if dx < -0.3 else "middle"
+        found.append(f'x="{x + 10 * dx:.1f}" y="{y + 12 * dy + 4:.1f}" text-anchor="{anchor}"')
+    return found
+
+
+def _widest_gap(angles: list[float]) -> float:
+    """The direction in the middle of the widest gap between some; up and to the right if there are none.
+
+    >>> _widest_gap([0.0, 1.0]) == 0.5 + math.pi
+    True
+    """
+    if not angles:
+        return -math.pi / 4
+    around = sorted(angles)
+    gaps = [(after - before, before) for before, after in pairwise([*around, around[0] + 2 * math.pi])]
+    width, before = max(gaps)
+    return before + width / 2
 
 
 def _edge(a: Points, b: Points, radius: float) -> str:
