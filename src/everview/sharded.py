@@ -163,14 +163,14 @@ class ShardedSession(Session):
         operator = arrangement.operator
         ordered = [columns[c] for c in arrangement.order]
         if operator.spread == ON_ONE:
-            inputs.setdefault(0, []).append((operator.number, _inbox_rows(ordered, time, diff)))
+            inputs.setdefault(0, []).append((operator.number, inbox_rows(ordered, time, diff)))
             return
         owner = np.empty(columns.shape[1], dtype=np.int64)
         exchange.shard_of(np.ascontiguousarray(ordered[0]), self._cluster.shards, owner)
         for shard in np.flatnonzero(np.bincount(owner)).tolist():
             here = np.flatnonzero(owner == shard)
             part = [column[here] for column in ordered]
-            inputs.setdefault(shard, []).append((operator.number, _inbox_rows(part, time, diff)))
+            inputs.setdefault(shard, []).append((operator.number, inbox_rows(part, time, diff)))
 
     def _measure(self) -> Callable[[Operator], tuple[int, int, int]]:
         measures = self._cluster.measure().tolist()
@@ -200,7 +200,7 @@ class ShardedSession(Session):
                     image.unpack(traces, np.concatenate([[number], words]), self._graph.time)
 
 
-def _inbox_rows(columns: Sequence[np.ndarray], time: int, diff: int) -> np.ndarray:
+def inbox_rows(columns: Sequence[np.ndarray], time: int, diff: int | np.ndarray) -> np.ndarray:
     """Rows as inboxes take them: columns, time and diff of one row after the other."""
     rows = np.empty((len(columns[0]), len(columns) + 2), dtype=np.int64)
     for place, column in enumerate(columns):

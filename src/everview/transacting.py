@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -107,6 +108,12 @@ class Transacting(Listening):
             self._accept(Work(((table, codes, diff),)))
         if self._deliveries:
             self._deliver()
+
+    def _code_there(self, table: Table, rows: Any, fitting: Any, place: str, how: str) -> Any:
+        """Code rows that are far away where they are, for `_stage`; None if that cannot be done. A session on Spark can
+        (`everview.spark.coding`).
+        """
+        return None
 
     def _mark(self, name: str, value: str) -> None:
         """Note a text under a name together with the transaction under way: both are committed or neither is. Outside

@@ -1,13 +1,12 @@
 """A feed: a source tied to a table, one transaction per chunk.
 
 The transaction holds the chunk's rows, its dead letters and its marks, so all of them are there after a crash or none
-is. Work is done on codes (int64 columns), never row by row, unless something in a chunk is bad: then its records are
-looked at one by one to part the good from the bad.
+is. Work is done on codes (int64 columns, see `everview.io.fitting`); rows that are far away (a large DataFrame's) are
+coded there, if the session can.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,12 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from everview.codes.declare import arrow_field
 from everview.codes.values import encode_value
-from everview.errors import EverviewError, InputError, did_you_mean
+from everview.errors import InputError
 from everview.io import changes
-from everview.io.source import Bad, Chunk, Source
-from everview.io.texts import value_of_json
+from everview.io.fitting import Codes, Fitting, columns_of_rows, reason_of, text_of
+from everview.io.source import Bad, Chunk, Distant, Source, here
 from everview.snapshot import consolidated
 from everview.types import STR, DataType
 
@@ -36,8 +34,6 @@ Policy = Literal["fail", "quarantine"]
 
 DEAD_LETTERS: dict[str, DataType] = {"place": STR, "reason": STR, "record": STR}
 """Columns of a table of refused records."""
-
-Codes = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -63,7 +59,8 @@ class Feed:
         self.rules = rules
         self.dead = dead
         self.name = table._label
-        self.columns: dict[str, DataType] = {c.name: c.type for c in table._columns}
+        self.fitting = Fitting(table._label, table._codec, exact=rules.exact)
+        self.columns = self.fitting.columns
         self.rows = 0
         self.rejected = 0
         self._ready = False
@@ -129,15 +126,18 @@ class Feed:
     def _commit(self, chunk: Chunk, marks: Mapping[str, str]) -> None:
         bad = list(chunk.bad)
         work = self._prepare(chunk, bad)
-        if bad and self.rules.policy == "fail":
-            raise self._refusal(chunk, bad)
-        with self.session.transaction():
-            taken = work.stage(self, bad)
-            if bad:
-                assert self.dead is not None
-                self.dead.insert([(b.place, b.reason, b.record) for b in bad])
-            for name, value in marks.items():
-                self.session._mark(name, value)
+        try:
+            if bad and self.rules.policy == "fail":
+                raise self._refusal(chunk, bad)
+            with self.session.transaction():
+                taken = work.stage(self, bad)
+                if bad:
+                    assert self.dead is not None
+                    self.dead.insert([(b.place, b.reason, b.record) for b in bad])
+                for name, value in marks.items():
+                    self.session._mark(name, value)
+        finally:
+            work.discard()
         self.rows += taken
         self.rejected += len(bad)
 
@@ -157,66 +157,30 @@ class Feed:
         shape = self.rules.shape
         if shape is not None:
             return self._events(chunk, shape, bad)
-        codes, _ = self._encode(chunk.rows, chunk.place, bad)
+        if isinstance(chunk.rows, Distant):
+            coded = self._coded_there(chunk, chunk.rows, bad)
+            if coded is not None:
+                return coded
+        codes, _ = self.fitting.encode(here(chunk.rows), chunk.place, bad)
         if chunk.snapshot:
             return Snapshot(codes)
         return Upserts(codes) if self.rules.mode == "upsert" else Additions(codes)
 
-    def _encode(self, rows: pa.Table | list[Any], place: str, bad: list[Bad]) -> tuple[np.ndarray, np.ndarray]:
-        """Codes of the rows that fit, and their places among the given."""
-        codec = self.table._codec
-        try:
-            codes = codec.encode(self._fitted(rows))
-            return codes, np.arange(codes.shape[1])
-        except InputError:
-            pass
-        good: list[Codes] = []
-        kept: list[int] = []
-        for i, row in enumerate(rows.to_pylist() if isinstance(rows, pa.Table) else rows):
-            try:
-                good.append(codec.encode_row(self._fitted_row(row)))
-                kept.append(i)
-            except InputError as error:
-                bad.append(Bad(place, _reason(error), _text(row)))
-        return _columns(good, len(self.columns)), np.array(kept, dtype=np.intp)
-
-    def _fitted(self, rows: pa.Table | list[Any]) -> pa.Table | list[Any]:
-        """A table's columns as ours: nullable ones may be missing, others only if they were not asked for."""
-        if not isinstance(rows, pa.Table):
-            return rows
-        extra = [n for n in rows.column_names if n not in self.columns]
-        if extra and self.rules.exact:
-            raise self._unknown(extra[0])
-        arrays = {}
-        for name, declared in self.columns.items():
-            if name in rows.column_names:
-                arrays[name] = rows[name]
-            elif declared.nullable:
-                arrays[name] = pa.nulls(rows.num_rows, arrow_field(name, declared).type)
-        return pa.table(arrays) if arrays else rows
-
-    def _fitted_row(self, row: Any) -> Any:
-        if not isinstance(row, Mapping):
-            return row
-        for name in row:
-            if name not in self.columns and self.rules.exact and row[name] is not None:
-                raise self._unknown(name)
-        return {
-            name: value_of_json(row.get(name), declared)
-            for name, declared in self.columns.items()
-            if name in row or declared.nullable
-        }
-
-    def _unknown(self, name: str) -> InputError:
-        hint = did_you_mean(name, self.columns)
-        return InputError("E_COLUMN", f"there is no column {name!r} in table {self.name!r}", hint)
+    def _coded_there(self, chunk: Chunk, rows: Distant, bad: list[Bad]) -> Work | None:
+        """Have many rows coded where they are, if the session can; else they come here."""
+        how = "snapshot" if chunk.snapshot else self.rules.mode
+        coded = self.session._code_there(self.table, rows, self.fitting, chunk.place, how) if rows.large else None
+        if coded is None:
+            return None
+        bad += coded.bad
+        return Elsewhere(coded)
 
     # change feeds
 
     def _events(self, chunk: Chunk, shape: changes.Envelope, bad: list[Bad]) -> Work:
         if shape.shape == "debezium":
             return self._debezium(chunk, bad)
-        rows = chunk.rows
+        rows = here(chunk.rows)
         if isinstance(rows, pa.Table):
             said = rows[shape.column].to_pylist()
             versions = rows[changes.VERSION].to_pylist() if changes.VERSION in rows.column_names else None
@@ -228,8 +192,10 @@ class Feed:
         counts, refused = changes.signs(shape, said)
         if refused:
             shown = rows.to_pylist() if isinstance(rows, pa.Table) else rows
-            bad.extend(Bad(chunk.place, why, _text({**shown[i], shape.column: said[i]})) for i, why in refused.items())
-        codes, kept = self._encode(rows, chunk.place, bad)
+            bad.extend(
+                Bad(chunk.place, why, text_of({**shown[i], shape.column: said[i]})) for i, why in refused.items()
+            )
+        codes, kept = self.fitting.encode(rows, chunk.place, bad)
         counts = counts[kept]
         order = changes.in_commit_order(counts, None if versions is None else [versions[i] for i in kept])
         order = order[counts[order] != 0]
@@ -239,12 +205,13 @@ class Feed:
     def _debezium(self, chunk: Chunk, bad: list[Bad]) -> Work:
         events: list[tuple[Codes | None, int]] = []
         cleared = False
-        for record in chunk.rows.to_pylist() if isinstance(chunk.rows, pa.Table) else chunk.rows:
+        records = here(chunk.rows)
+        for record in records.to_pylist() if isinstance(records, pa.Table) else records:
             try:
                 found = changes.debezium(record, self.columns, bool(self.table._key))
                 coded = [(None, 0) if row is None else (self._code(row, sign), sign) for row, sign in found]
             except (InputError, ValueError) as error:
-                bad.append(Bad(chunk.place, _reason(error), _text(record)))
+                bad.append(Bad(chunk.place, reason_of(error), text_of(record)))
                 continue
             if coded and coded[-1][0] is None:
                 events, cleared = [], True
@@ -271,6 +238,23 @@ class Work:
     def stage(self, feed: Feed, bad: list[Bad]) -> int:
         """Stage them in the transaction under way; how many records they were."""
         raise NotImplementedError
+
+    def discard(self) -> None:
+        """The transaction has ended, one way or the other."""
+
+
+@dataclass
+class Elsewhere(Work):
+    """Rows that were coded where they are."""
+
+    coded: Any
+
+    def stage(self, feed: Feed, bad: list[Bad]) -> int:
+        feed.session._stage(feed.table, self.coded, 1)
+        return int(self.coded.rows)
+
+    def discard(self) -> None:
+        self.coded.discard()
 
 
 @dataclass
@@ -360,7 +344,7 @@ class Events(Work):
                 have = 0 if n >= 0 or self.cleared else feed.session._how_often(feed.table, row)
                 if have + n < 0:
                     shown = feed.table._codec.decode_row(row)
-                    bad += [Bad(feed.source.describe(), "[E_ABSENT] deleted, but not there", _text(shown))] * -(
+                    bad += [Bad(feed.source.describe(), "[E_ABSENT] deleted, but not there", text_of(shown))] * -(
                         have + n
                     )
                     net[row] = -have
@@ -371,16 +355,4 @@ class Events(Work):
 def _stage_rows(feed: Feed, rows: Iterable[Codes], sign: int) -> None:
     rows = list(rows)
     if rows:
-        feed.session._stage(feed.table, _columns(rows, len(feed.columns)), sign)
-
-
-def _columns(rows: list[Codes], width: int) -> np.ndarray:
-    return np.ascontiguousarray(np.array(rows, dtype=np.int64).reshape(len(rows), width).T)
-
-
-def _reason(error: Exception) -> str:
-    return f"[{error.code}] {error.message}" if isinstance(error, EverviewError) else f"[E_RECORD] {error}"
-
-
-def _text(record: Any) -> str:
-    return json.dumps(record, ensure_ascii=False, default=str)
+        feed.session._stage(feed.table, columns_of_rows(rows, len(feed.columns)), sign)

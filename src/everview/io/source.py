@@ -12,6 +12,7 @@ goes to the dead letters is the pipeline's choice, not the source's.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +38,19 @@ class Bad:
     record: str
 
 
+class Distant(ABC):
+    """Rows that are not in this process yet: a Spark DataFrame's."""
+
+    @property
+    @abstractmethod
+    def large(self) -> bool:
+        """Whether there may be so many that they had better not come here."""
+
+    @abstractmethod
+    def fetch(self) -> pa.Table:
+        """Bring them here."""
+
+
 @dataclass
 class Chunk:
     """Some records of a source and the marks that say they were taken.
@@ -47,13 +61,18 @@ class Chunk:
 
     place: str
     """Where they come from, for errors: a file and offset, a batch number"""
-    rows: pa.Table | list[Any]
-    """An Arrow table, or rows as dicts or tuples"""
+    rows: pa.Table | list[Any] | Distant
+    """An Arrow table, or rows as dicts or tuples, or rows still to be fetched"""
     marks: dict[str, str]
     """Names below the source's own, and values, to be committed with the rows"""
     bad: list[Bad] = field(default_factory=list)
     snapshot: bool = False
     """Whether the rows are everything there is, not an addition"""
+
+
+def here(rows: pa.Table | list[Any] | Distant) -> pa.Table | list[Any]:
+    """Rows in this process."""
+    return rows.fetch() if isinstance(rows, Distant) else rows
 
 
 class Source:

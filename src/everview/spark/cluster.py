@@ -26,6 +26,7 @@ from everview.dataflow.replica import Added, Command, Keep, Replica
 from everview.errors import EverviewError, StoreError
 from everview.kernels import image as image_k
 from everview.plan.frozen import Functions
+from everview.spark.coding import Input
 from everview.spark.host import header, image_of, read_image
 from everview.spark.job import BUILT, Answer, Commands, Job, bytes_table, table_bytes, write_rows
 from everview.spark.merging import INLINE_BYTES, Merger
@@ -73,6 +74,8 @@ class SparkCluster:
         self.alone_rows = ALONE_ROWS
         self.notes: dict[str, Any] = {}
         """what goes into the next commit besides batches: catalogue entries, marks"""
+        self.coded: tuple[Input, ...] = ()
+        """rows that the next step takes from files"""
 
     # steps
 
@@ -128,6 +131,7 @@ class SparkCluster:
             files = {s: f"{manifest.version + 1:020d}-{s}-{attempt}.rows" for s in inputs}
         else:
             small = {s: [(o, rows.tobytes()) for o, rows in parts] for s, parts in inputs.items()}
+        texts = table_bytes(self._interner.export(self._words))
         job = Job(
             self._store.files.root,
             manifest.version,
@@ -141,20 +145,27 @@ class SparkCluster:
             self._skeleton.graph.merge_effort,
             small,
             files,
-            table_bytes(self._interner.export(self._words)),
+            texts if len(texts) < FILE_BYTES else b"",
+            f"{BATCHES}/{manifest.version + 1:020d}-{attempt}.texts" if len(texts) >= FILE_BYTES else "",
+            self.coded,
         )
         try:
             for shard, name in files.items():
                 write_rows(self._store.files, name, inputs[shard])
+            if job.dictionary_file:
+                self._store.files.write(job.dictionary_file, texts, lasting=False)
             answers = self._submit(job, self._tasks_for(inputs, epochs))
         finally:
             for name in files.values():
                 self._store.files.delete(f"{BATCHES}/{name}")
+            if job.dictionary_file:
+                self._store.files.delete(job.dictionary_file)
         return self._commit(job, answers, wanted)
 
     def _tasks_for(self, inputs: Inputs, epochs: int) -> int:
         """How many tasks a step deserves."""
         words = sum(len(rows) for parts in inputs.values() for _, rows in parts)
+        words += sum(rows.words for rows in self.coded)
         if epochs == 0:
             words = max(words, sum(r.size // 8 for refs in self._store.manifest.lists.values() for r in refs))
         wanted = self.shards if words > 4 * self.alone_rows else 1

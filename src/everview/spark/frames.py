@@ -3,17 +3,18 @@
 A DataFrame at rest is one chunk: with `mode="append"` it is read once and for all, with `mode="snapshot"` it is
 evaluated again and again and compared with what is known. A function that makes the DataFrame anew, `lambda:
 spark.read.parquet(path)`, also sees files that came later; a DataFrame itself keeps the list of files it was made with.
-Rows come to the driver as Arrow.
+Rows of a small DataFrame come to the driver as Arrow; those of a large one are coded by Spark's tasks (`coding`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from everview.io.source import Chunk, Source, Wanted
+from everview.errors import InputError
+from everview.io.source import Chunk, Distant, Source, Wanted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,6 +56,39 @@ def first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
+def unreadable(what: str, error: BaseException) -> InputError:
+    """The error for rows that Spark could not compute."""
+    return InputError(
+        "E_STREAM",
+        f"{what} cannot be read: {first_line(error)}",
+        "correct its cause and run again: it goes on after the last complete step",
+    )
+
+
+LARGE_BYTES = 8 << 20
+"""Size, as Spark estimates it, from which a DataFrame's rows are left where they are."""
+
+
+class FrameRows(Distant):
+    """A DataFrame's rows."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.frame = frame
+
+    @property
+    def large(self) -> bool:
+        """Spark says of what it knows nothing about, Kafka's records say, that it is very large."""
+        plan: Any = self.frame._jdf.queryExecution().optimizedPlan()
+        return int(str(plan.stats().sizeInBytes())) > LARGE_BYTES
+
+    def fetch(self) -> pa.Table:
+        try:
+            table: pa.Table = self.frame.toArrow()
+        except Exception as error:
+            raise unreadable(f"DataFrame({', '.join(self.frame.columns)})", error) from error
+        return table
+
+
 class Frame(Source):
     """A DataFrame at rest."""
 
@@ -79,6 +113,5 @@ class Frame(Source):
         if self._taken and not self._snapshots:
             return None
         self._taken = True
-        return Chunk(
-            self.describe(), self._frame.toArrow(), {} if self._snapshots else {"taken": "1"}, snapshot=self._snapshots
-        )
+        marks = {} if self._snapshots else {"taken": "1"}
+        return Chunk(self.describe(), FrameRows(self._frame), marks, snapshot=self._snapshots)

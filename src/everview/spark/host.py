@@ -131,7 +131,7 @@ class Host:
         known = len(self.interner)
         held = [self._bring(number, job, commands) for number in numbers]
         self._commits.clear()
-        fresh = bytes_table(job.dictionary)
+        fresh = bytes_table(self.files.read(job.dictionary_file) if job.dictionary_file else job.dictionary)
         if fresh is not None:
             self.interner.load(fresh)
             known = max(known, len(self.interner))
@@ -165,6 +165,12 @@ class Host:
         inputs: Inputs = {s: [(o, words_of(data)) for o, data in rows] for s, rows in job.inputs.items()}
         here = {each.shard.number for each in held}
         inputs |= {s: read_rows(self.files, name) for s, name in job.input_files.items() if s in here}
+        for rows in job.coded:
+            for each in held:
+                arrangement = each.shard.replica.builder.tables[rows.table]
+                changes = rows.changes(self.files, each.shard.number, arrangement, job.time)
+                if changes is not None:
+                    inputs.setdefault(each.shard.number, []).append((rows.operator, changes))
         if job.epochs == 0:
             for each in held:
                 command = read_command(commands[job.commands - 1], self.functions_for(each))

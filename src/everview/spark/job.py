@@ -52,6 +52,10 @@ class Job:
     input_files: dict[int, str]
     """the inputs of a large step: a file for each shard"""
     dictionary: bytes
+    """new entries; of many, `dictionary_file` is the name of a file"""
+    dictionary_file: str = ""
+    coded: tuple[Any, ...] = ()
+    """rows that lie in files already (`everview.spark.coding`)"""
 
 
 @dataclass

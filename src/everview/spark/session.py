@@ -27,6 +27,7 @@ from everview.dataflow.operators import BY_FIRST, Arrangement, Operator
 from everview.dataflow.replica import Added, Command, Replica
 from everview.durable import NOW, DurableSession
 from everview.errors import InputError, StoreError
+from everview.io.fitting import Fitting
 from everview.moving import is_embedded, to_shards
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
@@ -34,10 +35,14 @@ from everview.plan.multiway import Choice
 from everview.plan.prune import prune
 from everview.sharded import Cluster, ShardedSession
 from everview.spark.cluster import SparkCluster, contents_of, measure_of
+from everview.spark.coding import FOLDER as CODED
+from everview.spark.coding import Coded, Target, code
+from everview.spark.frames import FrameRows
 from everview.spark.job import BUILT, DECLARED, read_command
 from everview.spark.local import on_this_machine
 from everview.store import Store
 from everview.store.reshard import reshard
+from everview.table import Table
 from everview.transacting import Work
 
 if TYPE_CHECKING:
@@ -173,6 +178,8 @@ class SparkBackedSession(StoredShards):
             super().__init__(store, **options)
             self._load()
             self._clock.resume(int(self._marks.get(NOW, 0)))
+            for name in store.files.list(CODED):
+                store.files.delete(f"{CODED}/{name}")
             if alone_rows is not None:
                 self._cluster.alone_rows = alone_rows
             self._collect()  # what was built and then never declared
@@ -198,10 +205,19 @@ class SparkBackedSession(StoredShards):
             transactions[-1].marks[NOW] = str(self._clock.now)
         marks = {name: value for work in transactions for name, value in work.marks.items()}
         self._cluster.notes = {"marks": marks} if marks else {}
+        coded = [rows for work in transactions for _, rows, _ in work if isinstance(rows, Coded)]  # never in a batch
+        self._cluster.coded = tuple(rows.at(self._graph.time + 1) for rows in coded)
         try:
-            super()._run(transactions)
+            super()._run([Work(c for c in work if not isinstance(c[1], Coded)) for work in transactions])
         finally:
-            self._cluster.notes = {}
+            self._cluster.notes, self._cluster.coded = {}, ()
+
+    def _code_there(self, table: Table, rows: Any, fitting: Fitting, place: str, how: str) -> Coded | None:
+        """The clock's followers want to see every row; so does a batch, in which more may happen to the table."""
+        if self._clock.followers or self._queued is not None or not isinstance(rows, FrameRows):
+            return None
+        target = Target(self._store.files, table._id, table._arrangement, table._key, self._cluster.shards)
+        return code(rows.frame, fitting, place, how, target)
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True) and threading.main_thread().is_alive():

@@ -1,7 +1,7 @@
 """Spark streams as sources: Structured Streaming's micro-batches, each one a transaction.
 
-`foreachBatch` calls us, in a thread of Spark's, with a micro-batch and its number. The batch is fetched there, and the
-thread then waits until the run loop has committed it: one batch in flight, so Spark is never ahead of the views.
+`foreachBatch` calls us, in a thread of Spark's, with a micro-batch and its number. A small batch is fetched there, and
+the thread then waits until the run loop has committed it: one batch in flight, so Spark is never ahead of the views.
 
 Exactly once is a matter of two logs in step. Spark writes a batch's offsets to its checkpoint, then calls us, then
 notes that the batch is done. We commit rows and batch number in one transaction. If the process dies between our commit
@@ -23,8 +23,8 @@ from pyarrow import fs
 
 from everview.errors import EverviewError, InputError
 from everview.io.listing import Place
-from everview.io.source import Chunk, Source, Wanted
-from everview.spark.frames import first_line, frame_schema
+from everview.io.source import Chunk, Distant, Source, Wanted
+from everview.spark.frames import FrameRows, first_line, frame_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,7 +51,7 @@ class Stream(Source):
         self._known = False
         self._stopping = False
         self._lock = threading.Condition()
-        self._offered: tuple[int, pa.Table] | None = None
+        self._offered: tuple[int, pa.Table | Distant] | None = None
         self._outcome: BaseException | Literal[True] | None = None
         self._wake: Callable[[], None] = lambda: None
 
@@ -120,18 +120,20 @@ class Stream(Source):
     def _batch(self, frame: DataFrame, number: int) -> None:
         if number <= self._last:
             return
-        table = frame.toArrow()
-        if not table.num_rows and self._known:
-            return
-        outcome = self._offer(number, table)
+        rows: pa.Table | Distant = FrameRows(frame)
+        if not rows.large:
+            rows = rows.fetch()
+            if not rows.num_rows and self._known:
+                return
+        outcome = self._offer(number, rows)
         if outcome is not True:
             raise outcome or Stopped(f"batch {number} was not taken")
         self._known = True
 
-    def _offer(self, number: int, table: pa.Table) -> BaseException | Literal[True] | None:
+    def _offer(self, number: int, rows: pa.Table | Distant) -> BaseException | Literal[True] | None:
         """Wait until the run loop has dealt with a batch, or ends without."""
         with self._lock:
-            self._offered, self._outcome = (number, table), None
+            self._offered, self._outcome = (number, rows), None
             self._wake()
             self._lock.wait_for(self._settled)
             self._offered = None
@@ -144,8 +146,8 @@ class Stream(Source):
         with self._lock:
             offered = None if self._outcome is not None else self._offered
         if offered is not None:
-            number, table = offered
-            return Chunk(f"batch {number}", table, {"batch": str(number), "query": self._query_id})
+            number, rows = offered
+            return Chunk(f"batch {number}", rows, {"batch": str(number), "query": self._query_id})
         query = self._query
         if query is not None and not query.isActive and (error := query.exception()) is not None:
             raise InputError(

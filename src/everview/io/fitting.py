@@ -1,0 +1,107 @@
+"""Records into codes: a source's columns are fitted to its table's, and what does not fit is set aside.
+
+The work is the same wherever it is done, in this process or in a Spark task (`everview.spark.coding`), and it is done
+column by column, unless something in a chunk is bad: then its records are looked at one by one to part the good from
+the bad.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from everview.codes.codec import Codec
+from everview.codes.declare import arrow_field
+from everview.errors import EverviewError, InputError, did_you_mean
+from everview.io.source import Bad
+from everview.io.texts import value_of_json
+from everview.types import DataType
+
+Codes = tuple[int, ...]
+
+
+class Fitting:
+    """How records become rows of one table.
+
+    >>> from everview.codes.interner import Interner
+    >>> from everview.types import INT
+    >>> fitting = Fitting("t", Codec((INT,), ("x",), Interner()), exact=True)
+    >>> bad = []
+    >>> codes, kept = fitting.encode([{"x": 7}, {"x": "seven"}, {"y": 7}], "here", bad)
+    >>> codes.tolist(), kept.tolist(), [b.reason for b in bad]
+    ([[7]], [0], ["[E_TYPE] column 'x': 'seven' is no int", "[E_COLUMN] there is no column 'y' in table 't'"])
+    """
+
+    def __init__(self, label: str, codec: Codec, *, exact: bool) -> None:
+        """`exact`: columns that the table has not are refused, as its columns were told from the source."""
+        self.label = label
+        self.codec = codec
+        self.exact = exact
+        self.columns: dict[str, DataType] = dict(zip(codec.names, codec.types, strict=True))
+
+    def encode(self, rows: pa.Table | list[Any], place: str, bad: list[Bad]) -> tuple[np.ndarray, np.ndarray]:
+        """Codes of the rows that fit, and their places among the given; the others are added to `bad`."""
+        try:
+            codes = self.codec.encode(self._fitted(rows))
+            return codes, np.arange(codes.shape[1])
+        except InputError:
+            pass
+        good: list[Codes] = []
+        kept: list[int] = []
+        for i, row in enumerate(rows.to_pylist() if isinstance(rows, pa.Table) else rows):
+            try:
+                good.append(self.codec.encode_row(self._fitted_row(row)))
+                kept.append(i)
+            except InputError as error:
+                bad.append(Bad(place, reason_of(error), text_of(row)))
+        return columns_of_rows(good, len(self.columns)), np.array(kept, dtype=np.intp)
+
+    def _fitted(self, rows: pa.Table | list[Any]) -> pa.Table | list[Any]:
+        """A table's columns as ours: nullable ones may be missing, others only if they were not asked for."""
+        if not isinstance(rows, pa.Table):
+            return rows
+        extra = [n for n in rows.column_names if n not in self.columns]
+        if extra and self.exact:
+            raise self._unknown(extra[0])
+        arrays = {}
+        for name, declared in self.columns.items():
+            if name in rows.column_names:
+                arrays[name] = rows[name]
+            elif declared.nullable:
+                arrays[name] = pa.nulls(rows.num_rows, arrow_field(name, declared).type)
+        return pa.table(arrays) if arrays else rows
+
+    def _fitted_row(self, row: Any) -> Any:
+        if not isinstance(row, Mapping):
+            return row
+        for name in row:
+            if name not in self.columns and self.exact and row[name] is not None:
+                raise self._unknown(name)
+        return {
+            name: value_of_json(row.get(name), declared)
+            for name, declared in self.columns.items()
+            if name in row or declared.nullable
+        }
+
+    def _unknown(self, name: str) -> InputError:
+        hint = did_you_mean(name, self.columns)
+        return InputError("E_COLUMN", f"there is no column {name!r} in table {self.label!r}", hint)
+
+
+def columns_of_rows(rows: list[Codes], width: int) -> np.ndarray:
+    """Rows of codes as columns."""
+    return np.ascontiguousarray(np.array(rows, dtype=np.int64).reshape(len(rows), width).T)
+
+
+def reason_of(error: Exception) -> str:
+    """Why a record was refused, in a line."""
+    return f"[{error.code}] {error.message}" if isinstance(error, EverviewError) else f"[E_RECORD] {error}"
+
+
+def text_of(record: Any) -> str:
+    """A record for people to read."""
+    return json.dumps(record, ensure_ascii=False, default=str)

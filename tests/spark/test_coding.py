@@ -1,0 +1,143 @@
+"""Rows of DataFrames coded in Spark's tasks: they never come to the driver, and all is as if they had."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import everview as ev
+from everview.codes.interner import Interner
+from everview.spark import frames
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True)
+def all_frames_are_large(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Nothing is small enough to be fetched, and fetching is an error."""
+    monkeypatch.setattr(frames.FrameRows, "large", True)
+    if "fetched" not in request.node.name:
+        monkeypatch.setattr(frames.FrameRows, "fetch", lambda self: pytest.fail("rows came to the driver"))
+
+
+def left(db: Any) -> list[str]:
+    """Files of coded rows that lie about."""
+    found: list[str] = db._store.files.list("rows")
+    return found
+
+
+def test_rows_are_added(spark: Any, tmp_path: Path) -> None:
+    frame = spark.range(1000, numPartitions=3).selectExpr(
+        "concat('k', id % 7) as k", "id", "if(id % 10 = 0, null, cast(id % 5 as string)) as s", "id / 4 as f"
+    )
+    expected = Counter(map(tuple, frame.collect()))
+    with ev.connect(spark, state=str(tmp_path / "state"), shards=3) as db:
+        t = db.source("t", frame)
+        v = db.view("v", t.group_by("s").agg(n=ev.count(), first=t.k.min()))
+        assert db.run(until="caught_up").rows == {"t": 1000}
+        assert Counter(t.rows()) == expected
+        groups = {s: [k for k, _, s2, _ in expected.elements() if s2 == s] for _, _, s, _ in expected}
+        assert sorted(v.rows(), key=str) == sorted(((s, len(k), min(k)) for s, k in groups.items()), key=str)
+        assert db.run(until="caught_up").rows == {"t": 0}
+        assert left(db) == []
+    with ev.connect(spark, state=str(tmp_path / "state")) as db:
+        assert Counter(db["t"].rows()) == expected
+
+
+def test_the_last_row_of_a_key_wins(spark: Any, tmp_path: Path) -> None:
+    def batch(rows: list[Any]) -> None:
+        path = tmp_path / "in" / f"{len(list((tmp_path / 'in').iterdir()))}.json"
+        path.write_text("".join(json.dumps(dict(zip("kv", row, strict=True))) + "\n" for row in rows))
+
+    (tmp_path / "in").mkdir()
+    with ev.connect(spark, state=str(tmp_path / "state"), shards=3) as db:
+        stream = spark.readStream.schema("k string, v long").json(str(tmp_path / "in"))
+        t = db.source("t", stream, key="k")
+        total = db.view("total", t.select(one=ev.lit(1), v=ev.col.v).group_by("one").agg(s=ev.col.v.sum()))
+        batch([(f"k{i % 10}", i) for i in range(100)])
+        db.run(until="caught_up")
+        assert sorted(t.rows()) == [(f"k{i}", 90 + i) for i in range(10)]
+        batch([("k3", -1), ("new", 5), ("k4", 94), ("k3", 7)])
+        db.run(until="caught_up")
+        batch([("new", 6)])
+        db.run(until="caught_up")
+        assert dict(t.rows()) == {f"k{i}": 90 + i for i in range(10)} | {"k3": 7, "new": 6}
+        assert total.rows() == [(1, 945 - 93 + 7 + 6)]
+        assert left(db) == []
+
+
+@pytest.mark.parametrize("key", [pytest.param(None, marks=pytest.mark.slow), "k"])
+def test_snapshots_are_compared_on_the_shards(spark: Any, tmp_path: Path, key: str | None) -> None:
+    contents = [[("a", 1), ("b", 2), ("c", 3)], [("b", 2), ("c", 4), ("d", 5)], []]
+    with ev.connect(spark, state=str(tmp_path / "state"), shards=3) as db:
+        schema = {"k": str, "v": int}
+        current: list[Any] = []
+
+        class Snapshots(ev.io.Source):
+            by_rows = False
+
+            def open(self, marks: Any, wanted: Any, snapshots: bool) -> None:
+                pass
+
+            def poll(self, limit: int | None) -> ev.io.Chunk:
+                rows = frames.FrameRows(spark.createDataFrame(current, "k string, v long"))
+                return ev.io.Chunk("now", rows, {}, snapshot=True)
+
+        t = db.source("t", Snapshots(), mode="snapshot", key=key, schema=schema)
+        v = db.view("v", t.distinct())
+        for rows in contents:
+            current[:] = rows
+            before = db.time
+            db.run(until="caught_up")
+            assert sorted(t.rows()) == rows
+        since = [(row, diff) for row, _, diff in v.changes(since=before)]
+        assert Counter(dict(since)) == Counter({("b", 2): -1, ("c", 4): -1, ("d", 5): -1})
+
+
+def test_bad_rows_are_set_aside_or_refused(spark: Any, tmp_path: Path) -> None:
+    frame = spark.range(100, numPartitions=2).selectExpr("if(id % 25 = 3, null, id) as x", "cast(id as string) as s")
+    with ev.connect(spark, state=str(tmp_path / "state"), shards=2) as db:
+        db.source("t", frame, schema={"x": int, "s": str})
+        with pytest.raises(ev.InputError, match=r"E_RECORD\] source 't': DataFrame\(x, s\): \[E_NULL\].*3 more"):
+            db.run(until="caught_up")
+        assert (db["t"].rows(), left(db)) == ([], [])
+        u = db.source("u", frame, schema={"x": int, "s": str}, bad="quarantine")
+        with pytest.raises(ev.InputError, match="E_RECORD"):
+            db.run(until="caught_up")
+        db._pipeline.feeds.pop("t")
+        run = db.run(until="caught_up")
+        assert (run.rows, run.rejected, len(u.rows())) == ({"u": 96}, {"u": 4}, 96)
+        assert {json.loads(record)["s"] for _, _, record in db["u_rejected"].rows()} == {"3", "28", "53", "78"}
+        assert left(db) == []
+
+
+@pytest.mark.slow
+def test_a_frame_that_breaks_says_why(spark: Any, tmp_path: Path) -> None:
+    with ev.connect(spark, state=str(tmp_path / "state"), shards=2) as db:
+        db.source("t", spark.range(3).selectExpr("raise_error('boom') as x"), schema={"x": str})
+        with pytest.raises(ev.InputError, match=r"(?s)E_STREAM\] source 't': .* cannot be read: .*hint: correct its"):
+            db.run(until="caught_up")
+
+
+@pytest.mark.slow
+def test_texts_that_share_a_hash_are_fetched(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tasks' dictionaries disagree with the driver's, where one hash is taken already."""
+    fetched: list[Any] = []
+    fetch = frames.FrameRows.fetch
+    monkeypatch.setattr(frames.FrameRows, "fetch", lambda self: fetched.append(fetch(self)) or fetched[-1])
+    with ev.connect(spark, state=str(tmp_path / "state"), shards=2) as db:
+        t = db.source("t", spark.sql("select 'pear' as s"))
+        taken, load = Interner().id("pear"), db._interner.load
+
+        def conflict(table: Any) -> None:
+            if taken in table["id"].to_pylist() and not fetched:
+                raise ev.InputError("E_CONFLICT", "the hash is taken", "")
+            load(table)
+
+        monkeypatch.setattr(db._interner, "load", conflict)
+        db.run(until="caught_up")
+        assert (t.rows(), len(fetched), left(db)) == ([("pear",)], 1, [])
