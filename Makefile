@@ -61,7 +61,7 @@ slow-sample: $(WARM)
 spark-test: $(WARM) ## tests on a local Spark (not the slow ones)
 	@echo "== pytest: on Spark, local[2]"
 	@$(PYTEST) -m "spark and not slow" tests/spark tests/io
-	@$(PYTEST) -m "spark and not slow" --per-file 2 tests/oracle/test_graphs.py
+	@$(PYTEST) -m "spark and not slow" --per-file 4 tests/oracle/test_graphs.py tests/oracle/test_random_plans.py
 
 bench: $(WARM) ## benchmarks as JSON, next to recomputation
 	@$(PY) -m pip install --quiet --editable '.[bench]'

@@ -85,6 +85,9 @@ class LoopError(EverviewError):
     'E_LOOP_LIMIT'
     """
 
+    loop: int | None = None
+    """which of the dataflow's loops it was, in their order; the same on every shard"""
+
 
 class CompactedError(EverviewError):
     """A time that can no longer be read because its history was compacted.

@@ -10,7 +10,9 @@ A `Cluster` runs steps on the shards. `LocalCluster` has them all in this proces
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -127,7 +129,8 @@ class ShardedSession(Session):
             if isinstance(command, MakeTable) and command.rows:
                 rows = np.array(command.rows, dtype=np.int64).T
                 self._distribute(arrangement, rows, max(self._graph.time, 1), 1, inputs)
-            added = self._cluster.build(command, inputs, self._followed())
+            with self._serving():
+                added = self._cluster.build(command, inputs, self._followed())
         except BaseException:
             self._skeleton.forget_new()
             raise
@@ -150,9 +153,19 @@ class ShardedSession(Session):
                 columns = rows if isinstance(rows, np.ndarray) else np.array(rows, dtype=np.int64).T
                 if columns.size:
                     self._distribute(table._arrangement, columns, self._graph.time + 1 + offset, diff, inputs)
-        added = self._cluster.step(inputs, len(transactions), self._followed())
+        with self._serving():
+            added = self._cluster.step(inputs, len(transactions), self._followed())
         self._graph.time += len(transactions)
         self._fill(self._filled, added)
+
+    @contextmanager
+    def _serving(self) -> Iterator[None]:
+        """The shards run: if users' functions run in this process, they do so in this thread."""
+        self._graph.serving = threading.get_ident()
+        try:
+            yield
+        finally:
+            self._graph.serving = 0
 
     def _followed(self) -> Set[int]:
         """Operators whose traces the driver keeps up to date."""

@@ -210,8 +210,8 @@ class Transacting(Listening):
 
     def _name_loop(self, error: LoopError) -> None:
         """Say which views a loop that did not converge belongs to."""
-        loop = self._graph.diverged
-        if loop is not None:
+        if error.loop is not None:
+            loop = self._graph.scopes()[error.loop]
             names = [
                 repr(v._name)
                 for v in self._views.values()

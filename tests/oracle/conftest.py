@@ -54,7 +54,10 @@ def _spark() -> Runtime:
     from everview.spark import local_session
 
     spark = local_session("local[2]", app="everview-oracle")
-    return Runtime("spark", lambda **o: ev.connect(spark, state=tempfile.mkdtemp(prefix="everview-"), shards=3, **o))
+    def connect(**options: Any) -> Any:
+        return ev.connect(spark, state=tempfile.mkdtemp(prefix="everview-"), shards=3, **options)
+
+    return Runtime("spark", connect, share=0.03)
 
 
 _RUNTIMES = {

@@ -51,10 +51,17 @@ def effort(examples: int) -> settings:
 
 @dataclass(frozen=True)
 class Runtime:
-    """A way to run Everview; `connect(**options)` opens a session."""
+    """A way to run Everview; `connect(**options)` opens a session. `share` of the usual number of random examples is
+    enough where each takes seconds.
+    """
 
     name: str
     connect: Callable[..., Any]
+    share: float = 1.0
+
+    def effort(self, examples: int) -> settings:
+        """`effort` for this runtime."""
+        return effort(math.ceil(examples * self.share))
 
 
 @dataclass(frozen=True)

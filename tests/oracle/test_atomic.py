@@ -265,6 +265,43 @@ def test_a_nested_loop_that_diverges(world: World, inner: bool) -> None:
     assert view.rows() == []
 
 
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_loop_that_diverges_is_named(runtime: Runtime, inner: bool) -> None:
+    """Which view's, which of its loops, and that loop's limit: on shards too, where the loop is found by its place."""
+    with runtime.connect() as db:
+        t = db.table("t", {"n": int})
+        db.view("fine", t.iterate(lambda x: x.select(n=(col.n + 1) % 5).union_all(t).distinct(), max_rounds=40))
+
+        def grow(x: Any, base: Any) -> Any:
+            return x.select(n=col.n + 1).filter(col.n < 1000).union_all(base).distinct()
+
+        def outer(x: Any) -> Any:
+            if inner:
+                return x.iterate(lambda y: grow(y, x), max_rounds=20)
+            return grow(x.iterate(lambda y: y.union_all(x).distinct(), max_rounds=20), t)
+
+        db.view("up", t.iterate(outer, max_rounds=30))
+        with pytest.raises(ev.LoopError) as caught:
+            t.insert([(1,)])
+        loop, limit = ("loop 2", 20) if inner else ("loop 1", 30)
+        assert caught.value.message == f"view 'up': {loop} did not converge within its limit of {limit} rounds"
+        t.insert([(995,)])
+        assert (995,) in db["up"].rows() and len(db["fine"].rows()) >= 5
+
+
+def test_a_function_that_a_step_calls_cannot_change_the_session(runtime: Runtime) -> None:
+    """Where the function cannot take the session along, as on Spark, that is said instead."""
+    with runtime.connect() as db:
+        t = db.table("t", {"x": int})
+        t.insert([(1,)])
+        meddle = ev.udf(lambda x: (t.insert([(2,)]), x)[1], returns=int)
+        with pytest.raises(ev.EverviewError, match=r"E_REENTRANT|E_FUNCTION") as caught:
+            db.view("v", t.select(x=meddle(col.x)))
+        assert caught.value.code == "E_FUNCTION" or runtime.name in ("embedded", "two threads", "sharded")
+        t.insert([(3,)])
+        assert sorted(t.rows()) == [(1,), (3,)]
+
+
 @pytest.mark.parametrize("rounds", [1, 2, 3, 4, 6])
 def test_the_limit_counts_applications_of_the_body(runtime: Runtime, rounds: int) -> None:
     """A chain of 3 edges is complete after 3 applications; the next must find nothing new."""

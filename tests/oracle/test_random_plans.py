@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.oracle import plans
-from tests.oracle.harness import Runtime, Scenario, ViewPlan, effort, run
+from tests.oracle.harness import Runtime, Scenario, ViewPlan, run
 from tests.oracle.reference import Divergent, TooBig
 
 
@@ -41,15 +41,18 @@ def check(runtime: Runtime, specs: Sequence[plans.Spec], moments: Sequence[tuple
 moments = st.lists(st.tuples(st.sampled_from([0, 0, 0, 1, 2, 5]), st.integers(0, 6)), min_size=3, max_size=3)
 
 
-@effort(150)
-@given(specs=st.lists(plans.flat_plans, min_size=1, max_size=3), moments=moments, steps=plans.steps)
-def test_plans_without_loops(runtime: Runtime, specs, moments, steps) -> None:
-    check(runtime, specs, moments, steps)
+def test_plans_without_loops(runtime: Runtime) -> None:
+    @runtime.effort(150)
+    @given(specs=st.lists(plans.flat_plans, min_size=1, max_size=3), moments=moments, steps=plans.steps)
+    def flat(specs, moments, steps) -> None:
+        check(runtime, specs, moments, steps)
+
+    flat()
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_plans_with_loops(runtime: Runtime, depth: int) -> None:
-    @effort({1: 150, 2: 80, 3: 60}[depth])
+    @runtime.effort({1: 150, 2: 80, 3: 60}[depth])
     @given(spec=plans.with_loops(depth), other=plans.with_loops(1), moments=moments, steps=plans.steps)
     def looped(spec, other, moments, steps) -> None:
         check(runtime, [spec, other], moments, steps)

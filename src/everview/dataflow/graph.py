@@ -55,8 +55,6 @@ class Graph:
         self.time = 0
         self.serving = 0
         """the thread that is in a user's function, called by the step under way; else 0"""
-        self.diverged: Scope | None = None
-        """the loop that made the last step fail at its round limit"""
         self.step_block = make.make_block(step_k.STEP_WORDS)
         self.team: Team | None = None
         self.root = Scope(None)
@@ -288,14 +286,16 @@ class Graph:
         """What went wrong at an instruction."""
         item = self.at[min(pc, len(self.at) - 1)][0]
         if isinstance(item, Stop):
-            item = item.scope or self.root
+            item = item.scope or self._around(pc)
         if answer == x.ROUNDS:
-            self.diverged = item if isinstance(item, Scope) else item.scope
-            return LoopError(
+            loop = item if isinstance(item, Scope) else item.scope
+            error = LoopError(
                 "E_LOOP_LIMIT",
-                f"{self.diverged.label} did not converge within its limit of {self.diverged.limit} rounds",
+                f"{loop.label} did not converge within its limit of {loop.limit} rounds",
                 "raise max_rounds, use at_limit='stop', or check that the body reaches a fixed point",
             )
+            error.loop = self.scopes().index(loop)
+            return error
         if answer == x.OVERFLOW:
             if make.peek(self.step_block, step_k.STEP_FAULT) == FAULT_LARGE:
                 return InputError("E_OVERFLOW", "a sum of floats meets a value beyond 2**126", "scale the column down")
@@ -309,6 +309,16 @@ class Graph:
         cell = memory.cell.tolist()
         memory.cell[:4] = 0
         return InternalError("E_MEMORY", f"bad memory access in {item.label!r}: address, index, size {cell[1:4]}")
+
+    def _around(self, pc: int) -> Scope:
+        """The loop that an instruction is in."""
+        ended: set[Scope] = set()
+        for item, which in self.at[pc:]:
+            if isinstance(item, Scope) and which == 0:
+                ended.add(item)
+            elif isinstance(item, Scope) and item not in ended:
+                return item
+        return self.root
 
     def _serve(self, item: Operator | Scope | Stop) -> None:
         """Do in Python what an operator asked for."""

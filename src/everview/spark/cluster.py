@@ -22,7 +22,7 @@ import numpy as np
 
 from everview.codes.interner import Interner
 from everview.dataflow.lockstep import Inputs
-from everview.dataflow.replica import Added, Command, Keep, Replica
+from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
 from everview.errors import EverviewError, StoreError
 from everview.kernels import image as image_k
 from everview.plan.frozen import Functions
@@ -30,7 +30,7 @@ from everview.spark.coding import Input
 from everview.spark.host import header, image_of, read_image
 from everview.spark.job import BUILT, Answer, Commands, Job, bytes_table, table_bytes, write_rows
 from everview.spark.merging import INLINE_BYTES, Merger
-from everview.spark.tasks import run_alone, run_together
+from everview.spark.versions import checked, guarded, other_in
 from everview.store.manifest import Manifest, Place, Ref
 from everview.store.store import BATCHES, Store
 
@@ -90,6 +90,10 @@ class SparkCluster:
                 return []
             new = (o for o in self._skeleton.graph.new() if o.scope.is_root)
             self.notes["sinces"] = {o.number: self._skeleton.graph.time for o in new}
+            if not inputs and (isinstance(command, MakeTable) or not self.notes["sinces"]):
+                self._store.commit(self._store.manifest.time, **self.notes)  # nothing to compute: workers will follow
+                self.passed()
+                return []
             return self.step(inputs, 0, wanted)
         except BaseException:
             self._commands.go_back(before)
@@ -176,10 +180,10 @@ class SparkCluster:
             self._sent = self._spark.broadcast(list(self._commands.encoded))
         data = pickle.dumps(job, protocol=5)
         if tasks == 1:
-            found = self._one.mapPartitions(run_alone(data, self._sent)).collect()
+            found = self._one.mapPartitions(guarded("alone", data, self._sent)).collect()
         else:
             found = self._together(data, tasks)
-        answers = [pickle.loads(data) for data in found]
+        answers: list[Answer] = [checked(data) for data in found]
         failures = [e for e in (a.error() for a in answers) if e is not None]
         if failures:
             raise next((e for e in failures if isinstance(e, EverviewError)), failures[0])
@@ -195,10 +199,12 @@ class SparkCluster:
             while True:
                 left -= 1
                 stage = self._spark.parallelize(range(tasks), tasks).barrier()
-                task = run_together(shipped, self._sent, tasks, secrets.token_bytes(16))
+                task = guarded("together", shipped, self._sent, tasks, secrets.token_bytes(16))
                 try:
                     return list(stage.mapPartitions(task).collect())
                 except Exception as error:
+                    if (other := other_in(error)) is not None:
+                        raise other from None
                     if not left or "failed barrier" not in str(error):
                         raise
         finally:

@@ -1,5 +1,5 @@
 """What runs inside Spark tasks: a job on all shards in one ordinary task, or on a part of them in each task of a
-barrier stage.
+barrier stage. `everview.spark.versions.guarded` makes Spark tasks of them.
 """
 
 from __future__ import annotations
@@ -15,36 +15,28 @@ from everview.spark.job import Job
 from everview.spark.mesh import Mesh
 
 
-def run_alone(job: bytes, commands: Any) -> Any:
-    """For `mapPartitions`: one task runs all shards."""
-
-    def task(partition: Iterable[Any]) -> Iterator[bytes]:
-        drain(partition)
-        work: Job = pickle.loads(job)
-        answer = host_of(work.root).run(work, commands.value, range(work.shards), Alone())
-        yield pickle.dumps(answer)
-
-    return task
+def alone(partition: Iterable[Any], job: bytes, commands: Any) -> Iterator[bytes]:
+    """One task runs all shards."""
+    drain(partition)
+    work: Job = pickle.loads(job)
+    answer = host_of(work.root).run(work, commands.value, range(work.shards), Alone())
+    yield pickle.dumps(answer)
 
 
-def run_together(job: Any, commands: Any, tasks: int, secret: bytes) -> Any:
-    """For `mapPartitions` of a barrier stage: task i runs the shards i, i + tasks, ..."""
+def together(partition: Iterable[Any], job: Any, commands: Any, tasks: int, secret: bytes) -> Iterator[bytes]:
+    """Task i of a barrier stage runs the shards i, i + tasks, ..."""
+    from pyspark import BarrierTaskContext
 
-    def task(partition: Iterable[Any]) -> Iterator[bytes]:
-        from pyspark import BarrierTaskContext
-
-        drain(partition)
-        context = BarrierTaskContext.get()
-        number = context.partitionId()
-        work: Job = pickle.loads(job.value)
-        mesh = Mesh(number, secret, context.allGather, _own_address(context, number))
-        try:
-            answer = host_of(work.root).run(work, commands.value, range(number, work.shards, tasks), mesh)
-        finally:
-            mesh.close()  # if this task died, the others notice, and Spark runs all of them again
-        yield pickle.dumps(answer)
-
-    return task
+    drain(partition)
+    context = BarrierTaskContext.get()
+    number = context.partitionId()
+    work: Job = pickle.loads(job.value)
+    mesh = Mesh(number, secret, context.allGather, _own_address(context, number))
+    try:
+        answer = host_of(work.root).run(work, commands.value, range(number, work.shards, tasks), mesh)
+    finally:
+        mesh.close()  # if this task died, the others notice, and Spark runs all of them again
+    yield pickle.dumps(answer)
 
 
 def drain(partition: Iterable[Any]) -> None:
