@@ -30,6 +30,7 @@ from everview.spark.coding import Input
 from everview.spark.host import header, image_of, read_image
 from everview.spark.job import BUILT, Answer, Commands, Job, bytes_table, table_bytes, write_rows
 from everview.spark.merging import INLINE_BYTES, Merger
+from everview.spark.resident import LINGER, Resident, Unreachable
 from everview.spark.versions import checked, guarded, other_in
 from everview.store.manifest import Manifest, Place, Ref
 from everview.store.store import BATCHES, Store
@@ -72,10 +73,18 @@ class SparkCluster:
         self._merger = Merger(self._spark, store, skeleton)
         self._tidied = 0
         self.alone_rows = ALONE_ROWS
+        self._resident: Resident | None = None
+        self.linger(LINGER if self._spark.defaultParallelism > 1 else 0.0)
         self.notes: dict[str, Any] = {}
         """what goes into the next commit besides batches: catalogue entries, marks"""
         self.coded: tuple[Input, ...] = ()
         """rows that the next step takes from files"""
+
+    def linger(self, seconds: float) -> None:
+        """Let tasks wait so long for the next step; 0: every step is a job of its own."""
+        if self._resident is not None:
+            self._resident.leave()
+        self._resident = Resident(self._spark, seconds) if seconds > 0 else None
 
     # steps
 
@@ -176,30 +185,40 @@ class SparkCluster:
         return int(min(wanted, self._spark.defaultParallelism, self.shards))
 
     def _submit(self, job: Job, tasks: int) -> list[Answer]:
-        if self._sent is None:
-            self._sent = self._spark.broadcast(list(self._commands.encoded))
         data = pickle.dumps(job, protocol=5)
-        if tasks == 1:
-            found = self._one.mapPartitions(guarded("alone", data, self._sent)).collect()
-        else:
-            found = self._together(data, tasks)
+        found = self._alone(data) if tasks == 1 else self._together(data, tasks)
         answers: list[Answer] = [checked(data) for data in found]
         failures = [e for e in (a.error() for a in answers) if e is not None]
         if failures:
             raise next((e for e in failures if isinstance(e, EverviewError)), failures[0])
         return answers
 
+    def _alone(self, data: bytes) -> list[bytes]:
+        if self._resident is not None:
+            try:
+                return [self._resident.run(data, self._commands.encoded)]
+            except Unreachable:
+                self._resident = None
+        return list(self._one.mapPartitions(guarded("alone", data, self._broadcast())).collect())
+
+    def _broadcast(self) -> Any:
+        if self._sent is None:
+            self._sent = self._spark.broadcast(list(self._commands.encoded))
+        return self._sent
+
     def _together(self, data: bytes, tasks: int) -> list[bytes]:
         """Run a job as a barrier stage. Spark does not try such a stage again if its result is what was asked for
         (outputs might have been committed twice); ours may be.
         """
-        shipped = self._spark.broadcast(data)
+        if self._resident is not None:
+            self._resident.leave()
+        shipped, commands = self._spark.broadcast(data), self._broadcast()
         left = BARRIER_TRIES
         try:
             while True:
                 left -= 1
                 stage = self._spark.parallelize(range(tasks), tasks).barrier()
-                task = guarded("together", shipped, self._sent, tasks, secrets.token_bytes(16))
+                task = guarded("together", shipped, commands, tasks, secrets.token_bytes(16))
                 try:
                     return list(stage.mapPartitions(task).collect())
                 except Exception as error:
@@ -267,6 +286,7 @@ class SparkCluster:
 
     def close(self) -> None:
         self._merger.close()
+        self.linger(0.0)
         self._forget_broadcast()
         self._store.close()
 

@@ -49,7 +49,7 @@ class Mesh:
 
     def _greet(self, connection: socket.socket) -> None:
         connection.settimeout(PATIENCE)
-        hello = _exactly(connection, len(self._secret) + _LENGTH.size)
+        hello = exactly(connection, len(self._secret) + _LENGTH.size)
         if hello[: len(self._secret)] != self._secret:
             connection.close()
             return
@@ -80,7 +80,7 @@ class Mesh:
         message = pickle.dumps(_Failure(f"{type(error).__name__}: {error}"))
         for connection in self._peers.values():
             try:
-                _send(connection, message)
+                send(connection, message)
             except OSError:
                 continue
 
@@ -89,20 +89,20 @@ class Mesh:
         data = {peer: pickle.dumps(message, protocol=5) for peer, message in messages.items()}
         failures: list[OSError] = []
 
-        def send() -> None:
+        def send_all() -> None:
             for peer, message in data.items():
                 try:
-                    _send(self._peers[peer], message)
+                    send(self._peers[peer], message)
                 except OSError as error:
                     failures.append(error)
 
         large = sum(map(len, data.values())) > 1 << 15
-        sender = threading.Thread(target=send, daemon=True)
+        sender = threading.Thread(target=send_all, daemon=True)
         if large:
             sender.start()
         else:
-            send()
-        answers = [pickle.loads(_receive(connection)) for connection in self._peers.values()]
+            send_all()
+        answers = [pickle.loads(receive(connection)) for connection in self._peers.values()]
         if large:
             sender.join()
         for answer in answers:
@@ -126,16 +126,19 @@ class PeerFailed(Exception):
     """Another task of the step failed, and says why itself."""
 
 
-def _send(connection: socket.socket, message: bytes) -> None:
+def send(connection: socket.socket, message: bytes) -> None:
+    """Send a message whole."""
     connection.sendall(_LENGTH.pack(len(message)))
     connection.sendall(message)
 
 
-def _receive(connection: socket.socket) -> bytes:
-    return _exactly(connection, _LENGTH.unpack(_exactly(connection, _LENGTH.size))[0])
+def receive(connection: socket.socket) -> bytes:
+    """Wait for a whole message."""
+    return exactly(connection, _LENGTH.unpack(exactly(connection, _LENGTH.size))[0])
 
 
-def _exactly(connection: socket.socket, size: int) -> bytes:
+def exactly(connection: socket.socket, size: int) -> bytes:
+    """Wait for so many bytes."""
     data = bytearray(size)
     view = memoryview(data)
     while view:

@@ -155,6 +155,7 @@ class SparkBackedSession(StoredShards):
         *,
         shards: int | None = None,
         alone_rows: int | None = None,
+        linger: float | None = None,
         **options: Any,
     ) -> None:
         self._closed = True  # until it is open
@@ -182,6 +183,8 @@ class SparkBackedSession(StoredShards):
                 store.files.delete(f"{CODED}/{name}")
             if alone_rows is not None:
                 self._cluster.alone_rows = alone_rows
+            if linger is not None:
+                self._cluster.linger(linger)
             self._collect()  # what was built and then never declared
         except BaseException:
             store.close()

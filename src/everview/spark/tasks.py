@@ -6,21 +6,38 @@ from __future__ import annotations
 
 import pickle
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from everview.dataflow.lockstep import Alone
 from everview.spark.host import host_of
 from everview.spark.job import Job
-from everview.spark.mesh import Mesh
+from everview.spark.mesh import Mesh, send
+from everview.spark.resident import UNREACHABLE, reach, steps
 
 
 def alone(partition: Iterable[Any], job: bytes, commands: Any) -> Iterator[bytes]:
     """One task runs all shards."""
     drain(partition)
+    yield _alone(job, commands.value)
+
+
+def resident(partition: Iterable[Any], address: tuple[str, int], secret: bytes) -> Iterator[bytes]:
+    """One task runs all shards, step after step (`everview.spark.resident`)."""
+    drain(partition)
+    try:
+        connection = reach(address, secret)
+    except OSError:
+        yield UNREACHABLE
+        return
+    with connection:
+        for job, commands in steps(connection):
+            send(connection, _alone(job, commands))
+
+
+def _alone(job: bytes, commands: Sequence[bytes]) -> bytes:
     work: Job = pickle.loads(job)
-    answer = host_of(work.root).run(work, commands.value, range(work.shards), Alone())
-    yield pickle.dumps(answer)
+    return pickle.dumps(host_of(work.root).run(work, commands, range(work.shards), Alone()))
 
 
 def together(partition: Iterable[Any], job: Any, commands: Any, tasks: int, secret: bytes) -> Iterator[bytes]:

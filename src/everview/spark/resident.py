@@ -1,0 +1,230 @@
+"""A task that stays for a while: steps that follow each other closely share one Spark job.
+
+An empty job with a Python task takes tens of milliseconds, most of a small step. So the task that runs a step on all
+shards keeps a connection to the driver and waits for the next one, and only when none comes for `linger` seconds does
+it end and give its slot back. Steps are what they were, pure functions of a committed version (see `job`); only the
+way to the worker is shorter.
+
+Spark remains in charge. If the task dies, Spark starts it again and the driver sends the step once more; if Spark gives
+up, the step fails with Spark's error; if workers cannot reach the driver's port, every step is a job of its own again.
+
+Hazard: the slot is taken meanwhile. A barrier stage, which may need all slots, must `leave` first.
+"""
+
+from __future__ import annotations
+
+import pickle
+import secrets
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from everview.errors import EverviewError, InternalError
+from everview.spark.mesh import exactly, receive, send
+from everview.spark.versions import checked, guarded
+
+LINGER = 0.2
+"""Seconds for which a task waits for the next step."""
+
+TRIES = 4
+"""How often a step is sent to a task that is gone before it has answered, as often as Spark tries tasks."""
+
+UNREACHABLE = b"unreachable"
+REACH_SECONDS = 10.0
+"""Seconds in which a worker must have reached the driver."""
+
+
+class Unreachable(Exception):
+    """Workers cannot connect to the driver."""
+
+
+class Resident:
+    """The driver's side of a task that stays; made when first needed, one at a time."""
+
+    def __init__(self, context: Any, linger: float) -> None:
+        self._context = context
+        self._linger = linger
+        self._one = context.parallelize([0], 1)
+        self._lock = threading.Lock()
+        self._call: _Call | None = None
+        self._timer: threading.Timer | None = None
+
+    def run(self, job: bytes, commands: Sequence[bytes]) -> bytes:
+        """A step's answer."""
+        with self._lock:
+            self._stop_timer()
+            if self._call is not None and self._call.over():  # cancelled while nobody needed it
+                self._drop()
+            for left in reversed(range(TRIES)):
+                if self._call is None:
+                    self._call = _Call(self._context, self._one)
+                try:
+                    answer = self._call.ask(job, commands)
+                    self._start_timer()
+                    return answer
+                except _Gone:
+                    self._drop()
+                    if not left:
+                        raise InternalError("E_PEER", "a step's task is lost each time", "see Spark's log") from None
+                except BaseException:
+                    self._drop()
+                    raise
+        raise AssertionError
+
+    def leave(self) -> None:
+        """End the task now, and wait until its slot is free."""
+        with self._lock:
+            self._stop_timer()
+            self._drop(wait=True)
+
+    def _drop(self, *, wait: bool = False) -> None:
+        if self._call is not None:
+            self._call.close(wait)
+            self._call = None
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _start_timer(self) -> None:
+        call = self._call
+        self._timer = threading.Timer(self._linger, self._expire, (call,))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _expire(self, call: _Call) -> None:
+        with self._lock:
+            if self._call is call and self._timer is not None and self._timer is threading.current_thread():
+                self._drop()
+
+
+class _Gone(Exception):
+    """The task ended without an answer."""
+
+
+class _Call:
+    """One such task, and the connection to it."""
+
+    def __init__(self, context: Any, one: Any) -> None:
+        from pyspark import InheritableThread  # its jobs are this thread's: the same pool, the same group
+
+        self._secret = secrets.token_bytes(16)
+        host = context.getConf().get("spark.driver.host", "127.0.0.1")
+        bind = context.getConf().get("spark.driver.bindAddress", host)
+        self._server = socket.create_server((bind, 0))
+        self._server.settimeout(0.05)
+        self._connection: socket.socket | None = None
+        self._known: Sequence[bytes] | None = None
+        self._result: list[bytes] | None = None
+        self._error: Exception | None = None
+        address = (host, self._server.getsockname()[1])
+        task = one.mapPartitions(guarded("resident", address, self._secret))
+        self._thread = InheritableThread(target=self._serve, args=(task,), daemon=True, name="everview task")
+        self._thread.start()
+
+    def _serve(self, task: Any) -> None:
+        try:
+            self._result = task.collect()
+        except Exception as error:
+            self._error = error
+
+    def ask(self, job: bytes, commands: Sequence[bytes]) -> bytes:
+        """Send a step, wait for the answer; again if Spark has started the task again."""
+        while True:
+            if self._connection is None:
+                self._connect()
+            assert self._connection is not None
+            same = self._known is not None and self._known == commands
+            try:
+                send(self._connection, pickle.dumps((job, None if same else list(commands)), protocol=5))
+                self._known = list(commands)
+                return receive(self._connection)
+            except (OSError, InternalError):
+                self._hang_up()
+
+    def _connect(self) -> None:
+        """Wait for the task, which Spark starts when there is a slot."""
+        while True:
+            over = not self._thread.is_alive()
+            try:
+                connection, _ = self._server.accept()
+            except TimeoutError:
+                if over:
+                    raise self._ended() from None
+                continue
+            connection.settimeout(REACH_SECONDS)
+            with suppress(OSError, InternalError):
+                if secrets.compare_digest(exactly(connection, len(self._secret)), self._secret):
+                    _lasting(connection)
+                    self._connection, self._known = connection, None
+                    return
+            connection.close()
+
+    def _ended(self) -> Exception:
+        """Why the task is over, though nobody told it to end."""
+        if self._error is not None:
+            return self._error
+        said = self._result[0] if self._result else b""
+        if said == UNREACHABLE:
+            return Unreachable()
+        try:
+            if said:
+                checked(said)
+        except EverviewError as error:  # the worker has another Everview
+            return error
+        return _Gone()
+
+    def over(self) -> bool:
+        """Whether the task has ended, or is about to."""
+        if self._connection is None or not self._thread.is_alive():
+            return True
+        try:
+            return not self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:  # nothing to read, as it should be
+            return False
+        except OSError:
+            return True
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def close(self, wait: bool) -> None:
+        """Let the task end."""
+        self._hang_up()
+        self._server.close()
+        if wait:
+            self._thread.join(REACH_SECONDS)
+
+
+def reach(address: tuple[str, int], secret: bytes) -> socket.socket:
+    """In a worker: a connection to the driver."""
+    connection = socket.create_connection(address, timeout=REACH_SECONDS)
+    connection.sendall(secret)
+    _lasting(connection)
+    return connection
+
+
+def steps(connection: socket.socket) -> Iterator[tuple[bytes, Sequence[bytes]]]:
+    """In a worker: the steps that the driver sends until it hangs up, each with all commands. Answers go back by
+    `everview.spark.mesh.send`.
+    """
+    commands: Sequence[bytes] = ()
+    while True:
+        try:
+            message = receive(connection)
+        except (InternalError, ConnectionError):
+            return
+        job, more = pickle.loads(message)
+        commands = commands if more is None else more
+        yield job, commands
+
+
+def _lasting(connection: socket.socket) -> None:
+    connection.settimeout(None)  # steps may take long
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -1,0 +1,79 @@
+"""Steps that follow each other closely share one Spark job; nobody has to wait for it, and nothing depends on it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import everview as ev
+from everview import count
+from everview.spark import resident
+
+pytestmark = pytest.mark.spark
+
+
+def jobs(spark: Any) -> int:
+    """How many jobs there have been."""
+    return int(spark.sparkContext._jsc.sc().dagScheduler().nextJobId())
+
+
+def declare(db: Any) -> tuple[Any, Any]:
+    t = db.table("t", {"k": int, "x": int})
+    return t, db.view("v", t.group_by("k").agg(n=count(), s=t.x.sum()))
+
+
+def test_steps_share_a_job_and_give_the_slot_back(spark: Any, tmp_path: Path) -> None:
+    with ev.connect(spark, state=str(tmp_path), shards=2, linger=3.0) as db:
+        t, v = declare(db)
+        t.insert([(0, 0)])
+        before = jobs(spark)
+        for i in range(1, 20):
+            t.insert([(i % 3, i)])
+        late = db.view("late", t.filter(t.k == 1))  # a new command reaches the task that stays
+        assert jobs(spark) == before and len(late.rows()) == 7
+        db._cluster.linger(0.05)
+        t.insert([(0, 20)])
+        time.sleep(1.0)
+        before = jobs(spark)
+        t.insert([(0, 21)])
+        assert jobs(spark) == before + 1
+        assert sorted(v.rows()) == [(0, 9, 104), (1, 7, 70), (2, 6, 57)]
+
+
+def test_a_barrier_stage_gets_all_slots(spark: Any, tmp_path: Path) -> None:
+    with ev.connect(spark, state=str(tmp_path), shards=2, linger=60.0) as db:
+        t, v = declare(db)
+        for rows in (0, 1 << 40, 0, 0, 1 << 40):
+            db._cluster.alone_rows = rows
+            t.insert([(1, 1), (2, 2)])
+        assert sorted(v.rows()) == [(1, 5, 5), (2, 5, 10)]
+
+
+def test_workers_that_cannot_reach_the_driver(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then every step is a job of its own."""
+    told = resident.guarded
+
+    def elsewhere(name: str, address: Any, *more: Any) -> Any:
+        return told(name, ("127.0.0.1", 1), *more)
+
+    monkeypatch.setattr(resident, "guarded", elsewhere)
+    with ev.connect(spark, state=str(tmp_path), shards=2) as db:
+        t, v = declare(db)
+        before = jobs(spark)
+        for i in range(3):
+            t.insert([(1, i)])
+        assert v.rows() == [(1, 3, 3)] and jobs(spark) == before + 3
+
+
+def test_a_task_that_is_cancelled(spark: Any, tmp_path: Path) -> None:
+    """By whoever: the next step starts another."""
+    with ev.connect(spark, state=str(tmp_path), shards=2, linger=60.0) as db:
+        t, v = declare(db)
+        t.insert([(1, 1)])
+        spark.sparkContext.cancelAllJobs()
+        time.sleep(1.0)
+        t.insert([(1, 2)])
+        assert v.rows() == [(1, 2, 3)]
