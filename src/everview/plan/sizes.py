@@ -21,6 +21,9 @@ from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
 from everview.plan.keys import Keys, unique_columns
 
+Columns = tuple[plan.Node, set[int]]
+"""Some columns of a node."""
+
 UNKNOWN = 1000.0
 """Rows of what nothing is known about."""
 
@@ -35,7 +38,7 @@ class Sizes:
     >>> t, u = plan.Table(0, (INT, INT)), plan.Table(1, (INT, INT), key=(0,))
     >>> sizes = Sizes({t: 5000, u: 100}.get, lambda node, column: [i % 10 for i in range(100)])
     >>> sizes.rows(plan.Join(t, u, (1,), (0,))), round(sizes.rows(plan.Join(u, t, (0,), (1,))))
-    (5000.0, 45455)
+    (5000.0, 5000)
     """
 
     def __init__(
@@ -58,11 +61,19 @@ class Sizes:
             self._made[node] = float(found) if found is not None else self._guess(node)
         return self._made[node]
 
-    def joined(self, left: float, right: plan.Node, keys: set[int]) -> float:
-        """Rows of a join of `left` rows with a node by some of its columns."""
+    def joined(self, left: float, right: plan.Node, keys: set[int], partner: Columns | None) -> float:
+        """Rows of a join of `left` rows with a node by some of its columns; `partner` are the same columns on the left,
+        if they all belong to one node there.
+        """
         if not keys:
             return left * self.rows(right)
-        return left * self.rows(right) / max(self.values(right, keys), 1.0)
+        values = self.values(right, keys)
+        if partner is not None and not self.unique(right, keys):
+            if self.unique(*partner):
+                values = self.values(*partner)  # every row on the right has a partner among those
+            elif len(keys) > 1:
+                values = min(values, self.values(*partner))  # several columns go together, more than values() knows
+        return left * self.rows(right) / max(values, 1.0)
 
     def arranging(self, node: plan.Node, keys: set[int]) -> float:
         """Rows to arrange before a node can be joined by these columns."""
@@ -70,22 +81,25 @@ class Sizes:
 
     def values(self, node: plan.Node, columns: set[int]) -> float:
         """About how many values some columns of a node have, before filters: those that a partner may have."""
-        below, at = node, {c: c for c in columns}
-        while isinstance(below, (plan.Filter, plan.Project)):
-            if isinstance(below, plan.Project):
-                exprs = below.exprs
-                at = {c: e.index for c, i in at.items() if isinstance(e := exprs[i], ColumnRef)}
-            below = below.child
+        below, at = _below(node, columns)
         rows = self.rows(below)
         if len(at) < len(columns):
             return max(rows / 10.0, 1.0)
-        if below not in self._keys:
-            self._keys[below] = unique_columns(below)
-        if any(key <= set(at.values()) for key in self._keys[below]):
+        if self._identify(below, set(at.values())):
             return rows
         # columns of one key often go together: each further one counts less
         several = sorted((self._distinct(below, c, rows) for c in set(at.values())), reverse=True)
-        return float(math.prod(n ** (0.5**i) for i, n in enumerate(several)))
+        return min(float(math.prod(n ** (0.5**i) for i, n in enumerate(several))), rows)
+
+    def unique(self, node: plan.Node, columns: set[int]) -> bool:
+        """Whether some columns of a node identify a row."""
+        below, at = _below(node, columns)
+        return bool(columns) and self._identify(below, set(at.values()))
+
+    def _identify(self, node: plan.Node, columns: set[int]) -> bool:
+        if node not in self._keys:
+            self._keys[node] = unique_columns(node)
+        return any(key <= columns for key in self._keys[node])
 
     def _distinct(self, node: plan.Node, column: int, rows: float) -> float:
         if (node, column) not in self._values:
@@ -112,8 +126,20 @@ class Sizes:
             case plan.Union():
                 return sum(self.rows(i) for i in node.inputs if not isinstance(i, plan.Negate))
             case plan.Join():
-                return self.joined(self.rows(node.left), node.right, set(node.right_keys))
+                left = (node.left, set(node.left_keys))
+                return self.joined(self.rows(node.left), node.right, set(node.right_keys), left)
         return UNKNOWN
+
+
+def _below(node: plan.Node, columns: set[int]) -> tuple[plan.Node, dict[int, int]]:
+    """What is below a node's filters and projections, and where columns are there, as far as they are columns."""
+    at = {c: c for c in columns}
+    while isinstance(node, (plan.Filter, plan.Project)):
+        if isinstance(node, plan.Project):
+            exprs = node.exprs
+            at = {c: e.index for c, i in at.items() if isinstance(e := exprs[i], ColumnRef)}
+        node = node.child
+    return node, at
 
 
 def kept(predicate: Expr) -> float:

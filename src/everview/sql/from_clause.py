@@ -500,7 +500,7 @@ class _JoinOrder:
             steps = []
             for i in self._connected(have, todo) or todo:
                 keys = self._keys(i, have)
-                made = sizes.joined(rows, self.leaves[i], keys)
+                made = sizes.joined(rows, self.leaves[i], keys, self._partner(i, have))
                 cost = made + sizes.arranging(self.leaves[i], keys)
                 if len(have) == 1:
                     cost += sizes.arranging(self.leaves[first], self._keys(first, [i]))
@@ -510,6 +510,11 @@ class _JoinOrder:
             have.append(following)
             todo.remove(following)
         return total, have
+
+    def _partner(self, leaf: int, have: Sequence[int]) -> tuple[Node, set[int]] | None:
+        """The leaf, of those joined already, that a new one is connected to, and by which columns; None if several."""
+        found = [(self.leaves[i], keys) for i in have if (keys := self._keys(i, [leaf]))]
+        return found[0] if len(found) == 1 else None
 
     def _keys(self, leaf: int, have: Sequence[int]) -> set[int]:
         """The leaf's columns that equalities connect to what is joined already."""
