@@ -56,6 +56,7 @@ def run(
     embedded: Annotated[bool, typer.Option("--embedded", help="Run in this process, without Spark.")] = False,
     state: Annotated[str, typer.Option(help="The directory that keeps tables, views and positions.")] = "",
     until: Annotated[str, typer.Option(help='"caught_up", or a duration like 30s; else until Ctrl-C.')] = "",
+    conf: Annotated[list[str] | None, typer.Option(help="A setting of Spark, name=value; may be repeated.")] = None,
     progress: Annotated[bool, typer.Option(help="Show a progress line.")] = True,
 ) -> None:
     """Run a pipeline: take what its sources have, keep its views and sinks up to date."""
@@ -67,13 +68,14 @@ def run(
         master = program.EMBEDDED
     given = {k: v for k, v in (("master", master), ("state", state), ("until", until)) if v}
     try:
+        more = program.spark_settings(conf or ())
         if file.suffix == ".sql":
-            with program.connect(given) as (db, _):
+            with program.connect(given, more) as (db, _):
                 script.run(db, file, until=until or None, show=typer.echo)
             return
         found = program.load(file)
         settings = found.settings | given
-        with program.connect(settings) as (db, spark):
+        with program.connect(settings, found.conf | more) as (db, spark):
             found.build(db, spark)
             typer.echo(str(db.run(settings.get("until"), progress=progress)))
     except EverviewError as error:

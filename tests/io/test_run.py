@@ -89,6 +89,9 @@ def test_progress_line(capsys: pytest.CaptureFixture[str]) -> None:
 TOML = """
 until = "caught_up"
 
+[spark]
+"spark.from" = "toml"
+
 [source.orders]
 format = "csv"
 path = "in/*.csv"
@@ -128,8 +131,9 @@ def spark_in_process(masters: list[str]) -> Any:
     """Stands in for `local_session`: notes what was asked for, and runs tasks in this process."""
     from tests.spark import inprocess
 
-    def session(master: str) -> Any:
+    def session(master: str, **conf: Any) -> Any:
         masters.append(master)
+        masters.extend(f"{name}={value}" for name, value in conf.items())
         made = inprocess.session()
         made.stop = lambda: masters.append("stopped")
         return made
@@ -143,6 +147,7 @@ def spark_in_process(masters: list[str]) -> Any:
         (["--embedded"], []),
         ([], ["local[2]", "stopped"]),
         (["--master", "spark://there:7077"], ["spark://there:7077", "stopped"]),
+        (["--conf", "spark.a=b=c", "--conf", "spark.d="], ["local[2]", "spark.a=b=c", "spark.d=", "stopped"]),
     ],
 )
 @pytest.mark.parametrize("kind", ["toml", "py"])
@@ -157,7 +162,8 @@ def test_everview_run(
     file.write_text(TOML if kind == "toml" else PROGRAM.format(folder=str(tmp_path / "in"), out=str(out)))
     result = CliRunner().invoke(app, ["run", str(file), "--until", "caught_up", "--no-progress", *options])
     assert result.exit_code == 0, result.output
-    assert asked == masters
+    assert [what for what in asked if "toml" not in what] == masters
+    assert ("spark.from=toml" in asked) == (kind == "toml" and bool(masters))
     assert result.output.startswith("orders 3 rows in 1 steps")
     found = {row["country"]: float(row["total"]) for row in pyarrow.parquet.read_table(out).to_pylist()}
     assert found == {"at": 3.0, "ch": 2.0}
@@ -189,3 +195,12 @@ def test_everview_run_refusals(tmp_path: Path, name: str, text: str, message: st
     result = CliRunner().invoke(app, ["run", str(tmp_path / (name or "missing.py")), "--embedded"])
     assert result.exit_code == 1
     assert message in result.output
+
+
+def test_a_setting_needs_a_value(tmp_path: Path) -> None:
+    (tmp_path / "p.toml").write_text(TOML)
+    result = CliRunner().invoke(app, ["run", str(tmp_path / "p.toml"), "--embedded", "--conf", "spark.a"])
+    assert (result.exit_code, "[E_OPTION] 'spark.a' is no setting of Spark\n  hint: write --conf" in result.output) == (
+        1,
+        True,
+    )

@@ -141,6 +141,19 @@ def test_a_script_from_files_to_files(tmp_path: Path) -> None:
     assert said[1:] == ["amount\n------\n2\n6"]
 
 
+@pytest.mark.parametrize(
+    "columns", ["(shop text, amount int, PRIMARY KEY (shop))", "(shop text PRIMARY KEY, amount int)"]
+)
+def test_a_sources_key(tmp_path: Path, columns: str) -> None:
+    """Rows replace those of their key; it was ignored, or an AttributeError."""
+    (tmp_path / "a.csv").write_text("shop,amount\nnorth,5\nsouth,2\nnorth,1\n")
+    db = ev.connect()
+    db.sql(f"CREATE SOURCE sale {columns} FROM '{tmp_path}/a.csv'; RUN UNTIL CAUGHT UP")
+    assert sorted(db["sale"].rows()) == [("north", 1), ("south", 2)]
+    with pytest.raises(ev.EverviewError, match=r"E_COLUMN.*the key column shp is not there"):
+        db.sql(f"CREATE SOURCE s (shop text, PRIMARY KEY (shp)) FROM '{tmp_path}/a.csv'")
+
+
 def test_a_script_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ev.InputError, match="E_FILE"):
         script.run(ev.connect(), tmp_path / "nope.sql")

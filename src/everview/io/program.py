@@ -21,9 +21,10 @@ A TOML file says the same without Python; paths are relative to the file:
     format = "parquet"
     path = "out/revenue"
 
-Options of `db.source` and of the format are keys of the source's table; those of `view.write_to` keys of the sink's.
+Options of `db.source` and of the format are keys of the source's table; those of `view.write_to` keys of the sink's. A
+Spark stream may have a `spark_schema`, and `select`: expressions that make columns of what the format gives.
 Further keys of the file: `state` (a directory), `master` (Spark's; "local[2]" if nothing is said, "embedded" to run in
-this process) and `until`.
+this process) and `until`; the table `[spark]` has settings for Spark (`"spark.jars.packages" = "..."`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ import runpy
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -67,14 +68,20 @@ GetSpark = Callable[[], "SparkSession"]
 class Program:
     """A pipeline read from a file: settings, and what to add to a session."""
 
-    def __init__(self, settings: Mapping[str, str], build: Callable[[Session, GetSpark], Any]) -> None:
+    def __init__(
+        self, settings: Mapping[str, str], build: Callable[[Session, GetSpark], Any], conf: Mapping[str, Any] = {}
+    ) -> None:
         self.settings = dict(settings)
         self.build = build
+        self.conf = dict(conf)
+        """Spark's settings"""
 
 
 @contextmanager
-def connect(settings: Mapping[str, str]) -> Iterator[tuple[Session, GetSpark]]:
-    """The session that settings ask for, on Spark or embedded; and a way to get at Spark for either."""
+def connect(settings: Mapping[str, str], conf: Mapping[str, Any] = {}) -> Iterator[tuple[Session, GetSpark]]:
+    """The session that settings ask for, on Spark (with its own settings) or embedded; and a way to get at Spark for
+    either.
+    """
     master = settings.get("master") or _usual_master()
     made: list[SparkSession] = []
 
@@ -82,7 +89,7 @@ def connect(settings: Mapping[str, str]) -> Iterator[tuple[Session, GetSpark]]:
         if not made:
             from everview.spark.local import local_session
 
-            made.append(local_session(MASTER if master == EMBEDDED else master))
+            made.append(local_session(MASTER if master == EMBEDDED else master, **conf))
         return made[0]
 
     state = settings.get("state")
@@ -116,6 +123,21 @@ def _directory(state: str | None) -> Iterator[str]:
         yield made
 
 
+def spark_settings(given: Iterable[str]) -> dict[str, str]:
+    """Settings written as `name=value`.
+
+    >>> spark_settings(["spark.executor.memory=2g"])
+    {'spark.executor.memory': '2g'}
+    """
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError("E_OPTION", f"{text!r} is no setting of Spark", "write --conf name=value")
+        found[name] = value
+    return found
+
+
 def load(path: str | Path) -> Program:
     """Read a pipeline from a .py or .toml file."""
     path = Path(path)
@@ -147,7 +169,7 @@ def _toml(path: Path) -> Program:
         text = tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:
         raise InputError("E_PIPELINE", f"{path.name}: {error}", "correct the TOML") from None
-    _known(text, (*SETTINGS, "source", "view", "sink"), path.name)
+    _known(text, (*SETTINGS, "spark", "source", "view", "sink"), path.name)
     if not text.get("source"):
         raise InputError("E_PIPELINE", f"{path.name} has no source", "add a table [source.name]")
     settings = {name: str(text[name]) for name in SETTINGS if name in text}
@@ -162,7 +184,7 @@ def _toml(path: Path) -> Program:
         for name, options in text.get("sink", {}).items():
             _add_sink(db, name, dict(options), path)
 
-    return Program(settings, build)
+    return Program(settings, build, text.get("spark", {}))
 
 
 def _add_source(db: Session, spark: GetSpark, name: str, options: dict[str, Any], path: Path) -> None:
@@ -174,8 +196,10 @@ def _add_source(db: Session, spark: GetSpark, name: str, options: dict[str, Any]
         db.source(name, FORMATS[format](_path(options, path, place), **options), **feed)
         return
     reader = spark().readStream.format(format)
-    schema = options.pop("spark_schema", None)
+    schema, select = options.pop("spark_schema", None), options.pop("select", None)
     stream = (reader.schema(schema) if schema else reader).options(**options).load()
+    if select is not None:
+        stream = stream.selectExpr(*([select] if isinstance(select, str) else select))
     db.source(name, stream, **feed)
 
 

@@ -82,7 +82,11 @@ class Words:
             raise self.error(f"{self.tokens[self.at].text!r} is not expected here")
 
 
-def create_source(session: Session, statement: Statement, schema_of: Callable[[str, str], dict[str, Any]]) -> Any:
+SchemaOf = Callable[[str, str], tuple[dict[str, Any], list[str]]]
+"""(a table's name, its columns in brackets) to (their types, the key)"""
+
+
+def create_source(session: Session, statement: Statement, schema_of: SchemaOf) -> Any:
     """CREATE SOURCE name [(columns)] FROM 'path' [FORMAT f] [WITH (...)]: the table that is fed."""
     words = Words(statement)
     words.need("CREATE", "SOURCE")
@@ -91,7 +95,9 @@ def create_source(session: Session, statement: Statement, schema_of: Callable[[s
     words.need("FROM")
     files, rest = _place(words, _SOURCE_OPTIONS)
     if columns:
-        rest["schema"] = schema_of(name, columns)
+        rest["schema"], key = schema_of(name, columns)
+        if key:
+            rest.setdefault("key", key)
     if isinstance(rest.get("key"), str):
         rest["key"] = [k.strip() for k in rest["key"].split(",")]
     return session.source(name, files, **rest)

@@ -276,11 +276,10 @@ class Statements:
         """RUN"""
         return pipelines.run(self.session, statement)
 
-    def _schema(self, name: str, columns: str) -> dict[str, Any]:
-        """Types of columns as CREATE TABLE lists them."""
+    def _schema(self, name: str, columns: str) -> tuple[dict[str, Any], list[str]]:
+        """Types of columns as CREATE TABLE lists them, and the key."""
         source = Source(f"CREATE TABLE {name} {columns}")
-        node = reading.parsed(source.text)
-        return {item.name: self._column(item, source)[0] for item in node.this.expressions}
+        return self._columns(reading.parsed(source.text).this, source)
 
     def _texts(self, column: str, values: Sequence[str]) -> Result:
         codec = Codec((STR,), (column,), self.session._interner)
@@ -363,9 +362,19 @@ class Statements:
             raise source.refuse(
                 node, "CREATE TABLE lists its columns", "CREATE TABLE t (x int); then INSERT INTO t SELECT ..."
             )
+        schema, key = self._columns(node.this, source)
+        ttl = self._ttl(node, schema, source)
+        if not isinstance(ttl, Expr):
+            return self.session.table(name, schema, key=key or None, ttl=ttl)
+        table = self.session.table(name, schema, key=key or None)
+        self.session._clock.add(Expiring(self.session, table, ttl))
+        return table
+
+    def _columns(self, listed: exp.Schema, source: Source) -> tuple[dict[str, Any], list[str]]:
+        """The types of listed columns, and which of them are the key."""
         schema: dict[str, Any] = {}
         key: list[str] = []
-        for item in node.this.expressions:
+        for item in listed.expressions:
             if isinstance(item, exp.ColumnDef):
                 if item.name in schema:
                     raise source.error(item, "E_DUPLICATE", f"two columns are called {item.name}")
@@ -379,15 +388,10 @@ class Statements:
         for column in key:
             if column not in schema:
                 raise source.error(
-                    node.this, "E_COLUMN", f"the key column {column} is not there", did_you_mean(column, schema)
+                    listed, "E_COLUMN", f"the key column {column} is not there", did_you_mean(column, schema)
                 )
             schema[column] = schema[column].optional(False)
-        ttl = self._ttl(node, schema, source)
-        if not isinstance(ttl, Expr):
-            return self.session.table(name, schema, key=key or None, ttl=ttl)
-        table = self.session.table(name, schema, key=key or None)
-        self.session._clock.add(Expiring(self.session, table, ttl))
-        return table
+        return schema, key
 
     def _ttl(self, node: exp.Create, schema: dict[str, Any], source: Source) -> Expr | dt.timedelta | None:
         """TTL INTERVAL '5 minutes' (after a row came) or TTL ts + INTERVAL '5 minutes' (by the row's own time)."""
