@@ -79,12 +79,12 @@ $(INSTALLED): pyproject.toml
 
 $(WARM): $(INSTALLED) $(KERNELS)
 	@echo "== compiling kernels (a minute or two the first time, cached in .cache/)"
-	@EVERVIEW_PROGRESS=1 $(PY) -m everview.warm
+	@$(PY) -m everview.warm
 	@touch $@
 
 $(WARM_DEBUG): $(INSTALLED) $(KERNELS)
 	@echo "== compiling the bounds-checked build of the kernels"
-	@EVERVIEW_PROGRESS=1 $(PY) -m everview.warm --debug
+	@$(PY) -m everview.warm --debug
 	@touch $@
 
 docs: $(WARM) ## write docs/reference.md from the docstrings

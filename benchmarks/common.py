@@ -278,7 +278,7 @@ def run_prepared(load: Callable[[bool], Workload], options: argparse.Namespace) 
 
 def write_perf_map() -> None:
     """Tell `perf report` where compiled operators are: /tmp/perf-<pid>.map, a symbol reaching up to the next one."""
-    from everview.kernels.operator import OPERATORS
+    from everview.kernels.loading import OPERATORS
 
     places = sorted((kernel.address, name) for name, kernel in OPERATORS.items())
     ends = [address for address, _ in places[1:]] + [places[-1][0] + 65536]

@@ -13,12 +13,8 @@
 [(1, 1), (2, 1)]
 """
 
-from everview.kernels import cache as _cache
-
-_cache.configure()  # before anything imports numba
-
-from everview.collection import Collection  # noqa: E402
-from everview.errors import (  # noqa: E402
+from everview.collection import Collection
+from everview.errors import (
     ClosedError,
     CompactedError,
     EverviewError,
@@ -30,13 +26,13 @@ from everview.errors import (  # noqa: E402
     StoreError,
     UdfError,
 )
-from everview.expr.language import col, count, greatest, least, lit, tuple_, udf, when  # noqa: E402
-from everview.loops import fixpoint  # noqa: E402
-from everview.session import Session, connect  # noqa: E402
-from everview.snapshot import Snapshot  # noqa: E402
-from everview.table import Table  # noqa: E402
-from everview.types import DataType, decimal  # noqa: E402
-from everview.view import Batch, View  # noqa: E402
+from everview.expr.language import col, count, greatest, least, lit, tuple_, udf, when
+from everview.loops import fixpoint
+from everview.session import Session, connect
+from everview.snapshot import Snapshot
+from everview.table import Table
+from everview.types import DataType, decimal
+from everview.view import Batch, View
 
 __version__ = "0.1.0"
 

@@ -112,13 +112,13 @@ def _facts() -> list[tuple[str, str]]:
 
     from everview.kernels import cache
 
-    directory = cache.configure()
-    ready = "complete" if (directory / cache.COMPLETE).exists() else "not complete: run `python -m everview.warm`"
+    archive = cache.archive_path()
+    ready = "there" if archive.exists() else "not there: run `python -m everview.warm`"
     facts = [
         ("python", f"{sys.version.split()[0]} ({sys.executable})"),
         ("cpus", str(os.cpu_count())),
         ("kernel build", cache.build_mode()),
-        ("kernel cache", f"{directory} ({ready})"),
+        ("compiled kernels", f"{archive} ({ready})"),
         ("import everview", f"{_import_seconds():.2f} s CPU"),
     ]
     for package in ("everview", "numpy", "numba", "llvmlite", "pyarrow", "sqlglot", "pandas", "polars", "pyspark"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from everview.kernels.memory import DEBUG
+from everview.kernels.native import DEBUG
 
 HERE = Path(__file__).parent
 

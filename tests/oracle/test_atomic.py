@@ -19,7 +19,8 @@ import pytest
 
 import everview as ev
 from everview.expr.language import col, count, lit, udf
-from everview.kernels.memory import DEBUG, LIVE_BLOCKS, cell
+from everview.kernels.memory import LIVE_BLOCKS, cell
+from everview.kernels.native import DEBUG
 from tests.oracle import graphs
 from tests.oracle.harness import Runtime
 

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from everview.expr.language import col, count
-from everview.kernels.memory import DEBUG, FAULTS, LIVE_BLOCKS, LIVE_WORDS, cell
+from everview.kernels.memory import FAULTS, LIVE_BLOCKS, LIVE_WORDS, cell
+from everview.kernels.native import DEBUG
 from tests.oracle import graphs
 from tests.oracle.harness import Runtime
 

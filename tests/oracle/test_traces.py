@@ -17,7 +17,8 @@ from everview.kernels import make, read
 from everview.kernels.arrange import A_INBOX, A_SCOPE, A_STEP, A_TRACE, A_WORDS, arrange
 from everview.kernels.executor import CALL, DONE, PYTHON_NEEDED, X_WORDS, abort, step
 from everview.kernels.make import serve
-from everview.kernels.memory import DEBUG, FAULTS, LIVE_BLOCKS, cell
+from everview.kernels.memory import FAULTS, LIVE_BLOCKS, cell
+from everview.kernels.native import DEBUG
 from everview.kernels.step import STEP_WORDS
 from everview.kernels.trace import HISTORY, HOLD, NO_SINCE, T_SINCE
 from tests.oracle.harness import effort

@@ -8,27 +8,27 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from everview.kernels import cache, progress
+from everview.errors import InternalError
+from everview.kernels import archive, cache, make
 
 LOAD_ALONE = """
 import importlib.util, sys
 spec = importlib.util.spec_from_file_location("cache", sys.argv[1])
 cache = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(cache)
-print(cache.configure())
-import numba
-print(numba.config.CACHE_DIR)
+print(cache.archive_path())
 """
 
 
-def configured(**environment: str) -> Path:
-    """The directory a fresh process chooses, as Numba sees it.
+def chosen(**environment: str) -> Path:
+    """The archive a fresh process looks for.
 
     The module is loaded without its package: `import everview` would compile every kernel into the new directory.
     """
-    kept = {k: v for k, v in os.environ.items() if k not in ("NUMBA_CACHE_DIR", "EVERVIEW_DEBUG", "EVERVIEW_PROGRESS")}
+    kept = {k: v for k, v in os.environ.items() if k not in ("EVERVIEW_CACHE_DIR", "EVERVIEW_DEBUG")}
     done = subprocess.run(
         [sys.executable, "-c", LOAD_ALONE, str(cache.__file__)],
         env={**kept, **environment},
@@ -36,24 +36,92 @@ def configured(**environment: str) -> Path:
         check=True,
         text=True,
     )
-    chosen, numba = done.stdout.split()
-    assert chosen == numba
-    return Path(chosen)
+    return Path(done.stdout.strip())
 
 
-def test_build_modes_are_apart_and_a_child_does_not_nest(tmp_path: Path) -> None:
-    normal = configured(NUMBA_CACHE_DIR=str(tmp_path))
-    assert normal.parent == tmp_path / cache.FOLDER
-    assert configured(NUMBA_CACHE_DIR=str(normal)) == normal
-    debug = configured(NUMBA_CACHE_DIR=str(normal), EVERVIEW_DEBUG="1")
-    assert debug.parent == normal.parent
-    assert debug.name == normal.name.replace("normal", "debug")
+def test_build_modes_are_apart(tmp_path: Path) -> None:
+    normal = chosen(EVERVIEW_CACHE_DIR=str(tmp_path))
+    assert normal.parent.parent == tmp_path / cache.FOLDER
+    debug = chosen(EVERVIEW_CACHE_DIR=str(tmp_path), EVERVIEW_DEBUG="1")
+    assert debug.name == normal.name
+    assert debug.parent.name == normal.parent.name.replace("normal", "debug")
 
 
 def test_unwritable_base_falls_back_to_a_temporary_directory(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
-    assert configured(NUMBA_CACHE_DIR=str(blocked)).is_dir()
+    assert chosen(EVERVIEW_CACHE_DIR=str(blocked)).parent.is_dir()
+
+
+def test_an_archive_gives_back_its_parts(tmp_path: Path) -> None:
+    parts = [("one", b"\n\x00code"), ("two", b"")]
+    archive.write(tmp_path / "a.kernels", parts)
+    assert archive.read(tmp_path / "a.kernels") == parts
+    assert [p.name for p in tmp_path.iterdir()] == ["a.kernels"]
+
+
+def test_a_missing_kernel_is_an_error_with_a_hint() -> None:
+    with pytest.raises(InternalError, match=r"everview_nowhere_nothing is not in .*delete that file"):
+        archive.library().address("everview_nowhere_nothing")
+
+
+def test_a_process_that_runs_kernels_does_not_import_numba() -> None:
+    program = """
+import everview as ev, sys
+db = ev.connect()
+t = db.table("t", {"name": str, "n": int})
+v = db.view("v", t.group_by("name").agg(n=ev.col.n.sum()))
+t.insert([("a", 1), ("a", 2)])
+assert v.rows() == [("a", 3)]
+assert "numba" not in sys.modules and "scipy" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_kernels_refuse_what_is_not_theirs() -> None:
+    with pytest.raises(TypeError):
+        make.peek(1)
+    with pytest.raises(TypeError):
+        make.peek("1", 2)
+    with pytest.raises(TypeError):
+        make.make_filled(np.zeros(3))
+    with pytest.raises(TypeError):
+        make.make_filled(np.zeros((3, 3), dtype=np.int64))
+    with pytest.raises((ValueError, BufferError)):
+        make.make_filled(np.zeros(6, dtype=np.int64)[::2])
+    fixed = np.zeros(3, dtype=np.int64)
+    fixed.flags.writeable = False
+    with pytest.raises((ValueError, BufferError)):
+        make.make_filled(fixed)
+    with pytest.raises(OverflowError):
+        make.peek(2**63, 0)
+
+
+COMPILE_ALONE = f"""
+import sys, types
+package = types.ModuleType("everview")  # without its __init__: no other kernels
+package.__path__ = [{str(cache.PACKAGE)!r}]
+sys.modules["everview"] = package
+import bad
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "kinds", "complaint"),
+    [
+        ("return len([i for i in range(n)])", '"int"', "NRT"),
+        ("return n", '"words"', "must take 2 words"),
+    ],
+)
+def test_kernels_that_could_not_run_are_refused(tmp_path: Path, body: str, kinds: str, complaint: str) -> None:
+    source = f"from everview.kernels.native import entry\n@entry({kinds})\ndef bad(n):\n    {body}\n"
+    (tmp_path / "bad.py").write_text(source)
+    environment = {**os.environ, "EVERVIEW_COMPILING": "1", "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILE_ALONE], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert complaint in done.stderr
 
 
 def test_hash_follows_content(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,6 +172,6 @@ def test_directories_in_use_stay(tmp_path: Path) -> None:
 
 
 def test_kernel_modules_are_listed_by_dotted_name() -> None:
-    names = progress.kernel_modules()
+    names = cache.kernel_modules()
     assert "everview.kernels.memory" in names
     assert "everview.kernels.cache" not in names

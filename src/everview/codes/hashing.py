@@ -22,15 +22,15 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from everview.kernels import memory
+from everview.kernels.memory import raw_load, raw_store
+from everview.kernels.native import DEBUG, POINTER, WORD, entry, external, inner, primitive
 from everview.types import NULL
 
-_I64 = ir.IntType(64)
-_I128 = ir.IntType(128)
+if DEBUG:
+    from everview.kernels.memory import fault
+
+_WIDE = ir.IntType(128)
 
 # odd 64-bit constants with balanced bits, as signed numbers
 _S0 = -0x5F89E29B87429BD9
@@ -40,9 +40,6 @@ _S2 = 0x589965CC75374CC3
 BLOCK = 64
 """Values whose memory is asked for ahead of their turn."""
 
-OPTIONS = memory.OPTIONS | {"boundscheck": memory.DEBUG}
-"""Array accesses are checked in the debug build; those through addresses are not."""
-
 COUNT, USED = 0, 1
 """Words of the store's state: entries, bytes of the heap in use."""
 
@@ -51,27 +48,20 @@ MASKED_SALTS = 2
 
 
 def _loader(width: int) -> Any:
-    @intrinsic  # type: ignore[misc]
-    def load(typingctx: Any, address: Any, offset: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            pointer = builder.inttoptr(builder.add(args[0], args[1]), ir.IntType(width).as_pointer())
-            word = builder.load(pointer, align=1)
-            return builder.zext(word, _I64) if width < 64 else word
-
-        return types.int64(types.int64, types.int64), codegen
+    @primitive("int64(int64, int64)")
+    def load(builder: Any, address: Any, offset: Any) -> Any:
+        pointer = builder.inttoptr(builder.add(address, offset), ir.IntType(width).as_pointer())
+        word = builder.load(pointer, align=1)
+        return builder.zext(word, WORD) if width < 64 else word
 
     return load
 
 
 def _storer(width: int) -> Any:
-    @intrinsic  # type: ignore[misc]
-    def store(typingctx: Any, address: Any, offset: Any, word: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            pointer = builder.inttoptr(builder.add(args[0], args[1]), ir.IntType(width).as_pointer())
-            builder.store(builder.trunc(args[2], ir.IntType(width)) if width < 64 else args[2], pointer, align=1)
-            return context.get_dummy_value()
-
-        return types.void(types.int64, types.int64, types.int64), codegen
+    @primitive("void(int64, int64, int64)")
+    def store(builder: Any, address: Any, offset: Any, word: Any) -> None:
+        pointer = builder.inttoptr(builder.add(address, offset), ir.IntType(width).as_pointer())
+        builder.store(builder.trunc(word, ir.IntType(width)) if width < 64 else word, pointer, align=1)
 
     return store
 
@@ -80,35 +70,54 @@ _store8, _store64 = _storer(8), _storer(64)
 _load8, _load32, _load64 = _loader(8), _loader(32), _loader(64)
 
 
-@intrinsic  # type: ignore[misc]
-def _mix(typingctx: Any, left: Any, right: Any) -> Any:
+@primitive("int64(int64, int64)")
+def _mix(builder: Any, left: Any, right: Any) -> Any:
     """Fold the 128-bit product of two words, and the words, into one word."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        product = builder.mul(builder.zext(args[0], _I128), builder.zext(args[1], _I128))
-        low = builder.xor(args[0], builder.trunc(product, _I64))
-        high = builder.xor(args[1], builder.trunc(builder.lshr(product, ir.Constant(_I128, 64)), _I64))
-        return builder.xor(low, high)
-
-    return types.int64(types.int64, types.int64), codegen
+    product = builder.mul(builder.zext(left, _WIDE), builder.zext(right, _WIDE))
+    low = builder.xor(left, builder.trunc(product, WORD))
+    high = builder.xor(right, builder.trunc(builder.lshr(product, ir.Constant(_WIDE, 64)), WORD))
+    return builder.xor(low, high)
 
 
-@intrinsic  # type: ignore[misc]
-def _prefetch(typingctx: Any, address: Any) -> Any:
+@primitive("void(int64)")
+def _prefetch(builder: Any, address: Any) -> None:
     """Ask for the cache line of `address`; harmless whatever the address is."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        pointer = ir.IntType(8).as_pointer()
-        shape = ir.FunctionType(ir.VoidType(), [pointer, *[ir.IntType(32)] * 3])
-        function = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
-        read, keep, data = (ir.Constant(ir.IntType(32), number) for number in (0, 3, 1))
-        builder.call(function, [builder.inttoptr(args[0], pointer), read, keep, data])
-        return context.get_dummy_value()
-
-    return types.void(types.int64), codegen
+    half = ir.IntType(32)
+    function = external(builder, "llvm.prefetch.p0", ir.VoidType(), POINTER, half, half, half)
+    read, keep, data = (ir.Constant(half, number) for number in (0, 3, 1))
+    builder.call(function, [builder.inttoptr(address, POINTER), read, keep, data])
 
 
-@njit("int64(int64, int64, int64)", **OPTIONS)
+@inner
+def _inside(array, n, i):
+    """Whether an array of n items has an item i; known to be so in the normal build."""
+    if DEBUG:  # alone, so that Numba leaves the rest out of the normal build
+        inside = 0 <= i < n
+        if not inside:
+            fault(array, i, n)
+        return inside
+    return True
+
+
+@inner
+def _word(array, n, i):
+    """Item i of an array of n words."""
+    return raw_load(array, i) if _inside(array, n, i) else 0
+
+
+@inner
+def _set_word(array, n, i, value):
+    if _inside(array, n, i):
+        raw_store(array, i, value)
+
+
+@inner
+def _byte(array, n, i):
+    """Item i of an array of n bytes."""
+    return _load8(array, i) if _inside(array, n, i) else 0
+
+
+@inner
 def hash_bytes(address, size, seed):
     """Hash `size` bytes at `address`."""
     state = _mix(seed ^ _S0, _S1)
@@ -132,7 +141,7 @@ def hash_bytes(address, size, seed):
     return _mix(_S2 ^ size, _mix(a ^ _S1, b ^ state))
 
 
-@njit(**OPTIONS)
+@inner
 def _same(left, right, size):
     i = 0
     while size - i >= 8:
@@ -146,41 +155,41 @@ def _same(left, right, size):
     return True
 
 
-@njit(**OPTIONS)
-def _home(table, wanted):
+@inner
+def _home(pairs, wanted):
     """Where the search for an id begins: ids are uniform (but for masked salts), a multiplication spreads them all."""
-    return ((wanted * 0x1E3779B97F4A7C15) >> 20) & ((table.size >> 1) - 1)
+    return ((wanted * 0x1E3779B97F4A7C15) >> 20) & (pairs - 1)
 
 
-@njit(**OPTIONS)
-def _probe(table, wanted):
+@inner
+def _probe(table, words, wanted):
     """Position of the pair of id `wanted`, or of the empty pair where it belongs."""
-    mask = (table.size >> 1) - 1
-    at = _home(table, wanted)
-    while table[2 * at + 1] != 0 and table[2 * at] != wanted:
-        at = (at + 1) & mask
+    pairs = words >> 1
+    at = _home(pairs, wanted)
+    while _word(table, words, 2 * at + 1) != 0 and _word(table, words, 2 * at) != wanted:
+        at = (at + 1) & (pairs - 1)
     return 2 * at
 
 
-@njit(**OPTIONS)
-def _fetch(wanted, low, high, starts, table):
+@inner
+def _fetch(wanted, low, high, starts, table, words):
     """Ask for the memory that look-ups of a block of ids will touch.
 
     A look-up waits for memory several times (table, start, bytes); so a whole block waits together.
     """
     for i in range(low, high):
-        _prefetch(table.ctypes.data + 16 * _home(table, wanted[i]))
+        _prefetch(table + 16 * _home(words >> 1, raw_load(wanted, i)))
     for i in range(low, high):
-        _prefetch(starts.ctypes.data + 8 * _guess(table, wanted[i]))
+        _prefetch(starts + 8 * _guess(table, words, raw_load(wanted, i)))
 
 
-@njit(**OPTIONS)
-def _guess(table, wanted):
+@inner
+def _guess(table, words, wanted):
     """The slot where the search for an id begins, mostly the right one; 0 if there is none."""
-    return max(table[2 * _home(table, wanted) + 1] - 1, 0)
+    return max(_word(table, words, 2 * _home(words >> 1, wanted) + 1) - 1, 0)
 
 
-@njit(**OPTIONS)
+@inner
 def _copy(target, source, size):
     i = 0
     while size - i >= 8:
@@ -191,45 +200,41 @@ def _copy(target, source, size):
         i += 1
 
 
-_READ = types.Array(types.uint8, 1, "C", readonly=True)
-
-
-@njit(
-    types.int64(
-        types.int64, types.int64, _READ, types.int64[::1], _READ, types.int64, types.int64, types.int64[::1],
-        types.uint8[::1], types.int64[::1], types.int64[::1], types.uint8[::1], types.int64[::1], types.int64[::1],
-    ),
-    **OPTIONS,
+@entry(
+    "int", "int", "text", "words", "text", "int", "int", "words",
+    "bytes", "words", "words", "bytes", "words", "words",
 )  # fmt: skip
-def intern(kind, mask, payload, spans, valid, first_bit, start, out, heap, starts, ids, kinds, table, state):
+def intern(
+    kind, mask, payload, _payload, spans, n_spans, valid, n_valid, first_bit, start, out, n,
+    heap, n_heap, starts, n_starts, ids, n_ids, kinds, n_kinds, table, words, state, _state,
+):  # fmt: skip
     """Write the ids of values `start`.. into `out`, adding new values to the store; the value where room ran out.
 
     Value i is payload[spans[i] : spans[i + 1]]; it is NULL if `valid` is not empty and bit first_bit + i is 0.
     """
-    source = payload.ctypes.data
-    target = heap.ctypes.data
     ready = start
-    count = state[0]
-    used = state[1]
-    room = min(ids.size, starts.size - 1, table.size >> 2)
-    for i in range(start, out.size):
+    count = raw_load(state, COUNT)
+    used = raw_load(state, USED)
+    room = min(n_ids, n_starts - 1, words >> 2)
+    for i in range(start, n):
         if i == ready:
-            ready = min(i + BLOCK, out.size)
+            ready = min(i + BLOCK, n)
             for j in range(i, ready):
-                out[j] = hash_bytes(source + spans[j], spans[j + 1] - spans[j], kind) & mask
-            _fetch(out, i, ready, starts, table)
+                at = _word(spans, n_spans, j)
+                raw_store(out, j, hash_bytes(payload + at, _word(spans, n_spans, j + 1) - at, kind) & mask)
+            _fetch(out, i, ready, starts, table, words)
             for j in range(i, ready):
-                _prefetch(target + starts[_guess(table, out[j])])
-        if valid.size > 0:
+                _prefetch(heap + _word(starts, n_starts, _guess(table, words, raw_load(out, j))))
+        if n_valid > 0:
             bit = first_bit + i
-            if (valid[bit >> 3] >> (bit & 7)) & 1 == 0:
-                out[i] = NULL
+            if (_byte(valid, n_valid, bit >> 3) >> (bit & 7)) & 1 == 0:
+                raw_store(out, i, NULL)
                 continue
-        address = source + spans[i]
-        size = spans[i + 1] - spans[i]
+        address = payload + _word(spans, n_spans, i)
+        size = _word(spans, n_spans, i + 1) - _word(spans, n_spans, i)
+        wanted = raw_load(out, i)
         salt = 0
         while True:
-            wanted = out[i]
             if salt > 0:
                 wanted = hash_bytes(address, size, kind + (salt << 8))
                 if salt < MASKED_SALTS:
@@ -237,81 +242,80 @@ def intern(kind, mask, payload, spans, valid, first_bit, start, out, heap, start
             salt += 1
             if wanted == NULL:
                 continue
-            at = _probe(table, wanted)
-            slot = table[at + 1] - 1
+            at = _probe(table, words, wanted)
+            slot = _word(table, words, at + 1) - 1
             if slot < 0:
-                if count >= room or used + size > heap.size:
-                    state[0] = count
-                    state[1] = used
+                if count >= room or used + size > n_heap:
+                    raw_store(state, COUNT, count)
+                    raw_store(state, USED, used)
                     return i
-                _copy(target + used, address, size)
+                _copy(heap + used, address, size)
                 used += size
-                ids[count] = wanted
-                kinds[count] = kind
+                _set_word(ids, n_ids, count, wanted)
+                _store8(kinds, count, kind)
                 count += 1
-                starts[count] = used
-                table[at] = wanted
-                table[at + 1] = count
+                _set_word(starts, n_starts, count, used)
+                _set_word(table, words, at, wanted)
+                _set_word(table, words, at + 1, count)
                 break
-            equal = kinds[slot] == kind and starts[slot + 1] - starts[slot] == size
-            if equal and _same(target + starts[slot], address, size):
+            begin = _word(starts, n_starts, slot)
+            equal = _byte(kinds, n_kinds, slot) == kind and _word(starts, n_starts, slot + 1) - begin == size
+            if equal and _same(heap + begin, address, size):
                 break
-        out[i] = wanted
-    state[0] = count
-    state[1] = used
-    return out.size
+        raw_store(out, i, wanted)
+    raw_store(state, COUNT, count)
+    raw_store(state, USED, used)
+    return n
 
 
-@njit(types.void(types.int64[::1], types.int64[::1], types.int64), **OPTIONS)
-def fill_table(table, ids, count):
+@entry("words", "words", "int")
+def fill_table(table, words, ids, n_ids, count):
     """Enter the first `count` ids into an empty table."""
     for slot in range(count):
-        at = _probe(table, ids[slot])
-        table[at] = ids[slot]
-        table[at + 1] = slot + 1
+        wanted = _word(ids, n_ids, slot)
+        at = _probe(table, words, wanted)
+        _set_word(table, words, at, wanted)
+        _set_word(table, words, at + 1, slot + 1)
+    return 0
 
 
-@njit(
-    types.int64(
-        types.int64[::1], types.int64, types.uint8[::1], types.int64[::1], types.int64[::1], types.int64,
-        types.int64[::1], types.int64[::1],
-    ),
-    **OPTIONS,
-)  # fmt: skip
-def locate(wanted, kind, kinds, starts, table, count, slots, spans):
+@entry("words", "int", "bytes", "words", "words", "int", "words", "words")
+def locate(wanted, n, kind, kinds, n_kinds, starts, n_starts, table, words, count, slots, n_slots, spans, n_spans):
     """Slots (-1 for NULL) and running sizes of wanted ids; the first position whose id is not known, else -1.
 
     Only entries of `kind` count as known, of any kind if it is 0.
     """
     total = 0
-    spans[0] = 0
-    for i in range(wanted.size):
+    _set_word(spans, n_spans, 0, 0)
+    for i in range(n):
         if i % BLOCK == 0:
-            _fetch(wanted, i, min(i + BLOCK, wanted.size), starts, table)
+            _fetch(wanted, i, min(i + BLOCK, n), starts, table, words)
         slot = -1
-        if wanted[i] != NULL:
-            slot = table[_probe(table, wanted[i]) + 1] - 1
-            if slot < 0 or slot >= count or (kind != 0 and kinds[slot] != kind):
+        code = raw_load(wanted, i)
+        if code != NULL:
+            slot = _word(table, words, _probe(table, words, code) + 1) - 1
+            if slot < 0 or slot >= count or (kind != 0 and _byte(kinds, n_kinds, slot) != kind):
                 return i
-            total += starts[slot + 1] - starts[slot]
-        slots[i] = slot
-        spans[i + 1] = total
+            total += _word(starts, n_starts, slot + 1) - _word(starts, n_starts, slot)
+        _set_word(slots, n_slots, i, slot)
+        _set_word(spans, n_spans, i + 1, total)
     return -1
 
 
-@njit(types.void(types.int64[::1], types.uint8[::1], types.int64[::1], types.uint8[::1]), **OPTIONS)
-def gather(slots, heap, starts, out):
+@entry("words", "bytes", "words", "bytes")
+def gather(slots, n, heap, _heap, starts, n_starts, out, _out):
     """Copy the bytes of values `slots` one after the other into `out`."""
-    at = out.ctypes.data
-    base = heap.ctypes.data
-    for i in range(slots.size):
+    at = out
+    for i in range(n):
         if i % BLOCK == 0:
-            for j in range(i, min(i + BLOCK, slots.size)):
-                _prefetch(starts.ctypes.data + 8 * slots[j])
-            for j in range(i, min(i + BLOCK, slots.size)):
-                _prefetch(base + starts[max(slots[j], 0)])
-        slot = slots[i]
+            for j in range(i, min(i + BLOCK, n)):
+                _prefetch(starts + 8 * raw_load(slots, j))
+            for j in range(i, min(i + BLOCK, n)):
+                _prefetch(heap + _word(starts, n_starts, max(raw_load(slots, j), 0)))
+        slot = raw_load(slots, i)
         if slot >= 0:
-            size = starts[slot + 1] - starts[slot]
-            _copy(at, base + starts[slot], size)
+            begin = _word(starts, n_starts, slot)
+            size = _word(starts, n_starts, slot + 1) - begin
+            _copy(at, heap + begin, size)
             at += size
+    return 0

@@ -6,11 +6,10 @@ one row however many members it has. min and max stop at the first value present
 
 from __future__ import annotations
 
-from numba import njit
-
 from everview.kernels.batch import CAP, DATA
 from everview.kernels.history import extreme, next_value, rewind, total_of
-from everview.kernels.memory import INNER, alloc, free, ld, st
+from everview.kernels.memory import alloc, free, ld, st
+from everview.kernels.native import inner
 from everview.kernels.reduction import (
     ACCUMULATE,
     AVG_INT,
@@ -38,7 +37,7 @@ from everview.kernels.stream import FLOAT_DIGITS, FLOAT_LOW, NULL, code_float, f
 from everview.kernels.trace import T_COLS
 
 
-@njit(**INNER)
+@inner
 def _sum_of_floats(trace, cursors, at, first, time, bound, fields, nfields):
     """The float that the digit accumulators starting at `first` add up to."""
     nan = total_of(trace, cursors, at, first + FLOAT_DIGITS, time, bound, fields, nfields)
@@ -69,7 +68,7 @@ def _sum_of_floats(trace, cursors, at, first, time, bound, fields, nfields):
     return float_code(-total if carry < 0 else total)
 
 
-@njit(**INNER)
+@inner
 def _rounded(words, n):
     """The float nearest to a number of `n` 32-bit words, lowest first, the lowest bit weighing 2**FLOAT_LOW.
 
@@ -100,7 +99,7 @@ def _rounded(words, n):
     return float(leading) * 2.0 ** (scale + FLOAT_LOW)
 
 
-@njit(**INNER)
+@inner
 def _aggregate(ctx, s, cursors, time, bound, fields, nfields):
     """Value of aggregate number `s` of an ACCUMULATE reduction at `time`."""
     trace = ld(ctx, INPUT)
@@ -135,7 +134,7 @@ def _aggregate(ctx, s, cursors, time, bound, fields, nfields):
     return float_code(code_float(total) / float(count))
 
 
-@njit(**INNER)
+@inner
 def _top(ctx, cursors, time, bound):
     """Rows offset..offset + limit of the group, in the order of the input's columns after the key."""
     trace = ld(ctx, INPUT)
@@ -166,7 +165,7 @@ def _top(ctx, cursors, time, bound):
     return n
 
 
-@njit(**INNER)
+@inner
 def evaluate(ctx, cursors, time, bound):
     """Write the reduction's output at `time` into FOUND as rows (values, count); the number of rows."""
     kind = ld(ctx, KIND)

@@ -7,13 +7,11 @@ differences that cancel would otherwise circulate for ever.
 
 from __future__ import annotations
 
-from numba import njit
-
 from everview.kernels.batch import CAP, COLS, DATA, ROWS, diff_at, time_at
 from everview.kernels.inbox import ROWS_AT, WIDTH, chain_rows, emptied, take_large, waiting
-from everview.kernels.memory import INNER, add_atomically, alloc, copy_words, free, ld, st
+from everview.kernels.memory import add_atomically, alloc, copy_words, free, ld, st
 from everview.kernels.merge import merge_now
-from everview.kernels.operator import operator, shared, task
+from everview.kernels.native import inner, operator, shared, task
 from everview.kernels.packed import CHAIN
 from everview.kernels.scope import NOW, SLOT_NOW
 from everview.kernels.sort import sort_rows
@@ -46,7 +44,7 @@ def take(inbox, slot, cols, diffs, step):
     return batch
 
 
-@njit(**INNER)
+@inner
 def _emit_rows(stream, batch, start, end):
     """Send rows [start, end) of a batch down a stream."""
     data = ld(batch, DATA)
@@ -80,7 +78,7 @@ def _emit_pieces(share):
         _emit_rows(ld(share, E_STREAM), batch, start, min(start + piece, rows))
 
 
-@njit(**INNER)
+@inner
 def _new_share(stream, batch, next_piece):
     share = alloc(E_WORDS)
     st(share, E_STREAM, stream)

@@ -12,10 +12,8 @@ column, measured five times faster than binary search over the whole column.
 
 from __future__ import annotations
 
-from numba import njit
-
-from everview.kernels.memory import INNER, alloc, call_pointer, free, ld, st
-from everview.kernels.operator import shared, task
+from everview.kernels.memory import alloc, call_pointer, free, ld, st
+from everview.kernels.native import inner, shared, task
 from everview.kernels.team import both
 
 ROWS, COLS, DIFFS, DATA, CAP, T_AT, T_MASK, D_AT, D_MASK, INDEX, KEY_MIN, SHIFT, BUCKETS, MAPPED, B_WORDS = range(15)
@@ -25,7 +23,7 @@ INDEX_FROM = 1024  # rows from which a batch gets a bucket index
 BUCKET_ROWS = 4  # rows per bucket aimed at
 
 
-@njit(**INNER)
+@inner
 def new_batch(rows, cols, diffs, constant_time, constant_diff):
     """An unfilled batch with room for `rows` rows; 0 if there is no memory."""
     batch = alloc(B_WORDS)
@@ -54,7 +52,7 @@ def new_batch(rows, cols, diffs, constant_time, constant_diff):
     return batch
 
 
-@njit(**INNER)
+@inner
 def free_batch(batch):
     """Give a batch and all it owns back."""
     if batch != 0:
@@ -64,7 +62,7 @@ def free_batch(batch):
         free(batch)
 
 
-@njit(**INNER)
+@inner
 def batch_words(batch):
     """Words of memory a batch takes."""
     rows = ld(batch, CAP)
@@ -73,19 +71,19 @@ def batch_words(batch):
     return words + (rows * ld(batch, DIFFS) if ld(batch, D_MASK) != 0 else 1)
 
 
-@njit(**INNER)
+@inner
 def time_at(batch, data, i):
     """Time of row `i`; `data` is the batch's data block, passed along because callers hold it anyway."""
     return ld(data, ld(batch, T_AT) + (i & ld(batch, T_MASK)))
 
 
-@njit(**INNER)
+@inner
 def diff_at(batch, data, i, d):
     """Diff number `d` of row `i`."""
     return ld(data, ld(batch, D_AT) + d * ld(batch, CAP) + (i & ld(batch, D_MASK)))
 
 
-@njit(**INNER)
+@inner
 def compare_rows(data_a, cap_a, i, data_b, cap_b, j, cols):
     """-1, 0 or 1 as the first `cols` columns of row i of one batch sort before, with or after row j of another."""
     for c in range(cols):
@@ -126,7 +124,7 @@ def _fill_index(share):
     return 0
 
 
-@njit(**INNER)
+@inner
 def _index_share(batch, first, last):
     share = alloc(X_WORDS)
     st(share, X_BATCH, batch)
@@ -168,7 +166,7 @@ def build_index(batch, team):
     return 0
 
 
-@njit(**INNER)
+@inner
 def lower_bound(data, cap, low, high, other, other_cap, j, keys):
     """First row in [low, high) whose first `keys` columns are not before those of row j of another batch."""
     if keys == 1:
@@ -189,7 +187,7 @@ def lower_bound(data, cap, low, high, other, other_cap, j, keys):
     return low
 
 
-@njit(**INNER)
+@inner
 def find_key(batch, other, other_cap, j, keys):
     """First row of `batch` whose key is not before the key of row j of another batch's data; ROWS if the key is surely
     absent.
@@ -213,7 +211,7 @@ def find_key(batch, other, other_cap, j, keys):
     return lower_bound(data, ld(batch, CAP), low, high, other, other_cap, j, keys)
 
 
-@njit(**INNER)
+@inner
 def gallop(batch, start, other, other_cap, j, keys):
     """Like find_key for ascending keys: searches forward from `start` in doubling steps."""
     rows = ld(batch, ROWS)
@@ -231,7 +229,7 @@ def gallop(batch, start, other, other_cap, j, keys):
     return lower_bound(data, cap, low + 1, min(low + step, rows), other, other_cap, j, keys)
 
 
-@njit(**INNER)
+@inner
 def key_end(batch, start, other, other_cap, j, keys):
     """End of the run of rows from `start` whose key equals that of row j of another batch."""
     rows = ld(batch, ROWS)

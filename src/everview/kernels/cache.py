@@ -1,25 +1,22 @@
-"""Where compiled kernels are kept between processes.
+"""Where the archive of compiled kernels is kept between processes.
 
-Numba caches each function by the content of *its own* file. A kernel that calls a function of another file (all of
-ours do) is not recompiled when that other file changes: it goes on running the old callee, silently. So the whole
-cache directory carries a version:
+    <base>/everview-kernels/<hash of all kernel sources>-<normal|debug>/<hash of the machine>.kernels
 
-    <base>/everview-kernels/<hash of all kernel sources>-<normal|debug>/
+One archive holds all kernels, and its directory carries a version: change any source and the next process looks into
+an empty directory; change it back and the old one is found again. (Numba's own cache looks at the file that defines a
+function alone: a kernel that calls a function of another file, as all of ours do, would go on with the old
+callee, silently.) The machine counts too: processor, operating system, LLVM and Python.
 
-Change any source and the next process starts an empty directory; change it back and the old one is found again. The
-base is `.cache/` in a source checkout, the platform's user cache directory otherwise, or `NUMBA_CACHE_DIR` where
-somebody set it. Numba itself adds CPU, Numba and Python version to its keys.
-
-Hazards: the setting is Numba's own and so holds for the whole process: a user's cached functions that are decorated
-after `import everview` land in the same place (and are found there again). The variable is inherited by child
-processes, which is wanted (Spark workers), and is why `base_directory` recognises a directory this module made and
-does not nest a second in it.
+The base is `.cache/` in a source checkout, the platform's user cache directory otherwise, or `EVERVIEW_CACHE_DIR` where
+somebody set it. Nothing in it depends on where the sources lie: clones of one commit can share a base, and a directory
+can be copied to another machine of the same kind or into an image.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import re
 import shutil
 import sys
@@ -31,11 +28,9 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent
 FOLDER = "everview-kernels"
-COMPLETE = "complete"
-"""Name of the file `everview.warm` leaves in a cache that holds every kernel."""
 
 _MADE_HERE = re.compile(r"[0-9a-f]{16}-(normal|debug)")
-_NOT_COMPILED = {"cache.py", "progress.py"}
+_NOT_COMPILED = {"archive.py", "cache.py", "loading.py"}
 _KEEP = 3
 _IN_USE_SECONDS = 3600.0
 
@@ -43,12 +38,20 @@ _IN_USE_SECONDS = 3600.0
 def kernel_sources() -> list[Path]:
     """The files whose content decides what compiled kernels do, in a fixed order.
 
-    All of `everview.kernels` counts (constants are baked into machine code), elsewhere only files that use Numba.
+    All of `everview.kernels` counts (constants are baked into machine code), elsewhere only files with kernels.
     """
     found = [p for p in (PACKAGE / "kernels").glob("*.py") if p.name not in _NOT_COMPILED]
-    for folder in ("codes", "dataflow"):
-        found += [p for p in (PACKAGE / folder).rglob("*.py") if b"numba" in p.read_bytes()]
+    found += [p for p in (PACKAGE / "codes").glob("*.py") if b"kernels.native" in p.read_bytes()]
     return [*sorted(found), PACKAGE / "types.py"]
+
+
+def kernel_modules() -> list[str]:
+    """Dotted names of the modules that may hold kernels.
+
+    >>> "everview.kernels.memory" in kernel_modules()
+    True
+    """
+    return [".".join(("everview", *p.relative_to(PACKAGE).with_suffix("").parts)) for p in kernel_sources()]
 
 
 def source_hash() -> str:
@@ -65,6 +68,22 @@ def source_hash() -> str:
     return digest.hexdigest()
 
 
+def machine_hash() -> str:
+    """Hash of what else compiled code depends on."""
+    import llvmlite
+    from llvmlite import binding
+
+    parts = (
+        binding.get_process_triple(),
+        binding.get_host_cpu_name(),
+        binding.get_host_cpu_features().flatten(),
+        llvmlite.__version__,
+        platform.python_implementation(),
+        sys.version.split()[0],
+    )
+    return blake2b("|".join(parts).encode(), digest_size=8).hexdigest()
+
+
 def build_mode() -> str:
     """`debug` if EVERVIEW_DEBUG asks for the bounds-checked build, else `normal`."""
     return "normal" if os.environ.get("EVERVIEW_DEBUG", "0") in ("", "0") else "debug"
@@ -72,11 +91,9 @@ def build_mode() -> str:
 
 def base_directory() -> Path:
     """The directory under which cache directories are made."""
-    given = os.environ.get("NUMBA_CACHE_DIR")
+    given = os.environ.get("EVERVIEW_CACHE_DIR")
     if given:
-        path = Path(given)
-        ours = path.parent.name == FOLDER and _MADE_HERE.fullmatch(path.name)
-        return path.parent.parent if ours else path
+        return Path(given)
     root = PACKAGE.parent.parent
     if PACKAGE.parent.name == "src" and (root / "pyproject.toml").is_file():
         return root / ".cache"
@@ -88,24 +105,21 @@ def base_directory() -> Path:
 
 
 @cache
-def configure() -> Path:
-    """Point Numba at the cache directory of these sources and this build; call before the first kernel is defined.
+def archive_path() -> Path:
+    """Where the archive of these sources, this build and this machine belongs; its directory exists.
 
-    Calling it again changes nothing. Where the base cannot be written, a temporary directory serves this process.
+    Where the base cannot be written, a temporary directory serves this process and its children.
     """
     directory = base_directory() / FOLDER / f"{source_hash()}-{build_mode()}"
+    name = f"{machine_hash()}.kernels"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         os.utime(directory)  # "last used", for remove_stale
     except OSError:
-        directory = Path(tempfile.mkdtemp(prefix=f"{FOLDER}-"))
-    if os.environ.get("NUMBA_CACHE_DIR") != str(directory):
-        os.environ["NUMBA_CACHE_DIR"] = str(directory)
-        if "numba" in sys.modules:  # it read the variable when it was imported
-            sys.modules["numba"].config.CACHE_DIR = str(directory)
-        remove_stale(directory)
-    _show_progress(cold=not (directory / COMPLETE).exists())
-    return directory
+        if not (directory / name).exists():  # an installation that only its owner may change, say
+            os.environ["EVERVIEW_CACHE_DIR"] = tempfile.mkdtemp(prefix=f"{FOLDER}-")
+            return archive_path.__wrapped__()  # type: ignore[no-any-return]
+    return directory / name
 
 
 def remove_stale(current: Path) -> list[Path]:
@@ -119,11 +133,3 @@ def remove_stale(current: Path) -> list[Path]:
                 shutil.rmtree(path, ignore_errors=True)
                 removed.append(path)
     return removed
-
-
-def _show_progress(cold: bool) -> None:
-    wanted = os.environ.get("EVERVIEW_PROGRESS", "0") not in ("", "0")
-    if wanted or (cold and sys.stderr is not None and sys.stderr.isatty()):
-        from everview.kernels import progress
-
-        progress.install()

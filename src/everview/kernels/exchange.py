@@ -9,20 +9,16 @@ rows on their way (`coming`).
 
 from __future__ import annotations
 
-from numba import int64, njit
-from numba import types as nb
-
 from everview.kernels.inbox import BOX_SCOPE, ROWS_AT, WIDTH, emptied, room, waiting
-from everview.kernels.memory import INNER, OPTIONS, ld, st
+from everview.kernels.memory import ld, raw_load, raw_store, st
+from everview.kernels.native import entry, inner
 from everview.kernels.scope import COORDS, HEAP, HEAP_N, NOW, OUTER, PARENT, ROOT, slot_of
-
-_array = nb.Array(int64, 1, "C")
 
 NOTHING = 2**63 - 1
 """No pending time."""
 
 
-@njit(**INNER)
+@inner
 def _shard(code, shards):
     h = code * -7046029254386353131
     h ^= (h >> 29) & 0x7FFFFFFFF
@@ -31,22 +27,23 @@ def _shard(code, shards):
     return (h & 0x7FFFFFFF) % shards
 
 
-@njit(nb.void(_array, int64, _array), **OPTIONS)
-def shard_of(codes, shards, out):
+@entry("words", "int", "words")
+def shard_of(codes, n, shards, out, _n):
     """The shard of each code."""
-    for i in range(len(codes)):
-        out[i] = _shard(codes[i], shards)
+    for i in range(n):
+        raw_store(out, i, _shard(raw_load(codes, i), shards))
+    return 0
 
 
-@njit(int64(int64), **OPTIONS)
+@entry("int", brief=True)
 def boxed(box):
     """Rows waiting in an outbox."""
     buffer = waiting(box, 0)
     return 0 if buffer == 0 else ld(buffer, 0)
 
 
-@njit(int64(int64, int64, _array), **OPTIONS)
-def count_routes(box, shards, counts):
+@entry("int", "int", "words")
+def count_routes(box, shards, counts, _n):
     """Rows of an outbox for each of `shards` shards (all for the first if `shards` is 0)."""
     buffer = waiting(box, 0)
     if buffer == 0:
@@ -54,41 +51,42 @@ def count_routes(box, shards, counts):
     width = ld(box, WIDTH)
     rows = ld(buffer, 0)
     if shards == 0:
-        counts[0] = rows
+        raw_store(counts, 0, rows)
         return rows
     for i in range(rows):
-        counts[_shard(ld(buffer, ROWS_AT + i * width), shards)] += 1
+        s = _shard(ld(buffer, ROWS_AT + i * width), shards)
+        raw_store(counts, s, raw_load(counts, s) + 1)
     return rows
 
 
-@njit(int64(int64, int64, _array, _array), **OPTIONS)
-def route(box, shards, starts, out):
+@entry("int", "int", "words", "words")
+def route(box, shards, starts, _n, out, _out):
     """Empty an outbox into an array, rows of shard s from word `starts[s]` on; moves the starts."""
     buffer = waiting(box, 0)
     width = ld(box, WIDTH)
     for i in range(ld(buffer, 0)):
         at = ROWS_AT + i * width
         s = 0 if shards == 0 else _shard(ld(buffer, at), shards)
-        to = starts[s]
+        to = raw_load(starts, s)
         for w in range(width):
-            out[to + w] = ld(buffer, at + w)
-        starts[s] = to + width
+            raw_store(out, to + w, ld(buffer, at + w))
+        raw_store(starts, s, to + width)
     emptied(box, 0)
     return 0
 
 
-@njit(int64(int64, int64, _array), **OPTIONS)
-def deliver(inbox, cols, words):
+@entry("int", "int", "words")
+def deliver(inbox, cols, words, n):
     """Put rows (columns, time, diffs) into an inbox, each at its loop time."""
     width = ld(inbox, WIDTH)
     scope = ld(inbox, BOX_SCOPE)
     coords = ld(scope, COORDS)
-    rows = len(words) // width
+    rows = n // width
     last = -1
     buffer = 0
     used = 0
     for i in range(rows):
-        time = words[i * width + cols] & coords
+        time = raw_load(words, i * width + cols) & coords
         if time != last:
             if buffer != 0:
                 st(buffer, 0, used)
@@ -97,20 +95,20 @@ def deliver(inbox, cols, words):
             last = time
         at = ROWS_AT + used * width
         for w in range(width):
-            st(buffer, at + w, words[i * width + w])
+            st(buffer, at + w, raw_load(words, i * width + w))
         used += 1
     if buffer != 0:
         st(buffer, 0, used)
     return rows
 
 
-@njit(**INNER)
+@inner
 def _outer_now(scope):
     parent = ld(scope, PARENT)
     return 0 if ld(parent, ROOT) != 0 else ld(parent, NOW)
 
 
-@njit(int64(int64), **OPTIONS)
+@entry("int", brief=True)
 def pending(scope):
     """The earliest time on a loop's agenda under the outer loop's current time, or NOTHING."""
     if ld(scope, HEAP_N) == 0:
@@ -119,7 +117,7 @@ def pending(scope):
     return time if (time & ld(scope, OUTER)) == _outer_now(scope) else NOTHING
 
 
-@njit(int64(int64, int64, int64), **OPTIONS)
+@entry("int", "int", "int")
 def coming(box, cols, scope):
     """The earliest time that an outbox's rows will put on a loop's agenda under the outer loop's current time."""
     buffer = waiting(box, 0)
@@ -137,7 +135,7 @@ def coming(box, cols, scope):
     return found
 
 
-@njit(int64(int64, int64), **OPTIONS)
+@entry("int", "int", brief=True)
 def schedule(scope, time):
     """Put a time on a loop's agenda."""
     return slot_of(scope, time)

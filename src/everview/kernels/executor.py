@@ -15,11 +15,9 @@ all back.
 
 from __future__ import annotations
 
-from numba import int64, njit
-
 from everview.kernels.inbox import clear_inbox
-from everview.kernels.memory import DEBUG, INNER, OPTIONS, add_atomically, call_pointer, faults, ld, st
-from everview.kernels.operator import CALL_PYTHON, task
+from everview.kernels.memory import add_atomically, call_pointer, faults, ld, st
+from everview.kernels.native import CALL_PYTHON, DEBUG, entry, inner, task
 from everview.kernels.scope import OVERRUN, end_time, next_time, reset_scope
 from everview.kernels.step import STEP_BASE, STEP_EPOCHS, STEP_FAULT, STEP_SPLIT, STEP_STOP, STEP_TEAM
 from everview.kernels.team import both
@@ -33,7 +31,7 @@ DONE, PYTHON_NEEDED, YIELD, ROUNDS, OVERFLOW, VIOLATION, MEMORY_FAULT, STOPPED =
 SLICE = 4096  # instructions between looks at Ctrl-C
 
 
-@njit(**INNER)
+@inner
 def _run(session):
     program = ld(session, PROGRAM)
     length = ld(session, LENGTH)
@@ -88,7 +86,7 @@ def _commit_traces(session):
         commit(ld(ld(session, TRACES), i), time)
 
 
-@njit(**INNER)
+@inner
 def _commit(session):
     s = ld(session, X_STEP)
     team = ld(s, STEP_TEAM)
@@ -106,7 +104,7 @@ def _commit(session):
     reset_agendas(session)
 
 
-@njit(**INNER)
+@inner
 def reset_agendas(session):
     """Empty the agendas of all loops."""
     scopes = ld(session, SCOPES)
@@ -114,7 +112,7 @@ def reset_agendas(session):
         reset_scope(ld(scopes, i))
 
 
-@njit(int64(int64, int64, int64), **OPTIONS)
+@entry("int", "int", "int")
 def step(session, base, epochs):
     """Begin a step of `epochs` epochs after `base` and run it; commits if that is all there is to do."""
     s = ld(session, X_STEP)
@@ -129,7 +127,7 @@ def step(session, base, epochs):
     return answer
 
 
-@njit(int64(int64, int64), **OPTIONS)
+@entry("int", "int")
 def resume(session, pc):
     """Go on with the step at instruction `pc`."""
     st(session, PC, pc)
@@ -139,7 +137,7 @@ def resume(session, pc):
     return answer
 
 
-@njit(int64(int64), **OPTIONS)
+@entry("int")
 def abort(session):
     """Undo the step under way: traces, inboxes and agendas are as they were before it."""
     traces = ld(session, TRACES)

@@ -24,11 +24,9 @@ level keeps, per part and batch, the range of rows that fit and the run of rows 
 
 from __future__ import annotations
 
-from numba import int64, njit
-
 from everview.kernels.batch import CAP, DATA, ROWS, compare_rows, diff_at, find_key, time_at
-from everview.kernels.memory import INNER, OPTIONS, alloc, free, grow, ld, st
-from everview.kernels.operator import operator, shared
+from everview.kernels.memory import alloc, free, grow, ld, st
+from everview.kernels.native import entry, inner, operator, shared
 from everview.kernels.scope import FIELDS, NFIELDS, NOW
 from everview.kernels.step import STEP_BASE
 from everview.kernels.stream import NSINKS, R_N, REGS, TAIL, flush
@@ -80,7 +78,7 @@ the number of batches and, for each batch, (batch, from, to, run from, run to).
 R_BATCH, R_LOW, R_HIGH, RUN_LOW, RUN_HIGH, R_STRIDE = range(6)
 
 
-@njit(**INNER)
+@inner
 def _seek(data, at, low, high, value):
     """First row in [low, high) whose value in the column that starts at word `at` is not below `value`."""
     if low >= high or ld(data, at + low) >= value:
@@ -100,7 +98,7 @@ def _seek(data, at, low, high, value):
     return low
 
 
-@njit(**INNER)
+@inner
 def _past(data, at, low, high, value):
     """First row in [low, high) whose value is above `value`; the row at `low` has that value."""
     step = 1
@@ -118,7 +116,7 @@ def _past(data, at, low, high, value):
     return low
 
 
-@njit(**INNER)
+@inner
 def _key_range_end(batch, low, key, keys):
     """End of the rows from `low` whose first columns are the key; the row at `low` has it."""
     rows = ld(batch, ROWS)
@@ -141,7 +139,7 @@ def _key_range_end(batch, low, key, keys):
     return low
 
 
-@njit(**INNER)
+@inner
 def _holds(variables, tests, count):
     """Whether all tests hold."""
     for k in range(count):
@@ -162,13 +160,13 @@ def _holds(variables, tests, count):
     return True
 
 
-@njit(**INNER)
+@inner
 def _changed(trace, add, now):
     """The batch that this pass added to a trace, or 0."""
     return ld(trace, DELTA) if ld(trace, STAMP) + add == now else 0
 
 
-@njit(**INNER)
+@inner
 def _enter(ctx, level, state, at, stride, source, whole):
     """Find the rows of each part that fit the bound variables; False if some part has none."""
     now = ld(ld(ctx, X_SCOPE), NOW)
@@ -219,7 +217,7 @@ def _enter(ctx, level, state, at, stride, source, whole):
     return True
 
 
-@njit(**INNER)
+@inner
 def _propose(level, state, at, stride, variables):
     """Bind the new variables to the proposer's next distinct values and mark their runs; False if there are no more."""
     p = ld(state, at + V_PROPOSER)
@@ -270,7 +268,7 @@ def _propose(level, state, at, stride, variables):
     return True
 
 
-@njit(**INNER)
+@inner
 def _before(state, r, best, first, width):
     """Whether the next row of one range has smaller new values than that of another."""
     a = ld(state, r + R_BATCH)
@@ -285,7 +283,7 @@ def _before(state, r, best, first, width):
     return False
 
 
-@njit(**INNER)
+@inner
 def _fits(data, cap, row, first, width, new, variables):
     for w in range(width):
         if ld(data, (first + w) * cap + row) != ld(variables, ld(new, w)):
@@ -293,7 +291,7 @@ def _fits(data, cap, row, first, width, new, variables):
     return True
 
 
-@njit(**INNER)
+@inner
 def _validate(level, state, at, stride, variables):
     """Whether every other part has the proposed value; marks its runs."""
     proposer = ld(state, at + V_PROPOSER)
@@ -324,7 +322,7 @@ def _validate(level, state, at, stride, variables):
     return True
 
 
-@njit(**INNER)
+@inner
 def _multiply(ctx, part, state, here, start, count):
     """Multiply weights [start, start + count) with the part's runs; the products follow them. Gives how many there are.
     """
@@ -370,7 +368,7 @@ def _multiply(ctx, part, state, here, start, count):
     return kept
 
 
-@njit(**INNER)
+@inner
 def _emit(ctx, start, count):
     """Say the row with these weights."""
     stream = ld(ctx, X_STREAM)
@@ -392,7 +390,7 @@ def _emit(ctx, start, count):
     st(stream, R_N, n)
 
 
-@njit(**INNER)
+@inner
 def _search(ctx, pipeline, source, whole, stride, per_level):
     """All completions of the row that the source's variables hold, whose weight is number 0."""
     levels = ld(pipeline, P_LEVELS)
@@ -492,7 +490,7 @@ def extend_all(ctx):
     return 0
 
 
-@njit(int64(int64, int64), **OPTIONS)
+@entry("int", "int")
 def replay_extend(ctx, stream):
     """Send all the join has ever said down another stream."""
     own = ld(ctx, X_STREAM)

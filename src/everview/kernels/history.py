@@ -6,11 +6,9 @@ rows. Reading at a time means adding up the diffs of updates at or before it.
 
 from __future__ import annotations
 
-from numba import njit
-
 from everview.kernels.batch import CAP, DATA, ROWS, diff_at, find_key, gallop, key_end, time_at
-from everview.kernels.memory import INNER, ld, st
-from everview.kernels.operator import shared
+from everview.kernels.memory import ld, st
+from everview.kernels.native import inner, shared
 from everview.kernels.step import STEP_EPOCHS
 from everview.kernels.stream import NULL
 from everview.kernels.times import leq
@@ -19,7 +17,7 @@ from everview.kernels.trace import COUNT, T_COLS, TABLE
 DENSE = 8  # gallop through a batch if it has fewer rows than this times the touched keys
 
 
-@njit(**INNER)
+@inner
 def bound_of(step, now, time, fields, nfields):
     """A word such that `t <= bound` says whether t is at or before `time`, where words are totally ordered; -1 where
     they are not.
@@ -34,7 +32,7 @@ def bound_of(step, now, time, fields, nfields):
     return -1
 
 
-@njit(**INNER)
+@inner
 def seen(t, time, bound, fields, nfields):
     """Whether an update at `t` counts at `time`; `bound` as from `bound_of`."""
     if bound >= 0:
@@ -42,7 +40,7 @@ def seen(t, time, bound, fields, nfields):
     return leq(t, time, fields, nfields)
 
 
-@njit(**INNER)
+@inner
 def start_cursors(trace, cursors, at):
     for b in range(ld(trace, COUNT)):
         st(cursors, at + 3 * b, 0)
@@ -70,13 +68,13 @@ def locate(trace, data, cap, row, keys, touched, cursors, at):
     return 0
 
 
-@njit(**INNER)
+@inner
 def rewind(trace, cursors, at):
     for b in range(ld(trace, COUNT)):
         st(cursors, at + 3 * b, ld(cursors, at + 3 * b + 2))
 
 
-@njit(**INNER)
+@inner
 def next_value(trace, cursors, at, keys, time, bound, fields, nfields):
     """Step over the smallest value still ahead in the key's ranges: (batch, row, total of its diffs at `time`); batch
     0 at the end.
@@ -131,7 +129,7 @@ def next_value(trace, cursors, at, keys, time, bound, fields, nfields):
     return best, best_row, total
 
 
-@njit(**INNER)
+@inner
 def extreme(trace, cursors, at, keys, time, bound, fields, nfields, largest):
     """(found, value) of the smallest or largest non-NULL value present at `time`; only NULLs: (1, NULL). The largest is
     looked for from the ends of the ranges backwards.
@@ -175,7 +173,7 @@ def extreme(trace, cursors, at, keys, time, bound, fields, nfields, largest):
             null_seen = True
 
 
-@njit(**INNER)
+@inner
 def total_of(trace, cursors, at, d, time, bound, fields, nfields):
     """Sum of diff number `d` over the key's updates at or before `time`."""
     table = ld(trace, TABLE)

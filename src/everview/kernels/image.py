@@ -14,9 +14,6 @@ blocks of its own.
 
 from __future__ import annotations
 
-from numba import int64, njit
-from numba import types as nb
-
 from everview.kernels.batch import (
     B_WORDS,
     BUCKETS,
@@ -39,14 +36,14 @@ from everview.kernels.batch import (
     time_at,
 )
 from everview.kernels.executor import NTRACES, TRACES, reset_agendas
-from everview.kernels.memory import DEBUG, INNER, OPTIONS, alloc, ld, raw_load, st
+from everview.kernels.memory import alloc, ld, raw_load, raw_store, st
+from everview.kernels.native import DEBUG, entry, inner
 from everview.kernels.trace import COUNT, OLD, TABLE, append_committed, fold, settle_folded
 
 HEADER = 7
-_array = nb.Array(int64, 1, "C")
 
 
-@njit(**INNER)
+@inner
 def _fresh(trace):
     """What the step under way, folded, adds to a trace; 0 if nothing."""
     if trace == 0 or ld(trace, COUNT) == ld(trace, OLD):
@@ -54,7 +51,7 @@ def _fresh(trace):
     return ld(ld(trace, TABLE), ld(trace, OLD))
 
 
-@njit(**INNER)
+@inner
 def _image_words(batch):
     rows = ld(batch, ROWS)
     words = HEADER + rows * ld(batch, COLS)
@@ -65,7 +62,7 @@ def _image_words(batch):
     return words
 
 
-@njit(**INNER)
+@inner
 def _write(batch, out, at):
     rows = ld(batch, ROWS)
     cols = ld(batch, COLS)
@@ -74,31 +71,31 @@ def _write(batch, out, at):
     cap = ld(batch, CAP)
     one_time = ld(batch, T_MASK) == 0
     ones = ld(batch, D_MASK) == 0
-    out[at] = rows
-    out[at + 1] = cols
-    out[at + 2] = diffs
-    out[at + 3] = 1 if one_time else 0
-    out[at + 4] = time_at(batch, data, 0) if one_time else 0
-    out[at + 5] = 1 if ones else 0
-    out[at + 6] = diff_at(batch, data, 0, 0) if ones else 0
+    raw_store(out, at, rows)
+    raw_store(out, at + 1, cols)
+    raw_store(out, at + 2, diffs)
+    raw_store(out, at + 3, 1 if one_time else 0)
+    raw_store(out, at + 4, time_at(batch, data, 0) if one_time else 0)
+    raw_store(out, at + 5, 1 if ones else 0)
+    raw_store(out, at + 6, diff_at(batch, data, 0, 0) if ones else 0)
     at += HEADER
     for c in range(cols):
         for i in range(rows):
-            out[at + i] = ld(data, c * cap + i)
+            raw_store(out, at + i, ld(data, c * cap + i))
         at += rows
     if not one_time:
         for i in range(rows):
-            out[at + i] = time_at(batch, data, i)
+            raw_store(out, at + i, time_at(batch, data, i))
         at += rows
     if not ones:
         for d in range(diffs):
             for i in range(rows):
-                out[at + i] = diff_at(batch, data, i, d)
+                raw_store(out, at + i, diff_at(batch, data, i, d))
             at += rows
     return at
 
 
-@njit(int64(int64, int64), **OPTIONS)
+@entry("int", "int")
 def fold_step(session, time):
     """Fold what the step added to each trace into one batch; `time` is the step's last epoch."""
     traces = ld(session, TRACES)
@@ -107,7 +104,7 @@ def fold_step(session, time):
     return 0
 
 
-@njit(int64(int64), **OPTIONS)
+@entry("int")
 def settle_step(session):
     """The folded step is complete: make it part of the traces."""
     traces = ld(session, TRACES)
@@ -117,127 +114,127 @@ def settle_step(session):
     return 0
 
 
-@njit(int64(_array, int64), **OPTIONS)
-def packed_words(traces, limit):
+@entry("words", "int")
+def packed_words(traces, n, limit):
     """Words that `pack` will write."""
     words = 0
-    for i in range(len(traces)):
-        batch = _fresh(traces[i])
+    for i in range(n):
+        batch = _fresh(raw_load(traces, i))
         if batch != 0 and _image_words(batch) <= limit:
             words += 1 + _image_words(batch)
     return words
 
 
-@njit(int64(_array, int64, _array), **OPTIONS)
-def pack(traces, limit, out):
+@entry("words", "int", "words")
+def pack(traces, n, limit, out, _out):
     """Write the folded step's batch of every trace, each behind the trace's number; gives how many are over the
     limit.
     """
     at = 0
     large = 0
-    for i in range(len(traces)):
-        batch = _fresh(traces[i])
+    for i in range(n):
+        batch = _fresh(raw_load(traces, i))
         if batch != 0:
             if _image_words(batch) <= limit:
-                out[at] = i
+                raw_store(out, at, i)
                 at = _write(batch, out, at + 1)
             else:
                 large += 1
     return large
 
 
-@njit(int64(int64), **OPTIONS)
+@entry("int")
 def fresh_words(trace):
     """Words of the image of what the folded step adds to a trace; 0 if it adds nothing."""
     batch = _fresh(trace)
     return 0 if batch == 0 else _image_words(batch)
 
 
-@njit(int64(int64, _array), **OPTIONS)
-def write_fresh(trace, out):
+@entry("int", "words")
+def write_fresh(trace, out, _n):
     """Write the image of what the folded step adds to a trace."""
     return _write(_fresh(trace), out, 0)
 
 
-@njit(int64(int64, int64), **OPTIONS)
+@entry("int", "int")
 def stored_words(trace, i):
     """Words of the image of a trace's batch number `i`; 0 if there is none."""
     return 0 if i >= ld(trace, COUNT) else _image_words(ld(ld(trace, TABLE), i))
 
 
-@njit(int64(int64, int64, _array), **OPTIONS)
-def write_stored(trace, i, out):
+@entry("int", "int", "words")
+def write_stored(trace, i, out, _n):
     """Write the image of a trace's batch number `i`."""
     return _write(ld(ld(trace, TABLE), i), out, 0)
 
 
-@njit(**INNER)
+@inner
 def _copied(words, at):
     """A batch with the contents of the image at word `at` of an array."""
-    rows = words[at]
-    cols = words[at + 1]
-    diffs = words[at + 2]
-    one_time = words[at + 3] != 0
-    ones = words[at + 5] != 0
+    rows = raw_load(words, at)
+    cols = raw_load(words, at + 1)
+    diffs = raw_load(words, at + 2)
+    one_time = raw_load(words, at + 3) != 0
+    ones = raw_load(words, at + 5) != 0
     batch = new_batch(rows, cols, diffs, one_time, ones)
     data = ld(batch, DATA)
     read = at + HEADER
     for i in range(cols * rows):
-        st(data, i, words[read + i])
+        st(data, i, raw_load(words, read + i))
     read += cols * rows
     t = ld(batch, T_AT)
     if one_time:
-        st(data, t, words[at + 4])
+        st(data, t, raw_load(words, at + 4))
     else:
         for i in range(rows):
-            st(data, t + i, words[read + i])
+            st(data, t + i, raw_load(words, read + i))
         read += rows
     d = ld(batch, D_AT)
     if ones:
-        st(data, d, words[at + 6])
+        st(data, d, raw_load(words, at + 6))
     else:
         for i in range(diffs * rows):
-            st(data, d + i, words[read + i])
+            st(data, d + i, raw_load(words, read + i))
     build_index(batch, 0)
     return batch
 
 
-@njit(int64(_array, _array, int64), **OPTIONS)
-def unpack(traces, words, time):
+@entry("words", "words", "int")
+def unpack(traces, _n, words, n, time):
     """Append packed batches to traces (an address per number, 0: not wanted here); `time` is the last epoch so far."""
     at = 0
-    while at < len(words):
-        trace = traces[words[at]]
-        rows = words[at + 1]
-        size = rows * words[at + 2]
-        size += 0 if words[at + 4] != 0 else rows
-        size += 0 if words[at + 6] != 0 else rows * words[at + 3]
+    while at < n:
+        trace = raw_load(traces, raw_load(words, at))
+        rows = raw_load(words, at + 1)
+        size = rows * raw_load(words, at + 2)
+        size += 0 if raw_load(words, at + 4) != 0 else rows
+        size += 0 if raw_load(words, at + 6) != 0 else rows * raw_load(words, at + 3)
         if trace != 0:
             append_committed(trace, _copied(words, at + 1), time)
         at += 1 + HEADER + size
     return 0
 
 
-@njit(int64(int64, int64, _array, int64), **OPTIONS)
-def adopt(trace, address, header, time):
+@entry("int", "int", "words", "int")
+def adopt(trace, address, header, _n, time):
     """Append a batch whose columns lie at `address`, one after the other; `header` is its image's first words."""
-    rows = header[0]
-    cols = header[1]
-    diffs = header[2]
-    one_time = header[3] != 0
-    ones = header[5] != 0
+    rows = raw_load(header, 0)
+    cols = raw_load(header, 1)
+    diffs = raw_load(header, 2)
+    one_time = raw_load(header, 3) != 0
+    ones = raw_load(header, 5) != 0
     if DEBUG:
         batch = new_batch(rows, cols, diffs, one_time, ones)
         data = ld(batch, DATA)
         words = cols * rows
         for i in range(words):
             st(data, i, raw_load(address, i))
-        st(data, ld(batch, T_AT), header[4])
+        st(data, ld(batch, T_AT), raw_load(header, 4))
         if not one_time:
             for i in range(rows):
                 st(data, ld(batch, T_AT) + i, raw_load(address, words + i))
             words += rows
-        st(data, ld(batch, D_AT), header[6])
+        st(data, ld(batch, D_AT), raw_load(header, 6))
         if not ones:
             for i in range(rows * diffs):
                 st(data, ld(batch, D_AT) + i, raw_load(address, words + i))
@@ -250,8 +247,8 @@ def adopt(trace, address, header, time):
         st(batch, CAP, rows)
         at = cols * rows
         constants = (batch - address) // 8 + B_WORDS  # words of the header, as seen from the columns
-        st(batch, B_WORDS, header[4])
-        st(batch, B_WORDS + 1, header[6])
+        st(batch, B_WORDS, raw_load(header, 4))
+        st(batch, B_WORDS + 1, raw_load(header, 6))
         st(batch, T_AT, constants if one_time else at)
         st(batch, T_MASK, 0 if one_time else -1)
         at += 0 if one_time else rows

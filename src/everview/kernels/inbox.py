@@ -10,10 +10,8 @@ address is word 2. New rows always go to the first.
 
 from __future__ import annotations
 
-from numba import njit
-
-from everview.kernels.memory import INNER, alloc, copy_words, free, grow, ld, st
-from everview.kernels.operator import shared
+from everview.kernels.memory import alloc, copy_words, free, grow, ld, st
+from everview.kernels.native import inner, shared
 
 WIDTH, BOX_SCOPE, BUFFERS, NBUFFERS, I_WORDS = range(5)
 
@@ -24,7 +22,7 @@ LARGE = 1 << 15  # words from which an emptied buffer is given back
 TRY_FROM = 1 << 14
 
 
-@njit(**INNER)
+@inner
 def new_inbox(width, scope):
     """An empty inbox for rows of `width` words (columns, time and diffs)."""
     inbox = alloc(I_WORDS)
@@ -38,7 +36,7 @@ def new_inbox(width, scope):
     return inbox
 
 
-@njit(**INNER)
+@inner
 def free_chain(buffer):
     """Give a buffer back, and those chained to it; 0 is ignored."""
     while buffer != 0:
@@ -47,7 +45,7 @@ def free_chain(buffer):
         buffer = following
 
 
-@njit(**INNER)
+@inner
 def free_inbox(inbox):
     """Give an inbox back."""
     buffers = ld(inbox, BUFFERS)
@@ -89,7 +87,7 @@ def room(inbox, slot, rows):
     return buffer
 
 
-@njit(**INNER)
+@inner
 def waiting(inbox, slot):
     """The buffer of a slot if rows wait in it, else 0."""
     if slot >= ld(inbox, NBUFFERS):
@@ -100,7 +98,7 @@ def waiting(inbox, slot):
     return buffer
 
 
-@njit(**INNER)
+@inner
 def take_large(inbox, slot):
     """Take a slot's buffers out of the inbox if they are large: whoever took them frees them. False if they are not."""
     buffers = ld(inbox, BUFFERS)
@@ -111,7 +109,7 @@ def take_large(inbox, slot):
     return True
 
 
-@njit(**INNER)
+@inner
 def emptied(inbox, slot):
     """The rows of a slot have been taken."""
     buffer = ld(ld(inbox, BUFFERS), slot)
@@ -122,7 +120,7 @@ def emptied(inbox, slot):
         st(buffer, TRY, TRY_FROM)
 
 
-@njit(**INNER)
+@inner
 def chain_rows(buffer):
     """Rows in a buffer and those chained to it."""
     rows = 0
@@ -132,7 +130,7 @@ def chain_rows(buffer):
     return rows
 
 
-@njit(**INNER)
+@inner
 def unchained(buffer, width):
     """All rows of a chain in one buffer; the chain is freed."""
     if ld(buffer, NEXT) == 0:
@@ -167,7 +165,7 @@ def add_buffer(inbox, slot, buffer):
     return 0
 
 
-@njit(**INNER)
+@inner
 def clear_inbox(inbox):
     """Forget all rows that wait."""
     buffers = ld(inbox, BUFFERS)

@@ -8,11 +8,10 @@ join, because the smallest ones lead to all others.
 
 from __future__ import annotations
 
-from numba import njit
-
 from everview.kernels.batch import DATA, T_AT, T_MASK, time_at
 from everview.kernels.inbox import ROWS_AT, room
-from everview.kernels.memory import INNER, grow, ld, st
+from everview.kernels.memory import grow, ld, st
+from everview.kernels.native import inner
 from everview.kernels.reduction import D_SCOPE, D_STEP, EPOCH_LIST, INPUT, KEYS, TODO
 from everview.kernels.scope import COORDS, FIELDS, NFIELDS, slot_of
 from everview.kernels.step import STEP_BASE, STEP_EPOCHS
@@ -20,7 +19,7 @@ from everview.kernels.times import leq, lub
 from everview.kernels.trace import COUNT, TABLE
 
 
-@njit(**INNER)
+@inner
 def plan_times(ctx, key_data, key_cap, key_row, cursors, now):
     """Collect the epochs to evaluate at this loop time into EPOCH_LIST and put the key on the agenda of later loop
     times; the number of epochs.
@@ -79,7 +78,7 @@ def plan_times(ctx, key_data, key_cap, key_row, cursors, now):
     return count
 
 
-@njit(**INNER)
+@inner
 def _list_room(ctx, used):
     block = ld(ctx, EPOCH_LIST)
     size = ld(block, 0)
@@ -90,7 +89,7 @@ def _list_room(ctx, used):
     return block
 
 
-@njit(**INNER)
+@inner
 def _note_epoch(ctx, epoch, count, later):
     """Insert an epoch into the sorted list in front of the agenda candidates."""
     block = _list_room(ctx, count + later)
@@ -107,7 +106,7 @@ def _note_epoch(ctx, epoch, count, later):
     return count + 1, later
 
 
-@njit(**INNER)
+@inner
 def _note_later(ctx, time, count, later, fields, nfields):
     """Keep the minimal elements of the candidate times."""
     block = _list_room(ctx, count + later)
@@ -125,7 +124,7 @@ def _note_later(ctx, time, count, later, fields, nfields):
     return kept + 1
 
 
-@njit(**INNER)
+@inner
 def _add_to_agenda(ctx, key_data, key_cap, key_row, count, later):
     scope = ld(ctx, D_SCOPE)
     todo = ld(ctx, TODO)

@@ -12,11 +12,9 @@ that output's arrangement, read one round later (ADD).
 
 from __future__ import annotations
 
-from numba import njit
-
 from everview.kernels.batch import CAP, COLS, DATA, ROWS, compare_rows, diff_at, find_key, gallop, key_end, time_at
-from everview.kernels.memory import INNER, add_atomically, alloc, copy_words, free, ld, st
-from everview.kernels.operator import operator, shared, task
+from everview.kernels.memory import add_atomically, alloc, copy_words, free, ld, st
+from everview.kernels.native import inner, operator, shared, task
 from everview.kernels.scope import FIELDS, NFIELDS, NOW
 from everview.kernels.step import STEP_BASE, STEP_SPLIT, STEP_TEAM
 from everview.kernels.stream import NSINKS, R_N, REGS, TAIL, flush
@@ -32,7 +30,7 @@ LEFT, RIGHT, J_SCOPE, J_KEYS, L_SUB, L_ADD, R_SUB, R_ADD, J_STREAM, J_STEP, FRES
 SPARSE = 8  # look keys up one by one if the other batch has this many times more rows
 
 
-@njit(**INNER)
+@inner
 def _pairs(ctx, d, i, i_end, o, p, p_end, left_is_delta, at_least):
     """Emit all pairs of delta rows [i, i_end) and other rows [p, p_end), which share a key."""
     stream = ld(ctx, J_STREAM)
@@ -136,7 +134,7 @@ def _join_pieces(share):
             join_batches(ctx, delta, start, min(start + piece, rows), ld(table, k), ld(share, S_LEFT), 0)
 
 
-@njit(**INNER)
+@inner
 def _new_share(ctx, delta, other, batches, left_is_delta, next_piece):
     share = alloc(S_WORDS)
     st(share, S_CTX, ctx)
@@ -148,7 +146,7 @@ def _new_share(ctx, delta, other, batches, left_is_delta, next_piece):
     return share
 
 
-@njit(**INNER)
+@inner
 def _join_delta(ctx, delta, other, batches, left_is_delta):
     """Join a batch of changes with the first `batches` batches of a trace."""
     step = ld(ctx, J_STEP)
@@ -174,7 +172,7 @@ def _join_delta(ctx, delta, other, batches, left_is_delta):
     free(next_piece)
 
 
-@njit(**INNER)
+@inner
 def join_all(ctx):
     """Join the whole of both arrangements, as if all of it had just come."""
     left = ld(ctx, LEFT)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from numba import int64, njit
-from numba import types as nb
+import numpy as np
 
 from everview.kernels.arrange import A_STEP, A_TRACE, PRESET
 from everview.kernels.batch import CAP, COLS, DATA, ROWS, diff_at, time_at
 from everview.kernels.inbox import ROWS_AT, WIDTH, free_inbox, new_inbox, room
 from everview.kernels.join import J_STREAM, join_all
-from everview.kernels.memory import DEBUG, INNER, OPTIONS, alloc, free, ld, st, zeros
-from everview.kernels.operator import CALL_PYTHON, operator
+from everview.kernels.memory import alloc, free, ld, raw_load, raw_store, st, zeros
+from everview.kernels.native import CALL_PYTHON, DEBUG, entry, inner, operator
 from everview.kernels.reduction import ANSWERS, ANSWERS_N, CURSORS, EPOCH_LIST, FOUND, OUT, REQUESTS, REQUESTS_N
 from everview.kernels.scope import free_scope, new_scope
 from everview.kernels.sort import sort_columns
@@ -28,11 +27,8 @@ from everview.kernels.trace import (
 )
 from everview.kernels.vm import CHUNK
 
-_array = nb.Array(int64, 1, "C")
-_matrix = nb.Array(int64, 2, "C")
 
-
-@njit(**INNER)
+@inner
 def _replay_trace(trace, stream, nested):
     """Send a trace's whole history down a stream (to the one new sink it has), as coming in this step."""
     base = ld(ld(stream, STEP), STEP_BASE)
@@ -58,7 +54,7 @@ def _replay_trace(trace, stream, nested):
     flush(stream)
 
 
-@njit(**INNER)
+@inner
 def _replay_join(ctx, stream):
     """Send all a join has ever said down another stream."""
     own = ld(ctx, J_STREAM)
@@ -86,7 +82,7 @@ def _replay_join(ctx, stream):
 ) = range(14)
 
 
-@njit(int64(int64, int64, int64, int64, int64, int64, int64), **OPTIONS)
+@entry("int", "int", "int", "int", "int", "int", "int")
 def _act(what, a, b, c, d, e, f):
     """The compiled side of the functions below: one kernel, because each costs its own time to load at the start."""
     if what == MAKE_BLOCK:
@@ -203,100 +199,107 @@ def requested(context: int) -> int:
     return int(peek(context, REQUESTS_N))
 
 
-@njit(int64(_array), **OPTIONS)
-def make_filled(values):
+@entry("words", brief=True)
+def make_filled(values, n):
     """A new block with the given words."""
-    block = alloc(max(len(values), 1))
-    for i in range(len(values)):
-        st(block, i, values[i])
+    block = alloc(max(n, 1))
+    for i in range(n):
+        st(block, i, raw_load(values, i))
     return block
 
 
-@njit(int64(int64, int64), **OPTIONS)
+@entry("int", "int", brief=True)
 def peek(block, index):
     """A word of a block."""
     return ld(block, index)
 
 
-@njit(int64(int64, int64, int64), **OPTIONS)
+@entry("int", "int", "int", brief=True)
 def poke(block, index, value):
     """Set a word of a block."""
     st(block, index, value)
     return 0
 
 
-@njit(nb.UniTuple(int64, 3)(int64), **OPTIONS)
-def measure_trace(trace):
+@entry("int", "words", brief=True)
+def _measure(trace, out, _n):
+    raw_store(out, 0, ld(trace, COUNT))
+    raw_store(out, 1, trace_rows(trace))
+    raw_store(out, 2, 8 * trace_words(trace))
+    return 0
+
+
+def measure_trace(trace: int) -> tuple[int, int, int]:
     """(batches, updates, bytes) held by a trace."""
-    return ld(trace, COUNT), trace_rows(trace), 8 * trace_words(trace)
+    out = np.empty(3, dtype=np.int64)
+    _measure(trace, out)
+    batches, updates, size = out.tolist()
+    return batches, updates, size
 
 
-@njit(int64(int64, int64, int64, int64, _array), **OPTIONS)
-def make_scope(parent, coords, outer, unit, fields):
+@entry("int", "int", "int", "int", "words")
+def make_scope(parent, coords, outer, unit, fields, n):
     """See `scope.new_scope`."""
-    block = alloc(len(fields))
-    for i in range(len(fields)):
-        st(block, i, fields[i])
-    return new_scope(parent, coords, outer, unit, block, len(fields))
+    block = alloc(n)
+    for i in range(n):
+        st(block, i, raw_load(fields, i))
+    return new_scope(parent, coords, outer, unit, block, n)
 
 
-@njit(int64(int64, _array, int64), **OPTIONS)
-def push_rows(inbox, words, rows):
+@entry("int", "words", "int", brief=True)
+def push_rows(inbox, words, _n, rows):
     """Append rows, given as consecutive words (columns, time, diff), to an inbox outside loops."""
     width = ld(inbox, WIDTH)
     buffer = room(inbox, 0, rows)
     at = ROWS_AT + ld(buffer, 0) * width
     for i in range(rows * width):
-        st(buffer, at + i, words[i])
+        st(buffer, at + i, raw_load(words, i))
     st(buffer, 0, ld(buffer, 0) + rows)
     return 0
 
 
-@njit(int64(int64, _matrix, int64, int64), **OPTIONS)
-def push_columns(inbox, columns, time, diff):
+@entry("int", "matrix", "int", "int")
+def push_columns(inbox, columns, cols, n, time, diff):
     """Append rows given as columns, all at one time and with one diff, to an inbox outside loops."""
-    cols = columns.shape[0]
-    n = columns.shape[1]
     buffer = room(inbox, 0, n)
     at = ROWS_AT + ld(buffer, 0) * (cols + 2)
     for i in range(n):
         for c in range(cols):
-            st(buffer, at + i * (cols + 2) + c, columns[c, i])
+            st(buffer, at + i * (cols + 2) + c, raw_load(columns, c * n + i))
         st(buffer, at + i * (cols + 2) + cols, time)
         st(buffer, at + i * (cols + 2) + cols + 1, diff)
     st(buffer, 0, ld(buffer, 0) + n)
     return 0
 
 
-@njit(int64(int64, _matrix, int64), **OPTIONS)
-def preset_columns(ctx, columns, time):
+@entry("int", "matrix", "int")
+def preset_columns(ctx, columns, cols, n, time):
     """Sort a bulk load straight into the batch that the table's arrange operator will take."""
-    cols = columns.shape[0]
-    n = columns.shape[1]
     if DEBUG:  # only blocks of our own can be checked
         copy = alloc(max(cols * n, 1))
         for c in range(cols):
             for i in range(n):
-                st(copy, c * n + i, columns[c, i])
+                st(copy, c * n + i, raw_load(columns, c * n + i))
         st(ctx, PRESET, sort_columns(copy, n, cols, time, ld(ctx, A_STEP)))
         free(copy)
     else:
-        st(ctx, PRESET, sort_columns(columns.ctypes.data, n, cols, time, ld(ctx, A_STEP)))
+        st(ctx, PRESET, sort_columns(columns, n, cols, time, ld(ctx, A_STEP)))
     return 0
 
 
-@njit(nb.void(int64, _matrix, _array, _array), **OPTIONS)
-def batch_contents(batch, columns, times, diffs):
+@entry("int", "matrix", "words", "words")
+def batch_contents(batch, columns, _cols, n, times, _times, diffs, _diffs):
     """Copy a batch into arrays."""
     data = ld(batch, DATA)
     cap = ld(batch, CAP)
     rows = ld(batch, ROWS)
     for c in range(ld(batch, COLS)):
         for i in range(rows):
-            columns[c, i] = ld(data, c * cap + i)
+            raw_store(columns, c * n + i, ld(data, c * cap + i))
     for i in range(rows):
-        times[i] = time_at(batch, data, i)
-        diffs[i] = diff_at(batch, data, i, 0)
+        raw_store(times, i, time_at(batch, data, i))
+        raw_store(diffs, i, diff_at(batch, data, i, 0))
+    return 0
 
 
 @operator
@@ -306,17 +309,17 @@ def serve(ctx):
     return CALL_PYTHON if ld(trace, DELTA) != 0 else 0
 
 
-@njit(int64(int64, _matrix, _array, _array), **OPTIONS)
-def emit_columns(stream, columns, times, diffs):
+@entry("int", "matrix", "words", "words")
+def emit_columns(stream, columns, cols, rows, times, _times, diffs, _diffs):
     """Send rows given as columns down a stream."""
     regs = ld(stream, REGS)
     tail = ld(stream, TAIL)
     n = 0
-    for i in range(len(times)):
-        for c in range(columns.shape[0]):
-            st(regs, c * CHUNK + n, columns[c, i])
-        st(tail, n, times[i])
-        st(tail, CHUNK + n, diffs[i])
+    for i in range(rows):
+        for c in range(cols):
+            st(regs, c * CHUNK + n, raw_load(columns, c * rows + i))
+        st(tail, n, raw_load(times, i))
+        st(tail, CHUNK + n, raw_load(diffs, i))
         n += 1
         if n == CHUNK:
             st(stream, R_N, n)
@@ -327,23 +330,22 @@ def emit_columns(stream, columns, times, diffs):
     return 0
 
 
-@njit(nb.void(int64, _matrix), **OPTIONS)
-def take_requests(ctx, rows):
+@entry("int", "matrix")
+def take_requests(ctx, rows, n, width):
     """Copy the request rows into a matrix, one row each."""
     block = ld(ctx, REQUESTS)
-    for i in range(rows.shape[0]):
-        for c in range(rows.shape[1]):
-            rows[i, c] = ld(block, 1 + i * rows.shape[1] + c)
+    for i in range(n * width):
+        raw_store(rows, i, ld(block, 1 + i))
+    return 0
 
 
-@njit(int64(int64, _matrix), **OPTIONS)
-def give_answers(ctx, rows):
+@entry("int", "matrix")
+def give_answers(ctx, rows, n, width):
     """Hand the answer rows of a Python reduction over."""
     free(ld(ctx, ANSWERS))
-    block = alloc(1 + rows.shape[0] * rows.shape[1])
-    for i in range(rows.shape[0]):
-        for c in range(rows.shape[1]):
-            st(block, 1 + i * rows.shape[1] + c, rows[i, c])
+    block = alloc(1 + n * width)
+    for i in range(n * width):
+        st(block, 1 + i, raw_load(rows, i))
     st(ctx, ANSWERS, block)
-    st(ctx, ANSWERS_N, rows.shape[0])
+    st(ctx, ANSWERS_N, n)
     return 0

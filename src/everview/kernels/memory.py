@@ -21,15 +21,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
 
-DEBUG = os.environ.get("EVERVIEW_DEBUG", "0") not in ("", "0")
+from everview.kernels.native import COMPILING, DEBUG, POINTER, WORD, external, inner, primitive
+
 MAGIC = 0x45564D454D4F5259  # "EVMEMORY"
 DEAD = 0x4445414444454144
 
-_I64 = ir.IntType(64)
-_I8P = ir.IntType(8).as_pointer()
 
 def _keep_memory() -> None:
     """Let freed blocks be used again instead of going back to the system: fresh pages cost more than the work on them.
@@ -47,135 +44,85 @@ def _keep_memory() -> None:
 
 _keep_memory()
 
-OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "boundscheck": False, "error_model": "numpy"}
-"""Options of every kernel that Python calls: cached on disk, running without the GIL, C-like arithmetic."""
-
-INNER: dict[str, Any] = {**OPTIONS, "cache": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-"""Options of functions that only kernels call: no wrappers, no cache entry of their own."""
-
 FAULTS, FAULT_ADDRESS, FAULT_INDEX, FAULT_SIZE, LIVE_BLOCKS, LIVE_WORDS = range(6)
-cell = np.zeros(8, dtype=np.int64)
+
+
+def _cell_words() -> Any:
+    from everview.kernels.archive import library
+
+    words = ctypes.c_int64 * 8
+    return words.from_address(library().cell()) if DEBUG and not COMPILING else words()
+
+
+cell = np.frombuffer(_cell_words(), dtype=np.int64)
 """Debug build: faults so far, address, index and size of the first, blocks and words alive."""
 
 
 def _word(builder: Any, address: Any, index: Any) -> Any:
-    return builder.gep(builder.inttoptr(address, _I64.as_pointer()), [index])
+    return builder.gep(builder.inttoptr(address, WORD.as_pointer()), [index])
 
 
-@intrinsic  # type: ignore[misc]
-def raw_load(typingctx: Any, address: Any, index: Any) -> Any:
+@primitive("int64(int64, int64)")
+def raw_load(builder: Any, address: Any, index: Any) -> Any:
     """Load word `index` of the block at `address`, unchecked."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load(_word(builder, args[0], args[1]))
-
-    return types.int64(types.int64, types.int64), codegen
+    return builder.load(_word(builder, address, index))
 
 
-@intrinsic  # type: ignore[misc]
-def raw_store(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
+@primitive("void(int64, int64, int64)")
+def raw_store(builder: Any, address: Any, index: Any, value: Any) -> None:
     """Store `value` into word `index` of the block at `address`, unchecked."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.store(args[2], _word(builder, args[0], args[1]))
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), codegen
+    builder.store(value, _word(builder, address, index))
 
 
-@intrinsic  # type: ignore[misc]
-def add_atomically(typingctx: Any, address: Any, index: Any, value: Any) -> Any:
+@primitive("int64(int64, int64, int64)")
+def add_atomically(builder: Any, address: Any, index: Any, value: Any) -> Any:
     """Add to a word that two threads may change at once; what was there before."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.atomic_rmw("add", _word(builder, args[0], args[1]), args[2], "seq_cst")
-
-    return types.int64(types.int64, types.int64, types.int64), codegen
+    return builder.atomic_rmw("add", _word(builder, address, index), value, "seq_cst")
 
 
-@intrinsic  # type: ignore[misc]
-def call_pointer(typingctx: Any, function: Any, argument: Any) -> Any:
+@primitive("int64(int64, int64)")
+def call_pointer(builder: Any, function: Any, argument: Any) -> Any:
     """Call the compiled operator at address `function` with one int64 argument."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        shape = ir.FunctionType(_I64, [_I64])
-        return builder.call(builder.inttoptr(args[0], shape.as_pointer()), [args[1]])
-
-    return types.int64(types.int64, types.int64), codegen
+    return builder.call(builder.inttoptr(function, ir.FunctionType(WORD, [WORD]).as_pointer()), [argument])
 
 
-@intrinsic  # type: ignore[misc]
-def float_of_bits(typingctx: Any, bits: Any) -> Any:
+@primitive("float64(int64)")
+def float_of_bits(builder: Any, bits: Any) -> Any:
     """The float64 whose bit pattern is the int64 `bits`."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], ir.DoubleType())
-
-    return types.float64(types.int64), codegen
+    return builder.bitcast(bits, ir.DoubleType())
 
 
-@intrinsic  # type: ignore[misc]
-def bits_of_float(typingctx: Any, number: Any) -> Any:
+@primitive("int64(float64)")
+def bits_of_float(builder: Any, number: Any) -> Any:
     """The bit pattern of a float64 as an int64."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], _I64)
-
-    return types.int64(types.float64), codegen
+    return builder.bitcast(number, WORD)
 
 
-@intrinsic  # type: ignore[misc]
-def _c_malloc(typingctx: Any, size: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        from numba.core import cgutils
-
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_I8P, [_I64]), "malloc")
-        return builder.ptrtoint(builder.call(function, [args[0]]), _I64)
-
-    return types.int64(types.int64), codegen
+@primitive("int64(int64)")
+def _c_malloc(builder: Any, size: Any) -> Any:
+    return builder.ptrtoint(builder.call(external(builder, "malloc", POINTER, WORD), [size]), WORD)
 
 
-@intrinsic  # type: ignore[misc]
-def _c_realloc(typingctx: Any, address: Any, size: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        from numba.core import cgutils
-
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_I8P, [_I8P, _I64]), "realloc")
-        return builder.ptrtoint(builder.call(function, [builder.inttoptr(args[0], _I8P), args[1]]), _I64)
-
-    return types.int64(types.int64, types.int64), codegen
+@primitive("int64(int64, int64)")
+def _c_realloc(builder: Any, address: Any, size: Any) -> Any:
+    function = external(builder, "realloc", POINTER, POINTER, WORD)
+    return builder.ptrtoint(builder.call(function, [builder.inttoptr(address, POINTER), size]), WORD)
 
 
-@intrinsic  # type: ignore[misc]
-def _c_free(typingctx: Any, address: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        from numba.core import cgutils
-
-        function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), [_I8P]), "free")
-        builder.call(function, [builder.inttoptr(args[0], _I8P)])
-        return context.get_dummy_value()
-
-    return types.void(types.int64), codegen
+@primitive("void(int64)")
+def _c_free(builder: Any, address: Any) -> None:
+    builder.call(external(builder, "free", ir.VoidType(), POINTER), [builder.inttoptr(address, POINTER)])
 
 
-@intrinsic  # type: ignore[misc]
-def raw_copy(typingctx: Any, target: Any, source: Any, words: Any) -> Any:
+@primitive("void(int64, int64, int64)")
+def raw_copy(builder: Any, target: Any, source: Any, words: Any) -> None:
     """memmove `words` words from address `source` to address `target`, unchecked."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        from numba.core import cgutils
-
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(_I8P, [_I8P, _I8P, _I64]), "memmove"
-        )
-        size = builder.shl(args[2], ir.Constant(_I64, 3))
-        builder.call(function, [builder.inttoptr(args[0], _I8P), builder.inttoptr(args[1], _I8P), size])
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), codegen
+    function = external(builder, "memmove", POINTER, POINTER, POINTER, WORD)
+    places = [builder.inttoptr(address, POINTER) for address in (target, source)]
+    builder.call(function, [*places, builder.shl(words, ir.Constant(WORD, 3))])
 
 
-@njit(**INNER)
+@inner
 def copy_words(target, at, source, start, words):
     """Copy `words` words from block `source` (from word `start`) to block `target` (from word `at`)."""
     if DEBUG:
@@ -186,30 +133,15 @@ def copy_words(target, at, source, start, words):
 
 
 if DEBUG:
-    from llvmlite import binding as _llvm
-    from numba import cfunc
+    from everview.kernels.archive import CELL
 
-    _CELL_ADDRESS = cell.ctypes.data
+    @primitive("int64()")
+    def _cell(builder: Any) -> Any:
+        words = builder.module.globals.get(CELL) or ir.GlobalVariable(builder.module, ir.ArrayType(WORD, 8), CELL)
+        return builder.ptrtoint(words, WORD)
 
-    @cfunc(types.int64())
-    def _cell_of_this_process():
-        return _CELL_ADDRESS
-
-    # cached kernels must not bake in an address of one process: they call a symbol that is bound at start-up
-    _llvm.add_symbol("everview_debug_cell", _cell_of_this_process.address)
-
-    @intrinsic  # type: ignore[misc]
-    def _cell(typingctx: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            from numba.core import cgutils
-
-            shape = ir.FunctionType(_I64, [])
-            return builder.call(cgutils.get_or_insert_function(builder.module, shape, "everview_debug_cell"), [])
-
-        return types.int64(), codegen
-
-    @njit(**INNER)
-    def _fault(address, index, size):
+    @inner
+    def fault(address, index, size):
         c = _cell()
         if raw_load(c, 0) == 0:
             raw_store(c, 1, address)
@@ -217,34 +149,34 @@ if DEBUG:
             raw_store(c, 3, size)
         raw_store(c, 0, raw_load(c, 0) + 1)
 
-    @njit(**INNER)
+    @inner
     def _inside(address, index):
         if address < 4096:
-            _fault(address, index, -1)
+            fault(address, index, -1)
             return False
         if raw_load(address, -2) != MAGIC:
-            _fault(address, index, -2)
+            fault(address, index, -2)
             return False
         size = raw_load(address, -1)
         if index < 0 or index >= size:
-            _fault(address, index, size)
+            fault(address, index, size)
             return False
         return True
 
-    @njit(**INNER)
+    @inner
     def ld(address, index):
         """Word `index` of the block at `address`; checked."""
         if _inside(address, index):
             return raw_load(address, index)
         return 0
 
-    @njit(**INNER)
+    @inner
     def st(address, index, value):
         """Set word `index` of the block at `address`; checked."""
         if _inside(address, index):
             raw_store(address, index, value)
 
-    @njit(**INNER)
+    @inner
     def alloc(words):
         """A new block of `words` words filled with rubbish; 0 if there is no memory."""
         block = _c_malloc((words + 2) * 8)
@@ -259,7 +191,7 @@ if DEBUG:
         add_atomically(c, 5, words)
         return block + 16
 
-    @njit(**INNER)
+    @inner
     def free(address):
         """Give a block back; 0 is ignored, anything else that is no live block is a fault."""
         if address != 0 and _inside(address, 0 if raw_load(address, -1) > 0 else -1):
@@ -269,7 +201,7 @@ if DEBUG:
             raw_store(address, -2, DEAD)
             _c_free(address - 16)
 
-    @njit(**INNER)
+    @inner
     def grow(address, words, used):
         """A block of `words` words that holds the first `used` words of `address`, which is freed."""
         new = alloc(words)
@@ -283,7 +215,7 @@ else:
     ld = raw_load
     st = raw_store
 
-    @njit(**INNER)
+    @inner
     def alloc(words):
         """A new block of `words` words filled with rubbish; 0 if there is no memory."""
         block = _c_malloc((words + 2) * 8)
@@ -293,14 +225,14 @@ else:
         raw_store(block, 1, words)
         return block + 16
 
-    @njit(**INNER)
+    @inner
     def free(address):
         """Give a block back; 0 is ignored."""
         if address != 0:
             raw_store(address, -2, DEAD)
             _c_free(address - 16)
 
-    @njit(**INNER)
+    @inner
     def grow(address, words, used):
         """A block of `words` words that holds the first `used` words of `address`, which is freed."""
         if address == 0:
@@ -312,7 +244,7 @@ else:
         return block + 16
 
 
-@njit(**INNER)
+@inner
 def faults():
     """Bad accesses so far (debug build; otherwise always 0)."""
     if DEBUG:
@@ -320,13 +252,13 @@ def faults():
     return 0
 
 
-@njit(**INNER)
+@inner
 def size_of(address):
     """Size in words of a block."""
     return raw_load(address, -1)
 
 
-@njit(**INNER)
+@inner
 def zeros(words):
     """A new block of zeros; 0 if there is no memory."""
     block = alloc(words)

@@ -9,8 +9,6 @@ the result is sorted.
 
 from __future__ import annotations
 
-from numba import njit
-
 from everview.kernels.batch import (
     CAP,
     COLS,
@@ -30,15 +28,15 @@ from everview.kernels.batch import (
     new_batch,
     time_at,
 )
-from everview.kernels.memory import INNER, alloc, copy_words, free, ld, st
-from everview.kernels.operator import shared, task
+from everview.kernels.memory import alloc, copy_words, free, ld, st
+from everview.kernels.native import inner, shared, task
 from everview.kernels.team import both
 
 OLDER, NEWER, AT_OLDER, AT_NEWER, END_OLDER, END_NEWER, RESULT, FIRST_ROW, DONE_ROWS, KEEP, SINCE, M_WORDS = range(12)
 """Rows from AT to END are still to be merged; the result has those from FIRST_ROW to DONE_ROWS."""
 
 
-@njit(**INNER)
+@inner
 def start_merge(older, newer, keep, since):
     """Begin merging two batches of one trace; 0 if there is no memory."""
     merge = alloc(M_WORDS)
@@ -68,7 +66,7 @@ def start_merge(older, newer, keep, since):
     return merge
 
 
-@njit(**INNER)
+@inner
 def _put(result, data, first, out, src, src_data, i, time, cols, diffs):
     """Write row i of a source at row `out` of the result, or add it to row out - 1 if that is the same update (and not
     before row `first`); the new row count.
@@ -138,7 +136,7 @@ def work_merge(merge, fuel):
     return i >= na and j >= nb
 
 
-@njit(**INNER)
+@inner
 def trim(batch, rows):
     """The batch cut to its first `rows` rows in memory that fits, constant columns stored once; frees the original. 0
     if empty.
@@ -185,7 +183,7 @@ def trim(batch, rows):
     return new
 
 
-@njit(**INNER)
+@inner
 def finish_merge(merge):
     """Take a complete merge apart: frees its inputs, gives the result (0 if everything cancelled)."""
     result = trim(ld(merge, RESULT), ld(merge, DONE_ROWS))
@@ -195,7 +193,7 @@ def finish_merge(merge):
     return result
 
 
-@njit(**INNER)
+@inner
 def drop_merge(merge):
     """Give up a merge under way; its inputs stay."""
     free_batch(ld(merge, RESULT))
@@ -207,7 +205,7 @@ def _work(merge):
     return work_merge(merge, 2**62)
 
 
-@njit(**INNER)
+@inner
 def _work_shared(merge, team):
     """Merge the smaller rows here and the larger ones on the helper, then close the gap between them."""
     older = ld(merge, OLDER)
@@ -253,7 +251,7 @@ def merge_now(older, newer, keep, since, team):
     return finish_merge(merge)
 
 
-@njit(**INNER)
+@inner
 def advance(batch, keep, since):
     """Advance the times of one batch in place, adding up what becomes equal; gives the batch (or a smaller one, or 0).
     """
@@ -287,7 +285,7 @@ def advance(batch, keep, since):
     return advance_rows(batch, keep, since)
 
 
-@njit(**INNER)
+@inner
 def advance_rows(batch, keep, since):
     """The general case of `advance`: per-row times and diffs, compacted in place."""
     data = ld(batch, DATA)

@@ -16,12 +16,10 @@ the larger ones, which end up behind each other in the batch.
 
 from __future__ import annotations
 
-from numba import njit
-
 from everview.kernels.batch import CAP, D_AT, D_MASK, DATA, T_AT, build_index, new_batch
 from everview.kernels.inbox import NEXT, free_chain
-from everview.kernels.memory import INNER, alloc, call_pointer, copy_words, free, ld, st, zeros
-from everview.kernels.operator import shared, task
+from everview.kernels.memory import alloc, call_pointer, copy_words, free, ld, st, zeros
+from everview.kernels.native import inner, shared, task
 from everview.kernels.radix import SOME, radix_sort, sort_pairs
 from everview.kernels.step import STEP_SPLIT, STEP_TEAM
 from everview.kernels.team import both
@@ -75,7 +73,7 @@ CHAIN = 2
 """Says that the source is an inbox's chain of buffers, which are freed."""
 
 
-@njit(**INNER)
+@inner
 def bits_between(low, high):
     """Bits needed for numbers from `low` to `high`, counted from `low`.
 
@@ -91,7 +89,7 @@ def bits_between(low, high):
     return n
 
 
-@njit(**INNER)
+@inner
 def _block(job, first):
     """Where row `first` of the job is: (source block, row in it, rows from there on that can be read together)."""
     source = ld(job, SOURCE)
@@ -104,7 +102,7 @@ def _block(job, first):
     return source, first, n
 
 
-@njit(**INNER)
+@inner
 def _scan(job):
     """Find the limits of the job's columns."""
     row_step = ld(job, ROW_STEP)
@@ -128,7 +126,7 @@ def _scan(job):
     return 0
 
 
-@njit(**INNER)
+@inner
 def _pack_block(job, source, first, n, target, at):
     """The words of n rows from row `first` of a source on, to word `at` of block `target`."""
     row_step = ld(job, ROW_STEP)
@@ -144,7 +142,7 @@ def _pack_block(job, source, first, n, target, at):
                 st(target, at + i, (ld(target, at + i) << shift) | (ld(source, w + i * row_step) - low))
 
 
-@njit(**INNER)
+@inner
 def _pack_all(job):
     """Pack the job's rows in their order."""
     words = ld(job, WORDS)
@@ -161,7 +159,7 @@ def _pack_all(job):
         first += n
 
 
-@njit(**INNER)
+@inner
 def _pack_parted(job):
     """Pack the job's rows, words below the pivot from its first row on upwards, the others from its last one downwards.
     """
@@ -202,7 +200,7 @@ def _pack_parted(job):
     return 0
 
 
-@njit(**INNER)
+@inner
 def _tally(job):
     """Add up the job's diffs by word."""
     counts = ld(job, COUNTS)
@@ -229,7 +227,7 @@ def _tally(job):
     return 0
 
 
-@njit(**INNER)
+@inner
 def _sort_part(job):
     """Sort SIZE words from START on, add up equal ones and close the gaps: KEPT words are left, from START on."""
     n = ld(job, SIZE)
@@ -291,7 +289,7 @@ def _sort_part(job):
     return 0
 
 
-@njit(**INNER)
+@inner
 def _unpack(job):
     """Write the job's sorted words as rows of the batch TARGET, from row TARGET_ROW on."""
     batch = ld(job, TARGET)
@@ -333,7 +331,7 @@ def _unpack(job):
     return 0
 
 
-@njit(**INNER)
+@inner
 def _bring(job):
     """Bring the job's two runs of words together, from START on in the other blocks, and sort there."""
     start = ld(job, START)
@@ -371,7 +369,7 @@ def _work(job):
     return _unpack(job)
 
 
-@njit(**INNER)
+@inner
 def _new_job(source, at, row_step, col_step, first, last, scanned, width, stored):
     job = alloc(P_WORDS + 4 * (width + 1))
     for w in range(P_WORDS):
@@ -388,14 +386,14 @@ def _new_job(source, at, row_step, col_step, first, last, scanned, width, stored
     return job
 
 
-@njit(**INNER)
+@inner
 def _set(job, mate, field, value):
     st(job, field, value)
     if mate != 0:
         st(mate, field, value)
 
 
-@njit(**INNER)
+@inner
 def _run(team, phase, job, mate):
     """Do a phase of the job, and next to it that of its mate if there is one."""
     _set(job, mate, PHASE, phase)
@@ -405,7 +403,7 @@ def _run(team, phase, job, mate):
         call_pointer(_work(), job)
 
 
-@njit(**INNER)
+@inner
 def _measure(job, mate, time):
     """Bits of every column and of all together, from the limits that were found. Rows without stored times are at
     `time`.
@@ -432,14 +430,14 @@ def _measure(job, mate, time):
     return total
 
 
-@njit(**INNER)
+@inner
 def _all_ones(job):
     """Whether all the diffs that the job scanned are 1."""
     at = P_WORDS + 2 * ld(job, WIDTH)
     return ld(job, at) == 1 and ld(job, at + 1) == 1
 
 
-@njit(**INNER)
+@inner
 def _from_table(job, mate, bits, diffs, cols):
     """The batch of the sums in the jobs' tables; 0 if all are zero."""
     counts = ld(job, COUNTS)
@@ -489,7 +487,7 @@ def _from_table(job, mate, bits, diffs, cols):
     return batch
 
 
-@njit(**INNER)
+@inner
 def _pivot(job, n):
     """The middle one of a sample of words."""
     words = alloc(SAMPLE)
@@ -504,7 +502,7 @@ def _pivot(job, n):
     return pivot
 
 
-@njit(**INNER)
+@inner
 def _part(team, job, mate, n):
     """Pack with two threads; afterwards the job's runs are the words below the pivot, its mate's those from it on."""
     st(job, PIVOT, _pivot(job, n))
@@ -524,7 +522,7 @@ def _part(team, job, mate, n):
     st(mate, RUN_2_ROWS, n - half - low_2)
 
 
-@njit(**INNER)
+@inner
 def _from_words(job, mate, cols):
     """The batch of the jobs' sorted words; 0 if there are none."""
     kept = ld(job, KEPT)
@@ -539,7 +537,7 @@ def _from_words(job, mate, cols):
     return new_batch(kept, cols, 1, one_time, ones)
 
 
-@njit(**INNER)
+@inner
 def _consume(source, consume):
     if consume == CHAIN:
         free_chain(source)

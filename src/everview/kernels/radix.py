@@ -6,10 +6,8 @@ costs more than they do. All sorts are stable and end in one of two pairs of blo
 
 from __future__ import annotations
 
-from numba import njit
-
-from everview.kernels.memory import INNER, alloc, free, ld, st
-from everview.kernels.operator import shared
+from everview.kernels.memory import alloc, free, ld, st
+from everview.kernels.native import inner, shared
 
 FEW = 20  # words up to which insertion sort wins
 SOME = 400  # words up to which merge sort wins over radix passes
@@ -68,7 +66,7 @@ def radix_sort(words, payload, other_words, other_payload, start, n, bits):
     return 1 if flipped else 0
 
 
-@njit(**INNER)
+@inner
 def _insertion(words, payload, start, end):
     for i in range(start + 1, end):
         x = ld(words, i)
@@ -82,7 +80,7 @@ def _insertion(words, payload, start, end):
         st(payload, j + 1, y)
 
 
-@njit(**INNER)
+@inner
 def _merge_sort(words, payload, other_words, other_payload, n):
     """Bottom-up merge sort."""
     i = 0

@@ -5,8 +5,6 @@ Results are ordinary batches (sorted and consolidated) that the caller owns.
 
 from __future__ import annotations
 
-from numba import int64, njit
-
 from everview.kernels.batch import (
     CAP,
     COLS,
@@ -19,15 +17,15 @@ from everview.kernels.batch import (
     key_end,
     time_at,
 )
-from everview.kernels.memory import INNER, OPTIONS, alloc, ld, st
-from everview.kernels.operator import REFUSED, operator
+from everview.kernels.memory import alloc, ld, st
+from everview.kernels.native import REFUSED, entry, inner, operator
 from everview.kernels.sort import sort_rows
 from everview.kernels.trace import COUNT, DELTA, NO_SINCE, T_COLS, TABLE
 
 C_TRACE, C_ROW, C_WORDS = range(3)
 
 
-@njit(**INNER)
+@inner
 def _copy_row(batch, data, i, rows, at, time):
     cols = ld(batch, COLS)
     cap = ld(batch, CAP)
@@ -37,7 +35,7 @@ def _copy_row(batch, data, i, rows, at, time):
     st(rows, at + cols + 1, diff_at(batch, data, i, 0))
 
 
-@njit(int64(int64, int64, int64, int64, int64, int64), **OPTIONS)
+@entry("int", "int", "int", "int", "int", "int")
 def _collect(trace, key, keys, after, upto, keep_times):
     """The updates with after < time <= upto whose first `keys` columns equal the words of block `key`."""
     table = ld(trace, TABLE)
@@ -76,14 +74,14 @@ def collect_key(trace: int, key: int, keys: int, upto: int) -> int:
     return int(_collect(trace, key, keys, NO_SINCE, upto, 0))
 
 
-@njit(int64(int64), **OPTIONS)
+@entry("int")
 def release(batch):
     """Give a batch back that one of these functions returned."""
     free_batch(batch)
     return 0
 
 
-@njit(**INNER)
+@inner
 def _balance(trace, data, cap, i, time):
     """Multiplicity of the row i at `time`."""
     table = ld(trace, TABLE)

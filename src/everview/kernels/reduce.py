@@ -11,16 +11,14 @@ With a team, the smaller half of the touched keys is reduced here and the larger
 
 from __future__ import annotations
 
-from numba import njit
-
 from everview.kernels.aggregate import evaluate
 from everview.kernels.arrange import take
 from everview.kernels.batch import CAP, DATA, ROWS, compare_rows, free_batch, key_end, lower_bound
 from everview.kernels.history import bound_of, locate, start_cursors
 from everview.kernels.inbox import new_inbox
 from everview.kernels.interesting import plan_times
-from everview.kernels.memory import INNER, alloc, call_pointer, copy_words, free, ld, st
-from everview.kernels.operator import CALL_PYTHON, operator, task
+from everview.kernels.memory import alloc, call_pointer, copy_words, free, ld, st
+from everview.kernels.native import CALL_PYTHON, inner, operator, task
 from everview.kernels.reduce_python import ask
 from everview.kernels.reduction import (
     ANSWERS,
@@ -56,7 +54,7 @@ H_CTX, H_DELTA, H_FROM, H_TO, H_TODO, H_TODO_FROM, H_TODO_TO, H_TOUCHED, H_WORDS
 """A share of the touched keys: rows of the input's delta and of the agenda. H_TOUCHED counts those of all shares."""
 
 
-@njit(**INNER)
+@inner
 def _reduce_key(ctx, key_data, key_cap, key_row, touched, cursors, out_at, now):
     """Bring one key up to date at this loop time."""
     keys = ld(ctx, KEYS)
@@ -117,7 +115,7 @@ def _reduce_share(share):
     return 0
 
 
-@njit(**INNER)
+@inner
 def _cut(source, other, keys):
     """The row behind the key in the middle of a batch; the first row of the other one whose key is not before it."""
     rows = ld(source, ROWS)
@@ -131,7 +129,7 @@ def _cut(source, other, keys):
     return at, lower_bound(ld(other, DATA), ld(other, CAP), 0, ld(other, ROWS), data, cap, at, keys)
 
 
-@njit(**INNER)
+@inner
 def _reduce_shared(ctx, share, team):
     """Reduce the smaller half of the keys here, the larger half on the helper with a context of its own."""
     keys = ld(ctx, KEYS)

@@ -6,12 +6,10 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from everview.kernels.batch import CAP, DATA
 from everview.kernels.history import locate, next_value, rewind, start_cursors
-from everview.kernels.memory import INNER, alloc, free, ld, st
-from everview.kernels.operator import operator
+from everview.kernels.memory import alloc, free, ld, st
+from everview.kernels.native import inner, operator
 from everview.kernels.reduction import (
     ANSWERS,
     ANSWERS_N,
@@ -31,7 +29,7 @@ from everview.kernels.scope import FIELDS, NFIELDS
 from everview.kernels.trace import COUNT, T_COLS
 
 
-@njit(**INNER)
+@inner
 def ask(ctx, key_data, key_cap, key_row, cursors, time, bound):
     """PYTHON: write the group at `time` into REQUESTS: a head (-1, time, key...) and its rows (count, 0, values...)."""
     trace = ld(ctx, INPUT)

@@ -6,9 +6,8 @@ under consideration; OUT collects the differences that are to be said.
 
 from __future__ import annotations
 
-from numba import njit
-
-from everview.kernels.memory import INNER, alloc, free, grow, ld, st
+from everview.kernels.memory import alloc, free, grow, ld, st
+from everview.kernels.native import inner
 
 (
     INPUT,
@@ -43,7 +42,7 @@ COUNT_OF, SUM_INT, AVG_INT, SUM_FLOAT, AVG_FLOAT = range(5)
 FAULT_OVERFLOW, FAULT_LARGE = 1, 2
 
 
-@njit(**INNER)
+@inner
 def reserve(ctx, field, count_field, width, rows):
     """Room for `rows` more rows of `width` words in a growing block of the context."""
     block = ld(ctx, field)
@@ -57,7 +56,7 @@ def reserve(ctx, field, count_field, width, rows):
     return block
 
 
-@njit(**INNER)
+@inner
 def cursors_for(ctx, batches):
     """Scratch: current row, end and saved start for up to `batches` batches each of input and output."""
     block = ld(ctx, CURSORS)
@@ -69,7 +68,7 @@ def cursors_for(ctx, batches):
     return block
 
 
-@njit(**INNER)
+@inner
 def put_found(ctx, n, width):
     """Make row n of FOUND writable and give the block."""
     block = ld(ctx, FOUND)

@@ -6,20 +6,18 @@ live value diverge. So the output that should be, less all that was said, is wha
 
 from __future__ import annotations
 
-from numba import njit
-
 from everview.kernels.arrange import emit
 from everview.kernels.batch import CAP, D_AT, DATA, ROWS, T_AT, build_index, diff_at, free_batch, new_batch, time_at
 from everview.kernels.history import seen
-from everview.kernels.memory import INNER, alloc, free, ld, st
-from everview.kernels.operator import shared
+from everview.kernels.memory import alloc, free, ld, st
+from everview.kernels.native import inner, shared
 from everview.kernels.reduction import D_SCOPE, D_STEP, D_STREAM, FOUND, KEYS, OUT, OUT_N, OUTPUT, put_found, reserve
 from everview.kernels.scope import FIELDS, NFIELDS, NOW
 from everview.kernels.sort import sort_rows
 from everview.kernels.trace import COUNT, T_COLS, TABLE, add_delta, clear_delta
 
 
-@njit(**INNER)
+@inner
 def _row_less(block, a, b, n):
     for c in range(n):
         x = ld(block, a + c)
@@ -29,7 +27,7 @@ def _row_less(block, a, b, n):
     return False
 
 
-@njit(**INNER)
+@inner
 def _sort_found(block, n, width):
     """Sort rows (values, count) of FOUND by value and add up equal ones; the number left, zeros dropped."""
     values = width - 1
@@ -76,7 +74,7 @@ def _sort_found(block, n, width):
     return kept
 
 
-@njit(**INNER)
+@inner
 def _subtract_said(ctx, cursors, out_at, time, bound, n, first_out):
     """Add to FOUND, negated, what the output says at `time`: its trace, and rows of this pass from `first_out` on; the
     number of rows.
@@ -114,7 +112,7 @@ def _subtract_said(ctx, cursors, out_at, time, bound, n, first_out):
     return n
 
 
-@njit(**INNER)
+@inner
 def _says(ctx, cursors, out_at, time, bound, found):
     """Whether the output's trace says plainly what FOUND (at most one row) says: the usual case of a touched key that
     stays as it is.
@@ -146,7 +144,7 @@ def _says(ctx, cursors, out_at, time, bound, found):
     return found == 0 or total == ld(block, 1 + values)
 
 
-@njit(**INNER)
+@inner
 def _say(ctx, key_data, key_cap, key_row, time, n):
     """Append FOUND's rows to OUT as updates of the key at `time`."""
     keys = ld(ctx, KEYS)
@@ -179,7 +177,7 @@ def settle_time(ctx, key_data, key_cap, key_row, cursors, out_at, time, bound, f
     return 0
 
 
-@njit(**INNER)
+@inner
 def sort_out(ctx, first):
     """Sort one key's output rows by value, then time: several epochs were appended one after the other."""
     cols = ld(ld(ctx, OUTPUT), T_COLS)
@@ -195,7 +193,7 @@ def sort_out(ctx, first):
             j -= 1
 
 
-@njit(**INNER)
+@inner
 def _sorted_batch(out, n, cols):
     """A batch of n > 0 rows (columns, time, diff) that are sorted and consolidated already, from word 1 of `out` on."""
     width = cols + 2

@@ -7,26 +7,20 @@ Functions take and give int64 *codes* (`everview.types`); what they mean is pinn
   none (0: there is one). The value function must come back with *something* for every input, without a trap: it is
   run on all rows of a chunk, also on NULLs and on rows whose branch of a `case` is not taken.
 
-There are more than a hundred of these, and an `@njit` function costs a quarter of a second to compile, most of it for
-wrappers that only Python would call. `inner` compiles a function as part of the kernel that uses it, nothing else.
+There are more than a hundred of these, so they are `fused`: compiled as part of the kernel that uses them.
 
 Hazard: hardware division traps on `-2**63 / -1` as well as on zero, hence the detours in `int_floordiv`.
 """
 
 from __future__ import annotations
 
-import inspect
 import math
-from collections.abc import Callable
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from llvmlite import ir
-from numba import types as nb
-from numba.core.compiler import Flags, compile_internal
-from numba.extending import intrinsic
 
 from everview.kernels.memory import bits_of_float, float_of_bits
+from everview.kernels.native import WORD, fused, primitive
 from everview.types import NULL
 
 DIVISION, OVERFLOW, DOMAIN, CAST = range(1, 5)
@@ -46,77 +40,33 @@ FIRST_DAY = -719_162  # 0001-01-01
 LAST_DAY = 2_932_896  # 9999-12-31
 
 
-_compiled: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()  # code library -> what it holds already
+inner = fused("int64")
+inner_float = fused("float64")
 
 
-def inner_returning(result: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Make a function callable in kernels and only there: compiled for the arguments' types as part of its caller."""
-
-    def decorate(function: Callable[..., Any]) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            library = context.active_code_library
-            done = _compiled.setdefault(library, {})
-            key = (function, signature)
-            if key not in done:
-                flags = Flags()
-                flags.error_model = "numpy"
-                flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-                done[key] = compile_internal(
-                    context.typing_context, context, library, function, signature.args, signature.return_type, flags, {}
-                ).fndesc
-            return context.call_internal(builder, done[key], signature, args)
-
-        def typing(typingctx: Any, *args: Any) -> Any:
-            return result(*map(nb.unliteral, args)), codegen
-
-        context_first = inspect.Parameter("typingctx", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        shape = inspect.signature(function)
-        typing.__signature__ = shape.replace(parameters=[context_first, *shape.parameters.values()])  # type: ignore[attr-defined]
-        return intrinsic(typing)
-
-    return decorate
-
-
-inner = inner_returning(nb.int64)
-inner_float = inner_returning(nb.float64)
-inner_void = inner_returning(nb.void)
-
-
-@intrinsic  # type: ignore[misc]
-def product_overflows(typingctx: Any, x: Any, y: Any) -> Any:
+@primitive("boolean(int64, int64)")
+def product_overflows(builder: Any, x: Any, y: Any) -> Any:
     """Whether the product of two int64 needs more than 64 bits."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.extract_value(builder.smul_with_overflow(args[0], args[1]), 1)
-
-    return nb.boolean(nb.int64, nb.int64), codegen
+    return builder.extract_value(builder.smul_with_overflow(x, y), 1)
 
 
-@intrinsic  # type: ignore[misc]
-def truncated(typingctx: Any, number: Any) -> Any:
+@primitive("int64(float64)")
+def truncated(builder: Any, number: Any) -> Any:
     """The int64 of a float64 that is known to fit (any rubbish if it does not)."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fptosi(args[0], ir.IntType(64))
-
-    return nb.int64(nb.float64), codegen
+    return builder.fptosi(number, WORD)
 
 
-def _float_intrinsic(name: str) -> Any:
+def _float_instruction(name: str) -> Any:
     """A float64 function that is one machine instruction."""
 
-    @intrinsic  # type: ignore[misc]
-    def function(typingctx: Any, number: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            double = ir.DoubleType()
-            return builder.call(builder.module.declare_intrinsic(f"llvm.{name}", [double]), args)
-
-        return nb.float64(nb.float64), codegen
+    @primitive("float64(float64)")
+    def function(builder: Any, number: Any) -> Any:
+        return builder.call(builder.module.declare_intrinsic(f"llvm.{name}", [ir.DoubleType()]), [number])
 
     return function
 
 
-_floor, _ceil, _rint = _float_intrinsic("floor"), _float_intrinsic("ceil"), _float_intrinsic("rint")
+_floor, _ceil, _rint = _float_instruction("floor"), _float_instruction("ceil"), _float_instruction("rint")
 
 
 # ---- floats -------------------------------------------------------------------------------------------------------
@@ -493,7 +443,7 @@ def times(x, factor):
 # ---- dates: days since 1970-01-01, in the proleptic Gregorian calendar ---------------------------------------------
 
 
-@inner_returning(nb.UniTuple(nb.int64, 3))
+@fused("UniTuple(int64, 3)")
 def _civil(days):
     """(year, month, day) of a day number; eras of 400 years that begin on 1 March."""
     z = days + 719468

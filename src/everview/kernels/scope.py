@@ -12,10 +12,8 @@ The outermost scope has one slot, number 0, and no agenda.
 
 from __future__ import annotations
 
-from numba import njit
-
-from everview.kernels.memory import INNER, alloc, free, grow, ld, st
-from everview.kernels.operator import shared
+from everview.kernels.memory import alloc, free, grow, ld, st
+from everview.kernels.native import inner, shared
 
 (
     PARENT,
@@ -47,7 +45,7 @@ EMPTY = -1
 GONE = -2
 
 
-@njit(**INNER)
+@inner
 def new_scope(parent, coords, outer, unit, fields, nfields):
     """A scope whose loop coordinates (its own and those around it) are the bits `coords` of a time word."""
     scope = alloc(S_WORDS)
@@ -68,7 +66,7 @@ def new_scope(parent, coords, outer, unit, fields, nfields):
     return scope
 
 
-@njit(**INNER)
+@inner
 def free_scope(scope):
     """Give a scope back."""
     free(ld(scope, HEAP))
@@ -79,7 +77,7 @@ def free_scope(scope):
     free(scope)
 
 
-@njit(**INNER)
+@inner
 def reset_scope(scope):
     """Empty the agenda."""
     st(scope, NOW, 0)
@@ -97,13 +95,13 @@ def reset_scope(scope):
         st(times, i, EMPTY)
 
 
-@njit(**INNER)
+@inner
 def _place(time, size):
     h = time * -7046029254386353131
     return (h ^ (h >> 29)) & (size - 1)
 
 
-@njit(**INNER)
+@inner
 def _rehash(scope):
     size = ld(scope, HASH_SIZE)
     live = 0
@@ -133,7 +131,7 @@ def _rehash(scope):
     st(scope, HASH_USED, live)
 
 
-@njit(**INNER)
+@inner
 def _push_heap(scope, time):
     heap = ld(scope, HEAP)
     n = ld(scope, HEAP_N)
@@ -152,7 +150,7 @@ def _push_heap(scope, time):
     st(scope, HEAP_N, n + 1)
 
 
-@njit(**INNER)
+@inner
 def _pop_heap(scope):
     heap = ld(scope, HEAP)
     n = ld(scope, HEAP_N) - 1
@@ -172,7 +170,7 @@ def _pop_heap(scope):
     st(heap, i, x)
 
 
-@njit(**INNER)
+@inner
 def _find_slot(scope, time):
     """Slot of a pending time in this scope, made and put on the agenda if it is new; the flag says whether it was."""
     size = ld(scope, HASH_SIZE)
@@ -226,7 +224,7 @@ def slot_of(scope, time):
     return slot
 
 
-@njit(**INNER)
+@inner
 def next_time(scope):
     """Enter the next pending time under the outer loop's current time; False if there is none."""
     if ld(scope, HEAP_N) == 0:
@@ -243,7 +241,7 @@ def next_time(scope):
     return True
 
 
-@njit(**INNER)
+@inner
 def end_time(scope):
     """The pass at the current time is over: its slot may be used again."""
     time = ld(scope, NOW)

@@ -10,17 +10,15 @@ least significant first. A handful of rows is sorted by insertion.
 
 from __future__ import annotations
 
-from numba import njit
-
 from everview.kernels.batch import CAP, D_AT, DATA, T_AT, build_index, new_batch
 from everview.kernels.inbox import unchained
-from everview.kernels.memory import INNER, alloc, free, ld, st
-from everview.kernels.operator import shared
+from everview.kernels.memory import alloc, free, ld, st
+from everview.kernels.native import inner, shared
 from everview.kernels.packed import CHAIN, TOO_WIDE, bits_between, sort_packed
 from everview.kernels.radix import FEW, sort_pairs
 
 
-@njit(**INNER)
+@inner
 def _compare(src, a, b, width, col_step):
     for c in range(width):
         x = ld(src, a + c * col_step)
@@ -32,7 +30,7 @@ def _compare(src, a, b, width, col_step):
     return 0
 
 
-@njit(**INNER)
+@inner
 def _sort_few(src, at, row_step, col_step, n, width, order):
     """Insertion sort of row numbers into block `order`."""
     for i in range(n):
@@ -44,7 +42,7 @@ def _sort_few(src, at, row_step, col_step, n, width, order):
         st(order, j + 1, i)
 
 
-@njit(**INNER)
+@inner
 def _sort_wide(src, at, row_step, col_step, n, width, order):
     """Row numbers in order, for rows of any width: groups of up to 63 bits of columns, least significant group first.
     """
@@ -98,7 +96,7 @@ def _sort_wide(src, at, row_step, col_step, n, width, order):
     free(other_words)
 
 
-@njit(**INNER)
+@inner
 def column_range(src, at, row_step, n):
     """Smallest and largest of n words."""
     low = ld(src, at)

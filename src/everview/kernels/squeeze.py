@@ -10,7 +10,7 @@ from __future__ import annotations
 from everview.kernels.batch import CAP, DATA, ROWS, diff_at, free_batch, time_at
 from everview.kernels.inbox import ROWS_AT, TRY, TRY_FROM
 from everview.kernels.memory import ld, st
-from everview.kernels.operator import shared
+from everview.kernels.native import shared
 from everview.kernels.sort import sort_rows
 
 NEVER = 2**62

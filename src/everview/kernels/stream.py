@@ -18,11 +18,9 @@ Rows for which the program failed go, with the error's code as their only column
 
 from __future__ import annotations
 
-from numba import njit
-
 from everview.kernels.inbox import ROWS_AT, TRY, WIDTH, room
-from everview.kernels.memory import INNER, alloc, bits_of_float, float_of_bits, free, ld, st
-from everview.kernels.operator import shared
+from everview.kernels.memory import alloc, bits_of_float, float_of_bits, free, ld, st
+from everview.kernels.native import inner, shared
 from everview.kernels.scope import COORDS, OVERRUN, slot_of
 from everview.kernels.squeeze import squeeze
 from everview.kernels.step import STEP_BASE
@@ -77,7 +75,7 @@ FLOAT_WORDS = FLOAT_DIGITS + 4
 FLOAT_LIMIT = 2.0**126
 
 
-@njit(**INNER)
+@inner
 def new_stream(cols, registers, step):
     """A stream of rows with `cols` columns whose sinks' programs need `registers` registers."""
     stream = alloc(R_WORDS)
@@ -92,7 +90,7 @@ def new_stream(cols, registers, step):
     return stream
 
 
-@njit(**INNER)
+@inner
 def free_stream(stream):
     """Give a stream back (sinks belong to whoever made them)."""
     free(ld(stream, REGS))
@@ -101,7 +99,7 @@ def free_stream(stream):
     free(stream)
 
 
-@njit(**INNER)
+@inner
 def float_code(x):
     """Order-preserving code of a float."""
     if x != x:
@@ -110,13 +108,13 @@ def float_code(x):
     return b ^ ((b >> 63) & 0x7FFFFFFFFFFFFFFF)
 
 
-@njit(**INNER)
+@inner
 def code_float(code):
     """The float with a given code."""
     return float_of_bits(code ^ ((code >> 63) & 0x7FFFFFFFFFFFFFFF))
 
 
-@njit(**INNER)
+@inner
 def float_digit(code, k):
     """What a float adds to accumulator k of FLOAT_WORDS: a signed digit, or 1 for values that have none.
 
@@ -148,7 +146,7 @@ def float_digit(code, k):
     return 0
 
 
-@njit(**INNER)
+@inner
 def _accumulate(kind, value):
     if kind == ACC_ONE:
         return 1
@@ -163,7 +161,7 @@ def _accumulate(kind, value):
     return float_digit(value, kind - ACC_FLOAT)
 
 
-@njit(**INNER)
+@inner
 def _note_error(sink, code, time, diff):
     """Send an error row to the view's error collection, at the epoch it belongs to."""
     box = ld(sink, ERROR_BOX)
@@ -178,7 +176,7 @@ def _note_error(sink, code, time, diff):
     st(buffer, 0, n + 1)
 
 
-@njit(**INNER)
+@inner
 def _pour(stream, sink):
     """Send the chunk's rows through one sink."""
     n = ld(stream, R_N)

@@ -18,43 +18,31 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import int64, njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
-from everview.kernels.memory import INNER, OPTIONS, call_pointer, ld, st
+from everview.kernels.memory import call_pointer, ld, st
+from everview.kernels.native import POINTER, entry, external, inner, primitive
 
 JOB, DONE, TASK, ARGUMENT, QUIT, TEAM_WORDS = range(6)
 """JOB and DONE are locks that are held while there is nothing to do and nothing done."""
 
 PIECES = 16  # a task that takes its work piece by piece makes about this many of it
 
-_I8P = ir.IntType(8).as_pointer()
+_HALF = ir.IntType(32)
 
 
-@intrinsic  # type: ignore[misc]
-def _acquire(typingctx: Any, lock: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        shape = ir.FunctionType(ir.IntType(32), [_I8P, ir.IntType(32)])
-        function = cgutils.get_or_insert_function(builder.module, shape, "PyThread_acquire_lock")
-        builder.call(function, [builder.inttoptr(args[0], _I8P), ir.Constant(ir.IntType(32), 1)])
-        return context.get_dummy_value()
-
-    return types.void(types.int64), codegen
+@primitive("void(int64)")
+def _acquire(builder: Any, lock: Any) -> None:
+    function = external(builder, "PyThread_acquire_lock", _HALF, POINTER, _HALF)
+    builder.call(function, [builder.inttoptr(lock, POINTER), ir.Constant(_HALF, 1)])
 
 
-@intrinsic  # type: ignore[misc]
-def _release(typingctx: Any, lock: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        shape = ir.FunctionType(ir.VoidType(), [_I8P])
-        function = cgutils.get_or_insert_function(builder.module, shape, "PyThread_release_lock")
-        builder.call(function, [builder.inttoptr(args[0], _I8P)])
-        return context.get_dummy_value()
-
-    return types.void(types.int64), codegen
+@primitive("void(int64)")
+def _release(builder: Any, lock: Any) -> None:
+    function = external(builder, "PyThread_release_lock", ir.VoidType(), POINTER)
+    builder.call(function, [builder.inttoptr(lock, POINTER)])
 
 
-@njit(**INNER)
+@inner
 def both(team, task, mine, theirs):
     """Run task(mine) here and task(theirs) on the helper; returns when both are done."""
     st(team, TASK, task)
@@ -64,7 +52,7 @@ def both(team, task, mine, theirs):
     _acquire(ld(team, DONE))
 
 
-@njit(int64(int64), **OPTIONS)
+@entry("int")
 def serve(team):
     """The helper's life: do what the other thread asks for until told to quit."""
     while True:
@@ -75,7 +63,7 @@ def serve(team):
         _release(ld(team, DONE))
 
 
-@njit(int64(int64), **OPTIONS)
+@entry("int")
 def dismiss(team):
     """Let the helper go."""
     st(team, QUIT, 1)

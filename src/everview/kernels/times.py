@@ -16,12 +16,11 @@ commits.
 
 from __future__ import annotations
 
-from numba import njit
+from everview.kernels.memory import ld
+from everview.kernels.native import inner
 
-from everview.kernels.memory import INNER, ld
 
-
-@njit(**INNER)
+@inner
 def lub(a, b, fields, count):
     """Least upper bound of two times."""
     if count == 1:
@@ -33,7 +32,7 @@ def lub(a, b, fields, count):
     return result
 
 
-@njit(**INNER)
+@inner
 def leq(a, b, fields, count):
     """Whether time `a` is at or before `b` in the partial order."""
     if count == 1:

@@ -17,8 +17,6 @@ find the change there and the state before it in the rest of the list.
 
 from __future__ import annotations
 
-from numba import njit
-
 from everview.kernels.batch import (
     CAP,
     COLS,
@@ -33,7 +31,7 @@ from everview.kernels.batch import (
     free_batch,
     new_batch,
 )
-from everview.kernels.memory import INNER, alloc, copy_words, free, grow, ld, st
+from everview.kernels.memory import alloc, copy_words, free, grow, ld, st
 from everview.kernels.merge import (
     RESULT,
     advance,
@@ -43,7 +41,7 @@ from everview.kernels.merge import (
     start_merge,
     work_merge,
 )
-from everview.kernels.operator import shared
+from everview.kernels.native import inner, shared
 from everview.kernels.step import STEP_SPLIT, STEP_TEAM
 
 (
@@ -71,7 +69,7 @@ AT_ONCE = 4096  # rows up to which a merge is done in one go
 NO_SINCE = -(2**63)
 
 
-@njit(**INNER)
+@inner
 def new_trace(cols, diffs, keep, since, effort, stateless):
     """An empty trace. `keep`, `since`: how times advance when a step commits; `stateless`: only the delta is of
     interest.
@@ -97,7 +95,7 @@ def new_trace(cols, diffs, keep, since, effort, stateless):
     return trace
 
 
-@njit(**INNER)
+@inner
 def free_trace(trace):
     """Give a trace and all its batches back."""
     table = ld(trace, TABLE)
@@ -111,7 +109,7 @@ def free_trace(trace):
     free(trace)
 
 
-@njit(**INNER)
+@inner
 def trace_rows(trace):
     """Updates held (not the number of distinct rows)."""
     table = ld(trace, TABLE)
@@ -121,7 +119,7 @@ def trace_rows(trace):
     return rows
 
 
-@njit(**INNER)
+@inner
 def uncommitted(trace):
     """Updates that came in the step under way."""
     table = ld(trace, TABLE)
@@ -131,7 +129,7 @@ def uncommitted(trace):
     return rows
 
 
-@njit(**INNER)
+@inner
 def trace_words(trace):
     """Words of memory held, merges under way included."""
     table = ld(trace, TABLE)
@@ -144,7 +142,7 @@ def trace_words(trace):
     return words
 
 
-@njit(**INNER)
+@inner
 def _append(trace, batch):
     n = ld(trace, COUNT)
     room = ld(trace, ROOM)
@@ -157,7 +155,7 @@ def _append(trace, batch):
     st(trace, COUNT, n + 1)
 
 
-@njit(**INNER)
+@inner
 def _remove(trace, i):
     table = ld(trace, TABLE)
     merges = ld(trace, MERGES)
@@ -168,7 +166,7 @@ def _remove(trace, i):
     st(trace, COUNT, n)
 
 
-@njit(**INNER)
+@inner
 def _merge_last_two(trace, keep, since, team):
     """Replace the last two batches by their merge; False if nothing was left of them."""
     table = ld(trace, TABLE)
@@ -181,7 +179,7 @@ def _merge_last_two(trace, keep, since, team):
     return True
 
 
-@njit(**INNER)
+@inner
 def clear_delta(trace):
     """There is no change at this pass; a stateless trace forgets the last one."""
     if ld(trace, STATELESS) != 0:
@@ -212,7 +210,7 @@ def add_delta(trace, batch, stamp, step):
     return 0
 
 
-@njit(**INNER)
+@inner
 def roll_back(trace):
     """Undo the step under way."""
     clear_delta(trace)
@@ -224,7 +222,7 @@ def roll_back(trace):
     st(trace, COUNT, old)
 
 
-@njit(**INNER)
+@inner
 def _finish(trace, i):
     """Batches i and i + 1 have been merged: put the result in their place."""
     merges = ld(trace, MERGES)
@@ -237,7 +235,7 @@ def _finish(trace, i):
         st(ld(trace, TABLE), i, batch)
 
 
-@njit(**INNER)
+@inner
 def _limit(rows):
     n = 6
     while rows > 0:
@@ -275,7 +273,7 @@ def settle(trace, fuel, at_once):
     return 0
 
 
-@njit(**INNER)
+@inner
 def copy_batch(batch):
     """A copy of a batch, without index."""
     cap = ld(batch, CAP)
@@ -292,7 +290,7 @@ def copy_batch(batch):
     return new
 
 
-@njit(**INNER)
+@inner
 def _pass_on(trace, time):
     """Move the time before which epochs need not be told apart."""
     if ld(trace, T_KEEP) == -1:
@@ -342,7 +340,7 @@ def settle_folded(trace):
     return added
 
 
-@njit(**INNER)
+@inner
 def commit(trace, time):
     """The step is complete, `time` the last epoch: its batches become part of the trace."""
     if fold(trace, time) != 0:

@@ -9,11 +9,9 @@ sorted.
 
 from __future__ import annotations
 
-from numba import njit
-
 from everview.kernels.inbox import BUFFERS, NBUFFERS, WIDTH, add_buffer, free_inbox, new_inbox
-from everview.kernels.memory import INNER, alloc, copy_words, free, ld, size_of, st
-from everview.kernels.operator import shared
+from everview.kernels.memory import alloc, copy_words, free, ld, size_of, st
+from everview.kernels.native import inner, shared
 from everview.kernels.scope import (
     COORDS,
     FIELDS,
@@ -62,7 +60,7 @@ def twin_scope(scope):
     return twin
 
 
-@njit(**INNER)
+@inner
 def _give(twin_box, twin_slot, box, slot):
     if twin_slot < ld(twin_box, NBUFFERS):
         buffer = ld(ld(twin_box, BUFFERS), twin_slot)

@@ -25,23 +25,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import binding as llvm
-from llvmlite import ir
-from numba import cfunc, njit
-from numba import types as nb
-from numba.core import cgutils
-from numba.extending import intrinsic
-
 from everview.kernels import scalars as f
-from everview.kernels.memory import DEBUG, OPTIONS, alloc, free
+from everview.kernels.memory import alloc, free, ld, raw_load, raw_store, st
+from everview.kernels.native import entry, fused, shared
 from everview.kernels.scalars import OVERFLOW, floor_to_multiple
 from everview.types import NULL
-
-if DEBUG:
-    from everview.kernels.memory import ld, st
-else:  # the same thing, without the cost of inlining a function two hundred times
-    from everview.kernels.memory import raw_load as ld
-    from everview.kernels.memory import raw_store as st
 
 CHUNK = 1024
 CHECKED = 256
@@ -70,7 +58,7 @@ NAMES = (
 def _each(function: Any) -> Any:
     """The op dst = function(a)."""
 
-    @f.inner_void
+    @fused("void")
     def loop(regs, checked, dst, a, n):
         d, p = dst * CHUNK, a * CHUNK
         for i in range(n):
@@ -83,7 +71,7 @@ def _each(function: Any) -> Any:
 def _each_with(function: Any) -> Any:
     """The op dst = function(a, the number b)."""
 
-    @f.inner_void
+    @fused("void")
     def loop(regs, checked, dst, a, b, n):
         d, p = dst * CHUNK, a * CHUNK
         for i in range(n):
@@ -96,7 +84,7 @@ def _each_with(function: Any) -> Any:
 def _pairs(function: Any) -> Any:
     """The op dst = function(a, b)."""
 
-    @f.inner_void
+    @fused("void")
     def loop(regs, checked, dst, a, b, n):
         d, p, q = dst * CHUNK, a * CHUNK, b * CHUNK
         for i in range(n):
@@ -109,7 +97,7 @@ def _pairs(function: Any) -> Any:
 def _pairs_with(function: Any) -> Any:
     """The op dst = function(a, b, the number c)."""
 
-    @f.inner_void
+    @fused("void")
     def loop(regs, dst, a, b, c, n):
         d, p, q = dst * CHUNK, a * CHUNK, b * CHUNK
         for i in range(n):
@@ -121,7 +109,7 @@ def _pairs_with(function: Any) -> Any:
 def _partial_each(function: Any, failure: Any) -> Any:
     """The op dst = function(a, the number b), where failure(a, b) may say no."""
 
-    @f.inner_void
+    @fused("void")
     def loop(regs, errors, notes, checked, dst, a, b, mask, n):
         d, p, e = dst * CHUNK, a * CHUNK, notes * CHUNK
         failed = 0
@@ -142,7 +130,7 @@ def _partial_each(function: Any, failure: Any) -> Any:
 def _partial_pairs(function: Any, failure: Any) -> Any:
     """The op dst = function(a, b), where failure(a, b) may say no."""
 
-    @f.inner_void
+    @fused("void")
     def loop(regs, errors, notes, checked, dst, a, b, mask, n):
         d, p, q, e = dst * CHUNK, a * CHUNK, b * CHUNK, notes * CHUNK
         failed = 0
@@ -160,7 +148,7 @@ def _partial_pairs(function: Any, failure: Any) -> Any:
     return loop
 
 
-@f.inner_void
+@fused("void")
 def _blame(regs, errors, notes, mask, n):
     """Take over what the op noted, for rows in the mask that had not failed before."""
     for i in range(n):
@@ -169,13 +157,13 @@ def _blame(regs, errors, notes, mask, n):
             st(regs, errors * CHUNK + i, why)
 
 
-@f.inner_void
+@fused("void")
 def _fill(regs, dst, value, n):
     for i in range(n):
         st(regs, dst * CHUNK + i, value)
 
 
-@f.inner_void
+@fused("void")
 def _select(regs, dst, condition, a, b, n):
     d, c, p, q = dst * CHUNK, condition * CHUNK, a * CHUNK, b * CHUNK
     for i in range(n):
@@ -183,7 +171,7 @@ def _select(regs, dst, condition, a, b, n):
         st(regs, d + i, x if ld(regs, c + i) == 1 else y)
 
 
-@f.inner_void
+@fused("void")
 def _floor_to(regs, checked, dst, a, unit, offset, n):
     d, p = dst * CHUNK, a * CHUNK
     for i in range(n):
@@ -191,7 +179,7 @@ def _floor_to(regs, checked, dst, a, unit, offset, n):
         st(regs, d + i, NULL if checked & (x == NULL) else floor_to_multiple(x, unit, offset))
 
 
-@f.inner_void
+@fused("void")
 def _nullif(regs, dst, a, b, n):
     d, p, c = dst * CHUNK, a * CHUNK, b * CHUNK
     for i in range(n):
@@ -238,8 +226,9 @@ _check_date = _partial_each(f.same, f.date_failure)
 _check_timestamp = _partial_each(f.same, f.timestamp_failure)
 
 
-@cfunc("void(int64,int64,int64,int64)", cache=True, error_model="numpy")
-def _machine(code, instructions, regs, n):
+@shared
+def run(code, instructions, regs, n):
+    """Run the first `instructions` instructions of block `code` over n <= CHUNK rows in the register block `regs`."""
     errors, notes = 0, 0
     for k in range(instructions):
         w = k * WORDS
@@ -379,41 +368,25 @@ def _machine(code, instructions, regs, n):
             _ceil(regs, null, d, a, n)
         elif op == ROUND:
             _round(regs, null, d, a, b, n)
+    return 0
 
 
-# Kernels call the machine by name: linking it into each of them would cost seconds of optimisation every time.
-llvm.add_symbol("everview_vm", _machine.address)
-
-
-@intrinsic  # type: ignore[misc]
-def run(typingctx: Any, code: Any, instructions: Any, regs: Any, n: Any) -> Any:
-    """Run the first `instructions` instructions of block `code` over n <= CHUNK rows in the register block `regs`."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        shape = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 4)
-        builder.call(cgutils.get_or_insert_function(builder.module, shape, "everview_vm"), args)
-        return context.get_dummy_value()
-
-    return nb.void(nb.int64, nb.int64, nb.int64, nb.int64), codegen
-
-
-@njit("void(int64[:,::1], int64, int64[:,::1], int64[::1], int64[:,::1])", **OPTIONS)
-def run_on_arrays(code, registers, columns, wanted, out):
+@entry("matrix", "int", "matrix", "words", "matrix")
+def run_on_arrays(code, instructions, words, registers, columns, cols, rows, wanted, n_wanted, out, _out, n_out):
     """Run a program over whole columns (rows of `columns`); the registers named in `wanted` become rows of `out`."""
-    program = alloc(max(code.size, 1))
+    program = alloc(max(instructions * words, 1))
     regs = alloc(registers * CHUNK)
-    for k in range(code.shape[0]):
-        for w in range(WORDS):
-            st(program, k * WORDS + w, code[k, w])
-    rows = out.shape[1]
-    for start in range(0, rows, CHUNK):
-        n = min(CHUNK, rows - start)
-        for r in range(columns.shape[0]):
+    for w in range(instructions * words):
+        st(program, w, raw_load(code, w))
+    for start in range(0, n_out, CHUNK):
+        n = min(CHUNK, n_out - start)
+        for r in range(cols):
             for i in range(n):
-                st(regs, r * CHUNK + i, columns[r, start + i])
-        run(program, code.shape[0], regs, n)
-        for k in range(wanted.size):
+                st(regs, r * CHUNK + i, raw_load(columns, r * rows + start + i))
+        run(program, instructions, regs, n)
+        for k in range(n_wanted):
             for i in range(n):
-                out[k, start + i] = ld(regs, wanted[k] * CHUNK + i)
+                raw_store(out, k * n_out + start + i, ld(regs, raw_load(wanted, k) * CHUNK + i))
     free(program)
     free(regs)
+    return 0

@@ -7,7 +7,7 @@ on the agenda at which the change becomes visible there.
 from __future__ import annotations
 
 from everview.kernels.memory import ld, st
-from everview.kernels.operator import operator
+from everview.kernels.native import operator
 from everview.kernels.scope import NOW, OVERRUN, slot_of
 from everview.kernels.trace import DELTA, STAMP
 
