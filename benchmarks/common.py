@@ -277,12 +277,12 @@ def run_prepared(load: Callable[[bool], Workload], options: argparse.Namespace) 
 
 
 def write_perf_map() -> None:
-    """Tell `perf report` where compiled operators are: /tmp/perf-<pid>.map, a symbol reaching up to the next one."""
-    from everview.kernels.loading import OPERATORS
+    """Tell `perf report` where compiled kernels are: /tmp/perf-<pid>.map, a symbol reaching up to the next one."""
+    from everview.kernels.archive import library
 
-    places = sorted((kernel.address, name) for name, kernel in OPERATORS.items())
+    places = sorted((address, name) for name, address in library().addresses().items())
     ends = [address for address, _ in places[1:]] + [places[-1][0] + 65536]
-    lines = [f"{a:x} {min(end - a, 65536):x} everview:{name}\n" for (a, name), end in zip(places, ends, strict=True)]
+    lines = [f"{a:x} {min(end - a, 65536):x} {name}\n" for (a, name), end in zip(places, ends, strict=True)]
     Path(f"/tmp/perf-{os.getpid()}.map").write_text("".join(lines))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from everview.dataflow.graph import batch_arrays
 from everview.dataflow.operators import Arrangement
 from everview.errors import CompactedError, InputError, RowErrors
 from everview.kernels import make, read
+from everview.kernels.scalars import MINUS_ZERO
 from everview.kernels.trace import NO_SINCE
+from everview.types import DataType
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -187,13 +190,19 @@ def read_key(
             "E_KEY", f"the key is ({names}), got {len(values)} value(s): {key!r}", "give one value per column"
         )
     codes = [encode_value(codec.types[c], v, session._interner) for c, v in zip(columns, values, strict=True)]
+    equals = [_equals(codec.types[c], codes[columns.index(c)]) for c in arrangement.order[: len(columns)]]
     with session._lock:
         session._alive()
-        start = tuple(codes[columns.index(c)] for c in arrangement.order[: len(columns)])
-        found, counts = read_codes(session, arrangement, start, session.time)
+        parts = [read_codes(session, arrangement, start, session.time) for start in product(*equals)]
+    found, counts = parts[0] if len(parts) == 1 else (np.hstack([p[0] for p in parts]), np.hstack([p[1] for p in parts]))
     _refuse_negative(counts)
     rows = codec.decode_rows(found)
     return [row for row, n in zip(rows, counts.tolist(), strict=True) for _ in range(n)]
+
+
+def _equals(declared: DataType, code: int) -> tuple[int, ...]:
+    """The codes of values that equal the one with this code: 0.0 and -0.0 are told apart only where rows are kept."""
+    return (0, MINUS_ZERO) if declared.kind == "float" and code in (0, MINUS_ZERO) else (code,)
 
 
 def read_codes(

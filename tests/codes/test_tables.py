@@ -43,6 +43,15 @@ def test_pandas_round_trip(codec: Codec) -> None:
     assert (codec.encode(frame.astype(object)) == codes).all()
 
 
+def test_nullable_floats_and_tuples_survive_pandas() -> None:
+    codec = Codec([data_type(float | None), data_type(tuple[int, str])], ["f", "t"], Interner())
+    codes = codec.encode([(float("nan"), (1, "a")), (None, (2, "")), (-0.0, (3, "c"))])
+    frame = codec.to_pandas(codes)
+    assert frame["f"].dtype == "Float64" and frame["f"].isna().tolist() == [False, True, False]
+    assert frame["t"].tolist() == [(1, "a"), (2, ""), (3, "c")]
+    assert (codec.encode(frame) == codes).all()
+
+
 def test_polars_round_trip(codec: Codec) -> None:
     codes = codec.encode(ROWS)
     frame = codec.to_polars(codes)

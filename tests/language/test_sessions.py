@@ -270,3 +270,12 @@ def test_a_notebook_shows_the_first_rows_and_how_many_there_are(db: Any) -> None
     assert "&lt;b&gt;" in page and "101 rows at time 1" in page
     shown = db._repr_html_()
     assert "<td>t</td><td>x int, s str</td>" in shown and "time 1" in shown
+
+
+def test_looking_up_zero_finds_both_zeros() -> None:
+    with ev.connect() as db:
+        t = db.table("t", {"x": float, "n": int})
+        groups = db.view("groups", t.group_by("x").agg(n=ev.count()))
+        t.insert([(0.0, 1), (-0.0, 2), (1.0, 3)])
+        assert groups.lookup(-0.0) == groups.lookup(0.0) == [(0.0, 2)]
+        assert sorted(n for _, n in t.lookup(0.0)) == sorted(n for _, n in t.lookup(-0.0)) == [1, 2]

@@ -119,18 +119,22 @@ class Codec:
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
     def to_pandas(self, columns: Words) -> Any:
-        """A pandas frame; nullable ints and bools keep their values by pandas' own nullable types."""
+        """A pandas frame; nullable numbers and bools keep their values by pandas' own nullable types, tuples are tuples."""
         import pandas as pd
 
         nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
         frame = self.to_arrow(columns)
-        wanted = {
-            name: nullable[field.type]
-            for name, field in zip(frame.schema.names, frame.schema, strict=True)
-            if field.nullable and field.type in nullable
-        }
         plain = frame.to_pandas(integer_object_nulls=True)
-        return plain.astype(wanted) if wanted else plain
+        for i, (name, field) in enumerate(zip(self.names, frame.schema, strict=True)):
+            if self.types[i].kind == "tuple":
+                plain[name] = pd.Series(decode_list(columns[i], self.types[i], self.interner), dtype=object)
+            elif field.nullable and field.type in nullable:
+                plain[name] = plain[name].astype(nullable[field.type])
+            elif field.nullable and self.types[i].kind == "float":  # NaN is a number, NULL is not
+                missing = columns[i] == NULL
+                values = np.where(missing, 1.0, plain[name].to_numpy(dtype=float))
+                plain[name] = pd.arrays.FloatingArray(values, missing)
+        return plain
 
     def to_polars(self, columns: Words) -> Any:
         """A polars frame."""

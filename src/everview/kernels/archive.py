@@ -98,6 +98,10 @@ class Library:
             raise InternalError("E_KERNELS", f"{symbol} is not in {self.path}: delete that file and start again")
         return int(self._engine.get_function_address(symbol))
 
+    def addresses(self) -> dict[str, int]:
+        """Where each kernel lies, for profilers."""
+        return {name: self.address(name) for name in self._symbols if name != CELL}
+
     def callable(self, symbol: str, name: str, doc: str) -> Callable[..., Any]:
         """A kernel as a function of Python's own kind, through its bridge."""
         self.address(symbol)
