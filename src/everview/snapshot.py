@@ -194,7 +194,7 @@ def read_key(
     with session._lock:
         session._alive()
         parts = [read_codes(session, arrangement, start, session.time) for start in product(*equals)]
-    found, counts = parts[0] if len(parts) == 1 else (np.hstack([p[0] for p in parts]), np.hstack([p[1] for p in parts]))
+    found, counts = parts[0] if len(parts) == 1 else map(np.hstack, zip(*parts, strict=True))
     _refuse_negative(counts)
     rows = codec.decode_rows(found)
     return [row for row, n in zip(rows, counts.tolist(), strict=True) for _ in range(n)]

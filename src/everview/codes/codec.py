@@ -119,7 +119,7 @@ class Codec:
         return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
     def to_pandas(self, columns: Words) -> Any:
-        """A pandas frame; nullable numbers and bools keep their values by pandas' own nullable types, tuples are tuples."""
+        """A pandas frame; nullable numbers and bools have pandas' own nullable types, tuples are tuples."""
         import pandas as pd
 
         nullable = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}
