@@ -82,9 +82,10 @@ $(WARM): $(INSTALLED) $(KERNELS)
 	@$(PY) -m everview.warm
 	@touch $@
 
+# By the variable, not by `--debug`: that would compile the normal build first, which another job is doing.
 $(WARM_DEBUG): $(INSTALLED) $(KERNELS)
 	@echo "== compiling the bounds-checked build of the kernels"
-	@$(PY) -m everview.warm --debug
+	@EVERVIEW_DEBUG=1 $(PY) -m everview.warm
 	@touch $@
 
 docs: $(WARM) ## write docs/reference.md from the docstrings

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
 import sys
 import time
 
@@ -27,11 +28,12 @@ def _compile_here() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Compile this build; with `--debug` the bounds-checked one."""
+    """Compile this build, which importing Everview has done already; with `--debug` the bounds-checked one."""
     if os.environ.get("EVERVIEW_COMPILING") == "1":
         _compile_here()
-    else:
-        archive.have_made("debug" if "--debug" in arguments else cache.build_mode())
+    elif "--debug" in arguments and cache.build_mode() != "debug":
+        environment = {**os.environ, "EVERVIEW_DEBUG": "1"}
+        return subprocess.run([sys.executable, "-m", "everview.warm"], env=environment, check=False).returncode
     return 0
 
 

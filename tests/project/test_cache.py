@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,6 +60,30 @@ def test_an_archive_gives_back_its_parts(tmp_path: Path) -> None:
     archive.write(tmp_path / "a.kernels", parts)
     assert archive.read(tmp_path / "a.kernels") == parts
     assert [p.name for p in tmp_path.iterdir()] == ["a.kernels"]
+
+
+def test_of_several_that_find_no_kernels_one_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, compiled = tmp_path / "a.kernels", []
+
+    def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        compiled.append(options["env"]["EVERVIEW_COMPILING"])
+        time.sleep(0.2)
+        archive.write(path, [])
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    waiting = [threading.Thread(target=archive.have_made, args=(path,)) for _ in range(4)]
+    for thread in waiting:
+        thread.start()
+    for thread in waiting:
+        thread.join()
+    assert compiled == ["1"]
+
+
+def test_a_failed_compilation_is_an_error_with_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 1))
+    with pytest.raises(InternalError, match=r"run `python -m everview.warm` to see why"):
+        archive.have_made(tmp_path / "a.kernels")
 
 
 def test_a_missing_kernel_is_an_error_with_a_hint() -> None:

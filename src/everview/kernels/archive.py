@@ -16,7 +16,7 @@ import ctypes
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -128,21 +128,36 @@ def _offer_outside() -> None:
                 llvm.add_symbol(name, address)
 
 
-def have_made(build: str) -> None:
-    """Have the archive of a build made, unless it is there: by a process of its own, whose progress goes to stderr."""
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One process at a time: a cluster's workers that start together wait for one compilation."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: they all compile, and the last one's archive stays
+        yield
+        return
+    with path.with_suffix(".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def have_made(path: Path) -> None:
+    """Have the archive of this process's build made, unless it is there: by another process, which tells its progress
+    to stderr.
+    """
     import subprocess
     import sys
 
-    from everview.kernels import cache as place
+    from everview.errors import InternalError
 
-    if build == place.build_mode() and place.archive_path().exists():
-        return
-    environment = {**os.environ, "EVERVIEW_COMPILING": "1", "EVERVIEW_DEBUG": "1" if build == "debug" else "0"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(place.PACKAGE.parent), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run([sys.executable, "-m", "everview.warm"], env=environment, stdout=sys.stderr, check=False)
+    source = Path(__file__).resolve().parents[2]
+    environment = {**os.environ, "EVERVIEW_COMPILING": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join([str(source), os.environ.get("PYTHONPATH", "")])
+    with _alone(path):
+        if path.exists():
+            return
+        done = subprocess.run([sys.executable, "-m", "everview.warm"], env=environment, stdout=sys.stderr, check=False)
     if done.returncode:
-        from everview.errors import InternalError
-
         raise InternalError("E_KERNELS", "the kernels could not be compiled: run `python -m everview.warm` to see why")
 
 
@@ -151,5 +166,7 @@ def library() -> Library:
     """The kernels of these sources, compiled first if they are not yet."""
     from everview.kernels import cache as place
 
-    have_made(place.build_mode())
-    return Library(place.archive_path())
+    path = place.archive_path()
+    if not path.exists():
+        have_made(path)
+    return Library(path)
