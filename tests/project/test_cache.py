@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,15 @@ def test_an_archive_gives_back_its_parts(tmp_path: Path) -> None:
     archive.write(tmp_path / "a.kernels", parts)
     assert archive.read(tmp_path / "a.kernels") == parts
     assert [p.name for p in tmp_path.iterdir()] == ["a.kernels"]
+
+
+@pytest.mark.parametrize("damage", [lambda content: content[:-1], lambda content: b"\x00" + content])
+def test_a_damaged_archive_is_an_error_with_a_hint(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    path = tmp_path / "a.kernels"
+    archive.write(path, [("one", b"code")])
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(InternalError, match="delete that file"):
+        archive.read(path)
 
 
 def test_of_several_that_find_no_kernels_one_compiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

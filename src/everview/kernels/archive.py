@@ -68,9 +68,17 @@ def write(path: Path, parts: Iterable[tuple[str, bytes]]) -> None:
 
 
 def read(path: Path) -> list[tuple[str, bytes]]:
-    """The parts of an archive."""
-    with path.open("rb") as file:
-        return [(name, file.read(size)) for name, size in json.loads(file.readline())]
+    """The parts of an archive; a damaged one is an error that says what to do."""
+    try:
+        with path.open("rb") as file:
+            parts = [(name, file.read(size), size) for name, size in json.loads(file.readline())]
+    except ValueError:
+        parts = [("", b"", 1)]
+    if any(len(content) != size for _, content, size in parts):
+        from everview.errors import InternalError
+
+        raise InternalError("E_KERNELS", f"the compiled kernels in {path} are damaged: delete that file and start again")
+    return [(name, content) for name, content, _ in parts]
 
 
 class Library:
