@@ -77,7 +77,7 @@ def read(path: Path) -> list[tuple[str, bytes]]:
     if any(len(content) != size for _, content, size in parts):
         from everview.errors import InternalError
 
-        raise InternalError("E_KERNELS", f"the compiled kernels in {path} are damaged: delete that file and start again")
+        raise InternalError("E_KERNELS", f"the kernels in {path} are damaged: delete that file and start again")
     return [(name, content) for name, content, _ in parts]
 
 
