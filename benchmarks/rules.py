@@ -13,19 +13,21 @@ import lzma
 import random
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import common
 import numpy as np
 import peers
+import pyarrow as pa
 from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
 DEBIAN = Path("/work/shared/data/debian-deps.tsv.xz")
 LABELS = ("Depends", "Pre-Depends", "Recommends")
+_SCHEMA = pa.schema([pa.field("src", pa.string(), nullable=False), pa.field("dst", pa.string(), nullable=False)])
 
 PROGRAMS = {
     "tc": "tc(X, Y) :- e(X, Y). tc(X, Z) :- tc(X, Y), e(Y, Z).",
@@ -144,10 +146,12 @@ def packages(options: argparse.Namespace) -> dict[str, Any]:
                 names = sorted({src for src, _ in new})
                 asked.insert([(n,) for n in random.Random(2).sample(names, min(200, len(names)))])
 
-            def step(new: Any = new, gone: Any = gone) -> None:
+            coming, going = _columns(new), _columns(gone)
+
+            def step(coming: Any = coming, going: Any = going) -> None:
                 with db.transaction():
-                    depends.insert(new)
-                    depends.delete(gone)
+                    depends.insert(coming)
+                    depends.delete(going)
 
             spent, _ = common.once(step)
             one = {"release": len(found), "inserts": len(new), "deletes": len(gone), **spent, "rows": len(needs)}
@@ -157,13 +161,16 @@ def packages(options: argparse.Namespace) -> dict[str, Any]:
     return {"steps": found}
 
 
+def _columns(rows: Iterable[tuple[str, str]]) -> pa.Table:
+    """Dependencies as both sides take them."""
+    pairs = list(rows)
+    return pa.table({"src": [a for a, _ in pairs], "dst": [b for _, b in pairs]}, schema=_SCHEMA)
+
+
 def _needed_elsewhere(
     asked: list[tuple[str]], held: dict[tuple[str, str], int], maintained: list[tuple[str, str]]
 ) -> dict[str, float]:
-    import pyarrow as pa
-
-    rows = [row for row, n in held.items() if n > 0]
-    depends = pa.table({"src": [r[0] for r in rows], "dst": [r[1] for r in rows]})
+    depends = _columns(row for row, n in held.items() if n > 0)
     text = """
         WITH RECURSIVE r(x, y) AS (
           SELECT x, dst FROM asked JOIN depends ON src = x UNION SELECT x, dst FROM r JOIN depends ON src = y)

@@ -135,3 +135,24 @@ def test_bad_questions(db: ev.Session) -> None:
         rules.query("pat", 1)
     with pytest.raises(ev.InputError, match="no column 'z'"):
         rules.demand("path", db.table("asked", {"z": int}))
+
+
+def test_answers_are_derived_without_asking_twice() -> None:
+    """A rule that extends what was asked for needs no guard, and its answers are distinct already: two traces in the
+    loop, one outside. Questions that come twice, and go, change nothing else.
+    """
+    db = ev.connect()
+    edge, asked = db.table("edge", {"a": int, "b": int}), db.table("asked", {"x": int})
+    rules = db.register("path(X, Y) :- edge(X, Y). path(X, Z) :- path(X, Y), edge(Y, Z).")
+    answers = db.view("answers", rules.demand("path", asked))
+    kept = [(a["name"], a["scope"]) for a in answers.stats()["arrangements"]]
+    assert kept.count(("reduce distinct", "outside")) == 1  # of the questions
+    assert sum(scope != "outside" for _, scope in kept) == 2
+    edge.insert([(1, 2), (2, 3), (3, 1), (4, 5)])
+    asked.insert([(2,), (2,), (4,)])
+    assert sorted(answers.rows()) == [(2, 1), (2, 2), (2, 3), (4, 5)]
+    asked.delete([(2,)])
+    edge.delete([(3, 1)])
+    assert sorted(answers.rows()) == [(2, 3), (4, 5)]
+    asked.delete([(2,)])
+    assert answers.rows() == [(4, 5)]

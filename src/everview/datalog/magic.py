@@ -10,7 +10,9 @@ free; `path'bf'in` is the set of first columns that somebody asks for:
 
     path'bf'in(X) :- 'seed(X).
     path'bf(X, Y) :- path'bf'in(X), edge(X, Y).
-    path'bf(X, Z) :- path'bf'in(X), path'bf(X, Y), edge(Y, Z).
+    path'bf(X, Z) :- path'bf(X, Y), edge(Y, Z).
+
+The last rule need not ask again whether X is asked for: path'bf has nothing else.
 
 The seed is a relation, not a constant: it may be a table of questions that come and go, and the answers are maintained
 like anything else. Negated relations, and relations inside a disjunction, are read whole; so is everything if the
@@ -89,7 +91,7 @@ class _Rewriting:
         return new
 
     def _rule(self, rule: Rule, new: str, pattern: str) -> Rule:
-        asked = Atom(f"{new}'in", tuple(t for t, b in zip(rule.head, pattern, strict=True) if b == "b"))
+        asked = Atom(f"{new}'in", _bound(rule.head, pattern))
         have = {t.name for t in asked.args if isinstance(t, Var)}
         done: list[Literal] = [asked]
         pending = list(rule.body)
@@ -101,6 +103,8 @@ class _Rewriting:
                 self._read_whole(literal)
             done.append(literal)
             have |= _binds(literal, have)
+        if any(isinstance(l, Atom) and l.name == new and _bound(l.args, pattern) == asked.args for l in done):
+            done.remove(asked)  # what is derived from rows that were asked for
         return Rule(new, rule.head, tuple(done), rule.place)
 
     def _asked_for(self, atom: Atom, have: set[str], done: list[Literal]) -> Literal:
@@ -109,7 +113,7 @@ class _Rewriting:
         name = self.adorned(atom.name, pattern)
         if name == atom.name:
             return atom
-        args = tuple(arg for arg, b in zip(atom.args, pattern, strict=True) if b == "b")
+        args = _bound(atom.args, pattern)
         ask = Atom(f"{name}'in", args)
         if ask not in done:
             self.new.setdefault(ask.name, []).append(Rule(ask.name, args, _asking(done), atom.place))
@@ -123,6 +127,11 @@ class _Rewriting:
 
 def _asks(name: str, pattern: str) -> str:
     return f"{name}'{pattern}'in"
+
+
+def _bound(terms: Sequence[Term], pattern: str) -> tuple[Term, ...]:
+    """The terms in the bound columns."""
+    return tuple(term for term, b in zip(terms, pattern, strict=True) if b == "b")
 
 
 def _known(term: Term, have: set[str]) -> bool:

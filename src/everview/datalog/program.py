@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from everview.collection import Collection, common_session
 from everview.datalog import edn, grammar, magic
-from everview.datalog.solutions import Relation
+from everview.datalog.solutions import Relation, distinct
 from everview.datalog.strata import Strata
 from everview.datalog.syntax import Const, Rule
 from everview.errors import InputError, PlanError, did_you_mean
@@ -228,7 +228,7 @@ class Rules:
         relation = self._relation(name)
         if seeds is None:
             return relation
-        seed = Relation(seeds, tuple(relation.columns[i] for i in bound))
+        seed = Relation(distinct(seeds), tuple(relation.columns[i] for i in bound))
         split = [rule for rules in self._strata.rules.values() for rule in rules]
         try:
             node = self._compiled(magic.rewrite(split, name, bound), {magic.SEED: seed}).done[magic.ANSWER].node

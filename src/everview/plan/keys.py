@@ -19,6 +19,9 @@ Keys = frozenset[frozenset[int]]
 
 NONE: Keys = frozenset()
 
+FEW = 4
+"""Keys of a join that are looked at: those of its sides in all combinations would be many."""
+
 
 def unique_columns(node: plan.Node) -> Keys:
     """Sets of columns that are known to identify a row.
@@ -45,6 +48,10 @@ def unique_columns(node: plan.Node) -> Keys:
         return frozenset({frozenset(range(len(node.keys)))})
     if isinstance(node, plan.Filter):
         return unique_columns(node.child)
+    if isinstance(node, plan.Join):
+        return _of_pairs(node)
+    if isinstance(node, plan.LoopResult):
+        return unique_columns(node.loop.bodies[node.index])
     if isinstance(node, plan.Project):
         return _through(unique_columns(node.child), node)
     return NONE
@@ -62,6 +69,15 @@ def _distinct(node: plan.Threshold) -> Keys:
                 key.remove(column)
         found.add(frozenset(key))
     return frozenset(found)
+
+
+def _of_pairs(join: plan.Join) -> Keys:
+    """What identifies a row of either side, together; a column that is joined on is the other side's, too."""
+    width = len(join.left.types)
+    same = {r: l for l, r in zip(join.left_keys, join.right_keys, strict=True)}
+    right = [{same.get(c, c + width) for c in key} for key in unique_columns(join.right)]
+    found = [frozenset({*a, *b}) for a in unique_columns(join.left) for b in right]
+    return frozenset(sorted(found, key=sorted)[:FEW])
 
 
 def determined(node: plan.Node) -> dict[tuple[int, int], Expr]:
