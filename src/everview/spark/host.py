@@ -136,15 +136,16 @@ class Host:
             self.interner.load(fresh)
             known = max(known, len(self.interner))
         try:
-            self._run(job, commands, held, wire)
+            inputs = self._inputs(job, held)
+            self._run(job, commands, held, wire, inputs)
         except PASSING:
             raise  # Spark tries again
         except Exception as error:
             return Answer.failed(error)
         answer = Answer(dictionary=table_bytes(self.interner.export(known)))
         try:
-            for each in held:
-                self._finish(job, each, answer)
+            shards = [each.shard for each in held]
+            lockstep.side_by_side(shards, lockstep.words_in(inputs), lambda shard: self._finish(job, shard, answer))
         except BaseException as error:
             for each in held:  # they have taken the step, but nobody will hear of it
                 self._drop(each.shard.number)
@@ -153,15 +154,18 @@ class Host:
             raise
         return answer
 
-    def _finish(self, job: Job, held: Held, answer: Answer) -> None:
+    def _finish(self, job: Job, shard: Shard, answer: Answer) -> None:
         """Add what the step added to a shard to the answer."""
-        number = held.shard.number
-        added = held.shard.finish(job.epochs, LARGE_WORDS)
+        number = shard.number
+        held = self._held[number]
+        added = shard.finish(job.epochs, LARGE_WORDS)
+        files = list(self._write(job, number, added))
         answer.packed[number] = added.packed.tobytes()
-        answer.files += self._write(job, number, added)
+        answer.files += files
         held.version, held.attempt = job.version + 1, job.attempt
 
-    def _run(self, job: Job, commands: Sequence[bytes], held: list[Held], wire: Wire) -> None:
+    def _inputs(self, job: Job, held: list[Held]) -> Inputs:
+        """The rows that a job brings for some shards."""
         inputs: Inputs = {s: [(o, words_of(data)) for o, data in rows] for s, rows in job.inputs.items()}
         here = {each.shard.number for each in held}
         inputs |= {s: read_rows(self.files, name) for s, name in job.input_files.items() if s in here}
@@ -171,6 +175,9 @@ class Host:
                 changes = rows.changes(self.files, each.shard.number, arrangement, job.time)
                 if changes is not None:
                     inputs.setdefault(each.shard.number, []).append((rows.operator, changes))
+        return inputs
+
+    def _run(self, job: Job, commands: Sequence[bytes], held: list[Held], wire: Wire, inputs: Inputs) -> None:
         if job.epochs == 0:
             for each in held:
                 command = read_command(commands[job.commands - 1], self.functions_for(each))
