@@ -137,3 +137,11 @@ def test_a_torn_commit_never_was_and_damage_is_named(tmp_path: Path) -> None:
 def test_a_second_driver_is_refused(tmp_path: Path) -> None:
     with connect(tmp_path), pytest.raises(ev.StoreError, match="E_LOCKED"):
         connect(tmp_path)
+
+
+@pytest.mark.parametrize("options", [{"linger": -1}, {"forget": "long"}, {"shards": 0}])
+def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(ev.InputError, match=rf"E_OPTION\] {next(iter(options))} is"):
+        connect(tmp_path, **options)
+    with connect(tmp_path, linger=0, forget=0) as db:
+        db.table("t", {"x": int}).insert([(1,)])

@@ -68,3 +68,28 @@ def test_input_travels_either_way(tmp_path: Path, monkeypatch: Any, limit: int) 
             t.delete([(0, 0)])
         assert sorted(v.rows()) == [(k, 20 - (k == 0), sum(range(k, 100, 5))) for k in range(5)]
     assert not list(tmp_path.glob("**/*.rows"))
+
+
+def test_workers_let_go_of_shards_that_others_moved_on(tmp_path: Path) -> None:
+    """Of two workers that take turns the one that is behind forgets, the other keeps; nothing else changes."""
+    context = session(workers=2)
+    with ev.connect(context, state=str(tmp_path), shards=2, forget=0.0) as db:
+        t, v = totals(db)
+        for i in range(7):
+            t.insert([(k % 3, i) for k in range(9)])
+            hosts = [memory[str(tmp_path)] for memory in context.sparkContext._memories if memory]
+            for host in hosts:
+                host.tidy()
+            assert sorted(len(host._held) for host in hosts) == [0, 2][2 - len(hosts) :]
+        assert sorted(v.rows()) == [(k, 21, 63) for k in range(3)]
+
+
+def test_workers_keep_shards_for_a_while(tmp_path: Path) -> None:
+    context = session(workers=2)
+    with ev.connect(context, state=str(tmp_path), shards=2) as db:
+        t, _ = totals(db)
+        for i in range(4):
+            t.insert([(k, i) for k in range(9)])
+        for memory in context.sparkContext._memories:
+            memory[str(tmp_path)].tidy()
+            assert len(memory[str(tmp_path)]._held) == 2

@@ -44,6 +44,9 @@ ALONE_ROWS = 1_000_000
 BARRIER_TRIES = 4
 """How often a barrier stage is run that loses a task: as often as Spark tries other tasks."""
 
+FORGET = 30.0
+"""Seconds for which a worker keeps shards that another worker has taken over, in case they come back."""
+
 FILE_BYTES = 1 << 17
 """Size from which a step's input travels as files."""
 
@@ -75,6 +78,7 @@ class SparkCluster:
         self.alone_rows = ALONE_ROWS
         self._resident: Resident | None = None
         self.linger(LINGER if self._spark.defaultParallelism > 1 else 0.0)
+        self.forget = FORGET
         self.notes: dict[str, Any] = {}
         """what goes into the next commit besides batches: catalogue entries, marks"""
         self.coded: tuple[Input, ...] = ()
@@ -161,6 +165,7 @@ class SparkCluster:
             texts if len(texts) < FILE_BYTES else b"",
             f"{BATCHES}/{manifest.version + 1:020d}-{attempt}.texts" if len(texts) >= FILE_BYTES else "",
             self.coded,
+            self.forget,
         )
         try:
             for shard, name in files.items():
@@ -218,7 +223,7 @@ class SparkCluster:
             while True:
                 left -= 1
                 stage = self._spark.parallelize(range(tasks), tasks).barrier()
-                task = guarded("together", shipped, commands, tasks, secrets.token_bytes(16))
+                task = guarded("together", shipped, commands, secrets.token_bytes(16))
                 try:
                     return list(stage.mapPartitions(task).collect())
                 except Exception as error:

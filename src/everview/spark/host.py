@@ -5,15 +5,25 @@ cache: a shard is (the commands that built it, the version its traces are at, th
 whatever does not match what the driver committed is thrown away or caught up with. Catching up reads the commits since
 then from the store's log; loading anew reads the last checkpoint. Batch files are mapped privately: the page cache
 holds them once for all workers of a machine, and what a worker rewrites is its own.
+
+Spark gives tasks to any worker that is free, so in time every worker would hold every shard. A worker therefore lets go
+of shards that others have moved on: in a barrier stage at once, because tasks agree on who keeps which (`mesh`), else
+when it has not been asked for a while (`Job.forget`); the freed memory goes back to the system.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import math
 import mmap
 import secrets
 import sys
+import threading
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +45,12 @@ from everview.store.store import BATCHES, CHECKPOINT, LOG, numbered
 LARGE_WORDS = 1 << 16
 """Images from this many words on are written as files by the task that made them."""
 
+
+KEEP_UNUSED = 1 << 27
+"""Bytes of freed memory that a worker keeps after a step, for the next: fresh pages cost time."""
+
+TIDY_SECONDS = 2.0
+"""How often a worker looks whether it holds what others have moved on."""
 
 PASSING = (OSError, MemoryError, InternalError)
 """Failures that are not the step's own: another attempt may succeed."""
@@ -121,6 +137,9 @@ class Host:
         self._functions: dict[Held, Functions] = {}
         self._words = 0  # version up to which the dictionary is loaded
         self._commits: dict[int, Commit] = {}
+        self._busy = threading.Lock()
+        self._used = time.monotonic()
+        self._forget = math.inf
 
     def functions_for(self, held: Held) -> Functions:
         """The Python functions a shard's commands have named so far."""
@@ -128,6 +147,17 @@ class Host:
 
     def run(self, job: Job, commands: Sequence[bytes], numbers: Sequence[int], wire: Wire) -> Answer:
         """Run a job on some shards; a failure that would come again is an answer too."""
+        with self._busy:
+            self._forget = job.forget
+            answer = self._answer(job, commands, numbers, wire)
+            for gone in [n for n in self._held if n not in numbers]:  # others run these now
+                self._drop(gone)
+            if unused_memory() > KEEP_UNUSED:
+                give_back()
+            self._used = time.monotonic()
+            return answer
+
+    def _answer(self, job: Job, commands: Sequence[bytes], numbers: Sequence[int], wire: Wire) -> Answer:
         known = len(self.interner)
         held = [self._bring(number, job, commands) for number in numbers]
         self._commits.clear()
@@ -268,6 +298,25 @@ class Host:
             self.interner.load(pa.ipc.open_file(pa.BufferReader(data)).read_all())
         self._words = version
 
+    # memory
+
+    def holds(self, job: Job) -> dict[int, int]:
+        """The shards that could run a job, with their versions."""
+        held = ((n, h) for n, h in self._held.items() if h.shard.shards == job.shards)
+        return {n: h.version for n, h in held if job.lineage.get(h.version) == h.attempt}
+
+    def tidy(self) -> None:
+        """Let go of all shards, if this process was not asked for a while and another has moved them on."""
+        if time.monotonic() - self._used > self._forget and self._held and self._busy.acquire(blocking=False):
+            try:
+                newest = max((int(n) for n in self.files.list(LOG) if n.isdigit()), default=0)
+                if any(held.version < newest for held in self._held.values()):
+                    for number in list(self._held):
+                        self._drop(number)
+                    give_back()
+            finally:
+                self._busy.release()
+
     def _drop(self, number: int) -> None:
         held = self._held.pop(number)
         self._functions.pop(held, None)
@@ -284,7 +333,40 @@ def host_of(root: str) -> Host:
         if _in_a_worker():
             # Spark's worker collects garbage after every task: 50 ms for all that was imported, again and again.
             gc.freeze()
+            if len(_hosts) == 1:
+                threading.Thread(target=_keep_tidy, daemon=True, name="everview memory").start()
     return _hosts[root]
+
+
+def _keep_tidy() -> None:
+    """Look after the memory of a worker that nobody asks any more."""
+    while True:
+        time.sleep(TIDY_SECONDS)
+        for host in list(_hosts.values()):
+            with suppress(OSError, StoreError):  # the directory may be gone
+                host.tidy()
+
+
+class _MallInfo(ctypes.Structure):
+    """glibc's `struct mallinfo2`."""
+
+    _fields_: ClassVar = [(name, ctypes.c_size_t) for name in (*"abcdefgh", "unused", "rest")]
+
+
+def unused_memory() -> int:
+    """Bytes that were freed and not returned to the system (see `everview.kernels.memory`), where that can be told."""
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "mallinfo2"):
+        return 0
+    libc.mallinfo2.restype = _MallInfo
+    return int(libc.mallinfo2().unused)
+
+
+def give_back() -> None:
+    """Return freed memory to the system."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "malloc_trim"):
+        libc.malloc_trim(0)
 
 
 def _in_a_worker() -> bool:

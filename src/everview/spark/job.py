@@ -56,6 +56,8 @@ class Job:
     dictionary_file: str = ""
     coded: tuple[Any, ...] = ()
     """rows that lie in files already (`everview.spark.coding`)"""
+    forget: float = 0.0
+    """seconds for which a worker keeps shards that another has taken over"""
 
 
 @dataclass

@@ -10,11 +10,12 @@ A connection starts with a secret that the driver made for this job; whoever doe
 
 from __future__ import annotations
 
+import json
 import pickle
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from everview.dataflow.lockstep import Parcel
@@ -26,20 +27,44 @@ PATIENCE = 120.0
 """Seconds without a sign of life after which a task gives up on its peers (Spark then runs the stage again)."""
 
 
-class Mesh:
-    """The wire of one task among several; see `everview.dataflow.lockstep.Wire`."""
+def assign(shards: int, held: Sequence[dict[int, int]]) -> list[int]:
+    """Which task runs each shard: each its share, where possible the one that holds the newest version of it.
 
-    def __init__(self, task: int, secret: bytes, swap_addresses: Callable[[str], list[str]], host: str) -> None:
+    >>> assign(4, [{2: 7, 3: 7, 0: 5}, {0: 7, 3: 6}])
+    [1, 1, 0, 0]
+    """
+    room = [len(range(task, shards, len(held))) for task in range(len(held))]
+    owners: dict[int, int] = {}
+    known = sorted((-version, shard, task) for task, each in enumerate(held) for shard, version in each.items())
+    for shard, task in [(s, t) for _, s, t in known] + [(s, t) for s in range(shards) for t in range(len(held))]:
+        if shard not in owners and room[task]:
+            owners[shard] = task
+            room[task] -= 1
+    return [owners[shard] for shard in range(shards)]
+
+
+class Mesh:
+    """The wire of one task among several; see `everview.dataflow.lockstep.Wire`.
+
+    Spark gives tasks to any worker. So that shards need not move with them, tasks say which versions of which shards
+    their workers hold (`held`), and all come to the same conclusion who runs which (`owners`).
+    """
+
+    def __init__(
+        self, task: int, secret: bytes, gather: Callable[[str], list[str]], host: str, shards: int, held: dict[int, int]
+    ) -> None:
         self.task = task
         self._secret = secret
         self._peers: dict[int, socket.socket] = {}
         with socket.create_server((host, 0)) as server:
             server.settimeout(PATIENCE)
-            addresses = swap_addresses(f"{host}:{server.getsockname()[1]}")
-            self.tasks = len(addresses)
+            mine = {"at": [host, server.getsockname()[1]], "held": list(held.items())}
+            everybody = [json.loads(text) for text in gather(json.dumps(mine))]
+            self.tasks = len(everybody)
+            self.owners = assign(shards, [dict(each["held"]) for each in everybody])
             for peer in range(task):  # lower numbers are called, higher ones call
-                where, port = addresses[peer].rsplit(":", 1)
-                self._introduce(peer, socket.create_connection((where, int(port)), timeout=PATIENCE))
+                where, port = everybody[peer]["at"]
+                self._introduce(peer, socket.create_connection((where, port), timeout=PATIENCE))
             while len(self._peers) < self.tasks - 1:
                 self._greet(server.accept()[0])
 
@@ -65,7 +90,7 @@ class Mesh:
         mine: list[Parcel] = []
         theirs: dict[int, list[Parcel]] = {peer: [] for peer in self._peers}
         for parcel in parcels:
-            to = parcel[0] % self.tasks
+            to = self.owners[parcel[0]]
             (mine if to == self.task else theirs[to]).append(parcel)
         answers = self._round({p: (agenda, [(s, o, r.tobytes()) for s, o, r in rows]) for p, rows in theirs.items()})
         for other, rows in answers:

@@ -156,6 +156,7 @@ class SparkBackedSession(StoredShards):
         shards: int | None = None,
         alone_rows: int | None = None,
         linger: float | None = None,
+        forget: float | None = None,
         **options: Any,
     ) -> None:
         self._closed = True  # until it is open
@@ -164,6 +165,9 @@ class SparkBackedSession(StoredShards):
             spark.sparkContext.pythonExec = sys.executable  # workers on this machine need what this process has
         if shards is not None and not 1 <= shards <= 4096:
             raise InputError("E_OPTION", f"shards is {shards}", "give a number from 1 to 4096")
+        for name, seconds in (("linger", linger), ("forget", forget)):
+            if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 0):
+                raise InputError("E_OPTION", f"{name} is {seconds!r}", "give seconds, 0 or more")
         usual = max(2, min(64, spark.sparkContext.defaultParallelism))
         with Store(state) as store:
             embedded = is_embedded(store)
@@ -183,6 +187,8 @@ class SparkBackedSession(StoredShards):
                 store.files.delete(f"{CODED}/{name}")
             if alone_rows is not None:
                 self._cluster.alone_rows = alone_rows
+            if forget is not None:
+                self._cluster.forget = forget
             if linger is not None:
                 self._cluster.linger(linger)
             self._collect()  # what was built and then never declared

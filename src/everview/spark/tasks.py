@@ -40,17 +40,19 @@ def _alone(job: bytes, commands: Sequence[bytes]) -> bytes:
     return pickle.dumps(host_of(work.root).run(work, commands, range(work.shards), Alone()))
 
 
-def together(partition: Iterable[Any], job: Any, commands: Any, tasks: int, secret: bytes) -> Iterator[bytes]:
-    """Task i of a barrier stage runs the shards i, i + tasks, ..."""
+def together(partition: Iterable[Any], job: Any, commands: Any, secret: bytes) -> Iterator[bytes]:
+    """One of the tasks of a barrier stage, each of which runs some shards."""
     from pyspark import BarrierTaskContext
 
     drain(partition)
     context = BarrierTaskContext.get()
     number = context.partitionId()
     work: Job = pickle.loads(job.value)
-    mesh = Mesh(number, secret, context.allGather, _own_address(context, number))
+    host = host_of(work.root)
+    mesh = Mesh(number, secret, context.allGather, _own_address(context, number), work.shards, host.holds(work))
     try:
-        answer = host_of(work.root).run(work, commands.value, range(number, work.shards, tasks), mesh)
+        own = [shard for shard, task in enumerate(mesh.owners) if task == number]
+        answer = host.run(work, commands.value, own, mesh)
     finally:
         mesh.close()  # if this task died, the others notice, and Spark runs all of them again
     yield pickle.dumps(answer)
