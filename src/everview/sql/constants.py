@@ -88,6 +88,23 @@ def _parsed(value: str, target: DataType) -> Any:
     raise ValueError(value)
 
 
+def without_difference(node: exp.Binary) -> exp.Binary:
+    """A comparison of a difference of moments with an interval, as one of moments: there is no interval type.
+
+    >>> import sqlglot
+    >>> without_difference(sqlglot.parse_one("now() - ts < interval '5 minutes'", read="postgres")).sql("postgres")
+    "CURRENT_TIMESTAMP < ts + INTERVAL '5 MINUTES'"
+    """
+    left, right = node.this.unnest(), node.expression.unnest()
+    for difference, distance, ordered in ((left, right, True), (right, left, False)):
+        is_difference = isinstance(difference, exp.Sub) and not isinstance(difference.expression, exp.Interval)
+        if is_difference and isinstance(distance, exp.Interval):
+            moved = exp.Add(this=difference.expression.copy(), expression=distance.copy())
+            sides = (difference.this.copy(), moved)
+            return type(node)(this=sides[not ordered], expression=sides[ordered])
+    return node
+
+
 def interval(node: exp.Interval, source: Source) -> tuple[int, int]:
     """An interval as (months, microseconds).
 

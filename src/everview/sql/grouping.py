@@ -91,6 +91,8 @@ class Grouped(Scalars):
         self.written = {node: context + i for i, (node, _) in enumerate(keys)}
         self.sets = [[*range(context), *(context + i for i in s)] for s in sets]
         self.slots: list[Slot] = []
+        self.groupings: list[tuple[int, ...]] = []
+        """The keys of each GROUPING(...): a column behind the slots says which of them are not grouped by."""
         self.columns: dict[int, Callable[[], Expr]] = {}
         """What each aggregate of the text is, over the finished groups."""
 
@@ -106,6 +108,8 @@ class Grouped(Scalars):
         """Make the slots an aggregate needs; the value to compute from them."""
         if any(True for child in node.iter_expressions() for _ in aggregates_in(child)):
             raise self.source.error(node, "E_AGGREGATE", "aggregates cannot be nested", "use a derived table")
+        if isinstance(node, exp.Grouping):
+            return self._grouping(node)
         test = self.below.condition(condition) if condition is not None else None
         if isinstance(node, (exp.GroupConcat, exp.ArrayAgg)):
             return self._column(self._list_slot(node, test))
@@ -127,6 +131,15 @@ class Grouped(Scalars):
         if type(node) in MOMENTS:
             return self._moment(node, arg, distinct)
         return self._column(self._typed(_KINDS[type(node)], arg, node, distinct))
+
+    def _grouping(self, node: exp.Grouping) -> Callable[[], Expr]:
+        """GROUPING(a, b): a bit for each key, the last one lowest; 1 where the rows of all its values are together."""
+        bound = [self.below.bind(e) for e in node.expressions]
+        if not bound or not all(e in self.keys[self.context :] for e in bound):
+            raise self.source.error(node, "E_AGGREGATE", "GROUPING takes expressions that stand in GROUP BY")
+        self.groupings.append(tuple(self.context + self.keys[self.context :].index(e) for e in bound))
+        index = len(self.groupings) - 1
+        return lambda: self.scope.relation.ref(len(self.keys) + len(self.slots) + index)
 
     def _column(self, slot: Slot) -> Callable[[], Expr]:
         """The column that will hold a slot; equal slots share one."""
@@ -217,7 +230,8 @@ class Grouped(Scalars):
         parts = [self._one_set(keys, s, one_row or not s[self.context :]) for s in self.sets]
         node = parts[0] if len(parts) == 1 else Union(tuple(parts))
         fields = [self._field(k) for k in self.keys]
-        self.scope = Scope(Relation(node, (*fields, *[HIDDEN] * len(self.slots))), self.source, self.scope.outer)
+        fields += [HIDDEN] * (len(self.slots) + len(self.groupings))
+        self.scope = Scope(Relation(node, tuple(fields)), self.source, self.scope.outer)
 
     def _field(self, key: Expr) -> Field:
         return self.below.scope.relation.fields[key.index] if isinstance(key, ColumnRef) else HIDDEN
@@ -228,14 +242,15 @@ class Grouped(Scalars):
         node = self._aggregated(chosen)
         if one_row:
             node = self._with_nothing(node, len(chosen))
-        if len(grouped) == len(keys):
+        if len(grouped) == len(keys) and not self.groupings:
             return node
         refs = joins.refs(node.types)
         outputs = [
             refs[list(grouped).index(i)] if i in grouped else Constant(k.type.optional(), None)
             for i, k in enumerate(keys)
         ]
-        return Project(node, (*outputs, *refs[len(chosen) :]))
+        bits = ("".join("0" if k in grouped else "1" for k in several) for several in self.groupings)
+        return Project(node, (*outputs, *refs[len(chosen) :], *(Constant(INT, int(b, 2)) for b in bits)))
 
     def _aggregated(self, keys: list[Expr]) -> Node:
         """Keys, then slots. Those of distinct values and lists are reductions of their own, joined by the keys."""

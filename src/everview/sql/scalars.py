@@ -293,7 +293,8 @@ class Scalars:
             return self.compiler.subqueries(self.scope, self.env).quantified(node, op)
         if isinstance(node.this, exp.Tuple) or isinstance(node.expression, exp.Tuple):
             return self._tuples(node, op)
-        return self.compare(op, *self._pair(node.this, node.expression))
+        plain = constants.without_difference(node) if isinstance(node, exp.Binary) else node
+        return self.compare(op, *self._pair(plain.this, plain.expression))
 
     def _tuples(self, node: exp.Expr, op: str) -> Expr:
         left, right = node.this, node.expression

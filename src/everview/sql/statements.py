@@ -43,6 +43,9 @@ if TYPE_CHECKING:
     from everview.session import Session
     from everview.transacting import Transaction
 
+QUERIES = (exp.Query, exp.Values)
+"""What can be asked: VALUES too."""
+
 QUERY = "(query)"
 """The name a SELECT has while it is installed."""
 
@@ -75,11 +78,11 @@ class Statements:
         source = Source(statement.text, statement.notes)
         node = reading.parsed(source.text)
         handler: Callable[[exp.Expr, Source], Any] | None
-        if statement.notes.as_of is not None and not isinstance(node, exp.Query):
+        if statement.notes.as_of is not None and not isinstance(node, QUERIES):
             raise source.refuse(node, "only a SELECT can be asked AS OF an earlier time")
         if statement.notes.definitions:
             handler = self._define
-        elif isinstance(node, exp.Query):
+        elif isinstance(node, QUERIES):
             handler = self._select
         else:
             handler = getattr(self, f"on_{type(node).__name__.lower()}", None)
@@ -201,9 +204,9 @@ class Statements:
             view = self.session[name]
             return self._texts("plan", view.explain().split("\n"))
         node = reading.parsed(source.text)
-        if isinstance(node, exp.Create) and isinstance(node.expression, exp.Query):
+        if isinstance(node, exp.Create) and isinstance(node.expression, QUERIES):
             node = node.expression
-        if not isinstance(node, exp.Query):
+        if not isinstance(node, QUERIES):
             raise source.refuse(
                 node, "only queries and views can be explained", "EXPLAIN SELECT ..., or EXPLAIN name_of_a_view"
             )
@@ -326,7 +329,7 @@ class Statements:
         return view
 
     def _create_view(self, name: str, node: exp.Create, source: Source) -> View:
-        if not isinstance(node.expression, exp.Query):
+        if not isinstance(node.expression, QUERIES):
             raise source.refuse(node, "CREATE VIEW name AS is followed by a query")
         written = node.expression.copy()
         query, compiler = self._bound(node.expression, source, standing=True)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 NOW = (exp.CurrentTimestamp, exp.Localtimestamp, exp.CurrentDate)
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
+_OPPOSITE: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GTE, exp.LTE: exp.GT, exp.GT: exp.LTE, exp.GTE: exp.LT}
 _DAY = 86_400_000_000
 
 HINT = "in a view, compare it (<, <=, >, >=, BETWEEN) with columns of one table, in WHERE or ON"
@@ -47,6 +48,11 @@ def mentions_now(node: exp.Expr) -> bool:
 def terms(node: exp.Expr, scalars: Scalars) -> list[Term]:
     """A condition on now() as terms, which must all hold."""
     inner = node.unnest() if isinstance(node, exp.Paren) else node
+    if isinstance(inner, exp.Not) and type(inner.this.unnest()) in _OPPOSITE:
+        inner = _OPPOSITE[type(inner.this.unnest())](**inner.this.unnest().args)
+    if isinstance(inner, exp.EQ) and _is_a_day(inner, scalars):  # that day: neither before nor after
+        both = (exp.GTE(**inner.args), exp.LTE(**inner.args))
+        return [term for part in both for term in _bound(part, scalars)]
     if isinstance(inner, exp.Between):
         low = exp.GTE(this=inner.this, expression=inner.args["low"])
         high = exp.LTE(this=inner.this, expression=inner.args["high"])
@@ -55,9 +61,10 @@ def terms(node: exp.Expr, scalars: Scalars) -> list[Term]:
 
 
 def _bound(node: exp.Expr, scalars: Scalars) -> list[Term]:
+    node = constants.without_difference(node) if type(node) in _FLIPPED and isinstance(node, exp.Binary) else node
     op, value, now = type(node), node.this, node.args.get("expression")
     if op not in _FLIPPED or now is None or mentions_now(value) == mentions_now(now):
-        raise scalars.source.refuse(node, "this condition changes with the clock", HINT)
+        raise scalars.source.refuse(node, *_why_not(node))
     if mentions_now(value):
         op, value, now = _FLIPPED[op], now, value
     by_day, shift = _shift(now, scalars)
@@ -70,6 +77,21 @@ def _bound(node: exp.Expr, scalars: Scalars) -> list[Term]:
     if op in (exp.GTE, exp.LT):
         moment = _moved(moment, 1)
     return [Term(moment, "until" if op in (exp.GT, exp.GTE) else "from")]
+
+
+def _is_a_day(node: exp.EQ, scalars: Scalars) -> bool:
+    """Whether an equality compares with today, or a day so many days from it."""
+    sides = [side for side in (node.this, node.expression) if mentions_now(side)]
+    return len(sides) == 1 and _shift(sides[0], scalars)[0]
+
+
+def _why_not(node: exp.Expr) -> tuple[str, str]:
+    """Why a condition with now() cannot be followed, and what can."""
+    if isinstance(node, exp.Or):
+        return "now() stands in an OR", "UNION a query for each side, or make it a condition of its own"
+    if isinstance(node, (exp.EQ, exp.NEQ)):
+        return "an equality with now() holds for a moment only", "compare with <, <=, >, >= or BETWEEN, or days with ="
+    return "this condition changes with the clock", HINT
 
 
 def _by_day(op: type[exp.Expr], moment: Expr) -> Term:
@@ -165,4 +187,8 @@ def _positions(compiler: Compiler, node: exp.Table, table: Table, given: tuple[s
 
 def refused(node: exp.Expr, scalars: Scalars) -> SqlError:
     """The error for now() where it cannot be followed."""
-    return scalars.source.refuse(node, "views cannot depend on the clock in this way", HINT)
+    return scalars.source.refuse(
+        node,
+        "views cannot depend on the clock in this way",
+        f"{HINT}; for an outer join or an aggregate, in a derived table",
+    )
