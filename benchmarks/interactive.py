@@ -8,16 +8,20 @@ The load is *open*: edges come and go, and questions are asked and withdrawn, at
 ones are answered. Whatever is due goes into the next transaction, and a latency ends when its views are complete. Rates
 are raised until the 99th percentile passes 50 ms.
 
-The machine is shared, so waiting for the processor would be measured as latency. Hence two clocks: on the *CPU* clock
-time passes only while this process computes (and jumps to the next arrival when it has nothing to do), as on a machine
-of its own; the *wall* clock is the real one, for the highest rate that the CPU clock has found to be sustained.
+The machine is shared, so waiting for the processor would be measured as latency. Hence two clocks, each raised until
+the bar is passed: on the *CPU* clock time passes only while this process computes (and jumps to the next arrival if it
+has nothing to do), as on a machine of its own; the *wall* clock is the real one. For the slowest hundredth of
+transactions the report says where their time went: waiting for the processor, Python's garbage collection, page faults,
+or work, and how much more work for each change than the median transaction had.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
+import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,23 +136,61 @@ class WallClock:
         time.sleep(max(until - self.now(), 0.0))
 
 
+class Collections:
+    """Seconds that Python's garbage collector has taken so far."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._began = 0.0
+
+    def __call__(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start":
+            self._began = time.process_time()
+        else:
+            self.seconds += time.process_time() - self._began
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Meters of this process at a moment; the difference of two is what lies between."""
+
+    wall: float
+    cpu: float
+    collecting: float
+    faults: int
+    switches: int
+    """Times that the processor was taken away"""
+
+    @staticmethod
+    def now(collections: Collections) -> Reading:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        return Reading(time.perf_counter(), time.process_time(), collections.seconds, used.ru_minflt, used.ru_nivcsw)
+
+    def since(self, before: Reading) -> Reading:
+        return Reading(*(a - b for a, b in zip(vars(self).values(), vars(before).values(), strict=True)))
+
+
 def offered(world: World, rate: int, seconds: float, make_clock: Callable[[], Any]) -> dict[str, Any]:
     """Offer `rate` updates and `rate` changes of questions a second; latencies of what was done."""
-    clock = make_clock()
+    clock, collections = make_clock(), Collections()
     arrivals = (np.arange(int(rate * seconds)) + 1) / rate
-    done, late, sizes = 0, [], []
+    done, late, sizes, readings = 0, [], [], []
+    gc.callbacks.append(collections)
     while done < len(arrivals):
         clock.wait(arrivals[min(done + 7, len(arrivals) - 1)])  # at least one question of each kind, asked and ended
         due = int(np.searchsorted(arrivals, clock.now(), side="right"))
         if due <= done:
             continue
+        before = Reading.now(collections)
         transact(world, due - done, due - done)
+        readings.append(Reading.now(collections).since(before))
         ends = clock.now()
         late.append(ends - arrivals[done:due])
         sizes.append(due - done)
         done = due
         if ends > 4 * seconds:  # hopelessly behind
             break
+    gc.callbacks.remove(collections)
     ms = np.concatenate(late) * 1e3
     return {
         "rate": rate,
@@ -158,7 +200,36 @@ def offered(world: World, rate: int, seconds: float, make_clock: Callable[[], An
         "ms_median": float(np.median(ms)),
         "ms_p99": float(np.percentile(ms, 99)),
         "ms_max": float(ms.max()),
+        "slowest": _slowest(readings, sizes),
     }
+
+
+def _slowest(readings: list[Reading], sizes: list[int]) -> dict[str, float]:
+    """Where the time of the slowest hundredth of the transactions went, in milliseconds each."""
+    cost = np.array([r.cpu / size for r, size in zip(readings, sizes, strict=True)])
+    order = sorted(range(len(readings)), key=lambda i: -readings[i].wall)[: max(len(readings) // 100, 1)]
+    chosen = [readings[i] for i in order]
+    return {
+        "wall_ms": float(np.mean([r.wall for r in chosen])) * 1e3,
+        "waiting_ms": float(np.mean([r.wall - r.cpu for r in chosen])) * 1e3,
+        "collecting_ms": float(np.mean([r.collecting for r in chosen])) * 1e3,
+        "faults": float(np.mean([r.faults for r in chosen])),
+        "switches": float(np.mean([r.switches for r in chosen])),
+        "cpu_of_a_change_times_median": float(np.mean(cost[order]) / np.median(cost)),
+        "highest_cpu_ms": float(max(r.cpu for r in readings)) * 1e3,
+    }
+
+
+def raised(world: World, seconds: float, rates: Sequence[int], make_clock: Callable[[], Any]) -> dict[str, Any]:
+    """Raise the rate until the bar is passed; all points, and the highest rate that was kept up."""
+    points: list[dict[str, Any]] = []
+    for rate in rates:
+        points.append(offered(world, rate, seconds, make_clock))
+        if points[-1]["ms_p99"] > BAR_MS:
+            break
+    kept = [point for point in points if point["ms_p99"] <= BAR_MS]
+    best = kept[-1] if kept else {"rate": 0, "ms_p99": points[0]["ms_p99"]}
+    return {"sustained_updates_and_questions_per_s": best["rate"], "ms_p99": best["ms_p99"], "points": points}
 
 
 def each_kind(world: World, batch: int, count: int) -> dict[str, Any]:
@@ -214,7 +285,7 @@ def _near_pairs(pairs: list[list[int]], after: Callable[[int], list[int]]) -> se
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Raise the rate until the bar is passed."""
+    """Both clocks, each until the bar is passed."""
     graph = graphs.load("tiny" if options.quick else options.graph)
     seconds = 0.2 if options.quick else SECONDS
     found: dict[str, Any] = {"benchmark": "interactive", "graph": graph.name, "live_questions": LIVE * len(KINDS)}
@@ -222,21 +293,9 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         found["load"], world = common.once(lambda: build(db, graph))
         offered(world, 500, seconds / 3, CpuClock)  # warm
         found["batch_of_1"], found["batch_of_100"] = (each_kind(world, n, 5 if options.quick else 50) for n in (1, 100))
-        found["cpu_clock"] = []
-        best = None
-        for rate in RATES[: 2 if options.quick else None]:
-            point = offered(world, rate, seconds, CpuClock)
-            found["cpu_clock"].append(point)
-            if point["ms_p99"] > BAR_MS:
-                break
-            best = point
-        found["sustained"] = best and {
-            "updates_per_s": best["rate"],
-            "questions_per_s": best["rate"],
-            "ms_p99": best["ms_p99"],
-        }
-        if best:
-            found["wall_clock"] = offered(world, best["rate"], seconds, WallClock)
+        rates = RATES[: 2 if options.quick else None]
+        found["cpu_clock"] = raised(world, seconds, rates, CpuClock)
+        found["wall_clock"] = raised(world, seconds, rates, WallClock)
         found["check"] = check(world)
         found["memory"] = {"peak_mb": common.memory_mb("VmHWM")}
     return found
