@@ -258,15 +258,17 @@ class Collection:
         priority: Any = None,
         max_rounds: int | None = None,
         at_limit: Literal["error", "stop"] = "error",
+        queued: bool = False,
     ) -> Collection:
         """The fixed point of `body`, started with these rows.
 
         The body's result replaces the variable in every round, so a body that should keep these rows adds them itself
         (`.union_all(start)`). `priority` orders the work: rows with small values are settled before larger ones come
-        in; it changes the cost, not the answer. After `max_rounds` the loop fails, or with at_limit="stop" gives what
-        it has.
+        in; it changes the cost, not the answer. With `queued`, rows that the body makes wait for their turn too, from 0
+        to 1023: shortest paths by cost hardly ever walk on from a node that is found to be nearer later; such a loop
+        has no `max_rounds`. After `max_rounds` the loop fails, or with at_limit="stop" gives what it has.
         """
-        return loops.iterate(self, body, priority, max_rounds, at_limit)
+        return loops.iterate(self, body, priority, max_rounds, at_limit, queued)
 
     # ------------------------------------------------------------------------------------- plumbing
 

@@ -45,11 +45,19 @@ def check_running(tokens: frozenset[Token]) -> None:
 
 
 def iterate(
-    start: Collection, body: Callable[[Any], Any], priority: Any, max_rounds: int | None, at_limit: AtLimit
+    start: Collection,
+    body: Callable[[Any], Any],
+    priority: Any,
+    max_rounds: int | None,
+    at_limit: AtLimit,
+    queued: bool = False,
 ) -> Collection:
     """See `Collection.iterate`."""
     order = None if priority is None else _priority(priority, start)
-    return _fixed_point(body, [start._columns], [start], order, max_rounds, at_limit, "iterate")[0]
+    if queued and (order is None or max_rounds is not None):
+        why = "rows wait for a priority, and none is given" if order is None else "its rounds cannot be limited"
+        raise PlanError("E_LOOP", f"iterate: queued, but {why}", "say priority=..., and no max_rounds")
+    return _fixed_point(body, [start._columns], [start], order, max_rounds, at_limit, "iterate", queued)[0]
 
 
 def fixpoint(
@@ -91,6 +99,7 @@ def _fixed_point(
     max_rounds: int | None,
     at_limit: AtLimit,
     where: str,
+    queued: bool = False,
 ) -> list[Collection]:
     from everview.collection import Collection, common_session
 
@@ -110,7 +119,7 @@ def _fixed_point(
         types, depth = wider, needed
     initials = tuple(None if s is None else widen(s._node, t) for s, t in zip(starts, types, strict=True))
     bodies = tuple(widen(r._node, t) for r, t in zip(results, types, strict=True))
-    loop = Loop(depth, initials, bodies, priority, max_rounds, at_limit)
+    loop = Loop(depth, initials, bodies, priority, max_rounds, at_limit, queued)
     session = common_session(*given, *results)
     return [
         Collection(

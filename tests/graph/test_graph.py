@@ -6,6 +6,7 @@ import itertools
 import random
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import networkx as nx
@@ -15,6 +16,7 @@ import everview as ev
 from everview import col
 from everview.graph import Graph
 from everview.graph.automaton import Automaton, Letter, compile_expression
+from everview.types import decimal
 
 
 @pytest.fixture
@@ -96,6 +98,36 @@ def test_a_negative_cycle_ends_in_an_error_and_the_session_goes_on(db: ev.Sessio
     with pytest.raises(ev.LoopError):
         edge.insert([(3, 1, 1)])
     assert sorted(far.rows()) == [(1, 0), (2, -5), (3, -4)]
+
+
+def scaled(scale: float | Decimal, seed: int) -> list[tuple[int, int, Any]]:
+    source = random.Random(seed)
+    return [(source.randrange(30), source.randrange(30), source.randrange(100) * scale) for _ in range(90)]
+
+
+@pytest.mark.parametrize("scale", [2.0**-40, 0.5, 2.0**40, Decimal("0.01")])
+def test_weights_of_any_size_are_queued_right(db: ev.Session, scale: float | Decimal) -> None:
+    kind = decimal(2) if isinstance(scale, Decimal) else float
+    edge, root = db.table("edge", {"src": int, "dst": int, "weight": kind}), db.table("root", {"node": int})
+    far = db.view("far", Graph(edge, weight="weight").sssp(root))
+    root.insert([(1,)])
+    rows = scaled(scale, 1)
+    edge.insert(rows)
+    for gone in (0, 20, 60):
+        edge.delete(rows[:gone])
+        rows = rows[gone:]
+        graph = nx.MultiDiGraph()
+        graph.add_node(1)
+        graph.add_weighted_edges_from(rows)
+        assert dict(far.rows()) == nx.single_source_dijkstra_path_length(graph, 1)
+
+
+def test_negative_weights_without_a_negative_cycle(db: ev.Session) -> None:
+    edge, root = db.table("edge", {"src": int, "dst": int, "weight": int}), db.table("root", {"node": int})
+    far = db.view("far", Graph(edge, weight="weight").sssp(root))
+    root.insert([(1,)])
+    edge.insert([(1, 2, 50), (1, 3, 900), (3, 2, -880), (2, 4, -30), (4, 5, 7), (5, 3, 920)])
+    assert sorted(far.rows()) == [(1, 0), (2, 20), (3, 900), (4, -10), (5, -3)]
 
 
 BAD: dict[str, tuple[str, Callable[[ev.Session, Graph], Any]]] = {

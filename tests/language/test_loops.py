@@ -173,6 +173,13 @@ def test_priority_is_an_int() -> None:
     assert priority is not None and priority.type == INT
 
 
+def test_queued_rows_say_so() -> None:
+    costs = table(2, "costs", node=INT, cost=INT)
+    loop = costs.iterate(lambda c: c.distinct(), priority=col.cost, queued=True)
+    assert loop.explain().splitlines()[1] == "r1 := Loop from r0, queued by cost"
+    assert loop_of(loop).queued
+
+
 def leak() -> Collection:
     kept: list[Collection] = []
 
@@ -212,6 +219,11 @@ ERRORS: dict[str, Any] = {
     ),
     "[E_RANGE] iterate: at_limit is 'stopp'\n  hint: did you mean 'stop'?": (
         lambda: ROOTS.iterate(lambda r: r, at_limit="stopp")  # type: ignore[arg-type]
+    ),
+    "[E_LOOP] iterate: queued, but rows wait for a priority, and none is given\n"
+    "  hint: say priority=..., and no max_rounds": lambda: ROOTS.iterate(lambda r: r, queued=True),
+    "[E_LOOP] iterate: queued, but its rounds cannot be limited\n  hint: say priority=..., and no max_rounds": (
+        lambda: ROOTS.iterate(lambda r: r, priority=col.node, max_rounds=3, queued=True)
     ),
     "[E_TYPE] the priority col.name is str\n  hint: a priority is a number, a date or a timestamp": (
         lambda: table(2, "t", name=STR).iterate(lambda r: r, priority=col.name)

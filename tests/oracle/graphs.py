@@ -115,7 +115,7 @@ def same_generation(parents: Collection) -> Collection:
     return siblings.iterate(grow)
 
 
-def cheapest(edges: Collection, roots: Collection, prioritized: bool = False) -> Collection:
+def cheapest(edges: Collection, roots: Collection, order: str = "plain") -> Collection:
     """Lowest total weight from a root: (node, cost) of edges (src, dst, weight)."""
     start = roots.select(node=col.node, cost=lit(0))
 
@@ -123,7 +123,7 @@ def cheapest(edges: Collection, roots: Collection, prioritized: bool = False) ->
         hop = x.join(edges, x.node == edges.src).select(node=edges.dst, cost=x.cost + edges.weight)
         return hop.union_all(start).group_by("node").agg(cost=col.cost.min())
 
-    return start.iterate(relax, priority=col.cost if prioritized else None)
+    return start.iterate(relax, priority=None if order == "plain" else col.cost, queued=order == "queued")
 
 
 def parity(edges: Collection) -> tuple[Collection, Collection]:

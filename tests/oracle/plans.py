@@ -236,7 +236,7 @@ def _loop(spec: Spec, tables: Mapping[str, Collection], variables: tuple[Collect
 
             given = of(start)
             return given.iterate(grow)
-        case "least", [start, step, prioritized]:
+        case "least", [start, step, order]:
             edges = of(step).filter(col.a.is_not_null(), col.b.is_not_null()).alias("e")
             labels = of(start).select(a=col.a.coalesce(0), b=col.b.coalesce(0))
 
@@ -244,13 +244,14 @@ def _loop(spec: Spec, tables: Mapping[str, Collection], variables: tuple[Collect
                 moved = x.join(edges, x.a == edges.a).select(a=edges.b, b=x.b)
                 return moved.select(a=col.a.coalesce(0), b=col.b).union_all(labels).group_by("a").agg(b=col.b.min())
 
-            return labels.iterate(spread, priority=col.b if prioritized else None)
+            return labels.iterate(spread, priority=None if order == "plain" else col.b, queued=order == "queued")
     raise ValueError(kind)
 
 
 # ---- random data
 
 small = st.integers(0, 3)
+LOOP_ORDERS = ("plain", "prioritized", "queued")
 
 
 def names(table: Mapping[str, Any]) -> st.SearchStrategy[str]:
@@ -304,7 +305,7 @@ def _looping(inner: st.SearchStrategy[Spec]) -> st.SearchStrategy[Spec]:
         op("mutual", inner, inner.filter(_monotone), inner.filter(_monotone), st.integers(0, 1)),
         op("closure", inner, inner.filter(_monotone)),
         op("grow", inner.filter(_monotone), inner.filter(_monotone)),
-        op("least", inner.filter(_monotone), inner.filter(_monotone), st.booleans()),
+        op("least", inner.filter(_monotone), inner.filter(_monotone), st.sampled_from(LOOP_ORDERS)),
     )
 
 

@@ -113,16 +113,16 @@ def test_same_generation_10_nodes_14_edges_8_steps(runtime: Runtime, seed: int) 
     watch(runtime, lambda t: graphs.same_generation(t["parent"]), steps, {"parent": EDGE})
 
 
-@pytest.mark.parametrize("prioritized", [False, True], ids=["plain", "prioritized"])
+@pytest.mark.parametrize("order", ["plain", "prioritized", "queued"])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_cheapest_paths_10_nodes_20_weighted_edges_10_steps(runtime: Runtime, seed: int, prioritized: bool) -> None:
+def test_cheapest_paths_10_nodes_20_weighted_edges_10_steps(runtime: Runtime, seed: int, order: str) -> None:
     def weighted(source: random.Random) -> tuple[int, int, int]:
         return source.randrange(10), source.randrange(10), source.randrange(7)
 
     steps = random_steps(seed, 10, {"edge": weighted, "root": node(10)}, first=3, target=20)
     now, got = watch(
         runtime,
-        lambda t: graphs.cheapest(t["edge"], t["root"], prioritized),
+        lambda t: graphs.cheapest(t["edge"], t["root"], order),
         steps,
         {"edge": {**EDGE, "weight": int}, "root": NODE},
     )

@@ -23,7 +23,7 @@ from everview.dataflow.extend import Extend, Part, Pipeline, levels
 from everview.dataflow.graph import Graph
 from everview.dataflow.operators import Arrange, Arrangement, Join, Operator, PythonMap, Reduce, Wake, columns
 from everview.dataflow.scopes import Scope, deeper
-from everview.dataflow.streams import Branch, Flow, Route
+from everview.dataflow.streams import Branch, Flow, Route, last_in_queue, queue_shift
 from everview.dataflow.windows import windows
 from everview.errors import PlanError
 from everview.expr.functions import conjunction
@@ -566,7 +566,7 @@ class Builder:
         assert loop.initials[0] is not None
         types = loop.initials[0].types
         operator = Arrange(self.graph, scope, len(types), stateless=True, label="by priority")
-        operator.listen(initial, Route(priority=loop.priority))
+        operator.listen(initial, Route(priority=loop.priority, queued=loop.queued))
         return columns(operator, types, tuple(range(len(types))))
 
     def _variable(self, loop: plan.Loop, index: int, body: plan.Node, scope: Scope, empty: bool) -> Arrangement:
@@ -599,6 +599,7 @@ class Builder:
             not reduces
             or keys is None
             or loop.at_limit == "stop"
+            or loop.queued
             or loop.depth not in {d for d, _ in self._depths(body)}
         ):
             return None
@@ -629,6 +630,8 @@ class Builder:
         most = (1 << scope.bits) - 2
         limit = most if loop.priority is not None and rounds is None else min(rounds or DEFAULT_ROUNDS, most)
         scope.limit = limit
+        if loop.queued:  # so many rounds after the last priority has begun
+            scope.limit = limit = min(DEFAULT_ROUNDS + (last_in_queue(scope) << queue_shift(scope)), most)
         round_again = Route(add=scope.unit, rounds=limit, stop_at_limit=stop)
         for variable, initial, body in zip(build.variables, initials, bodies, strict=True):
             if variable.delay:
@@ -636,11 +639,14 @@ class Builder:
                 continue
             order = variable.order
             operator = variable.operator
+            if loop.queued and loop.priority is not None:
+                wait = loop.priority.remap({c: ColumnRef(loop.bodies[0].types[c], i) for i, c in enumerate(order)})
+                round_again = replace(round_again, priority=wait, queued=True)
             operator.listen(_reordered(body, order), round_again)
             if initial is not None:
                 # one round later the body has taken over from the initial rows
                 first = _reordered(next(iter(build.entered.values()), initial), order)
-                operator.listen(first, Route(rounds=limit, stop_at_limit=stop))
+                operator.listen(first, Route(rounds=limit, stop_at_limit=stop, queued=loop.queued))
                 operator.listen(tuple(b.negate() for b in first), round_again)
 
 

@@ -69,6 +69,8 @@ class Route:
     """added to every time: one round, for what goes round a loop"""
     priority: Expr | None = None
     """over the branch's columns: lifts the loop coordinate to (priority, 0)"""
+    queued: bool = False
+    """the loop is: its coordinates are divided by `queue_shift`"""
     rounds: int = -1
     """rounds of the loop allowed; -1: no check"""
     stop_at_limit: bool = False
@@ -122,8 +124,9 @@ class Sink:
         if route.priority is None and route.rounds < 0:
             return
         words[k.FIELD] = scope.field
-        words[k.PRIORITY_SHIFT] = scope.unit.bit_length() - 1 + priority_shift(scope)
-        words[k.PRIORITY_MAX] = (1 << (scope.bits - priority_shift(scope))) - 2
+        shift = queue_shift(scope) if route.queued else priority_shift(scope)
+        words[k.PRIORITY_SHIFT] = scope.unit.bit_length() - 1 + shift
+        words[k.PRIORITY_MAX] = last_in_queue(scope) if route.queued else (1 << (scope.bits - shift)) - 2
         if route.rounds >= 0:
             words[k.LIMIT] = route.rounds * scope.unit
             words[k.LIMIT_STOPS] = int(route.stop_at_limit)
@@ -155,6 +158,20 @@ def _accumulated(route: Route) -> int:
 def priority_shift(scope: Scope) -> int:
     """Bits of a loop's coordinate that count rounds when the upper ones are a priority."""
     return (scope.bits + 1) // 2
+
+
+QUEUE_BITS = 10
+
+
+def queue_shift(scope: Scope) -> int:
+    """The same for a queued loop: few, because a loop that diverges runs through all coordinates up to its limit. One
+    priority's rounds may run into the next one's; then that has begun early, which costs work and nothing else."""
+    return min(QUEUE_BITS, scope.bits // 3)
+
+
+def last_in_queue(scope: Scope) -> int:
+    """The last priority of a queued loop; larger ones come with it."""
+    return (1 << queue_shift(scope)) - 1
 
 
 class Stream:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from everview.collection import Collection
 from everview.errors import PlanError
-from everview.expr.language import col, lit
+from everview.expr.language import Expression, col, lit, when
 
 if TYPE_CHECKING:
     from everview.graph.graph import Graph
@@ -45,7 +45,16 @@ def sssp(g: Graph, sources: Collection, max_rounds: int | None = None) -> Collec
         longer = g.hop(x, cost=x.cost + weight).filter(col.cost.is_not_null())
         return longer.union_all(start).group_by("node").agg(cost=col.cost.min())
 
-    return start.iterate(relax, max_rounds=max_rounds)
+    if max_rounds is not None:
+        return start.iterate(relax, max_rounds=max_rounds)
+    return start.iterate(relax, nearer(col.cost), queued=True)
+
+
+def nearer(cost: Expression) -> Expression:
+    """A place in the queue: eight for each doubling of the cost, whatever its unit (Meyer and Sanders' delta-stepping
+    with buckets that grow). A node waits until those that may still make it nearer have had their turn, so most are
+    walked on from once."""
+    return when(cost > 0, (cost.cast(float).log2() * 8.0 + 512.0).floor().cast(int)).otherwise(0)
 
 
 def within(g: Graph, k: int, sources: Collection | None = None) -> Collection:
@@ -110,7 +119,7 @@ def _costs(g: Graph, start: Collection, most: int | None) -> Collection:
             return longer.group_by("node", "source").top(1, by=[col.cost, col.hops])
         return longer.group_by("node", "source", "hops").agg(cost=col.cost.min())
 
-    return first.iterate(relax)
+    return first.iterate(relax, nearer(col.cost), queued=True) if most is None else first.iterate(relax)
 
 
 def shortest_path(g: Graph, pairs: Collection, max_hops: int | None = None) -> Collection:

@@ -144,7 +144,8 @@ class _Explainer:
     def limits(self, loop: Loop) -> str:
         text = f", at most {loop.max_rounds} rounds then {loop.at_limit}" if loop.max_rounds is not None else ""
         if loop.priority is not None and loop.initials[0] is not None:
-            text += f", priority {describe(loop.priority, self.columns[loop.initials[0]])}"
+            text += f", {'queued by' if loop.queued else 'priority'} "
+            text += describe(loop.priority, self.columns[loop.initials[0]])
         return text
 
     def inputs(self, node: Node) -> str:

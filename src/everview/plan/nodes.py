@@ -308,8 +308,9 @@ class Loop(Node):
     of the round before after that.
 
     `priority` (an int expression over variable 0's columns, or None) delays rows of `initials[0]`: small priorities
-    converge before larger ones come in. `max_rounds` bounds the applications of the bodies; at the limit the loop
-    fails ("error") or gives what it has ("stop").
+    converge before larger ones come in. In a `queued` loop (of one variable) rows that the body makes wait too.
+    `max_rounds` bounds the applications of the bodies; at the limit the loop fails ("error") or gives what it has
+    ("stop").
     """
 
     depth: int
@@ -318,6 +319,7 @@ class Loop(Node):
     priority: Expr | None = None
     max_rounds: int | None = None
     at_limit: Literal["error", "stop"] = "error"
+    queued: bool = False
     __hash__ = Node.__hash__
 
     @cached_property
