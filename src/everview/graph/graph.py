@@ -154,8 +154,8 @@ class Graph:
         """(node, cost): the least total weight of a path from a source. Edges with a NULL weight are passed over.
 
         Weights are 0 or more. With negative ones the answer is right as long as no cycle is negative; such a cycle
-        never settles. Where there may be one, say `max_rounds`, the most edges of a path: it ends in LoopError then, and
-        costs several times as much, since the loop's rows are not queued by cost.
+        never settles. Where there may be one, say `max_rounds`, the most edges of a path, for a LoopError. That
+        costs several times as much, since the loop's rows are not queued by cost then.
         """
         return paths.sssp(self, sources, max_rounds)
 
