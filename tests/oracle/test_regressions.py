@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import everview as ev
 from everview.collection import Collection
 from everview.expr.language import col, count
 from tests.oracle import graphs
@@ -65,3 +66,25 @@ def test_sums_of_negative_floats(runtime: Runtime, values: list[float]) -> None:
         v = db.view("v", t.agg(s=col.f.sum(), n=count()))
         t.insert([(f,) for f in values])
         assert v.rows() == [(float(sum(map(Fraction, values))), len(values))]
+
+
+def test_a_second_view_of_a_loop_that_only_passes_rows_on() -> None:
+    """Its variable keeps nothing, so the second view could not be told what the first one had heard."""
+    db = ev.connect()
+    pair = db.table("pair", {"a": int, "b": int})
+
+    def turned(x: Collection) -> Collection:
+        return x.select(a=x.b, b=x.a).union_all(x)
+
+    def loop() -> Collection:
+        return pair.iterate(turned, max_rounds=1, at_limit="stop")
+
+    pair.insert([(1, 2)])
+    first = db.view("first", loop().select(a=col.a).distinct())
+    second = db.view("second", loop())
+    pair.insert([(3, 4)])
+    assert sorted(first.rows()) == [(1,), (2,), (3,), (4,)]
+    assert sorted(second.rows()) == [(1, 2), (2, 1), (3, 4), (4, 3)]
+    first.drop()
+    pair.delete([(1, 2)])
+    assert sorted(second.rows()) == [(3, 4), (4, 3)]

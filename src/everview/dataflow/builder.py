@@ -521,8 +521,15 @@ class Builder:
 
     def _build_loopresult(self, node: plan.LoopResult) -> Flow:
         self._loop(node.loop)
-        key = self._key(node.loop)
-        build = self.loops[key]
+        flow = self._loop_result(node)
+        if not self._sharable(flow):  # it comes from a variable that keeps nothing: newcomers need a loop of their own
+            del self.loops[self._key(node.loop)]
+            self._loop(node.loop)
+            flow = self._loop_result(node)
+        return flow
+
+    def _loop_result(self, node: plan.LoopResult) -> Flow:
+        build = self.loops[self._key(node.loop)]
         with_variables = {**self._env, node.loop.depth: build}
         outer, self._env = self._env, with_variables
         try:
