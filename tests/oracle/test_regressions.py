@@ -34,6 +34,11 @@ SPECS: dict[str, tuple[tuple, ...]] = {
         ("mutual", R, ("join", "inner", "b=a", "outer", Y, R), ("join", "inner", "b=a", "outer", X, S), 0),
         ("mutual", R, ("join", "inner", "b=a", "outer", Y, R), ("join", "inner", "b=a", "outer", X, S), 1),
     ),
+    # its variable keeps nothing that a second view could have been told
+    "a second view of a loop that only passes rows on": (
+        ("closure", ("select", ("rounds", ("union", R, S, R), ("flat_map", X, "both ways"), 1), "a", "a"), R),
+        ("rounds", ("union", R, S, R), ("flat_map", X, "both ways"), 1),
+    ),
     "a body that is the other variable": (("mutual", R, ("join", "inner", "b=a", "outer", Y, S), X, 1),),
 }
 

@@ -11,7 +11,8 @@ shared: a table's own index, the output of a reduction, another query's index.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
@@ -67,6 +68,7 @@ class Builder:
         self.flows: dict[Key, Flow] = {}
         self.arrangements: dict[Key, list[Arrangement]] = {}
         self.loops: dict[Key, LoopBuild] = {}
+        self._outgrown: list[LoopBuild] = []
         self._env: dict[int, LoopBuild] = {}
         self._free: dict[int, frozenset[tuple[int, int]]] = {}
         self._roots: list[plan.Node] = []  # keeps the ids in _free alive
@@ -117,6 +119,7 @@ class Builder:
         kept = {k: [a for a in v if a.operator not in gone] for k, v in self.arrangements.items()}
         self.arrangements = {k: v for k, v in kept.items() if v}
         self.loops = {k: b for k, b in self.loops.items() if not any(v.operator in gone for v in b.variables)}
+        self._outgrown = [b for b in self._outgrown if not any(v.operator in gone for v in b.variables)]
         self.installed = {n for n in self.installed if (n, ()) in self.arrangements}
         self.decided = {n: d for n, d in self.decided.items() if n in self.installed}
         self.tables = {k: a for k, a in self.tables.items() if a.operator not in gone}
@@ -520,25 +523,33 @@ class Builder:
         return columns(arrangement.operator, node.types, arrangement.order, arrangement.delay)
 
     def _build_loopresult(self, node: plan.LoopResult) -> Flow:
+        key = self._key(node.loop)
+        if key in self.loops and not self._can_tell(self.loops[key], node):
+            self._outgrown.append(self.loops.pop(key))  # kept: keys hold its id
         self._loop(node.loop)
-        flow = self._loop_result(node)
-        if not self._sharable(flow):  # it comes from a variable that keeps nothing: newcomers need a loop of their own
-            del self.loops[self._key(node.loop)]
-            self._loop(node.loop)
-            flow = self._loop_result(node)
-        return flow
-
-    def _loop_result(self, node: plan.LoopResult) -> Flow:
-        build = self.loops[self._key(node.loop)]
-        with_variables = {**self._env, node.loop.depth: build}
-        outer, self._env = self._env, with_variables
-        try:
-            flow = self.flow(node.loop.bodies[node.index])
-        finally:
-            self._env = outer
+        build = self.loops[key]
         outside = build.scope.parent
         assert outside is not None
+        with self._inside(build, node.loop.depth):
+            flow = self.flow(node.loop.bodies[node.index])
         return tuple(replace(b, scope=outside) if build.scope.contains(b.scope) else b for b in flow)
+
+    def _can_tell(self, build: LoopBuild, node: plan.LoopResult) -> bool:
+        """Whether a loop that runs can tell a newcomer what its result was so far: what says it keeps its rows, or
+        can be made again from variables that do."""
+        with self._inside(build, node.loop.depth):
+            found = self.flows.get(self._key(node.loop.bodies[node.index]))
+        kept = all(v.operator.replayable or not v.operator.old for v in build.variables)
+        return kept or (found is not None and self._sharable(found))
+
+    @contextmanager
+    def _inside(self, build: LoopBuild, depth: int) -> Iterator[None]:
+        """With the loop's variables at hand."""
+        outer, self._env = self._env, {**self._env, depth: build}
+        try:
+            yield
+        finally:
+            self._env = outer
 
     def _loop(self, loop: plan.Loop) -> None:
         key = self._key(loop)
