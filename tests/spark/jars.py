@@ -1,5 +1,5 @@
-"""Jars from the Maven registry, for tests of connectors; kept in .cache/jars. Where they cannot be had, a test is
-skipped and says so.
+"""Jars from the Maven registry, and other versions of Python packages, for tests of connectors; kept in .cache. Where
+they cannot be had, a test is skipped and says so.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,17 @@ def _dependency(wanted: str, alone: bool) -> str:
     group, artifact, version = wanted.split(":")
     names = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
     return f"<dependency>{names}{_ALONE if alone else ''}</dependency>"
+
+
+def python_package(wanted: str) -> Path:
+    """A folder for PYTHONPATH with a package (`name==version`) and what it needs."""
+    place = ROOT / ".cache" / "pip" / wanted.replace("==", "-")
+    if not place.is_dir():
+        work = place.with_name(f"{place.name}-{os.getpid()}")
+        install = ["pip", "install", "--quiet", "--disable-pip-version-check", "--target", str(work), wanted]
+        done = subprocess.run([sys.executable, "-m", *install], capture_output=True, text=True, timeout=500)
+        if done.returncode:
+            shutil.rmtree(work, ignore_errors=True)
+            pytest.skip(f"{wanted} cannot be installed: {done.stderr[:300]}")
+        work.rename(place)
+    return place
