@@ -31,9 +31,9 @@ class Fitting:
     >>> from everview.types import INT
     >>> fitting = Fitting("t", Codec((INT,), ("x",), Interner()), exact=True)
     >>> bad = []
-    >>> codes, kept = fitting.encode([{"x": 7}, {"x": "seven"}, {"y": 7}], "here", bad)
+    >>> codes, kept = fitting.encode([{"x": 7}, {"y": 7}], "here", bad)
     >>> codes.tolist(), kept.tolist(), [b.reason for b in bad]
-    ([[7]], [0], ["[E_TYPE] column 'x': 'seven' is no int", "[E_COLUMN] there is no column 'y' in table 't'"])
+    ([[7]], [0], ["[E_COLUMN] there is no column 'y' in table 't'"])
     """
 
     def __init__(self, label: str, codec: Codec, *, exact: bool) -> None:
