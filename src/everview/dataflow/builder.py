@@ -621,9 +621,7 @@ class Builder:
             or loop.depth not in {d for d, _ in self._depths(body)}
         ):
             return None
-        if (
-            len(loop.bodies) > 1
-        ):  # another variable's join may run after this output's next delta has replaced the last one
+        if len(loop.bodies) > 1:  # another variable's join may run after this output's next delta replaced the last
             return None
         if isinstance(body, plan.Reduce):
             counts = body.aggregates[0].kind == "count_distinct"
