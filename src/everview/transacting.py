@@ -193,6 +193,7 @@ class Transacting(Listening):
     def _step(self, transactions: list[Work]) -> None:
         """Run transactions, one time each, as one step; all or none of them."""
         self._changing()
+        before = self._graph.time
         try:
             self._run(transactions)
         except LoopError as error:
@@ -202,6 +203,14 @@ class Transacting(Listening):
             if error.code == "E_ABSENT":
                 raise self._absent([c for changes in transactions for c in changes], error) from None
             raise
+        except BaseException:
+            if self._graph.time != before:  # it was complete, and only then interrupted
+                self._stepped(transactions)
+            raise
+        self._stepped(transactions)
+
+    def _stepped(self, transactions: list[Work]) -> None:
+        """What a complete step means to others: positions of sources, batches of subscribers."""
         for changes in transactions:
             if changes.marks:
                 self._marks.update(changes.marks)
@@ -221,13 +230,15 @@ class Transacting(Listening):
 
     def _run(self, transactions: list[Work]) -> None:
         """Bring the dataflow up to date: what another runtime does differently."""
+        before = self._graph.time
         try:
             for offset, changes in enumerate(transactions):
-                _hand_over(changes, self._graph.time + 1 + offset)
+                _hand_over(changes, before + 1 + offset)
+            self._graph.run(len(transactions))
         except BaseException:
-            self._graph.abort()
+            if self._graph.time == before:
+                self._graph.abort()
             raise
-        self._graph.run(len(transactions))
 
     def _absent(self, changes: Iterable[Change], error: InputError) -> InputError:
         """Say which row was deleted without being there."""

@@ -19,6 +19,7 @@ import pytest
 
 import everview as ev
 from everview.expr.language import col, count, lit, udf
+from everview.kernels import executor
 from everview.kernels.memory import LIVE_BLOCKS, cell
 from everview.kernels.native import DEBUG
 from tests.oracle import graphs
@@ -367,6 +368,34 @@ def test_ctrl_c_in_a_long_loop(world: World, how: str) -> None:
         finally:
             interrupting.heard()
     assert view.rows() == []
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_interrupt_at_the_edges_of_a_step(monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    """Heard by Python just before the executor is called, or just after it has committed the step."""
+    with ev.connect() as db:
+        t = db.table("t", {"n": int})
+        total = db.view("total", t.group_by().agg(n=ev.count()))
+        heard: list[Any] = []
+        total.subscribe(heard.append, snapshot=False)
+        t.insert([(1,)])
+        real = executor.step
+
+        def step(*words: int) -> int:
+            answer = 0 if moment == "before" else real(*words)
+            raise KeyboardInterrupt(answer)
+
+        monkeypatch.setattr(executor, "step", step)
+        with pytest.raises(KeyboardInterrupt):
+            t.insert([(2,)])
+        monkeypatch.undo()
+        happened = moment == "after"
+        assert db.time == 1 + happened
+        assert t.rows() == [(1,), (2,)][: 1 + happened]
+        t.insert([(3,)])
+        assert total.rows() == [(2 + happened,)]
+        assert sorted(t.rows()) == [(1,), (2,), (3,)] if happened else [(1,), (3,)]
+        assert [batch.time for batch in heard] == list(range(1, db.time + 1)), "every complete time, once"
 
 
 def test_ctrl_c_while_a_view_is_installed(runtime: Runtime, world: World) -> None:

@@ -189,21 +189,23 @@ class Graph:
         """Run and commit a step of `epochs` epochs after the present time; on any error all is as before."""
         if self._stale:
             self.assemble()
-        answer = x.step(self.session, self.time, epochs)
-        if answer != x.DONE:
-            self._go_on(answer)
-        self.time += epochs
+        now = self.time + epochs
+        try:
+            self._step(self.time, epochs)
+        except BaseException:
+            if self._committed():
+                self.time = now
+            raise
+        self.time = now
 
     def install(self) -> None:
         """Bring what was newly added up to date with the present, in a step that adds no epoch."""
         try:
             self.replay_for_new()
-            answer = x.step(self.session, self.time - 1, 1)
+            self._step(self.time - 1, 1)
         except BaseException:
             self.abort()
             raise
-        if answer != x.DONE:
-            self._go_on(answer)
         self.installed()
 
     def replay_for_new(self, *, first: bool = True) -> None:
@@ -251,12 +253,24 @@ class Graph:
         finally:
             make.drop_stream(stream)
 
-    def _go_on(self, answer: int) -> None:
+    def _step(self, base: int, epochs: int) -> None:
+        """Run a step to its end. An interrupt may be heard wherever Python runs, also when the step is complete and only
+        nobody knows it yet: `_committed` tells.
+        """
+        make.poke(self.session, x.PC, 0)
         try:
-            self.attend(answer)
+            answer = x.step(self.session, base, epochs)
+            if answer != x.DONE:
+                self.attend(answer)
         except BaseException:
-            self.abort()
+            if not self._committed():
+                self.abort()
             raise
+
+    def _committed(self) -> bool:
+        """Whether the step under way came to its end, which the executor commits before it returns."""
+        at_end = make.peek(self.session, x.PC) == make.peek(self.session, x.LENGTH) > 0
+        return bool(at_end and make.peek(self.step_block, step_k.STEP_FAULT) == 0)
 
     def attend(self, answer: int) -> int:
         """Do what the executor cannot until it is done or at a stop; gives its instruction."""
