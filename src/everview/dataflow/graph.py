@@ -254,7 +254,7 @@ class Graph:
             make.drop_stream(stream)
 
     def _step(self, base: int, epochs: int) -> None:
-        """Run a step to its end. An interrupt may be heard wherever Python runs, also when the step is complete and only
+        """Run a step to its end. An interrupt may be heard wherever Python runs, when the step is complete, too, and
         nobody knows it yet: `_committed` tells.
         """
         make.poke(self.session, x.PC, 0)
