@@ -132,6 +132,22 @@ class Run:
                 self.watched[plan.name] = watched
                 self._check_rows(plan.name)
 
+    def _declare_again(self) -> list[Watched]:
+        """Declare everything in a session that was opened anew, as a program that is run again does; the views, which
+        nobody listens to yet.
+        """
+        assert self.db.time == self.oracle.time
+        self.tables = {name: self.db.table(name, schema) for name, schema in self.scenario.tables.items()}
+        found = []
+        for view in self.scenario.views:
+            if view.name in self.watched:
+                watched = self.watched[view.name]
+                watched.view = self.db.view(view.name, view.build(self.tables))
+                found.append(watched)
+        assert not self.db._again
+        assert set(self.db.views) == set(self.watched)
+        return found
+
     def _drop(self, number: int) -> None:
         for plan in self.scenario.views:
             if plan.until == number and plan.name in self.watched:

@@ -19,13 +19,15 @@ from typing import Any
 import pytest
 
 from tests.spark.clusters import ROOT
+from tests.spark.dying import DYING
 from tests.spark.jars import jars, python_package
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 
 DELTA = ("io.delta:delta-spark_4.2_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
 
-PROGRAM = """
+PROGRAM = (
+    """
 import json, os, signal, sys
 import everview as ev
 from everview.spark import local_session, writers
@@ -42,16 +44,9 @@ for statement in sys.argv[4:]:
 
 def read(name, **options):
     return spark.readStream.format("delta").options(**options).load(f"{work}/{name}")
-
-write = writers.Writer.write
-
-def dying(self, batch):
-    if die == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    write(self, batch)
-    if die == "after":
-        os.kill(os.getpid(), signal.SIGKILL)
-
+"""
+    + DYING
+    + """
 with ev.connect(spark, state=work + "/state", shards=2) as db:
     db.source("orders", read("orders"))
     db.source("items", read("items", readChangeFeed="true", startingVersion="0"), mode="changes", key="id")
@@ -66,6 +61,7 @@ for name in ("orders", "items", "changes", "contents"):
     print(json.dumps([name, [row.asDict() for row in rows]]))
 spark.stop()
 """
+)
 
 
 def run(work: Path, *statements: str, die: str = "") -> dict[str, list[dict[str, Any]]]:

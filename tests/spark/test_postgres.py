@@ -13,27 +13,23 @@ from pathlib import Path
 import pytest
 
 from tests.spark.clusters import ROOT
+from tests.spark.dying import DYING
 from tests.spark.jars import jars
 from tests.spark.postgres import JDBC_DRIVER, Postgres, postgres
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
-PROGRAM = """
+PROGRAM = (
+    """
 import os, signal, sys
 import everview as ev
 from everview.spark import local_session, writers
 
 work, url, jars, die = sys.argv[1:]
 spark = local_session("local[2]", **{"spark.jars": jars, "spark.driver.extraClassPath": jars})
-write = writers.Writer.write
-
-def dying(self, batch):
-    if die == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    write(self, batch)
-    if die == "after":
-        os.kill(os.getpid(), signal.SIGKILL)
-
+"""
+    + DYING
+    + """
 driver = {"driver": "org.postgresql.Driver"}
 with ev.connect(spark, state=work + "/state", shards=2) as db:
     db.source("orders", spark.read.jdbc(url, "orders", properties=driver), mode="snapshot", key="id")
@@ -45,6 +41,7 @@ with ev.connect(spark, state=work + "/state", shards=2) as db:
     print(db.run(until="caught_up"))
 spark.stop()
 """
+)
 
 
 def run(work: Path, base: Postgres, die: str = "") -> None:

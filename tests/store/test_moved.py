@@ -53,23 +53,17 @@ class Moved(Run):
             self.db.close()
             self.db = connect(self.where, self.fate.choice([None, None, 1, 2, 3]))
             self.moved += type(self.db) is not before
-            self._declare()
+            self._listen()
 
-    def _declare(self) -> None:
-        assert self.db.time == self.oracle.time
-        self.tables = {name: self.db.table(name, schema) for name, schema in self.scenario.tables.items()}
-        for view in self.scenario.views:
-            if view.name in self.watched:
-                watched = self.watched[view.name]
-                watched.view = self.db.view(view.name, view.build(self.tables))
-                computed = watched.view._arrangement.trace.since > watched.since
-                if computed:  # its history begins anew
-                    self.cut += 1
-                    watched.since, watched.heard = self.db.time, []
-                else:
-                    self.kept += 1
-                watched.view.subscribe(watched.hear, snapshot=computed)
-        assert not self.db._again and set(self.db.views) == set(self.watched)
+    def _listen(self) -> None:
+        for watched in self._declare_again():
+            computed = watched.view._arrangement.trace.since > watched.since
+            if computed:  # its history begins anew
+                self.cut += 1
+                watched.since, watched.heard = self.db.time, []
+            else:
+                self.kept += 1
+            watched.view.subscribe(watched.hear, snapshot=computed)
 
 
 def run(scenario: Scenario) -> Moved:

@@ -48,15 +48,8 @@ class Reopened(Run):
     def _open(self) -> None:
         self.reopened += 1
         self.db = ev.connect(self.where)
-        assert self.db.time == self.oracle.time
-        self.tables = {name: self.db.table(name, schema) for name, schema in self.scenario.tables.items()}
-        for view in self.scenario.views:
-            if view.name in self.watched:
-                watched = self.watched[view.name]
-                watched.view = self.db.view(view.name, view.build(self.tables))
-                watched.view.subscribe(watched.hear, snapshot=False)
-        assert not self.db._again
-        assert set(self.db.views) == set(self.watched)
+        for watched in self._declare_again():
+            watched.view.subscribe(watched.hear, snapshot=False)
 
 
 def run(scenario: Scenario) -> Oracle:

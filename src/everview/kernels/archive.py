@@ -157,10 +157,10 @@ def have_made(path: Path) -> None:
     import sys
 
     from everview.errors import InternalError
+    from everview.kernels.cache import PACKAGE
 
-    source = Path(__file__).resolve().parents[2]
     environment = {**os.environ, "EVERVIEW_COMPILING": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(source), os.environ.get("PYTHONPATH", "")])
+    environment["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")])
     with _alone(path):
         if path.exists():
             return
