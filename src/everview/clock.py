@@ -421,7 +421,7 @@ class Latest(Follower):
         self.partition = partition
         self.number = 0
         columns = [*table._columns, Column("number", INT)]
-        order = (*partition, *(i for i in range(len(columns)) if i not in partition))
+        order = plan.keys_first(partition, len(columns))
         by = "".join(f" by {', '.join(table._columns[p].name for p in partition)}" for _ in partition[:1])
         name = f"{table._label} [last {size}{by}]"
         _, (_, new, _) = self.changes([(_contents(session, table), 1)], [], 0, 0)

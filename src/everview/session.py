@@ -155,7 +155,7 @@ class Session(Inspecting):
             if k not in names:
                 raise InputError("E_COLUMN", f"key column {k!r} is not in the schema", did_you_mean(k, names))
         at = tuple(names.index(k) for k in keys)
-        order = (*at, *(i for i in range(len(names)) if i not in at))
+        order = nodes.keys_first(at, len(names))
         with self._lock:
             node = nodes.Table(self._node_ids, tuple(c.type for c in columns), at)
             self._node_ids += 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 from everview.dataflow.operators import Arrangement, Instruction, Operator
@@ -70,6 +71,12 @@ def levels(node: plan.MultiJoin, source: int) -> list[Level]:
         bound |= set(level.variables)
         pending = [i for i in pending if not any(p.input == i and p.complete for p in level.parts)]
     return found
+
+
+def serving(arrangements: Sequence[Arrangement], part: Part) -> Arrangement | None:
+    """The one that has the part's bound columns in front, in any order, then its new ones."""
+    orders = [(*bound, *part.new) for bound in permutations(part.bound)]
+    return next((a for a in arrangements if any(a.serves(order) for order in orders)), None)
 
 
 def _variables(node: plan.MultiJoin, i: int) -> set[int]:

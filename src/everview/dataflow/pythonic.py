@@ -111,7 +111,7 @@ def reduction(node: plan.PythonReduce, interner: Interner) -> Reduction:
     """A user's reduction: function(key, [(row, count), ...]) gives output rows."""
     keys = node.keys
     child = node.child.types
-    order = (*keys, *(c for c in range(len(child)) if c not in keys))
+    order = plan.keys_first(keys, len(child))
     back = [order.index(c) for c in range(len(child))]
     reader = _codec(child, interner)
     key_reader = _codec((child[k] for k in keys), interner)
@@ -155,7 +155,7 @@ def top(node: plan.TopK, interner: Interner) -> Reduction:
     """Top-k in an order that codes do not keep (strings)."""
     child = node.child.types
     keys = node.keys
-    order = (*keys, *(c for c in range(len(child)) if c not in keys))
+    order = plan.keys_first(keys, len(child))
     reader = _codec((child[c] for c in order), interner)
 
     def run(head: np.ndarray, rows: np.ndarray) -> Group:

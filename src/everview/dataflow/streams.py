@@ -53,6 +53,11 @@ Flow = tuple[Branch, ...]
 """A collection on its way: the union of branches."""
 
 
+def reordered(flow: Flow, order: tuple[int, ...]) -> Flow:
+    """The flow with its columns in this order."""
+    return tuple(replace(b, exprs=tuple(b.exprs[c] for c in order)) for b in flow)
+
+
 def scope_of(flow: Flow) -> Scope:
     """The innermost scope a flow's rows come from."""
     scope = flow[0].scope

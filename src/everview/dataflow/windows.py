@@ -23,6 +23,7 @@ import numpy.typing as npt
 from everview.codes.arrays import codes_to_floats, decode_list, floats_to_codes
 from everview.codes.interner import Interner
 from everview.errors import UdfError
+from everview.plan.nodes import keys_first
 from everview.plan.windows import Frame, Window, WindowCall
 from everview.types import INTERNED, NULL, DataType
 
@@ -39,7 +40,7 @@ LOWEST, HIGHEST = -(2**63), 2**63 - 1
 def windows(node: Window, interner: Interner) -> Callable[[Words], Words]:
     """The reduction of a window: requests of the kernel in, answers out."""
     child = node.child.types
-    order = (*node.keys, *(c for c in range(len(child)) if c not in node.keys))
+    order = keys_first(node.keys, len(child))
     place = {c: i for i, c in enumerate(order)}
 
     def answer(requests: Words) -> Words:

@@ -22,6 +22,15 @@ from everview.types import INT, DataType
 Types = tuple[DataType, ...]
 
 
+def keys_first(keys: tuple[int, ...], width: int) -> tuple[int, ...]:
+    """All columns of a node, the key columns in front.
+
+    >>> keys_first((2, 0), 4)
+    (2, 0, 1, 3)
+    """
+    return (*keys, *(c for c in range(width) if c not in keys))
+
+
 class Node:
     """Any plan node; `types` are its columns' types (kept once known: shared sub-plans would ask exponentially often).
     """

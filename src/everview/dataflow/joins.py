@@ -1,0 +1,121 @@
+"""Joins as dataflow: of two inputs by `Join`, of several at once by `Extend`.
+
+A join reads arrangements of its inputs and keeps nothing itself. So most of building one is finding arrangements that
+are there already, or choosing an order of key columns that has some. A join runs in the innermost scope of its inputs;
+an input from outside that loop has to *wake* the loop when it changes.
+"""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import TYPE_CHECKING
+
+from everview.dataflow.extend import Extend, Part, Pipeline, levels, serving
+from everview.dataflow.operators import Arrangement, Join, columns
+from everview.dataflow.scopes import deeper
+from everview.dataflow.streams import Branch, Flow
+from everview.expr.functions import conjunction
+from everview.expr.nodes import Call, ColumnRef, Expr
+from everview.plan import nodes as plan
+from everview.types import BOOL
+
+if TYPE_CHECKING:
+    from everview.dataflow.builder import Builder
+
+Pairs = tuple[tuple[int, int], ...]
+"""Columns that are equal: (of the left, of the right)."""
+
+
+def join(builder: Builder, node: plan.Join) -> Flow:
+    """An inner join; NULL equals nothing. A column that has two partners is a key once and compared the second time."""
+    left, right, residual = _null_safe(node), node.right, []
+    pairs: list[tuple[int, int]] = []
+    for l, r in zip(node.left_keys, node.right_keys, strict=True):
+        if any(l == a or r == b for a, b in pairs):
+            residual.append((l, r))
+        else:
+            pairs.append((l, r))
+    flow = on_pairs(builder, left, right, tuple(pairs))
+    if residual:
+        width = len(node.left.types)
+        equal = [
+            Call(BOOL, "eq", (ColumnRef(node.types[l], l), ColumnRef(node.types[width + r], width + r)))
+            for l, r in residual
+        ]
+        flow = tuple(b.filter(conjunction(equal, "and")) for b in flow)
+    return flow
+
+
+def on_pairs(builder: Builder, left: plan.Node, right: plan.Node, pairs: Pairs) -> Flow:
+    """Inner join on pairs of columns; equal codes match, NULLs too."""
+    pairs = _best_order(builder, left, right, pairs)
+    l = builder.arrange(left, tuple(a for a, _ in pairs), gather=not pairs)
+    r = builder.arrange(right, tuple(b for _, b in pairs), gather=not pairs)
+    scope = deeper(l.operator.scope, r.operator.scope)
+    for side in (l, r):
+        builder.wake(side, scope)
+    operator = Join(builder.graph, l, r, len(pairs), scope)
+    exprs: list[Expr] = [ColumnRef(t, l.order.index(c)) for c, t in enumerate(left.types)]
+    for c, t in enumerate(right.types):
+        at = r.order.index(c)
+        exprs.append(ColumnRef(t, at if at < len(pairs) else l.cols + at - len(pairs)))
+    return (Branch(operator, scope, tuple(exprs)),)
+
+
+def _best_order(builder: Builder, left: plan.Node, right: plan.Node, pairs: Pairs) -> Pairs:
+    """The order of key columns that existing arrangements serve best."""
+    if not 1 < len(pairs) <= 4:
+        return pairs
+
+    def score(order: Pairs) -> int:
+        l = any(a.serves(tuple(x for x, _ in order)) for a in builder.existing(left))
+        r = any(a.serves(tuple(y for _, y in order)) for a in builder.existing(right))
+        return int(l) + int(r)
+
+    builder.flow(left)
+    builder.flow(right)
+    return max(permutations(pairs), key=score)
+
+
+def multiway(builder: Builder, node: plan.MultiJoin) -> Flow:
+    """A join of several inputs: a pipeline from each of them through the others."""
+    for i in node.inputs:
+        builder.flow(i)
+    plans = [levels(node, i) for i in range(len(node.inputs))]
+    parts = [[tuple(_part(builder, node, p) for p in level.parts) for level in plan] for plan in plans]
+    sources = [_source(builder, i) for i in node.inputs]
+    pipelines = [
+        Pipeline(source, tuple(zip(plan, arranged, strict=True)))
+        for source, plan, arranged in zip(sources, plans, parts, strict=True)
+    ]
+    used = [*sources, *(a for arranged in parts for level in arranged for a in level)]
+    scope = builder.graph.root
+    for arrangement in used:
+        scope = deeper(scope, arrangement.operator.scope)
+    for arrangement in used:
+        builder.wake(arrangement, scope)
+    operator = Extend(builder.graph, scope, node, pipelines)
+    return columns(operator, node.types, tuple(range(len(node.types))))
+
+
+def _part(builder: Builder, node: plan.MultiJoin, part: Part) -> Arrangement:
+    """An arrangement with the part's bound columns in front, in any order, then its new ones."""
+    child = node.inputs[part.input]
+    return serving(builder.existing(child), part) or builder.arrange(child, (*part.bound, *part.new))
+
+
+def _source(builder: Builder, node: plan.Node) -> Arrangement:
+    """An arrangement whose changes are the node's: an old one if there is one, because what an input says in the
+    installing step must be new to all of its arrangements or counted as old by all.
+    """
+    existing = builder.existing(node)
+    return next((a for a in existing if a.operator.old), existing[0] if existing else builder.arrange(node, ()))
+
+
+def _null_safe(node: plan.Join) -> plan.Node:
+    """The left side without rows that have a NULL key, where both sides could have one: NULL equals nothing."""
+    tests: list[Expr] = []
+    for l, r in zip(node.left_keys, node.right_keys, strict=True):
+        if node.left.types[l].nullable and node.right.types[r].nullable:
+            tests.append(Call(BOOL, "is_not_null", (ColumnRef(node.left.types[l], l),)))
+    return plan.Filter(node.left, conjunction(tests, "and")) if tests else node.left

@@ -1,0 +1,95 @@
+"""Linear plan nodes as dataflow: project, filter, negate, union, flat-map, and the rows of constants.
+
+Linear means that what a node says of a change depends on that change alone. Such a node keeps nothing and makes no
+operator: it transforms the branches of a flow, and the kernels run the expressions wherever those branches end. The
+exception is an expression that needs Python, which gets an operator of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everview.dataflow import pythonic
+from everview.dataflow.operators import Arrange, Arrangement, PythonMap, columns
+from everview.dataflow.streams import Flow
+from everview.errors import PlanError
+from everview.expr.lower import lower
+from everview.expr.nodes import Expr
+from everview.plan import nodes as plan
+from everview.plan.joins import refs
+from everview.types import DataType
+
+if TYPE_CHECKING:
+    from everview.dataflow.builder import Builder
+
+
+def table(builder: Builder, node: plan.Table) -> Flow:
+    """Tables are there before the plans that read them (`Builder.add_table`), or they were dropped."""
+    raise PlanError("E_DROPPED", "a table of this plan was dropped", "build the collection anew from existing tables")
+
+
+def constant(builder: Builder, node: plan.Constant) -> Flow:
+    """Rows that come with the operator; with several shards, on one."""
+    cols = len(node.types)
+    operator = Arrange(builder.graph, builder.graph.root, cols, label="constant", gather=True)
+    rows = [
+        [builder.graph.encode_literal(t, value) for t, value in zip(node.types, row, strict=True)] for row in node.rows
+    ]
+    builder.graph.begin_with(operator, np.array(rows, dtype=np.int64).reshape(len(rows), cols))
+    builder.arrangements[builder.key(node)] = [Arrangement(operator, tuple(range(cols)))]
+    return columns(operator, node.types, tuple(range(cols)))
+
+
+def project(builder: Builder, node: plan.Project) -> Flow:
+    """Every row as other columns."""
+    return _linear(builder, node.child, node.exprs, None)
+
+
+def filtered(builder: Builder, node: plan.Filter) -> Flow:
+    """Rows for which the predicate is true."""
+    return _linear(builder, node.child, None, node.predicate)
+
+
+def _linear(builder: Builder, child: plan.Node, exprs: tuple[Expr, ...] | None, predicate: Expr | None) -> Flow:
+    flow = builder.flow(child)
+    wanted = exprs if exprs is not None else refs(child.types)
+    if lower(wanted, predicate, len(child.types), builder.graph.encode_literal) is None:
+        run = pythonic.expressions(wanted, predicate, builder.graph.interner)
+        return _python(builder, child, tuple(e.type for e in wanted), run, "expressions")
+    result = []
+    for branch in flow:
+        moved = branch if predicate is None else branch.filter(predicate)
+        result.append(moved if exprs is None else moved.project(exprs))
+    return tuple(result)
+
+
+def _python(
+    builder: Builder, child: plan.Node, types: tuple[DataType, ...], run: Callable[..., Any], label: str
+) -> Flow:
+    flow = builder.flow(child)  # first: operators run in the order in which they are made
+    operator = PythonMap(builder.graph, builder.scope(child), len(child.types), len(types), run, label)
+    operator.listen(flow)
+    return columns(operator, types, tuple(range(len(types))))
+
+
+def flat_map(builder: Builder, node: plan.FlatMap) -> Flow:
+    """Every row as the rows a Python function makes of it."""
+    run = pythonic.flat_map(node.function, node.child.types, node.columns, builder.graph.interner)
+    label = getattr(node.function, "__name__", "flat_map")
+    return _python(builder, node.child, node.columns, run, label)
+
+
+def negate(builder: Builder, node: plan.Negate) -> Flow:
+    """What is there counts as taken away."""
+    return tuple(b.negate() for b in builder.flow(node.child))
+
+
+def union(builder: Builder, node: plan.Union) -> Flow:
+    """All branches of all inputs; in a loop with priorities, what it starts with is taken as it enters there."""
+    entered: dict[plan.Node, Flow] = {}
+    for depth, _ in builder.free(node):
+        entered.update(builder.around[depth].entered)
+    return tuple(b for i in node.inputs for b in entered.get(i) or builder.flow(i))

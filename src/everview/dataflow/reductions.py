@@ -1,0 +1,250 @@
+"""Reductions as dataflow: distinct, aggregates, top-k, windows, and functions of whole groups.
+
+A reduction reads an arrangement by its key columns and keeps an arrangement of what it said, which others share. How a
+group's answer is told differs: distinct and extremes look at the group's rows in order, counts and sums are carried in
+the differences themselves, so that a group's rows need not be kept at all, and what has no kernel (orders of strings,
+window functions, Python) is asked of the driver. An aggregate of several kinds is one reduction for each kind, joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from everview.dataflow import joins, pythonic
+from everview.dataflow.operators import Arrange, Arrangement, Reduce, columns
+from everview.dataflow.streams import Flow, Route, reordered
+from everview.dataflow.windows import windows
+from everview.expr.nodes import Call, ColumnRef, Expr, Literal
+from everview.kernels import reduction as reduction_k
+from everview.kernels import stream as stream_k
+from everview.plan import nodes as plan
+from everview.plan.windows import Window
+from everview.types import INT, INTERNED, DataType
+
+if TYPE_CHECKING:
+    from everview.dataflow.builder import Builder
+
+
+def threshold(builder: Builder, node: plan.Threshold) -> Flow:
+    """Rows once each (distinct), or those that are there more often than they were taken away (positive)."""
+    ahead = builder.ahead.get(builder.key(node))
+    source = builder.arrange(node.child, () if ahead is None else ahead.order, now=True)
+    kind = reduction_k.DISTINCT if node.kind == "distinct" else reduction_k.POSITIVE
+    return _reduction(builder, node, source, len(node.types), source.order, kind, label=node.kind)
+
+
+def reduce(builder: Builder, node: plan.Reduce) -> Flow:
+    """Aggregates by key: one reduction for each kind, joined on the key."""
+    parts = kinds(node)
+    if len(parts) == 1:
+        return _one_kind(builder, node)
+    keys = len(node.keys)
+    pairs = tuple((i, i) for i in range(keys))
+    joined: plan.Node = parts[0]
+    flow = builder.flow(joined)
+    where = {aggregate: keys + i for i, aggregate in enumerate(parts[0].aggregates)}
+    for part in parts[1:]:
+        flow = joins.on_pairs(builder, joined, part, pairs)
+        joined = plan.Join(joined, part, tuple(range(keys)), tuple(range(keys)))
+        builder.flows[builder.key(joined)] = flow
+        start = len(joined.types) - len(part.aggregates)
+        where.update({aggregate: start + i for i, aggregate in enumerate(part.aggregates)})
+    exprs = [ColumnRef(t, i) for i, t in enumerate(node.types[:keys])]
+    exprs += [ColumnRef(a.type, where[a]) for a in node.aggregates]
+    return tuple(b.project(tuple(exprs)) for b in flow)
+
+
+def _one_kind(builder: Builder, node: plan.Reduce) -> Flow:
+    kind = node.aggregates[0].kind
+    if kind == "count_distinct":
+        return _count_distinct(builder, node)
+    if kind in ("min", "max"):
+        return _extreme(builder, node)
+    return _accumulate(builder, node)
+
+
+def _count_distinct(builder: Builder, node: plan.Reduce) -> Flow:
+    aggregate = node.aggregates[0]
+    assert aggregate.column is not None
+    narrow = _narrow(node.child, (*node.keys, aggregate.column))
+    keys = tuple(range(len(node.keys)))
+    count = plan.Aggregate("count", len(keys), aggregate.type)
+    return builder.flow(plan.Reduce(plan.Threshold(narrow, "distinct"), keys, (count,)))
+
+
+def _extreme(builder: Builder, node: plan.Reduce) -> Flow:
+    aggregate = node.aggregates[0]
+    assert aggregate.column is not None
+    keys = tuple(range(len(node.keys)))
+    narrow = _narrow(node.child, (*node.keys, aggregate.column))
+    source = builder.arrange(narrow, keys, gather=not keys, now=True)
+    label = f"{aggregate.kind} by {list(node.keys)}"
+    if node.child.types[aggregate.column].kind in INTERNED:
+        run = pythonic.extreme(aggregate.kind == "min", narrow.types, len(keys), builder.graph.interner)
+        kind = reduction_k.PYTHON
+    else:
+        run = None
+        kind = reduction_k.MINIMUM if aggregate.kind == "min" else reduction_k.MAXIMUM
+    return _reduction(builder, node, source, len(keys), tuple(range(len(node.types))), kind, label=label, run=run)
+
+
+def _accumulate(builder: Builder, node: plan.Reduce) -> Flow:
+    # a count of what is never NULL reads no value; only columns that accumulators read may follow the keys
+    values = [a.column for a in node.aggregates if a.column is not None]
+    values = [c for c in dict.fromkeys(values) if node.child.types[c].nullable or _summed(node, c)]
+    keys = len(node.keys)
+    accumulators: list[tuple[int, int]] = [(stream_k.ACC_ONE, -1)]
+    spec: list[int] = []
+    for aggregate in node.aggregates:
+        column = keys + values.index(aggregate.column) if aggregate.column in values else -1
+        declared = None if aggregate.column is None else node.child.types[aggregate.column]
+        spec += _accumulators(aggregate, column, declared, accumulators)
+    flow = builder.flow(node.child)
+    scope = builder.scope(node.child)
+    accumulator = Arrange(builder.graph, scope, keys, diffs=len(accumulators), label=f"totals by {list(node.keys)}")
+    accumulator.listen(reordered(flow, (*node.keys, *values)), Route(accumulators=tuple(accumulators)))
+    source = Arrangement(accumulator, tuple(range(keys)))
+    label = f"{', '.join(a.kind for a in node.aggregates)} by {list(node.keys)}"
+    order = tuple(range(len(node.types)))
+    return _reduction(builder, node, source, keys, order, reduction_k.ACCUMULATE, spec, label=label)
+
+
+def top(builder: Builder, node: plan.TopK) -> Flow:
+    """The first rows of each group in an order: put into the arrangement's, or left to Python for strings."""
+    if any(node.child.types[c].kind in INTERNED for c, _ in node.order):
+        run = pythonic.top(node, builder.graph.interner)
+        return _python(builder, node, run, len(node.types), f"top {node.limit}")
+    sort_keys = tuple(_sort_key(ColumnRef(node.child.types[c], c), down) for c, down in node.order)
+    rest = [c for c in range(len(node.types)) if c not in node.keys]
+    exprs = [ColumnRef(node.child.types[c], c) for c in (*node.keys, *rest)]
+    keys = len(node.keys)
+    ordered = plan.Project(node.child, (*exprs[:keys], *sort_keys, *exprs[keys:]))
+    source = builder.arrange(ordered, tuple(range(keys + len(sort_keys))), gather=not keys, now=True)
+    label = f"top {node.limit} by {list(node.keys)}"
+    spec = [node.offset, node.limit]
+    key = _TopOutput(ordered, keys, node.limit, node.offset)
+    flow = _reduction(builder, key, source, keys, source.order, reduction_k.TOP, spec, label=label)
+    place = {c: i for i, c in enumerate(node.keys)} | {c: keys + len(sort_keys) + i for i, c in enumerate(rest)}
+    return tuple(b.project(tuple(ColumnRef(t, place[c]) for c, t in enumerate(node.types))) for b in flow)
+
+
+def python(builder: Builder, node: plan.PythonReduce) -> Flow:
+    """Groups as a Python function sees them."""
+    run = pythonic.reduction(node, builder.graph.interner)
+    label = getattr(node.function, "__name__", "reduce")
+    return _python(builder, node, run, len(node.types), label)
+
+
+def window(builder: Builder, node: Window) -> Flow:
+    """Window functions: each row of a group with what it sees of the others."""
+    child = len(node.child.types)
+    order = plan.keys_first(node.keys, child)
+    source = builder.arrange(_narrow(node.child, order), tuple(range(len(node.keys))), gather=not node.keys, now=True)
+    order = (*order, *range(child, len(node.types)))
+    run = windows(node, builder.graph.interner)
+    label = f"window by {list(node.keys)}"
+    return _reduction(builder, node, source, len(node.keys), order, reduction_k.PYTHON, label=label, run=run)
+
+
+def _python(
+    builder: Builder, node: plan.TopK | plan.PythonReduce, run: Callable[..., Any], cols: int, label: str
+) -> Flow:
+    """Group in key order with `run` telling the output; `run` expects and gives the key columns first."""
+    keys = node.keys
+    order = plan.keys_first(keys, len(node.child.types))
+    narrow = _narrow(node.child, order)
+    source = builder.arrange(narrow, tuple(range(len(keys))), gather=not keys, now=True)
+    if not isinstance(node, plan.TopK):
+        order = tuple(range(cols))
+    return _reduction(builder, node, source, len(keys), order, reduction_k.PYTHON, label=label, run=run)
+
+
+def _reduction(
+    builder: Builder,
+    node: plan.Node,
+    source: Arrangement,
+    keys: int,
+    order: tuple[int, ...],
+    kind: int,
+    spec: list[int] | None = None,
+    *,
+    label: str,
+    run: Callable[..., Any] | None = None,
+) -> Flow:
+    """A reduction whose output columns are the node's in `order`; its output arrangement can be shared."""
+    ahead = builder.ahead.pop(builder.key(node), None)
+    if ahead is not None:
+        operator = ahead.operator
+        assert isinstance(operator, Reduce) and ahead.order == order
+        operator.label = label
+    else:
+        operator = Reduce(builder.graph, source.operator.scope, keys, len(order), label)
+    operator.bind(source, kind, spec, run)
+    builder.arrangements.setdefault(builder.key(node), []).append(Arrangement(operator, order))
+    return columns(operator, node.types, order)
+
+
+@dataclass(frozen=True, eq=True)
+class _TopOutput(plan.Node):
+    """What a top-k reduction says, in the order of its arrangement: only a name for sharing it."""
+
+    child: plan.Node
+    keys: int
+    limit: int
+    offset: int
+    __hash__ = plan.Node.__hash__
+
+    @property
+    def types(self) -> plan.Types:
+        return self.child.types
+
+
+def _narrow(node: plan.Node, wanted: tuple[int, ...]) -> plan.Node:
+    """The node with only these columns, in this order; itself if that is what it has."""
+    if wanted == tuple(range(len(node.types))):
+        return node
+    return plan.Project(node, tuple(ColumnRef(node.types[c], c) for c in wanted))
+
+
+def kinds(node: plan.Reduce) -> list[plan.Reduce]:
+    """The reduction split by how its aggregates are kept: totals together, each extreme and distinct count alone."""
+    totals = tuple(a for a in node.aggregates if a.kind in ("count", "sum", "avg"))
+    singles = [a for a in dict.fromkeys(node.aggregates) if a.kind not in ("count", "sum", "avg")]
+    parts = [plan.Reduce(node.child, node.keys, totals)] if totals else []
+    return parts + [plan.Reduce(node.child, node.keys, (a,)) for a in singles]
+
+
+def _summed(node: plan.Reduce, column: int) -> bool:
+    """Whether an aggregate other than a count reads the column."""
+    return any(a.column == column and a.kind != "count" for a in node.aggregates)
+
+
+def _accumulators(
+    aggregate: plan.Aggregate, column: int, declared: DataType | None, accumulators: list[tuple[int, int]]
+) -> list[int]:
+    """Specification of one aggregate for the kernel; appends the accumulators it needs."""
+    if aggregate.kind == "count":
+        if declared is None or not declared.nullable:
+            return [reduction_k.COUNT_OF, 0, 0]
+        accumulators.append((stream_k.ACC_NOT_NULL, column))
+        return [reduction_k.COUNT_OF, len(accumulators) - 1, 0]
+    assert declared is not None
+    first = len(accumulators)
+    accumulators.append((stream_k.ACC_NOT_NULL, column))
+    if declared.kind == "float":
+        accumulators.extend((stream_k.ACC_FLOAT + k, column) for k in range(stream_k.FLOAT_WORDS))
+        return [reduction_k.SUM_FLOAT if aggregate.kind == "sum" else reduction_k.AVG_FLOAT, first, 0]
+    accumulators.extend(((stream_k.ACC_LOW, column), (stream_k.ACC_HIGH, column)))
+    return [reduction_k.SUM_INT if aggregate.kind == "sum" else reduction_k.AVG_INT, first, declared.scale]
+
+
+def _sort_key(column: ColumnRef, descending: bool) -> Expr:
+    """A code that sorts as the column should, NULLs last."""
+    raw: Expr = ColumnRef(INT.optional(column.type.nullable), column.index)
+    if descending:
+        raw = Call(raw.type, "sub", (Literal(INT, -1), raw))
+    if column.type.nullable:
+        raw = Call(INT, "coalesce", (raw, Literal(INT, 2**63 - 1)))
+    return raw
