@@ -18,6 +18,9 @@ sqlglot parses; the modules here, in reading order, turn the tree into the plans
     timed         now(), windows on tables, times to live
     parameters, prepared    $name
     statements, result    what `db.sql` does, and its answers
+    definitions   CREATE TABLE, CREATE VIEW, DROP
+    changes       INSERT, UPDATE, DELETE, TRUNCATE
+    explaining    EXPLAIN
     subscription, pipelines    SUBSCRIBE; CREATE SOURCE, CREATE SINK and RUN
     repl, script  `everview sql` and `everview run`
 

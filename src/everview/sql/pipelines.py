@@ -20,11 +20,12 @@ from sqlglot import Token, TokenType
 
 from everview import io
 from everview.errors import did_you_mean
+from everview.sql.definitions import columns_of
 from everview.sql.places import SqlError
 from everview.sql.reading import Statement
 
 if TYPE_CHECKING:
-    from everview.session import Session
+    from everview.sql.statements import Statements
 
 FORMATS: dict[str, Callable[..., Any]] = {"csv": io.csv, "json": io.json, "parquet": io.parquet, "arrow": io.arrow}
 _ENDINGS = {"csv": "csv", "json": "json", "jsonl": "json", "parquet": "parquet", "arrow": "arrow", "feather": "arrow"}
@@ -82,11 +83,7 @@ class Words:
             raise self.error(f"{self.tokens[self.at].text!r} is not expected here")
 
 
-SchemaOf = Callable[[str, str], tuple[dict[str, Any], list[str]]]
-"""(a table's name, its columns in brackets) to (their types, the key)"""
-
-
-def create_source(session: Session, statement: Statement, schema_of: SchemaOf) -> Any:
+def create_source(sql: Statements, statement: Statement) -> Any:
     """CREATE SOURCE name [(columns)] FROM 'path' [FORMAT f] [WITH (...)]: the table that is fed."""
     words = Words(statement)
     words.need("CREATE", "SOURCE")
@@ -95,29 +92,29 @@ def create_source(session: Session, statement: Statement, schema_of: SchemaOf) -
     words.need("FROM")
     files, rest = _place(words, _SOURCE_OPTIONS)
     if columns:
-        rest["schema"], key = schema_of(name, columns)
+        rest["schema"], key = columns_of(name, columns)
         if key:
             rest.setdefault("key", key)
     if isinstance(rest.get("key"), str):
         rest["key"] = [k.strip() for k in rest["key"].split(",")]
-    return session.source(name, files, **rest)
+    return sql.session.source(name, files, **rest)
 
 
-def create_sink(session: Session, statement: Statement) -> Any:
+def create_sink(sql: Statements, statement: Statement) -> Any:
     """CREATE SINK FROM view INTO 'path' [FORMAT f] [WITH (...)]"""
     words = Words(statement)
     words.need("CREATE", "SINK")
     words.need("FROM")
     name = words.take("the view's name")
-    if name not in session.views:
+    if name not in sql.session.views:
         words.at -= 1
-        raise words.error(f"there is no view {name}", did_you_mean(name, session.views), "E_TABLE")
+        raise words.error(f"there is no view {name}", did_you_mean(name, sql.session.views), "E_TABLE")
     words.need("INTO")
     files, rest = _place(words, _SINK_OPTIONS)
-    return session._views[name].write_to(files, **rest)
+    return sql.session._views[name].write_to(files, **rest)
 
 
-def run(session: Session, statement: Statement) -> Any:
+def run(sql: Statements, statement: Statement) -> Any:
     """RUN [UNTIL CAUGHT UP | FOR '5s']: what was done."""
     words = Words(statement)
     words.need("RUN")
@@ -128,7 +125,7 @@ def run(session: Session, statement: Statement) -> Any:
     elif words.next_is("FOR"):
         until = words.take("a duration such as '5s'", TokenType.STRING)
     words.end()
-    return session.run(until)
+    return sql.session.run(until)
 
 
 def _place(words: Words, known: Sequence[str]) -> tuple[Any, dict[str, Any]]:

@@ -31,6 +31,9 @@ from everview.sql.places import SqlError
 Remove = Callable[[int, int], None]
 """Blanks out tokens, from one to another."""
 
+QUERIES = (exp.Query, exp.Values)
+"""What can be asked: VALUES too."""
+
 SECONDS = {"time": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 
 

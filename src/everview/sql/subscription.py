@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from sqlglot import exp
+
+from everview.errors import did_you_mean
+from everview.sql import names, reading
+from everview.sql.definitions import create_view
+from everview.sql.pipelines import Words
+from everview.sql.places import Source
 from everview.view import Batch, View
+
+if TYPE_CHECKING:
+    from everview.sql.statements import Statements
 
 
 class Subscription:
@@ -63,3 +73,26 @@ class Subscription:
 
     def __repr__(self) -> str:
         return f"Subscription({self.name}, {len(self._kept)} batches wait)"
+
+
+def subscribe(sql: Statements, statement: reading.Statement) -> Subscription:
+    """SUBSCRIBE [TO] view, or TO (query), [WITHOUT SNAPSHOT]"""
+    words = Words(statement)
+    words.need("SUBSCRIBE")
+    words.next_is("TO")
+    query = words.brackets()
+    name = "" if query else names.spelled(words.take("a view or a query in brackets"), sql.session.views)
+    if name and name not in sql.session.views:
+        words.at -= 1
+        raise words.error(f"there is no view {name}", did_you_mean(name, sql.session.views), "E_TABLE")
+    snapshot = not words.next_is("WITHOUT", "SNAPSHOT")
+    words.end()
+    if not query:
+        return Subscription(sql.session._views[name], snapshot=snapshot)
+    start = statement.text.index("(")
+    blank = "".join("\n" if c == "\n" else " " for c in statement.text[:start])
+    source = Source(blank + query, statement.notes)
+    sql.subscriptions += 1
+    created = exp.Create(this=exp.to_table("s"), expression=reading.parsed(source.text))
+    view = create_view(sql, f"(subscription {sql.subscriptions})", created, source)
+    return Subscription(view, snapshot=snapshot, own=True)

@@ -1,0 +1,207 @@
+"""CREATE TABLE, CREATE VIEW and DROP: what has a name.
+
+A view is kept under its query's plan. Where the order of joins was chosen by how large tables are now, the plan of the
+text as written is kept beside it (`Collection._meaning`): that one says tomorrow, too, whether a view that is declared
+again is the same.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from everview.clock import Expiring
+from everview.errors import did_you_mean
+from everview.expr import functions
+from everview.expr.nodes import Expr
+from everview.plan import joins
+from everview.plan import nodes as plan
+from everview.sql import choice, constants, names, reading
+from everview.sql.places import Source
+from everview.sql.query import Compiler
+from everview.sql.scalars import Scalars
+from everview.sql.scopes import Field, Relation, Scope
+from everview.table import Table
+from everview.types import TIMESTAMP
+from everview.view import View
+
+if TYPE_CHECKING:
+    from everview.sql.statements import Statements
+
+
+def create(sql: Statements, node: exp.Create, source: Source) -> Any:
+    """CREATE TABLE and CREATE [MATERIALIZED] VIEW."""
+    sql.refuse_in_transaction(node, source)
+    kind = str(node.args.get("kind")).upper()
+    if kind not in ("TABLE", "VIEW"):
+        raise source.refuse(node, f"CREATE {kind} is not supported", "there are tables and views")
+    target = node.this.this if isinstance(node.this, exp.Schema) else node.this
+    name = _new_name(sql, target, node, source)
+    if name is None:
+        return sql.session[sql.spelled(target.name)]
+    return _create_table(sql, name, node, source) if kind == "TABLE" else create_view(sql, name, node, source)
+
+
+def _new_name(sql: Statements, target: exp.Table, node: exp.Create, source: Source) -> str | None:
+    """The name to create; None if it exists and that is fine."""
+    name = sql.spelled(target.name)
+    if name in sql.session:
+        if node.args.get("exists"):
+            return None
+        replaced = node.args.get("replace") and name in sql.session.views
+        if not replaced and name not in sql.session._again:
+            raise source.error(target, "E_NAME", f"the name {name} is taken", "choose another, or DROP it first")
+    return name
+
+
+def define(sql: Statements, node: exp.Expr, source: Source) -> View:
+    """WITH RECURSIVE a AS (...), b AS (...) and no query: views a and b; the last one is the answer."""
+    sql.refuse_in_transaction(node, source)
+    clause = node.args["with_"]
+    for cte in clause.expressions:
+        name = sql.spelled(cte.alias)
+        if name in sql.session and name not in sql.session._again:
+            raise source.error(cte.args["alias"], "E_NAME", f"the name {name} is taken", "choose another, or DROP it")
+    for cte in clause.expressions:
+        query = exp.Select(expressions=[exp.Star()], with_=clause.copy()).from_(exp.to_table(cte.alias))
+        view = create_view(sql, cte.alias, exp.Create(this=exp.to_table(cte.alias), expression=query), source)
+    return view
+
+
+def create_view(sql: Statements, name: str, node: exp.Create, source: Source) -> View:
+    """Install the query of a CREATE VIEW under a name."""
+    if not isinstance(node.expression, reading.QUERIES):
+        raise source.refuse(node, "CREATE VIEW name AS is followed by a query")
+    written = node.expression.copy()
+    query, compiler = sql.bound(node.expression, source, standing=True)
+    columns = list(query.names)
+    if isinstance(node.this, exp.Schema):
+        given = [e.name for e in node.this.expressions]
+        if len(given) != len(columns):
+            raise source.error(
+                node.this, "E_WIDTH", f"the view has {len(columns)} columns, {len(given)} names are given"
+            )
+        columns = given
+    for column in columns:
+        if columns.count(column) > 1:
+            raise source.error(
+                node.expression, "E_DUPLICATE", f"two columns of the view are called {column}", "name them with AS"
+            )
+    plain = joins.take(query.node, range(query.width))
+    collection = sql.collection(compiler, plain, columns)
+    if compiler.by_size:
+        compiler = Compiler(sql.session, source, standing=True)
+        compiler.by_text = True
+        collection._meaning = joins.take(compiler.query(written, {}, None).node, range(query.width))
+    if name in sql.session.views and node.args.get("replace"):
+        sql.session._views[name].drop()
+    how = sql.how_to_join(plain, source)
+    view = sql.session.view(name, collection, plan=how)
+    if how is not None and not sql.asked(source):
+        view._plan_why = choice.DIFFERENT
+    return view
+
+
+def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) -> Table:
+    if not isinstance(node.this, exp.Schema) or node.expression is not None:
+        raise source.refuse(
+            node, "CREATE TABLE lists its columns", "CREATE TABLE t (x int); then INSERT INTO t SELECT ..."
+        )
+    schema, key = _columns(node.this, source)
+    ttl = _ttl(sql, node, schema, source)
+    if not isinstance(ttl, Expr):
+        return sql.session.table(name, schema, key=key or None, ttl=ttl)
+    table = sql.session.table(name, schema, key=key or None)
+    sql.session._clock.add(Expiring(sql.session, table, ttl))
+    return table
+
+
+def columns_of(name: str, columns: str) -> tuple[dict[str, Any], list[str]]:
+    """Types of columns as CREATE TABLE lists them, and the key."""
+    source = Source(f"CREATE TABLE {name} {columns}")
+    return _columns(reading.parsed(source.text).this, source)
+
+
+def _columns(listed: exp.Schema, source: Source) -> tuple[dict[str, Any], list[str]]:
+    """The types of listed columns, and which of them are the key."""
+    schema: dict[str, Any] = {}
+    key: list[str] = []
+    for item in listed.expressions:
+        if isinstance(item, exp.ColumnDef):
+            if item.name in schema:
+                raise source.error(item, "E_DUPLICATE", f"two columns are called {item.name}")
+            declared, is_key = _column(item, source)
+            schema[item.name] = declared
+            key += [item.name] if is_key else []
+        elif isinstance(item, exp.PrimaryKey):
+            key += [e.name for e in item.expressions]
+        else:
+            raise source.refuse(item, f"{item.key} constraints are not supported: nothing would enforce them")
+    for column in key:
+        if column not in schema:
+            raise source.error(
+                listed, "E_COLUMN", f"the key column {column} is not there", did_you_mean(column, schema)
+            )
+        schema[column] = schema[column].optional(False)
+    return schema, key
+
+
+def _ttl(sql: Statements, node: exp.Create, schema: dict[str, Any], source: Source) -> Expr | dt.timedelta | None:
+    """TTL INTERVAL '5 minutes' (after a row came) or TTL ts + INTERVAL '5 minutes' (by the row's own time)."""
+    properties = node.args.get("properties")
+    given = None
+    for item in properties.expressions if properties is not None else []:
+        if not isinstance(item, exp.MergeTreeTTL) or len(item.expressions) != 1:
+            raise source.refuse(item, f"{item.sql('postgres')} is not supported in CREATE TABLE")
+        given = item.expressions[0]
+        given = given.this if isinstance(given, exp.MergeTreeTTLAction) else given
+    if given is None:
+        return None
+    if isinstance(given, exp.Interval):
+        months, microseconds = constants.interval(given, source)
+        if months or microseconds <= 0:
+            raise source.refuse(given, "a time to live is some days, hours, minutes or seconds")
+        return dt.timedelta(microseconds=microseconds)
+    relation = Relation(plan.Table(-1, tuple(schema.values())), tuple(map(Field, schema)))
+    bound = Scalars(Compiler(sql.session, source, standing=True), Scope(relation, source), {}).bind(given)
+    if bound.type.kind not in ("date", "timestamp"):
+        raise source.error(given, "E_TYPE", f"a time to live is an interval or a timestamp, not {bound.type!r}")
+    return functions.cast(bound, TIMESTAMP)
+
+
+def _column(item: exp.ColumnDef, source: Source) -> tuple[Any, bool]:
+    if item.kind is None:
+        raise source.error(item, "E_TYPE", f"the column {item.name} has no type")
+    declared = names.data_type(item.kind, source).optional()
+    is_key = False
+    for constraint in item.args.get("constraints") or []:
+        if isinstance(constraint.kind, exp.NotNullColumnConstraint):
+            declared = declared.optional(bool(constraint.kind.args.get("allow_null")))
+        elif isinstance(constraint.kind, exp.PrimaryKeyColumnConstraint):
+            is_key = True
+        else:
+            raise source.refuse(
+                item, f"{constraint.kind.key} is not supported in CREATE TABLE: nothing would enforce it"
+            )
+    return declared, is_key
+
+
+def drop(sql: Statements, node: exp.Drop, source: Source) -> None:
+    """DROP TABLE and DROP [MATERIALIZED] VIEW."""
+    sql.refuse_in_transaction(node, source)
+    kind = str(node.args.get("kind")).upper()
+    if kind not in ("TABLE", "VIEW"):
+        raise source.refuse(node, f"DROP {kind} is not supported")
+    there = sql.session.tables if kind == "TABLE" else sql.session.views
+    for target in node.args.get("tables") or [node.this]:
+        name = names.spelled(target.name, there)
+        if name not in there:
+            if node.args.get("exists"):
+                continue
+            raise source.error(target, "E_TABLE", f"there is no {kind.lower()} {name}", did_you_mean(name, there))
+        if kind == "VIEW":
+            sql.session._views[name].drop()
+        else:
+            sql.session._tables[name].drop(cascade=bool(node.args.get("cascade")))

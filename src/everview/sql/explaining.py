@@ -1,0 +1,76 @@
+"""EXPLAIN: the plan of a query, how its joins would be kept, and which of its steps are kept already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.collection import Collection
+from everview.plan import joins
+from everview.plan import nodes as plan
+from everview.plan.explain import numbered
+from everview.plan.multiway import Choice, decisions, in_shards
+from everview.plan.prune import prune
+from everview.sql import choice, names, reading
+from everview.sql.places import Source
+from everview.sql.result import Result
+
+if TYPE_CHECKING:
+    from everview.sql.statements import Statements
+
+
+def explain(sql: Statements, statement: reading.Statement) -> Result:
+    """EXPLAIN query, EXPLAIN view"""
+    text = statement.text
+    start = text.lower().index("explain")
+    # sqlglot takes what follows EXPLAIN for one token: what is to be noted is in there
+    explained = next(reading.statements(f"{text[:start]}       {text[start + 7 :]}"), statement)
+    source = Source(explained.text, explained.notes)
+    name = names.spelled(source.text.strip(), sql.session.views)
+    if name in sql.session.views:
+        view = sql.session[name]
+        return sql.texts("plan", view.explain().split("\n"))
+    node = reading.parsed(source.text)
+    if isinstance(node, exp.Create) and isinstance(node.expression, reading.QUERIES):
+        node = node.expression
+    if not isinstance(node, reading.QUERIES):
+        raise source.refuse(
+            node, "only queries and views can be explained", "EXPLAIN SELECT ..., or EXPLAIN name_of_a_view"
+        )
+    query, compiler = sql.bound(node, source)
+    plain = joins.take(query.node, range(query.width))
+    collection = sql.collection(compiler, plain, query.names)
+    how = sql.how_to_join(plain, source)
+    joined = _joins(sql, plain, how, sql.asked(source))
+    lines = [*collection.explain().split("\n"), *joined, *_kept(sql, collection)]
+    return sql.texts("plan", lines)
+
+
+def _joins(sql: Statements, node: plan.Node, how: Choice | None, asked: bool) -> Iterator[str]:
+    """How joins of several inputs would be kept."""
+    builder = sql.session._builder
+    pruned = prune(node, builder.installed, builder)
+    if builder.graph.sharded:
+        yield from map(str, in_shards(pruned, builder.installed))
+        return
+    for decision in decisions(pruned, how, builder.installed, builder.indexed):
+        yield str(decision if asked or how is None else replace(decision, why=choice.DIFFERENT))
+
+
+def _kept(sql: Statements, collection: Collection) -> Iterator[str]:
+    """Which of the plan's steps are kept already, so that a view of it would share them."""
+    session, measure = sql.session, sql.session._measure()
+    rows = numbered(collection._node)
+    for node in prune(collection._node, session._builder.installed, session._builder).walk():
+        for kept in session._builder.arrangements.get((node, ()), []):
+            _, updates, size = measure(kept.operator)
+            users = [
+                v._name for v in session._views.values() if kept.operator in session._upstream(v._arrangement.operator)
+            ]
+            by = ", ".join(str(c) for c in kept.order)
+            what = rows.get(node) or kept.operator.describe()
+            used = f", for {', '.join(users)}" if users else ""
+            yield f"kept: {what} in the order {by}: {updates} updates, {size} bytes{used}"
