@@ -57,6 +57,7 @@ class ViewMade:
     time: int
     plan: Choice | None = None
     meaning: str = ""  # digest of the definition
+    why: str = ""  # the plan was chosen, if nobody asked for it
 
 
 @dataclass(frozen=True)
@@ -317,6 +318,7 @@ class Catalogued(Session):
             elif isinstance(entry, ViewMade):
                 index = [entry.columns[i] for i in entry.index]
                 source = self._collection_of(entry.node, entry.columns)
+                source._plan_why = entry.why
                 view = self.view(entry.name, source, index_by=index, history=entry.history, plan=entry.plan)
                 view._installed_at = entry.time
             elif isinstance(entry, IndexMade):
@@ -424,7 +426,8 @@ class Catalogued(Session):
                 names = tuple(c.name for c in view._columns)
                 with self._or_drop(view):
                     time, meaning = view._installed_at, digest(collection._meaning or collection._node)
-                    self._note(ViewMade(name, view._node, names, view._index, history, time, plan, meaning))
+                    why = collection._plan_why
+                    self._note(ViewMade(name, view._node, names, view._index, history, time, plan, meaning, why))
             return view
 
     def _same_view(self, view: View, collection: Collection, index_by: str | Sequence[str] | None) -> View:

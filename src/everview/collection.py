@@ -79,6 +79,9 @@ class Collection:
     _meaning: Node | None = None
     """A plan that says the same and does not depend on the day, if this one does: to know a definition again."""
 
+    _plan_why = ""
+    """Why its joins are kept as `db.view` is told, if nobody asked for that."""
+
     # Public names are methods only: everything else would hide a column of that name.
     def __init__(
         self,

@@ -18,7 +18,7 @@ from everview.errors import ClosedError, CompactedError, InputError, RowErrors
 from everview.expr.evaluate import ERRORS
 from everview.kernels import make, read
 from everview.kernels.trace import CAPTURE, NO_SINCE
-from everview.plan.multiway import Choice, Decision
+from everview.plan.multiway import ASKED, Choice, Decision
 from everview.plan.nodes import Node
 from everview.snapshot import Snapshot, check_time, consolidated, first_columns, in_order, read_key
 
@@ -104,7 +104,6 @@ class View(Collection):
         self._codec = Codec(node.types, tuple(c.name for c in self._columns), session._interner)
         self._index: tuple[int, ...] = ()
         self._plan: Choice | None = None
-        self._plan_why = ""
         self._installed_at = session.time
         self._dropped = False
         self._subscribers: list[Callable[[Batch], Any]] = []
@@ -345,8 +344,9 @@ class View(Collection):
         return f"{self._source.explain()}\n{kept}"
 
     def _said(self, decision: Decision) -> Decision:
-        """A decision with the reason of whoever asked for it."""
-        return replace(decision, why=self._plan_why) if self._plan_why else decision
+        """A decision with the reason of whoever made it."""
+        why = self._source._plan_why
+        return replace(decision, why=why) if why and decision.why == ASKED else decision
 
     def stats(self) -> dict[str, Any]:
         """Rows, time, and the arrangements in use: rows, bytes, batches, readers."""

@@ -674,3 +674,24 @@ def test_sql_that_orders_joins_by_size_is_known_again_when_sizes_have_changed(tm
         db.sql(f"CREATE VIEW w AS {view[17:]}")
     with ev.connect(tmp_path) as db, pytest.raises(ev.PlanError, match=r"E_NAME.*another definition"):
         declare(db, other)
+
+
+def test_why_joins_are_binary_comes_back(tmp_path: Path) -> None:
+    """A cycle through different tables is binary because of its shape, not because somebody asked."""
+    cycle = "SELECT x.a FROM e x, f y, g z WHERE x.b = y.a AND y.b = z.a AND z.b = x.a"
+    db = ev.connect(tmp_path)
+    for name in "efg":
+        db.sql(f"CREATE TABLE {name} (a int NOT NULL, b int NOT NULL)")
+    db.sql(f"CREATE VIEW chosen AS {cycle}")
+    db.sql(f"CREATE VIEW asked AS {cycle.replace('SELECT x.a', 'SELECT /*+ plan(binary) */ y.a, y.b')}")
+    db.prepare("given", f"{cycle} AND x.a > $least")
+    said = {name: db[name].explain() for name in db.views}
+    assert "binary, because the query has a cycle through different tables" in said["chosen"]
+    assert "binary, because the query has a cycle through different tables" in said["given"]
+    assert "binary, because that was asked for" in said["asked"]
+    die(db)
+    with ev.connect(tmp_path) as again:
+        assert {name: again[name].explain() for name in again.views} == said
+        again.checkpoint()
+    with ev.connect(tmp_path) as again:
+        assert {name: again[name].explain() for name in again.views} == said

@@ -36,6 +36,9 @@ AtOnce = Literal["delta", "wco"]
 Test = tuple[str, plan.Operand, plan.Operand]
 CHOICES: tuple[Choice, ...] = ("binary", "delta", "wco")
 
+ASKED = "that was asked for"
+"""Why joins are kept as `db.view` is told."""
+
 ORDERED_CODES = frozenset({"int", "bool", "date", "timestamp"})
 """Kinds whose values compare as their codes do."""
 
@@ -192,7 +195,7 @@ class _Rewriting:
         """A part of a binary tree is never delta by itself: what it gives must be arranged for the rest anyway."""
         inputs = len(shape.tree.leaves)
         if self.choice is not None:
-            return Decision(inputs, self.choice, "that was asked for")
+            return Decision(inputs, self.choice, ASKED)
         cyclic, small = shape.cycle()
         if cyclic and not small:
             return Decision(inputs, "wco", "it is cyclic")

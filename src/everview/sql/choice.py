@@ -75,6 +75,11 @@ def how_to_join(node: plan.Node, asked: Choice | None) -> Choice | None:
     return "binary" if any(isinstance(n, plan.MultiJoin) for n in rewrite(node).walk()) else None
 
 
+def why(how: Choice | None, asked: Choice | None) -> str:
+    """The reason for what `how_to_join` said, if it has one that is not the shape's and nobody asked."""
+    return DIFFERENT if how is not None and asked is None else ""
+
+
 def _leaves(join: plan.Join) -> Iterator[plan.Node]:
     """The inputs of a join that are no joins, through filters and projections."""
     for side in (join.left, join.right):

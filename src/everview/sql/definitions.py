@@ -98,10 +98,8 @@ def create_view(sql: Statements, name: str, node: exp.Create, source: Source) ->
     if name in sql.session.views and node.args.get("replace"):
         sql.session._views[name].drop()
     how = sql.how_to_join(plain, source)
-    view = sql.session.view(name, collection, plan=how)
-    if how is not None and not sql.asked(source):
-        view._plan_why = choice.DIFFERENT
-    return view
+    collection._plan_why = choice.why(how, sql.asked(source))
+    return sql.session.view(name, collection, plan=how)
 
 
 def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) -> Table:

@@ -44,12 +44,12 @@ def explain(sql: Statements, statement: reading.Statement) -> Result:
     plain = joins.take(query.node, range(query.width))
     collection = sql.collection(compiler, plain, query.names)
     how = sql.how_to_join(plain, source)
-    joined = _joins(sql, plain, how, sql.asked(source))
+    joined = _joins(sql, plain, how, choice.why(how, sql.asked(source)))
     lines = [*collection.explain().split("\n"), *joined, *_kept(sql, collection)]
     return sql.texts("plan", lines)
 
 
-def _joins(sql: Statements, node: plan.Node, how: Choice | None, asked: bool) -> Iterator[str]:
+def _joins(sql: Statements, node: plan.Node, how: Choice | None, why: str) -> Iterator[str]:
     """How joins of several inputs would be kept."""
     builder = sql.session._builder
     pruned = prune(node, builder.installed, builder)
@@ -57,7 +57,7 @@ def _joins(sql: Statements, node: plan.Node, how: Choice | None, asked: bool) ->
         yield from map(str, in_shards(pruned, builder.installed))
         return
     for decision in decisions(pruned, how, builder.installed, builder.indexed):
-        yield str(decision if asked or how is None else replace(decision, why=choice.DIFFERENT))
+        yield str(replace(decision, why=why) if why else decision)
 
 
 def _kept(sql: Statements, collection: Collection) -> Iterator[str]:

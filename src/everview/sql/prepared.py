@@ -15,8 +15,7 @@ from everview.errors import InputError, did_you_mean
 from everview.expr.resolve import Column
 from everview.plan import nodes as plan
 from everview.snapshot import read_codes
-from everview.sql import reading
-from everview.sql.choice import how_to_join
+from everview.sql import choice, reading
 from everview.sql.parameters import Learned, Parameters
 from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Query
@@ -154,7 +153,8 @@ class Prepared:
             collection._meaning = self._compiled(compiler, source, written).node
         index = [c.name for c in columns[: len(self._types)]]
         asked = source.notes.plan or (self._session._sql.plan if self._session._sql is not None else None)
-        how = how_to_join(query.node, asked)
+        how = choice.how_to_join(query.node, asked)
+        collection._plan_why = choice.why(how, asked)
         return query, self._session.view(self.name, collection, index_by=index, plan=how)
 
     def _compiled(self, compiler: Compiler, source: Source, node: exp.Expr) -> Query:

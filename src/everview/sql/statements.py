@@ -140,11 +140,11 @@ class Statements:
 
     def how_to_join(self, node: plan.Node, source: Source) -> Choice | None:
         """What db.view is told: what was asked for, or what suits the query."""
-        return choice.how_to_join(node, source.notes.plan or self.plan)
+        return choice.how_to_join(node, self.asked(source))
 
-    def asked(self, source: Source) -> bool:
-        """Whether somebody said how to join."""
-        return bool(source.notes.plan or self.plan)
+    def asked(self, source: Source) -> Choice | None:
+        """How to join, if somebody said so."""
+        return source.notes.plan or self.plan
 
     def set_plan(self, node: exp.Set, source: Source) -> None:
         """SET plan = 'binary' | 'delta' | 'wco' | default"""
