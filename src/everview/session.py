@@ -13,21 +13,16 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-import numpy as np
-
 from everview.clock import HIDDEN, Aging, Clock
 from everview.codes.declare import data_type
 from everview.collection import Collection, check_names, common_session
-from everview.dataflow.operators import Arrangement, Operator
 from everview.errors import InputError, LoopError, PlanError, did_you_mean
 from everview.expr.language import UserFunction, declared
 from everview.expr.resolve import Column
-from everview.inspecting import Inspecting
-from everview.kernels import make
+from everview.installing import Installing
 from everview.plan import nodes
 from everview.plan.check import check_closed
-from everview.plan.multiway import Choice, check_choice, planned
-from everview.plan.prune import prune
+from everview.plan.multiway import Choice, check_choice
 from everview.state import check_count
 from everview.table import Table
 from everview.view import View
@@ -39,7 +34,7 @@ if TYPE_CHECKING:
     from everview.sql.prepared import Prepared
 
 
-class Session(Inspecting):
+class Session(Installing):
     """An embedded database in memory; made by `everview.connect()`.
 
     >>> import everview as ev
@@ -100,7 +95,7 @@ class Session(Inspecting):
         head = "<tr><th></th><th>name</th><th>columns</th></tr>"
         return f"<table><thead>{head}</thead><tbody>{body}</tbody></table><p>time {self.time}</p>"
 
-    # tables and views
+    # the clock
 
     @property
     def now(self) -> dt.datetime:
@@ -125,6 +120,8 @@ class Session(Inspecting):
         self._alive()
         with self._writing, self._lock:
             self._clock.advance(moment)
+
+    # tables and views
 
     def table(
         self,
@@ -155,34 +152,11 @@ class Session(Inspecting):
             if k not in names:
                 raise InputError("E_COLUMN", f"key column {k!r} is not in the schema", did_you_mean(k, names))
         at = tuple(names.index(k) for k in keys)
-        order = nodes.keys_first(at, len(names))
         with self._lock:
-            node = nodes.Table(self._node_ids, tuple(c.type for c in columns), at)
-            self._node_ids += 1
-            table = Table(self, name, columns, node, at)
-            table._arrangement = self._add_table(node, order, name, self._history)
-            self._tables[name] = table
+            table = self._make_table(name, columns, at, nodes.keys_first(at, len(names)))
             if ttl is not None:
                 self._clock.add(Aging(self, table, ttl // dt.timedelta(microseconds=1), owner=True))
         return table
-
-    def _hidden_table(
-        self, name: str, columns: Sequence[Column], order: Iterable[int], rows: np.ndarray, origin: Table
-    ) -> Table:
-        """A table that belongs to views, with rows that are there from the present time on."""
-        with self._lock:
-            self._catch_up()
-            full = f"{HIDDEN}{name}"
-            while full in self._tables:
-                full += "'"
-            node = nodes.Table(self._node_ids, tuple(c.type for c in columns))
-            self._node_ids += 1
-            table = Table(self, full, columns, node, ())
-            table._origin = origin
-            present = [tuple(row) for row in rows.T.tolist()]
-            table._arrangement = self._add_table(node, tuple(order), full, self._history, present)
-            self._tables[full] = table
-            return table
 
     def view(
         self,
@@ -243,6 +217,8 @@ class Session(Inspecting):
                         table._views.add(name)
                         table = table._origin
         return view
+
+    # languages
 
     def sql(self, text: str) -> Any:
         """Run SQL: CREATE VIEW gives the View, SELECT a result with rows(); several statements are parted by
@@ -331,6 +307,8 @@ class Session(Inspecting):
             function = UserFunction(function, declared(returns), False)
         self._functions[name.lower()] = function
 
+    # facts
+
     @overload
     def attribute(
         self, name: str, value: Any, *, entity: Any = int, semantics: str = "distinct", sources: Literal[False] = False
@@ -395,6 +373,8 @@ class Session(Inspecting):
         self._alive()
         attributes.retract_source(self, source)
 
+    # pipelines
+
     def source(
         self,
         name: str,
@@ -447,84 +427,14 @@ class Session(Inspecting):
         self._alive()
         return pipeline_of(self).run(until, progress)
 
-    def _add_table(
-        self, node: nodes.Table, order: tuple[int, ...], name: str, history: int, rows: Sequence[tuple[int, ...]] = ()
-    ) -> Arrangement:
-        """Make a base table's index; `rows` (codes) are in it from the beginning."""
-        arrangement = self._builder.add_table(node, order, name)
-        self._graph.keep_history(arrangement, history)
-        if rows:
-            words = [w for row in rows for w in (*(row[c] for c in order), self._graph.time, 1)]
-            make.push_rows(arrangement.operator.inbox, np.array(words, dtype=np.int64), len(rows))
-        self._install_new()
-        return arrangement
-
-    def _install(
-        self, node: nodes.Node, keys: tuple[int, ...], history: int = 0, choice: Choice | None = None
-    ) -> Arrangement:
-        """An arrangement of a node by some columns, up to date from now on."""
-        try:
-            installed, indexed = self._builder.installed, self._builder.indexed
-            pruned, decided = planned(prune(node, installed, self._builder), choice, installed, indexed)
-            arrangement = self._builder.stored(node, pruned, keys)
-            self._install_new()
-        except BaseException:
-            gone = set(self._graph._new)
-            self._graph.forget_new()
-            self._builder.forget(gone)
-            raise
-        self._graph.keep_history(arrangement, history)
-        self._builder.decided.setdefault(node, decided)
-        return arrangement
-
-    def _install_new(self) -> None:
-        """Bring new operators up to date with the present."""
-        self._graph.install()
-
-    def _own_table(self, name: str, columns: Sequence[Column]) -> Table:
-        """A table of the system's own, by all its columns; one that is there already is found again."""
-        with self._lock:
-            self._catch_up()
-            if name not in self._tables:
-                order = tuple(range(len(columns)))
-                node = nodes.Table(self._node_ids, tuple(c.type for c in columns), order)
-                self._node_ids += 1
-                table = Table(self, name, columns, node, order)
-                table._arrangement = self._add_table(node, order, name, self._history)
-                self._tables[name] = table
-            return self._tables[name]
-
-    def _index(self, view: View, keys: tuple[int, ...]) -> Arrangement:
-        """A further arrangement of a view, for lookups by other columns."""
-        with self._lock:
-            arrangement = self._install(view._node, keys, choice=view._plan)
-            view._more.append(arrangement)
-            return arrangement
-
-    def _new_name(self, name: str) -> None:
-        if not isinstance(name, str) or not name:
-            raise InputError("E_NAME", f"{name!r} is no name", "give a non-empty string")
-        if name.startswith(HIDDEN):
-            raise InputError("E_NAME", f"names that begin with {HIDDEN} are not yours to give", "choose another")
-        if name in self._tables or name in self._views:
-            raise InputError("E_NAME", f"the name {name!r} is taken", "choose another, or drop it first")
-
-    def _check_tables(self, node: nodes.Node) -> None:
-        for table in node.walk():
-            if isinstance(table, nodes.Table) and table.id not in self._builder.tables:
-                raise PlanError(
-                    "E_DROPPED", "the collection reads a table that was dropped", "build it from existing tables"
-                )
-
-    def _table_of(self, node: nodes.Table) -> Table:
-        return next(t for t in self._tables.values() if t._node == node)
+    # what there is
 
     def __getitem__(self, name: str) -> Table | View:
         """A table or view by name."""
         found = self._tables.get(name) or self._views.get(name)
         if found is None:
             raise InputError(
-                "E_NAME", f"no table or view is called {name!r}", did_you_mean(name, [*self._tables, *self._views])
+                "E_NAME", f"no table or view is called {name!r}", did_you_mean(name, [*self.tables, *self.views])
             )
         return found
 
@@ -540,50 +450,6 @@ class Session(Inspecting):
     def views(self) -> tuple[str, ...]:
         """Names of the views."""
         return tuple(self._views)
-
-    def _drop_view(self, view: View) -> None:
-        with self._lock:
-            self._catch_up()
-            view._dropped = True
-            del self._views[view._name]
-            if view in self._listening:
-                self._listening.remove(view)
-            for table in self._tables.values():
-                table._views.discard(view._name)
-            self._collect()
-
-    def _drop_table(self, table: Table, cascade: bool) -> None:
-        with self._lock:
-            self._catch_up()
-            if table._views and not cascade:
-                raise PlanError(
-                    "E_IN_USE",
-                    f"table {table._label!r} is read by {', '.join(sorted(table._views))}",
-                    "drop those views first, or use drop(cascade=True)",
-                )
-            for name in sorted(table._views):
-                self._views[name].drop()
-            table._dropped = True
-            del self._tables[table._label]
-            for hidden in [t for t in self._tables.values() if t._origin is table]:
-                del self._tables[hidden._label]
-            self._clock.forget(table)
-            self._collect()
-
-    def _collect(self) -> None:
-        """Free the operators that no table and no view needs."""
-        for table in self._clock.unused():
-            self._clock.forget(table)
-            del self._tables[table._label]
-        roots: list[Operator] = [t._arrangement.operator for t in self._tables.values()]
-        for view in self._views.values():
-            roots.append(view._arrangement.operator)
-            roots.extend(a.operator for a in view._more)
-        roots.extend(a.operator for a in self._clock.indexes())
-        self._keep_only(roots)
-
-    def _keep_only(self, roots: list[Operator]) -> None:
-        self._builder.forget(self._graph.collect(roots))
 
 
 def connect(
