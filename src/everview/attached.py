@@ -21,8 +21,8 @@ from everview.collection import Collection
 from everview.durable import Stored
 from everview.errors import InputError
 from everview.spark.job import is_sharded
-from everview.store import Store, wal
-from everview.store.store import WAL, numbered
+from everview.store import Store
+from everview.store.logs import read_log
 from everview.table import Table
 from everview.view import View
 
@@ -83,10 +83,8 @@ class AttachedSession(Stored):
         return self.time
 
     def _follow_log(self) -> None:
-        root = self._store.files.local
-        if root is None:
-            return
-        for end, payload in wal.read(root / numbered(WAL, self._store.manifest.version), self._place, done=True):
+        store = self._store
+        for end, payload in read_log(store.files, store.manifest.version, self._place, done=True):
             self._replay(payload)
             self._place = end
 

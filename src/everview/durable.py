@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -31,9 +30,9 @@ from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
 from everview.session import Session
 from everview.spark.job import is_sharded
-from everview.store import Manifest, Ref, Store, steps, wal
-from everview.store.store import WAL, numbered
-from everview.store.wal import Sync, Wal
+from everview.store import Manifest, Ref, Store, steps
+from everview.store.logs import Log, drop_log, open_log
+from everview.store.wal import Sync
 from everview.transacting import Work
 
 STEP, ENTRY = b"S", b"C"
@@ -198,7 +197,6 @@ class DurableSession(Stored):
         self._closed = True  # until it is open
         store = Store(location)
         try:
-            self._root: Path = wal.check_local(store.files.local, store.files.root)
             super().__init__(store, **options)
             self._open(sync)
         except BaseException:
@@ -213,10 +211,9 @@ class DurableSession(Stored):
         self._replaying = True
         manifest = self._store.manifest
         self._load(manifest)
-        path = self._log_path(manifest.version)
-        payloads = wal.repair(path)
+        self._wal: Log
+        self._wal, payloads = open_log(self._store, manifest.version, sync)
         self._kept = len(self._entries)  # entries that the store has
-        self._wal = Wal(path, sync)
         self._limit = LOG_BYTES
         self._catch_up_with(payloads)
         self._clock.resume(int(self._marks.get(NOW, 0)))
@@ -226,9 +223,6 @@ class DurableSession(Stored):
         if is_sharded(manifest):
             self._checkpoint()
         self._set_limit()
-
-    def _log_path(self, version: int) -> Path:
-        return self._root / numbered(WAL, version)
 
     def _catch_up_with(self, payloads: list[bytes]) -> None:
         """Run what the log has. A last record that cannot be run is one that was being taken back when the process
@@ -240,7 +234,7 @@ class DurableSession(Stored):
             except EverviewError as error:
                 if error.code == "E_DAMAGED" or number + 1 < len(payloads) or payload[:1] != STEP:
                     raise
-                self._wal.cut(self._wal.size - len(payload) - wal.HEAD)
+                self._wal.take_back(payload)
                 warnings.warn(f"the last transaction in the log was refused and is taken out: {error}", stacklevel=2)
 
     # changing
@@ -293,14 +287,14 @@ class DurableSession(Stored):
 
     def _checkpoint(self) -> None:
         store = self._store
-        path = self._log_path(store.manifest.version + 1)
-        path.unlink(missing_ok=True)  # of an attempt that failed
+        version = store.manifest.version + 1
+        drop_log(store.files, version)  # of an attempt that failed
         lists = {(n, 0): refs for n, refs in self._put_all()}
         new = [*lists.items(), *((place, ()) for place in store.manifest.lists if place not in lists)]
         operators = saved.live(self._graph)
         sinces = {n: saved.since(t) for n, o in enumerate(operators) if (t := saved.state_of(o)) is not None}
         words = len(self._interner)
-        log = Wal(path, self._sync_mode)
+        log, _ = open_log(store, version, self._sync_mode)
         try:
             store.commit(
                 self._graph.time,
@@ -313,7 +307,7 @@ class DurableSession(Stored):
             )
         except BaseException:
             log.close()
-            path.unlink(missing_ok=True)
+            drop_log(store.files, version)
             raise
         self._wal.close()
         self._wal = log

@@ -35,10 +35,10 @@ from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
 from everview.sharded import Cluster, ShardedSession
 from everview.spark.job import BUILT, DECLARED, Commands, is_sharded, read_command
-from everview.store import Image, Manifest, Ref, Store, wal
+from everview.store import Image, Manifest, Ref, Store
+from everview.store.logs import read_log
 from everview.store.manifest import Place
 from everview.store.reshard import split
-from everview.store.store import WAL, numbered
 
 if TYPE_CHECKING:
     from everview.durable import DurableSession, Stored
@@ -185,9 +185,9 @@ def _take_over(session: Stored, entries: Iterable[Entry], counterparts: Counterp
 
 def is_embedded(store: Store) -> bool:
     """Whether an embedded session left something here."""
-    if is_sharded(store.manifest) or store.files.local is None:
+    if is_sharded(store.manifest):
         return False
-    log = wal.read(store.files.local / numbered(WAL, store.manifest.version))
+    log = read_log(store.files, store.manifest.version)
     return bool(store.manifest.commands) or next(log, None) is not None
 
 

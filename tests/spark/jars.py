@@ -62,15 +62,23 @@ def _dependency(wanted: str, alone: bool) -> str:
     return f"<dependency>{names}{_ALONE if alone else ''}</dependency>"
 
 
-def python_package(wanted: str) -> Path:
-    """A folder for PYTHONPATH with a package (`name==version`) and what it needs."""
-    place = ROOT / ".cache" / "pip" / wanted.replace("==", "-")
+S3_SERVER = ("moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5")
+"""In a folder of its own, because it wants other versions of what pandas needs than pandas has."""
+S3A = ("org.apache.hadoop:hadoop-aws:3.5.0", "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1")
+"""Hadoop's S3, without the 600 MB that it asks for; these parts of them are enough:"""
+_PARTS = ("apache-client", "netty-nio-client", "s3-transfer-manager", "sts")
+AWS_SDK = tuple(f"software.amazon.awssdk:{part}:2.35.4" for part in _PARTS)
+
+
+def python_package(*wanted: str) -> Path:
+    """A folder for PYTHONPATH with packages (`name==version`) and what they need."""
+    place = ROOT / ".cache" / "pip" / "+".join(wanted).replace("==", "-")
     if not place.is_dir():
         work = place.with_name(f"{place.name}-{os.getpid()}")
-        install = ["pip", "install", "--quiet", "--disable-pip-version-check", "--target", str(work), wanted]
+        install = ["pip", "install", "--quiet", "--disable-pip-version-check", "--target", str(work), *wanted]
         done = subprocess.run([sys.executable, "-m", *install], capture_output=True, text=True, timeout=500)
         if done.returncode:
             shutil.rmtree(work, ignore_errors=True)
-            pytest.skip(f"{wanted} cannot be installed: {done.stderr[:300]}")
+            pytest.skip(f"{', '.join(wanted)} cannot be installed: {done.stderr[:300]}")
         work.rename(place)
     return place

@@ -21,7 +21,7 @@ def minute(n: int) -> dt.datetime:
 def again(db: Any, how: str) -> Any:
     """Open a session's directory again, after one of several ends."""
     assert isinstance(db, DurableSession)
-    root = db._root
+    root = db._store.files.local
     if how == "version":
         db.checkpoint()
     db._let_go()

@@ -78,7 +78,7 @@ def reachable(found: list[Edge]) -> set[int]:
     return reached
 
 
-def check(where: Path, acknowledged: int) -> int:
+def check(where: Path | str, acknowledged: int) -> int:
     """Open what was left behind and compare it; gives the number of transactions that are there."""
     with ev.connect(where) as db:
         count = db.time
@@ -98,7 +98,7 @@ def check(where: Path, acknowledged: int) -> int:
         return count
 
 
-def kill_again_and_again(where: Path, deaths: int, log_bytes: int, sync: str, seed: int) -> int:
+def kill_again_and_again(where: Path | str, deaths: int, log_bytes: int, sync: str, seed: int) -> int:
     source = random.Random(seed)
     acknowledged = 0
     for _ in range(deaths):

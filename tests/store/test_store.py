@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from obstore.store import MemoryStore
 from pyarrow import fs
 
 import everview as ev
@@ -18,6 +19,7 @@ from everview.codes.interner import Interner
 from everview.store import Image, Store
 from everview.store import store as store_module
 from everview.store.files import Files, LocalFiles, RemoteFiles
+from everview.store.objects import ObjectFiles
 from everview.store.owner import myself
 from tests.store.disk import full_disk
 
@@ -38,10 +40,12 @@ def dead_process() -> int:
     return process.pid
 
 
-@pytest.fixture(params=["local", "subtree"])
+@pytest.fixture(params=["local", "objects", "subtree"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Files:
     if request.param == "local":
         return LocalFiles(tmp_path)
+    if request.param == "objects":
+        return ObjectFiles("memory://", MemoryStore())
     return RemoteFiles(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "")
 
 

@@ -52,8 +52,14 @@ def to_frame(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of Spark's says, without Java's stack."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    """What an error of Spark's says, without Java's stack, nor the bridge's word that there was an error.
+
+    >>> first_line(ValueError("An error occurred while calling o69.start.\\n: java.io.IOException: no\\n\\tat x"))
+    'java.io.IOException: no'
+    """
+    lines = (line.strip().removeprefix(": ") for line in str(error).splitlines())
+    said = (line for line in lines if line and not line.startswith("An error occurred while calling "))
+    return next(said, type(error).__name__)
 
 
 def unreadable(what: str, error: BaseException) -> InputError:

@@ -83,10 +83,21 @@ class Stream(Source):
         self._check_checkpoint()
         self._wake = wake
         self._stopping, self._offered, self._outcome = False, None, None
-        writer = self._frame.writeStream.foreachBatch(self._batch).option("checkpointLocation", self._checkpoint)
+        where = for_spark(self._checkpoint)
+        writer = self._frame.writeStream.foreachBatch(self._batch).option("checkpointLocation", where)
         with self._lock:  # no batch is looked at before the query's identity is known
-            self._query = (writer if follow else writer.trigger(availableNow=True)).start()
+            try:
+                self._query = (writer if follow else writer.trigger(availableNow=True)).start()
+            except Exception as error:
+                raise self._not_started(error) from error
             self._query_id = str(self._query.id)
+
+    def _not_started(self, error: Exception) -> InputError:
+        if "ClassNotFound" in str(error) or "No FileSystem for scheme" in str(error):
+            hint = "add Hadoop's module for that store to Spark (for S3: hadoop-aws, in Hadoop's own version)"
+        else:
+            hint = "correct its cause and run again"
+        return InputError("E_STREAM", f"source {self._name!r}: the stream did not start: {first_line(error)}", hint)
 
     def _check_checkpoint(self) -> None:
         """Refuse a checkpoint and marks that do not belong together."""
@@ -168,6 +179,15 @@ class Stream(Source):
         with self._lock:
             self._outcome = outcome
             self._lock.notify_all()
+
+
+def for_spark(path: str) -> str:
+    """A place as Hadoop, and so Spark, calls it.
+
+    >>> for_spark("s3://bucket/state/streams/t"), for_spark("/state")
+    ('s3a://bucket/state/streams/t', '/state')
+    """
+    return f"s3a://{path[5:]}" if path.startswith("s3://") else path
 
 
 def _checkpoint(path: str) -> tuple[str | None, bool]:

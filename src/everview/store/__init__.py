@@ -1,8 +1,9 @@
 """The durable store: versions of a dataflow's state in a directory, for embedded and Spark sessions alike.
 
-In reading order: `files` (where), `records` (bytes with checksums), `batches` (what kernels work on, as files),
-`manifest` (what a version is), `owner` and `pins` (who writes, who reads), `store` (all together), `wal` (the log of
-embedded sessions), `reshard` (another number of shards).
+In reading order: `files` and `objects` (where), `records` (bytes with checksums), `batches` (what kernels work on, as
+files), `manifest` (what a version is), `owner` and `pins` (who writes, who reads), `store` (all together), `wal` and
+`wal_objects` (the log of embedded sessions, in a file or as objects), `logs` (whichever it is), `reshard` (another
+number of shards).
 """
 
 from everview.store.batches import Image, open_batch, write_batch

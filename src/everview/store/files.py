@@ -1,17 +1,21 @@
-"""Where a store's files live: one small set of operations on a directory, local or of any PyArrow filesystem.
+"""Where a store's files live: one small set of operations on a directory, local, of an object store, or of any other
+PyArrow filesystem.
 
 Everything above needs only this: whole files appear under their final name complete or not at all (`write`), a name can
-be claimed by one writer only (`create`), files are read or mapped, listed and deleted.
+be claimed by one writer only (`create`), a file is replaced only while it is the one that was seen (`swap`), files are
+read or mapped, listed and deleted.
 
 On a local filesystem `create` is a hard link, which fails if the name is taken, and files and folders are synced before
-a name counts. Elsewhere there is what PyArrow gives: files appear when their stream is closed, and claiming a name is a
-look before a move. Two writers that claim one name in the same instant may then both believe to have it; the owner
-file (`everview.store.owner`) keeps them apart before it comes to that.
+a name counts. On object stores it is a conditional put (`everview.store.objects`). On the rest (HDFS, say) there is
+what PyArrow gives: files appear when they are renamed, and claiming a name is a look before that. Two writers that
+claim one name in the same instant may then both believe to have it (`exclusive` is False); the owner file
+(`everview.store.owner`) keeps them apart before it comes to that.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import secrets
 import time
@@ -32,6 +36,8 @@ class Files(ABC):
     """The files of one directory tree; names are relative and have at most one folder."""
 
     root: str
+    exclusive = False
+    """Whether `create` and `swap` let only one of several writers through, whatever their timing."""
 
     @abstractmethod
     def read(self, name: str) -> bytes:
@@ -50,6 +56,22 @@ class Files(ABC):
     @abstractmethod
     def create(self, name: str, data: Any) -> bool:
         """Make a file if the name is free; whether it was."""
+
+    def tagged(self, name: str) -> tuple[bytes, str]:
+        """The whole file, and a tag that another file of that name would not have."""
+        data = self.read(name)
+        return data, hashlib.sha256(data).hexdigest()
+
+    def swap(self, name: str, data: bytes, tag: str | None) -> str | None:
+        """Replace the file that has this tag (None: make it, if there is none); the new tag, None if it was not so."""
+        try:
+            seen = self.tagged(name)[1]
+        except FileNotFoundError:
+            seen = None
+        if seen != tag:
+            return None
+        self.write(name, data)
+        return hashlib.sha256(data).hexdigest()
 
     @abstractmethod
     def exists(self, name: str) -> bool:
@@ -78,7 +100,7 @@ class Files(ABC):
 
 
 def open_files(location: str | os.PathLike[str] | Files, filesystem: fs.FileSystem | None = None) -> Files:
-    """The files at a local path, at a URI that PyArrow knows (s3://..., hdfs://...), or of a given filesystem.
+    """The files at a local path, at a URI (s3://..., hdfs://...), or of a given filesystem.
 
     >>> import tempfile
     >>> files = open_files(tempfile.mkdtemp())
@@ -91,11 +113,15 @@ def open_files(location: str | os.PathLike[str] | Files, filesystem: fs.FileSyst
     if filesystem is not None:
         return RemoteFiles(filesystem, text)
     if "://" in text:
+        from everview.store.objects import SCHEMES, ObjectFiles  # which is a kind of `Files`
+
+        if text.split("://")[0].lower() in SCHEMES:
+            return ObjectFiles(text)
         try:
             found, path = fs.FileSystem.from_uri(text)
         except (pa.ArrowInvalid, OSError) as error:
             raise InputError("E_TARGET", f"cannot open {text!r}: {error}", "give a local path or a URI") from None
-        return LocalFiles(Path(path)) if isinstance(found, fs.LocalFileSystem) else RemoteFiles(found, path)
+        return LocalFiles(Path(path)) if isinstance(found, fs.LocalFileSystem) else RemoteFiles(found, path, text)
     return LocalFiles(Path(text))
 
 
@@ -108,6 +134,8 @@ def no_room(where: str, error: OSError) -> StoreError:
 
 class LocalFiles(Files):
     """Files under a local directory."""
+
+    exclusive = True
 
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
@@ -187,15 +215,26 @@ class LocalFiles(Files):
                 path.unlink(missing_ok=True)
 
 
-class RemoteFiles(Files):
-    """Files under a path of a PyArrow filesystem."""
+OBJECT_STORES = ("s3", "gcs", "abfs")
+"""What PyArrow calls filesystems whose renaming is a copy and a deletion."""
 
-    def __init__(self, filesystem: fs.FileSystem, path: str) -> None:
+
+class RemoteFiles(Files):
+    """Files under a path of a PyArrow filesystem; `uri` is how other processes open it."""
+
+    def __init__(self, filesystem: fs.FileSystem, path: str, uri: str | None = None) -> None:
+        if filesystem.type_name in OBJECT_STORES:
+            raise InputError(
+                "E_TARGET",
+                f"PyArrow's {filesystem.type_name} filesystem cannot claim a name for one writer",
+                "give the place as a URI (s3://bucket/path), which is opened in another way",
+            )
         self.filesystem = filesystem
-        self.root = path.rstrip("/")
+        self._path = path.rstrip("/")
+        self.root = self._path if uri is None else uri.rstrip("/")
 
     def _at(self, name: str) -> str:
-        return f"{self.root}/{name}" if self.root else name
+        return f"{self._path}/{name}" if self._path else name
 
     def read(self, name: str) -> bytes:
         with self.filesystem.open_input_stream(self._at(name)) as source:

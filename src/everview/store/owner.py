@@ -3,7 +3,8 @@
 The file `owner` says who has the directory open for writing: process, host, and the host's boot, so that a number of a
 process of before a restart means nothing. On a local filesystem the owner also holds an flock on it, which ends with
 the process however it ends; on others the owner rewrites the file every few seconds, and one that has not been
-rewritten for `STALE` seconds is taken over. A second writer is refused with the name of the first.
+rewritten for `STALE` seconds is taken over. A second writer is refused with the name of the first. A file is only
+rewritten by who has seen its last state (`Files.swap`), so an owner that slept through a takeover finds out.
 
 This is for people's sake. What makes two writers *safe* is that a version's log file can be created only once
 (`everview.store.store`): the slower of two finds its next version taken, and stops.
@@ -19,6 +20,7 @@ import socket
 import threading
 import time
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +68,10 @@ class Owner:
     def __init__(self, files: Files) -> None:
         self.files = files
         self.token = secrets.token_hex(8)
+        self.done = ""  # what of the log was done, for readers where no file is mapped (`store.wal_objects`)
         self._handle = -1
+        self._tag: str | None = None
+        self._beating = threading.Lock()
         self._stop = threading.Event()
         self._about = {**myself(), "token": self.token, "since": time.time()}
         if files.local is not None:
@@ -96,31 +101,44 @@ class Owner:
 
     def _claim(self) -> None:
         """Without locks: look who is there, then say so ourselves and keep saying it."""
-        present = self._present()
+        present, self._tag = self._present()
         if present and is_dead(present) is not True:
             age = self.files.ages("").get(NAME, 0.0)
             if age < STALE:
                 raise _locked(self.files.root, present)
         self._beat()
-        if self._present().get("token") != self.token:
-            raise _locked(self.files.root, present)
+        if self._tag is None:
+            raise _locked(self.files.root, self._present()[0])
         threading.Thread(target=self._keep_beating, name="everview owner", daemon=True).start()
 
-    def _present(self) -> dict[str, Any]:
+    def _present(self) -> tuple[dict[str, Any], str | None]:
         try:
-            return _parsed(self.files.read(NAME))
+            about, tag = self.files.tagged(NAME)
         except FileNotFoundError:
-            return {}
+            return {}, None
+        return _parsed(about), tag
 
     def _beat(self) -> None:
-        self.files.write(NAME, json.dumps({**self._about, "seen": time.time()}).encode())
+        about = {**self._about, "seen": time.time(), "done": self.done}
+        tag = self.files.swap(NAME, json.dumps(about).encode(), self._tag)
+        if tag is None:  # taken, or the answer to the last beat was lost and it is our own
+            present, found = self._present()
+            tag = found if present.get("token") == self.token else None
+        self._tag = tag
+
+    def holds(self) -> bool:
+        """Whether this is the owner still, on filesystems without locks. If so, whoever takes over later will see
+        everything that was written before this was asked.
+        """
+        with self._beating:
+            return self._tag is not None and self._present()[1] == self._tag
 
     def _keep_beating(self) -> None:
         while not self._stop.wait(BEAT):
-            try:
+            with self._beating, suppress(StoreError):  # no room for a sign of life is no reason to die
+                if self._stop.is_set() or self._tag is None:
+                    return
                 self._beat()
-            except StoreError:  # no room for a sign of life is no reason to die
-                continue
 
     def release(self) -> None:
         """Let others write."""
@@ -131,7 +149,7 @@ class Owner:
                 fcntl.flock(self._handle, fcntl.LOCK_UN)  # also for children that are just being forked
             finally:
                 self.forget()
-        elif self.files.local is None and self._present().get("token") == self.token:
+        elif self.files.local is None and self.holds():
             self.files.delete(NAME)
 
     def forget(self) -> None:

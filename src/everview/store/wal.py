@@ -76,12 +76,7 @@ class Wal:
 
     def append(self, payload: bytes) -> int:
         """Write a record; gives the size of the file after it. What could not be written whole is not there."""
-        if os.getpid() != self._process:
-            raise StoreError(
-                "E_FENCED",
-                f"{self.path} belongs to the process that opened it, not to its forks",
-                "open it in one only",
-            )
+        check_process(self._process, str(self.path))
         head = _HEAD.pack(MARK, zlib.crc32(payload), len(payload))
         record = head + _CRC.pack(zlib.crc32(head)) + payload
         try:
@@ -102,6 +97,10 @@ class Wal:
         """Forget everything after this size: what it stands for did not happen."""
         os.ftruncate(self._handle, size)
         self.size = size
+
+    def take_back(self, payload: bytes) -> None:
+        """Forget the last record, which is this one."""
+        self.cut(self.size - len(payload) - HEAD)
 
     def done(self) -> None:
         """Everything so far was done: readers may do it too."""
@@ -193,12 +192,9 @@ def _cut_off(path: Path, end: int) -> None:
     )
 
 
-def check_local(path: Path | None, root: str) -> Path:
-    """Write-ahead logs need a local filesystem."""
-    if path is None:
+def check_process(opener: int, where: str) -> None:
+    """A fork has the parent's memory, but must not write into its log."""
+    if os.getpid() != opener:
         raise StoreError(
-            "E_TARGET",
-            f"{root} is not on a local filesystem, which a durable embedded session needs",
-            "use a local directory, or run on Spark: everview.connect(spark, state=...)",
+            "E_FENCED", f"{where} belongs to the process that opened it, not to its forks", "open it in one only"
         )
-    return path

@@ -1,0 +1,94 @@
+"""A session on Spark whose state, stream checkpoint and sink are in a bucket of a real S3 server; its driver is killed
+between a commit and its sink, and opened again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import fs
+
+import everview as ev
+from tests.spark.jars import AWS_SDK, S3A, jars
+from tests.store.s3 import s3
+
+__all__ = ["s3"]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
+
+PROGRAM = """
+import os, signal, sys
+import everview as ev
+from everview.io import file_sink
+from everview.spark import local_session
+
+where, folder, jars, die = sys.argv[1:5]
+spark = local_session("local[2]", **{
+    "spark.jars": jars,
+    "spark.hadoop.fs.s3a.endpoint": os.environ["AWS_ENDPOINT_URL"],
+    "spark.hadoop.fs.s3a.path.style.access": "true",
+})
+write = file_sink.FileSink.write
+
+def dying(self, batch):
+    if die == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(self, batch)
+    if die == "after":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+file_sink.FileSink.write = dying
+with ev.connect(spark, state=where + "/state", shards=2) as db:
+    try:
+        ev.connect(spark, state=where + "/state")
+    except ev.StoreError as error:
+        print(error.code)
+    db.source("t", spark.readStream.schema("k string, n long").json(folder))
+    db.source("large", spark.range(600_000).selectExpr("concat('k', id % 7) AS k", "id AS n"))
+    v = db.sql('''CREATE VIEW v AS SELECT k, count(*) AS c, sum(n) AS n
+                  FROM (SELECT * FROM t UNION ALL SELECT * FROM large) GROUP BY k''')
+    v.write_to(ev.io.parquet(where + "/out"))
+    db.run(until="caught_up")
+spark.stop()
+"""
+
+
+def run(where: str, folder: Path, die: str = "") -> list[str]:
+    connector = ",".join(map(str, [*jars(*S3A, alone=True), *jars(*AWS_SDK)]))
+    command = [sys.executable, "-c", PROGRAM, where, str(folder), connector, die]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": "src"}, timeout=300)
+    assert done.returncode == (-signal.SIGKILL if die else 0), done.stderr[-3000:]
+    return done.stdout.split()
+
+
+def expected(files: int) -> list[tuple[str, int, int]]:
+    counts: Counter[str] = Counter()
+    sums: Counter[str] = Counter()
+    for k, n in [*((f"k{i % 3}", i) for i in range(files)), *((f"k{i % 7}", i) for i in range(600_000))]:
+        counts[k] += 1
+        sums[k] += n
+    return sorted((k, counts[k], sums[k]) for k in counts)
+
+
+def test_state_checkpoint_and_sink_in_a_bucket_with_drivers_killed(s3: str, tmp_path: Path) -> None:
+    where = f"{s3}/spark"
+    for number, die in enumerate(["", "before", "after", ""]):
+        (tmp_path / f"{number}.json").write_text(json.dumps({"k": f"k{number % 3}", "n": number}) + "\n")
+        assert run(where, tmp_path, die)[:1] == ["E_LOCKED"]
+    with ev.connect(f"{where}/state", read_only=True) as db:
+        assert sorted(db["v"].rows()) == expected(4)
+    filesystem, root = fs.FileSystem.from_uri(f"{where}/out")
+    held: Counter[Any] = Counter()
+    for file in filesystem.get_file_info(fs.FileSelector(root)):
+        if file.base_name.startswith("changes-"):
+            for row in pq.read_table(file.path, filesystem=filesystem).to_pylist():
+                held[row["k"], row["c"], row["n"]] += row["_diff"]
+    assert sorted(row for row, n in held.items() if n) == expected(4) and set(held.values()) <= {0, 1}

@@ -1,0 +1,171 @@
+"""State on an object store, here one in memory: names that only one writer gets, a log of objects, takeovers.
+
+The same on a real S3 server is test_s3.py.
+"""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from obstore.store import MemoryStore
+from pyarrow import fs
+
+import everview as ev
+from everview import col, durable
+from everview.attached import AttachedSession
+from everview.durable import DurableSession
+from everview.store import Store, owner, wal_objects
+from everview.store.files import RemoteFiles
+from everview.store.objects import ObjectFiles
+
+
+@pytest.fixture
+def files() -> ObjectFiles:
+    return ObjectFiles("memory://", MemoryStore())
+
+
+def program(db: ev.Session) -> tuple[ev.Table, ev.View]:
+    sale = db.table("sale", {"shop": str, "amount": int})
+    return sale, db.view("total", sale.group_by("shop").agg(amount=col.amount.sum()))
+
+
+def opened(files: ObjectFiles) -> tuple[DurableSession, ev.Table, ev.View]:
+    db = DurableSession(files)  # type: ignore[arg-type]
+    return db, *program(db)
+
+
+def test_a_name_is_given_to_one_of_many(files: ObjectFiles) -> None:
+    with ThreadPoolExecutor(16) as pool:
+        for name in "abc":
+            won = list(pool.map(lambda i, name=name: files.create(name, b"writer %d" % i), range(16)))
+            assert won.count(True) == 1 and files.read(name) == b"writer %d" % won.index(True)
+
+
+def test_a_put_whose_answer_was_lost_is_recognised_as_ones_own(files: ObjectFiles) -> None:
+    assert files.create("a", b"mine") and files.create("a", b"mine") and not files.create("a", b"another's")
+    tag = files.swap("b", b"one", None)
+    assert tag is not None and files.swap("b", b"one", None) == tag
+    assert files.swap("b", b"two", "no such tag") is None and files.swap("b", b"two", None) is None
+    assert files.swap("b", b"two", tag) is not None and files.read("b") == b"two"
+    assert files.swap("gone", b"two", tag) is None and not files.exists("gone")
+
+
+def test_transactions_are_there_again(files: ObjectFiles) -> None:
+    for round in range(1, 4):
+        db, sale, total = opened(files)
+        assert total.rows() == ([("north", 3 * (round - 1))] if round > 1 else [])
+        for amount in (0, 1, 2):
+            sale.insert([("north", amount)])
+        assert db._wal.size > 3 * wal_objects.COST
+        if round == 3:
+            db.checkpoint()
+            assert not [n for n in files.list("wal") if not n.startswith(f"{db._store.manifest.version:020d}")]
+        db._let_go()  # without folding the log into a version, as a death would
+    db, _, total = opened(files)
+    assert total.rows() == [("north", 9)] and db.time == 9
+    assert len(total.changes(since=0)) == 1 + 2 * 6  # the first row, then a sum for another; two zeros change nothing
+    db.close()
+
+
+def test_a_step_that_fails_leaves_no_record(files: ObjectFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    db, sale, total = opened(files)
+    sale.insert([("north", 1)])
+    before = files.list("wal")
+    with monkeypatch.context() as patch:
+        patch.setattr(ev.Session, "_run", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            sale.insert([("north", 10)])
+    assert files.list("wal") == before
+    sale.insert([("north", 5)])
+    db._let_go()
+    db, _, total = opened(files)
+    assert total.rows() == [("north", 6)]
+    db.close()
+
+
+def test_the_second_writer_is_refused_and_one_that_slept_is_fenced(
+    files: ObjectFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, sale, _ = opened(files)
+    sale.insert([("north", 1)])
+    with pytest.raises(ev.StoreError, match="E_LOCKED"):
+        Store(files)
+    monkeypatch.setattr(owner, "STALE", -60.0)  # the first is silent for so long that it counts as gone
+    second, sale_2, _ = opened(files)
+    with pytest.raises(ev.StoreError, match="E_FENCED"):
+        sale.insert([("north", 10)])  # its record is in a log that the second has read already
+    assert first.time == 1
+    second.checkpoint()
+    with pytest.raises(ev.StoreError, match="E_FENCED"):
+        first.checkpoint()
+    with pytest.raises(ev.StoreError, match="E_FENCED"):
+        sale.insert([("north", 100)])  # its name is free, because the log was folded: nobody would read it
+    assert first._store.owner is not None and second._store.owner is not None
+    first._store.owner._beat()  # it does not take the directory back
+    assert second._store.owner.holds() and not first._store.owner.holds()
+    sale_2.insert([("south", 7)])
+    first._let_go()
+    second.close()
+    with Store(files, read_only=True):  # and its end did not take the second's claim away
+        db, _, total = opened(files)
+        assert ("south", 7) in total.rows() and sorted(total.rows())[0][0] == "north"
+        db.close()
+
+
+def test_a_reader_follows_and_is_told_of_the_last_transaction_by_a_sign_of_life(files: ObjectFiles) -> None:
+    db, sale, _ = opened(files)
+    sale.insert([("north", 1)])
+    reader = AttachedSession(files)  # type: ignore[arg-type]
+    assert reader.time == 0
+    sale.insert([("north", 2)])
+    assert reader.refresh() == 1 and reader["total"].rows() == [("north", 1)]
+    assert db._store.owner is not None
+    db._store.owner._beat()
+    assert reader.refresh() == 2 and reader["total"].rows() == [("north", 3)]
+    db.checkpoint()
+    sale.insert([("south", 2)])
+    db.close()
+    assert reader.refresh() == 3 and sorted(reader["total"].rows()) == [("north", 3), ("south", 2)]
+    reader.close()
+
+
+def test_a_record_that_is_gone_is_noticed(files: ObjectFiles) -> None:
+    db, sale, _ = opened(files)
+    for i in range(3):
+        sale.insert([("north", i)])
+    names = [f"wal/{n}" for n in files.list("wal")]
+    db._let_go()
+    data = files.read(names[2])
+    files.delete(names[2])
+    with pytest.raises(ev.StoreError, match=r"E_DAMAGED.*is missing"):
+        opened(files)
+    files.write(names[2], data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(ev.StoreError, match=r"E_DAMAGED.*is not what was written"):
+        opened(files)
+    files.write(names[2], data)
+    db, _, total = opened(files)
+    assert total.rows() == [("north", 3)]
+    db.close()
+
+
+def test_long_logs_become_versions(files: ObjectFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durable, "LOG_BYTES", 5 * wal_objects.COST)
+    db, sale, _ = opened(files)
+    for i in range(30):
+        sale.insert([("north", i)])
+    assert db._store.manifest.version > 2 and len(files.list("wal")) <= 7
+    db.close()
+
+
+def test_stores_that_cannot_claim_a_name_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    with pytest.raises(ev.InputError, match=r"E_TARGET.*cannot claim a name"):
+        RemoteFiles(fs.S3FileSystem(anonymous=True, region="us-east-1"), "bucket/state")
+    generic = RemoteFiles(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "")
+    with pytest.raises(ev.StoreError, match=r"E_TARGET.*cannot claim a name"):
+        DurableSession(generic)  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    with pytest.raises(ev.InputError, match=r"E_TARGET.*obstore"):
+        ev.connect("s3://bucket/state")
