@@ -74,6 +74,7 @@ def join_totals(spark: Any, rows: int) -> dict[str, Any]:
         db.view("revenue", joined.group_by("country").agg(total=col.amount.sum()))
         found["load"] = clock(lambda: (c.insert(customers), o.insert(orders)))
         for size in (1, 1000, 100_000):
+
             def change(size: int = size) -> None:
                 o.insert({"customer": random.integers(0, rows, size), "amount": random.integers(0, 1000, size)})
 
@@ -127,6 +128,7 @@ def loop(spark: Any, kind: str, nodes: int, edges: int) -> dict[str, Any]:
         found["first evaluation"] = clock(lambda: e.insert({"src": pairs[0], "dst": pairs[1]}))
         at = 0
         for size in (1, 1000):
+
             def change(size: int = size) -> None:
                 nonlocal at
                 new = random.integers(0, nodes, (2, size))

@@ -111,8 +111,7 @@ class ViewDropped:
 Entry = TableMade | FollowerMade | ViewMade | IndexMade | TableDropped | ViewDropped | Collected
 
 _KINDS: dict[str, Any] = {
-    c.__name__: c
-    for c in (TableMade, FollowerMade, ViewMade, IndexMade, TableDropped, ViewDropped, Collected)
+    c.__name__: c for c in (TableMade, FollowerMade, ViewMade, IndexMade, TableDropped, ViewDropped, Collected)
 }
 
 

@@ -102,7 +102,6 @@ class World:
             assert {r for r, n in moved.items() if n} == rows, f"{name}: changes since {since}"
         self.before = expected
 
-
     def ask(self, name: str, args: Sequence[Any]) -> None:
         """A question with some arguments given (None: any) has the answers that the whole relation has."""
         fits = {row for row in self.before[name] if all(a in (None, v) for a, v in zip(args, row, strict=True))}

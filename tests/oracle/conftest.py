@@ -54,6 +54,7 @@ def _spark() -> Runtime:
     from everview.spark import local_session
 
     spark = local_session("local[2]", app="everview-oracle")
+
     def connect(**options: Any) -> Any:
         return ev.connect(spark, state=tempfile.mkdtemp(prefix="everview-"), shards=3, **options)
 

@@ -14,7 +14,7 @@ bodies converge (distinct unions over a finite domain, minimum propagation).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from everview.collection import Collection
 from everview.expr.language import col, count, greatest, least, lit, tuple_, udf, when
 from everview.loops import fixpoint
+from tests.oracle.harness import ViewPlan
 
 Spec = tuple[Any, ...]
 
@@ -351,6 +352,16 @@ steps = st.tuples(st.lists(_op, min_size=4, max_size=25), st.lists(_step, min_si
     lambda parts: [[parts[0]], *parts[1]]
 )
 """Steps of transactions of (table, row, how often); deletes of what is not there are cut by `valid`."""
+
+
+def views(specs: Sequence[Spec], moments: Sequence[tuple[int, int]], steps: int) -> list[ViewPlan]:
+    """A view of each spec, from one of the steps to another or to the end."""
+    found = []
+    for i, (spec, (at, length)) in enumerate(zip(specs, moments, strict=False)):
+        start = at % (steps + 1)
+        until = start + length if length < 3 else None
+        found.append(ViewPlan(f"v{i}", lambda tables, spec=spec: build(spec, tables), start, until))
+    return found
 
 
 def valid(given: list[list[list[tuple[str, Any, int]]]]) -> list[list[dict[str, dict[Any, int]]]]:

@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.oracle import plans
-from tests.oracle.harness import Runtime, Scenario, ViewPlan, run
+from tests.oracle.harness import Runtime, Scenario, run
 from tests.oracle.reference import Divergent, TooBig
 
 
@@ -20,11 +20,7 @@ class Skipped(Exception):
 
 def attempt(runtime: Runtime, specs: Sequence[plans.Spec], moments: Sequence[tuple[int, int]], steps: Any) -> None:
     """Views of all the specs, each from one step to another, over the steps."""
-    views = []
-    for i, (spec, (at, length)) in enumerate(zip(specs, moments, strict=False)):
-        start = at % (len(steps) + 1)
-        until = start + length if length < 3 else None
-        views.append(ViewPlan(f"v{i}", lambda tables, spec=spec: plans.build(spec, tables), start, until))
+    views = plans.views(specs, moments, len(steps))
     try:
         run(Scenario(plans.TABLES, views, plans.valid(steps)), runtime)
     except (TooBig, Divergent) as reason:

@@ -62,11 +62,7 @@ def run(scenario: Scenario) -> Oracle:
 
 
 def check(specs: Sequence[plans.Spec], moments: Sequence[tuple[int, int]], steps: Any, seed: int) -> None:
-    views = []
-    for i, (spec, (at, length)) in enumerate(zip(specs, moments, strict=False)):
-        start = at % (len(steps) + 1)
-        until = start + length if length < 3 else None
-        views.append(ViewPlan(f"v{i}", lambda tables, spec=spec: plans.build(spec, tables), start, until))
+    views = plans.views(specs, moments, len(steps))
     try:
         run(Scenario(plans.TABLES, views, plans.valid(steps), seed))
     except (TooBig, Divergent):

@@ -317,9 +317,7 @@ class Graph:
                 "E_OVERFLOW", "a sum does not fit into 64 bits", "cast the column to float before summing"
             )
         if answer == x.VIOLATION:
-            return InputError(
-                "E_ABSENT", f"table {item.label!r}: a row was deleted that is not there", ABSENT_HINT
-            )
+            return InputError("E_ABSENT", f"table {item.label!r}: a row was deleted that is not there", ABSENT_HINT)
         cell = memory.cell.tolist()
         memory.cell[:4] = 0
         return InternalError("E_MEMORY", f"bad memory access in {item.label!r}: address, index, size {cell[1:4]}")

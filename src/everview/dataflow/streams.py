@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from everview.dataflow.scopes import Scope, deeper, time_change
+from everview.dataflow.scopes import Scope, time_change
 from everview.expr.lower import lower
 from everview.expr.nodes import Call, Expr
 from everview.kernels import make
@@ -56,14 +56,6 @@ Flow = tuple[Branch, ...]
 def reordered(flow: Flow, order: tuple[int, ...]) -> Flow:
     """The flow with its columns in this order."""
     return tuple(replace(b, exprs=tuple(b.exprs[c] for c in order)) for b in flow)
-
-
-def scope_of(flow: Flow) -> Scope:
-    """The innermost scope a flow's rows come from."""
-    scope = flow[0].scope
-    for branch in flow[1:]:
-        scope = deeper(scope, branch.scope)
-    return scope
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,7 @@ def keys_first(keys: tuple[int, ...], width: int) -> tuple[int, ...]:
 
 
 class Node:
-    """Any plan node; `types` are its columns' types (kept once known: shared sub-plans would ask exponentially often).
-    """
+    """Any plan node; `types` are its columns' types (kept once known: shared sub-plans would ask again and again)."""
 
     @property
     def types(self) -> Types:
@@ -216,8 +215,7 @@ class MultiJoin(Node):
 
 @dataclass(frozen=True, eq=True)
 class Threshold(Node):
-    """Each distinct row with a new multiplicity: 1 if it was positive ("distinct"), or the positive part ("positive").
-    """
+    """Distinct rows with new multiplicities: 1 if it was positive ("distinct"), or the positive part ("positive")."""
 
     child: Node
     kind: Literal["distinct", "positive"]

@@ -27,6 +27,7 @@ Kept = tuple[int, ...]
 _Index = tuple[plan.Table, frozenset[int]]
 """A table and the columns it is joined by."""
 
+
 class Indexes(Protocol):
     """What is arranged already."""
 

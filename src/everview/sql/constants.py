@@ -19,6 +19,9 @@ from everview.expr.resolve import literal
 from everview.sql.places import Source
 from everview.types import DataType
 
+DAY = 86_400_000_000
+"""Microseconds of a day."""
+
 _MICROSECONDS = {
     "second": 1_000_000,
     "minute": 60_000_000,
@@ -128,7 +131,7 @@ def interval(node: exp.Interval, source: Source) -> tuple[int, int]:
         if name in _MONTHS:
             months += count * _MONTHS[name]
         elif name in _DAYS:
-            microseconds += count * _DAYS[name] * 86_400_000_000
+            microseconds += count * _DAYS[name] * DAY
         elif name in _MICROSECONDS:
             microseconds += count * _MICROSECONDS[name]
         else:

@@ -37,18 +37,8 @@ from everview.sql.moments import MOMENTS, parts
 from everview.sql.scalars import Scalars, has_query, sort_keys
 from everview.sql.scopes import HIDDEN, Field, Relation, Scope
 from everview.sql.subqueries import same_keys
-from everview.sql.windows import windows_in
+from everview.sql.windows import AGGREGATES, windows_in
 from everview.types import FLOAT, INT, STR, DataType
-
-_KINDS: dict[type[exp.Expr], AggregateKind] = {
-    exp.Count: "count",
-    exp.Sum: "sum",
-    exp.Avg: "avg",
-    exp.Min: "min",
-    exp.Max: "max",
-    exp.LogicalAnd: "min",
-    exp.LogicalOr: "max",
-}
 
 
 @dataclass(frozen=True)
@@ -113,7 +103,7 @@ class Grouped(Scalars):
         test = self.below.condition(condition) if condition is not None else None
         if isinstance(node, (exp.GroupConcat, exp.ArrayAgg)):
             return self._column(self._list_slot(node, test))
-        if type(node) not in _KINDS and type(node) not in MOMENTS:
+        if type(node) not in AGGREGATES and type(node) not in MOMENTS:
             raise self._refused(node)
         self.source.only(node, "this", "big_int")
         given, distinct = node.this, False
@@ -130,7 +120,7 @@ class Grouped(Scalars):
             arg = call("case", test, Constant(INT, 1) if arg is None else arg, Constant(INT.optional(), None))
         if type(node) in MOMENTS:
             return self._moment(node, arg, distinct)
-        return self._column(self._typed(_KINDS[type(node)], arg, node, distinct))
+        return self._column(self._typed(AGGREGATES[type(node)], arg, node, distinct))
 
     def _grouping(self, node: exp.Grouping) -> Callable[[], Expr]:
         """GROUPING(a, b): a bit for each key, the last one lowest; 1 where the rows of all its values are together."""

@@ -346,7 +346,7 @@ class Compiler:
         order = select.args.get("order")
         sorting: list[tuple[Expr, bool]] = []
         for ordered in order.expressions if order is not None else []:
-            key = self._order_key(ordered.this, select, scalars, items)
+            key = self._order_key(ordered.this, scalars, items)
             if distinct is not None and on is None and key not in outputs:
                 raise self.source.error(ordered, "E_ORDER", "with DISTINCT, ORDER BY can only use outputs")
             sorting += sort_keys(key, ordered)
@@ -370,7 +370,7 @@ class Compiler:
             node = TopK(node, keys, ordering, 1)
         return self._top(select, replace(query, node=node, order=ordering))
 
-    def _order_key(self, key: exp.Expr, select: exp.Select, scalars: Scalars, items: list[tuple[str, Expr]]) -> Expr:
+    def _order_key(self, key: exp.Expr, scalars: Scalars, items: list[tuple[str, Expr]]) -> Expr:
         """An output by number or name, else an expression over the input."""
         if isinstance(key, exp.Literal) and not key.is_string:
             self._numbered(key, [exp.Null()] * len(items))

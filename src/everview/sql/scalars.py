@@ -25,8 +25,6 @@ from everview.types import BOOL, DATE, INT, STR, TIMESTAMP, DataType
 if TYPE_CHECKING:
     from everview.sql.query import Compiler, Env
 
-_DAY = 86_400_000_000
-
 SIMPLE: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.Lower: ("lower", ("this",)),
     exp.Upper: ("upper", ("this",)),

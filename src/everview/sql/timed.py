@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 NOW = (exp.CurrentTimestamp, exp.Localtimestamp, exp.CurrentDate)
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
 _OPPOSITE: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GTE, exp.LTE: exp.GT, exp.GT: exp.LTE, exp.GTE: exp.LT}
-_DAY = 86_400_000_000
 
 HINT = "in a view, compare it (<, <=, >, >=, BETWEEN) with columns of one table, in WHERE or ON"
 
@@ -99,7 +98,7 @@ def _by_day(op: type[exp.Expr], moment: Expr) -> Term:
     if op in (exp.GT, exp.LTE):
         moment = _moved(moment, -1)
     day = functions.call("date_trunc", Literal(STR, "day"), moment)
-    return Term(_moved(day, _DAY), "until" if op in (exp.GT, exp.GTE) else "from")
+    return Term(_moved(day, constants.DAY), "until" if op in (exp.GT, exp.GTE) else "from")
 
 
 def _moved(moment: Expr, by: int) -> Expr:
@@ -132,7 +131,7 @@ def _distance(node: exp.Expr, by_day: bool, scalars: Scalars) -> int:
         return microseconds
     value = scalars.bind(node)
     if by_day and isinstance(value, Literal) and value.type.kind == "int" and value.value is not None:
-        return int(value.value) * _DAY
+        return int(value.value) * constants.DAY
     raise scalars.source.refuse(node, "this is not a constant distance from now()", HINT)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from sqlglot import exp
 
@@ -25,8 +26,6 @@ from everview.sql import constants
 from everview.sql.scalars import Scalars, sort_keys
 from everview.sql.scopes import Relation, Scope
 from everview.types import FLOAT, INT, DataType
-
-_DAY = 86_400_000_000
 
 _RANKS: dict[type[exp.Expr], tuple[WindowKind, DataType]] = {
     exp.RowNumber: ("row_number", INT),
@@ -43,7 +42,7 @@ _VALUES: dict[type[exp.Expr], WindowKind] = {
     exp.LastValue: "last_value",
     exp.NthValue: "nth_value",
 }
-_AGGREGATES: dict[type[exp.Expr], WindowKind] = {
+AGGREGATES: dict[type[exp.Expr], Literal["count", "sum", "avg", "min", "max"]] = {
     exp.Count: "count",
     exp.Sum: "sum",
     exp.Avg: "avg",
@@ -52,6 +51,7 @@ _AGGREGATES: dict[type[exp.Expr], WindowKind] = {
     exp.LogicalAnd: "min",
     exp.LogicalOr: "max",
 }
+"""Aggregates of one kind, over groups as over frames: those of bools are extremes, false being less than true."""
 
 
 @dataclass(frozen=True)
@@ -198,9 +198,9 @@ class Windows:
             months, microseconds = constants.interval(given, self.source)
             if months or declared.kind not in ("date", "timestamp"):
                 raise self.source.refuse(given, f"this interval is no distance between values of {declared!r}")
-            if declared.kind == "date" and microseconds % _DAY:
+            if declared.kind == "date" and microseconds % constants.DAY:
                 raise self.source.refuse(given, "dates are whole days apart", "order by a timestamp")
-            return microseconds // _DAY if declared.kind == "date" else microseconds
+            return microseconds // constants.DAY if declared.kind == "date" else microseconds
         value = self.scalars.bind(given)
         if not isinstance(value, Constant) or value.value is None or declared.kind not in functions.NUMBERS:
             raise self.source.error(given, "E_LITERAL", f"a distance between values of {declared!r} is a constant")
@@ -229,7 +229,7 @@ class Windows:
                 raise self.source.refuse(node, "IGNORE NULLS is not supported")
             inner = inner.this
         kind = type(inner)
-        if kind in _AGGREGATES:
+        if kind in AGGREGATES:
             return self._aggregate(inner, condition, self._frame(base, spec))
         if condition is not None:
             raise self.source.refuse(node, "FILTER belongs to aggregates")
@@ -275,7 +275,7 @@ class Windows:
 
     def _aggregate(self, node: exp.Expr, condition: exp.Expr | None, frame: Frame) -> _Wanted:
         self.source.only(node, "this", "big_int")
-        kind = _AGGREGATES[type(node)]
+        kind: WindowKind = AGGREGATES[type(node)]
         if isinstance(node.this, (exp.Distinct, exp.Order)):
             raise self.source.refuse(node, "DISTINCT and ORDER BY inside a window's aggregate are not supported")
         arg = None if isinstance(node.this, exp.Star) else self.scalars.bind(node.this)
