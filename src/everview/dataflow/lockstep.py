@@ -12,12 +12,13 @@ everywhere and leaves all shards as they were.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 import numpy as np
 
+from everview.dataflow import saved
 from everview.dataflow.graph import Stop
 from everview.dataflow.operators import ON_ONE, Operator, PythonMap, Reduce
 from everview.dataflow.replica import Added, Replica
@@ -27,6 +28,7 @@ from everview.kernels import image, make
 from everview.kernels import inbox as inbox_k
 from everview.kernels import step as step_k
 from everview.kernels.scope import OVERRUN
+from everview.store.batches import Image
 
 T = TypeVar("T")
 
@@ -108,8 +110,14 @@ class Shard:
         """Run on to the next stop."""
         self._pc = self.graph.attend(x.resume(self.graph.session, self._pc + 1))
 
-    def finish(self, epochs: int, large_words: int = INLINE_WORDS) -> Added:
-        """All shards are at the last stop: commit, and say what the step added. `epochs` is 0 for an installation."""
+    def finish(
+        self, epochs: int, large_words: int = INLINE_WORDS, keep: Callable[[int, Image], int] | None = None
+    ) -> Added:
+        """All shards are at the last stop: commit, and say what the step added. `epochs` is 0 for an installation.
+
+        Large batches are given to `keep`, if there is one, with their operator's number. It writes them to a file and
+        gives the address where the file lies in memory, and there they stay; or 0.
+        """
         graph = self.graph
         image.fold_step(graph.session, graph.time + epochs)
         traces = self.replica.traces()
@@ -117,11 +125,14 @@ class Shard:
         change = Added(packed)
         if image.pack(traces, large_words, packed):
             for number, trace in enumerate(traces.tolist()):
-                words = image.fresh_words(trace) if trace else 0
-                if words > large_words:
-                    out = np.empty(words, dtype=np.int64)
-                    image.write_fresh(trace, out)
-                    change.large[number] = out
+                if not trace or image.fresh_words(trace) <= large_words:
+                    continue
+                if keep is None:
+                    change.large[number] = saved.fresh_words(trace)
+                else:
+                    fresh = saved.fresh_image(trace)
+                    if address := keep(number, fresh):
+                        image.lie_at(trace, address, saved.header(fresh))
         image.settle_step(graph.session)
         graph.time += epochs
         if epochs == 0:
@@ -208,11 +219,11 @@ def words_in(inputs: Inputs) -> int:
 
 def run(shards: Sequence[Shard], wire: Wire, inputs: Inputs, epochs: int) -> None:
     """Run a step (`epochs` 0: an installation) on the shards of this process up to the last stop; on failure all is as
-    before.
+    before. The inputs are used up: their memory is needed for sorting them.
     """
 
     def begin(shard: Shard) -> None:
-        for operator, rows in inputs.get(shard.number, []):
+        for operator, rows in _each(inputs.pop(shard.number, [])):
             shard.push(operator, rows)
         if epochs:
             shard.begin(epochs)
@@ -227,6 +238,12 @@ def run(shards: Sequence[Shard], wire: Wire, inputs: Inputs, epochs: int) -> Non
         for shard in shards:
             shard.abort(installing=epochs == 0)
         raise
+
+
+def _each(parts: list[tuple[int, Rows]]) -> Iterator[tuple[int, Rows]]:
+    """A list's members, each let go of with the next."""
+    while parts:
+        yield parts.pop(0)
 
 
 def _run(shards: Sequence[Shard], wire: Wire) -> None:

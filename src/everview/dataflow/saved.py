@@ -7,6 +7,7 @@ tells whether they are the same operators.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 
 import numpy as np
@@ -31,29 +32,59 @@ def state_of(operator: Operator) -> Trace | None:
 
 def images(trace: Trace) -> Iterator[Image]:
     """The batches of a trace."""
+    return images_at(trace.address)
+
+
+def images_at(trace: int) -> Iterator[Image]:
+    """The batches of the trace at an address."""
     number = 0
-    while words := image_k.stored_words(trace.address, number):
+    while words := image_k.stored_words(trace, number):
         out = np.empty(words, dtype=np.int64)
-        image_k.write_stored(trace.address, number, out)
-        rows, cols, diffs, timed, time, weighed, diff = out[: image_k.HEADER].tolist()
-        yield Image(rows, cols, diffs, time if timed else None, diff if weighed else None, out[image_k.HEADER :])
+        image_k.write_stored(trace, number, out)
+        yield image_of(out)
         number += 1
+
+
+def header(image: Image) -> np.ndarray:
+    """The first words of an image, as the kernels want them."""
+    constant_time, constant_diff = image.time is not None, image.diff is not None
+    words = [image.rows, image.cols, image.diffs, constant_time, image.time or 0, constant_diff, image.diff or 0]
+    return np.array(words, dtype=np.int64)
+
+
+def image_of(words: np.ndarray, body: np.ndarray | None = None) -> Image:
+    """The image in an array of words, or of which it has only the first and `body` is the others."""
+    rows, cols, diffs, timed, time, weighed, diff = words[: image_k.HEADER].tolist()
+    body = words[image_k.HEADER :] if body is None else body
+    return Image(rows, cols, diffs, time if timed else None, diff if weighed else None, body)
+
+
+def fresh_words(trace: int) -> np.ndarray:
+    """The image of what a folded step adds to the trace at an address, as words."""
+    out = np.empty(image_k.fresh_words(trace), dtype=np.int64)
+    image_k.write_fresh(trace, out)
+    return out
+
+
+def fresh_image(trace: int) -> Image:
+    """The same as an image, which lies in the trace's own memory if it can: use it before the trace changes."""
+    head = np.empty(image_k.HEADER, dtype=np.int64)
+    address = image_k.fresh_header(trace, head)
+    if not address:
+        return image_of(fresh_words(trace))
+    words = ctypes.c_int64 * (int(image_k.fresh_words(trace)) - image_k.HEADER)
+    return image_of(head, np.ctypeslib.as_array(words.from_address(address)))
 
 
 def put_back(trace: Trace, image: Image, time: int) -> None:
     """Append a batch to a trace; `time` is the last complete time."""
-    head = [
-        0,
-        image.rows,
-        image.cols,
-        image.diffs,
-        int(image.time is not None),
-        image.time or 0,
-        int(image.diff is not None),
-        image.diff or 0,
-    ]
-    words = np.concatenate([np.array(head, dtype=np.int64), image.body])
-    image_k.unpack(np.array([trace.address], dtype=np.int64), words, time)
+    append(trace.address, image, time)
+
+
+def append(trace: int, image: Image, time: int) -> None:
+    """The same for the trace at an address."""
+    words = np.concatenate([[0], header(image), image.body])
+    image_k.unpack(np.array([trace], dtype=np.int64), words, time)
 
 
 def since(trace: Trace) -> int | None:

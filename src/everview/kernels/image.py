@@ -9,7 +9,8 @@ is in its trace.
 `adopt` appends a batch whose columns lie in memory that somebody else owns (a mapped file): nothing is copied, and
 `free_batch` leaves the columns alone. Hazards: the owner must outlive the trace, and the memory must be writable
 (map it privately), because advancing times rewrites them in place. The debug build copies, since it can check only
-blocks of its own.
+blocks of its own. `lie_at` does the same for a batch that a step has just made and that was then written to a file: its
+own memory is given back. Batches in files are not merged with others here (`trace.settle`).
 """
 
 from __future__ import annotations
@@ -30,15 +31,18 @@ from everview.kernels.batch import (
     SHIFT,
     T_AT,
     T_MASK,
+    batch_words,
     build_index,
     diff_at,
+    free_batch,
     new_batch,
     time_at,
 )
 from everview.kernels.executor import NTRACES, TRACES, reset_agendas
 from everview.kernels.memory import alloc, ld, raw_load, raw_store, st
+from everview.kernels.merge import RESULT
 from everview.kernels.native import DEBUG, entry, inner
-from everview.kernels.trace import COUNT, OLD, TABLE, append_committed, fold, settle_folded
+from everview.kernels.trace import COUNT, MERGES, OLD, TABLE, append_committed, clear_trace, fold, settle_folded
 
 HEADER = 7
 
@@ -63,6 +67,20 @@ def _image_words(batch):
 
 
 @inner
+def _write_header(batch, out, at):
+    data = ld(batch, DATA)
+    one_time = ld(batch, T_MASK) == 0
+    ones = ld(batch, D_MASK) == 0
+    raw_store(out, at, ld(batch, ROWS))
+    raw_store(out, at + 1, ld(batch, COLS))
+    raw_store(out, at + 2, ld(batch, DIFFS))
+    raw_store(out, at + 3, 1 if one_time else 0)
+    raw_store(out, at + 4, time_at(batch, data, 0) if one_time else 0)
+    raw_store(out, at + 5, 1 if ones else 0)
+    raw_store(out, at + 6, diff_at(batch, data, 0, 0) if ones else 0)
+
+
+@inner
 def _write(batch, out, at):
     rows = ld(batch, ROWS)
     cols = ld(batch, COLS)
@@ -71,13 +89,7 @@ def _write(batch, out, at):
     cap = ld(batch, CAP)
     one_time = ld(batch, T_MASK) == 0
     ones = ld(batch, D_MASK) == 0
-    raw_store(out, at, rows)
-    raw_store(out, at + 1, cols)
-    raw_store(out, at + 2, diffs)
-    raw_store(out, at + 3, 1 if one_time else 0)
-    raw_store(out, at + 4, time_at(batch, data, 0) if one_time else 0)
-    raw_store(out, at + 5, 1 if ones else 0)
-    raw_store(out, at + 6, diff_at(batch, data, 0, 0) if ones else 0)
+    _write_header(batch, out, at)
     at += HEADER
     for c in range(cols):
         for i in range(rows):
@@ -156,6 +168,17 @@ def write_fresh(trace, out, _n):
     return _write(_fresh(trace), out, 0)
 
 
+@entry("int", "words")
+def fresh_header(trace, out, _n):
+    """Write the first words of the image of what the folded step adds to a trace; gives the address where the others
+    lie, or 0 if they do not lie together.
+    """
+    batch = _fresh(trace)
+    _write_header(batch, out, 0)
+    gap = ld(batch, T_MASK) == 0 and ld(batch, D_MASK) != 0  # the time of all rows stands between columns and diffs
+    return 0 if ld(batch, CAP) != ld(batch, ROWS) or gap else ld(batch, DATA)
+
+
 @entry("int", "int")
 def stored_words(trace, i):
     """Words of the image of a trace's batch number `i`; 0 if there is none."""
@@ -215,6 +238,36 @@ def unpack(traces, _n, words, n, time):
     return 0
 
 
+@inner
+def _mapped(address, header):
+    """A batch whose columns lie at `address`, without index."""
+    rows = raw_load(header, 0)
+    cols = raw_load(header, 1)
+    one_time = raw_load(header, 3) != 0
+    ones = raw_load(header, 5) != 0
+    batch = alloc(B_WORDS + 2)
+    st(batch, ROWS, rows)
+    st(batch, COLS, cols)
+    st(batch, DIFFS, raw_load(header, 2))
+    st(batch, DATA, address)
+    st(batch, CAP, rows)
+    at = cols * rows
+    constants = (batch - address) // 8 + B_WORDS  # words of the header, as seen from the columns
+    st(batch, B_WORDS, raw_load(header, 4))
+    st(batch, B_WORDS + 1, raw_load(header, 6))
+    st(batch, T_AT, constants if one_time else at)
+    st(batch, T_MASK, 0 if one_time else -1)
+    at += 0 if one_time else rows
+    st(batch, D_AT, constants + 1 if ones else at)
+    st(batch, D_MASK, 0 if ones else -1)
+    st(batch, INDEX, 0)
+    st(batch, KEY_MIN, 0)
+    st(batch, SHIFT, 0)
+    st(batch, BUCKETS, 0)
+    st(batch, MAPPED, 1)
+    return batch
+
+
 @entry("int", "int", "words", "int")
 def adopt(trace, address, header, _n, time):
     """Append a batch whose columns lie at `address`, one after the other; `header` is its image's first words."""
@@ -239,26 +292,49 @@ def adopt(trace, address, header, _n, time):
             for i in range(rows * diffs):
                 st(data, ld(batch, D_AT) + i, raw_load(address, words + i))
     else:
-        batch = alloc(B_WORDS + 2)
-        st(batch, ROWS, rows)
-        st(batch, COLS, cols)
-        st(batch, DIFFS, diffs)
-        st(batch, DATA, address)
-        st(batch, CAP, rows)
-        at = cols * rows
-        constants = (batch - address) // 8 + B_WORDS  # words of the header, as seen from the columns
-        st(batch, B_WORDS, raw_load(header, 4))
-        st(batch, B_WORDS + 1, raw_load(header, 6))
-        st(batch, T_AT, constants if one_time else at)
-        st(batch, T_MASK, 0 if one_time else -1)
-        at += 0 if one_time else rows
-        st(batch, D_AT, constants + 1 if ones else at)
-        st(batch, D_MASK, 0 if ones else -1)
-        st(batch, INDEX, 0)
-        st(batch, KEY_MIN, 0)
-        st(batch, SHIFT, 0)
-        st(batch, BUCKETS, 0)
-        st(batch, MAPPED, 1)
+        batch = _mapped(address, header)
     build_index(batch, 0)
     append_committed(trace, batch, time)
     return 0
+
+
+@entry("int", "int", "words")
+def lie_at(trace, address, header, _n):
+    """What the folded step adds to a trace lies at `address` too: read it there, and give its own memory back."""
+    if DEBUG:
+        return 0
+    own = _fresh(trace)
+    batch = _mapped(address, header)
+    st(batch, INDEX, ld(own, INDEX))
+    st(batch, KEY_MIN, ld(own, KEY_MIN))
+    st(batch, SHIFT, ld(own, SHIFT))
+    st(batch, BUCKETS, ld(own, BUCKETS))
+    st(own, INDEX, 0)
+    free_batch(own)
+    st(ld(trace, TABLE), ld(trace, OLD), batch)
+    return 0
+
+
+@entry("words", "words")
+def owned(traces, n, out, _n):
+    """For each trace (0: none) how many batches it has, and the words of its own memory that their columns take."""
+    for i in range(n):
+        trace = raw_load(traces, i)
+        words = 0
+        count = 0
+        if trace != 0:
+            count = ld(trace, COUNT)
+            for k in range(count):
+                batch = ld(ld(trace, TABLE), k)
+                merge = ld(ld(trace, MERGES), k)
+                words += batch_words(batch) if ld(batch, MAPPED) == 0 else 0
+                words += batch_words(ld(merge, RESULT)) if merge != 0 else 0
+        raw_store(out, 2 * i, count)
+        raw_store(out, 2 * i + 1, words)
+    return 0
+
+
+@entry("int")
+def forget(trace):
+    """Forget a trace's batches: they come again, from files."""
+    return clear_trace(trace)

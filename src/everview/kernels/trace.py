@@ -24,6 +24,7 @@ from everview.kernels.batch import (
     D_MASK,
     DATA,
     DIFFS,
+    MAPPED,
     ROWS,
     T_AT,
     T_MASK,
@@ -98,14 +99,9 @@ def new_trace(cols, diffs, keep, since, effort, stateless):
 @inner
 def free_trace(trace):
     """Give a trace and all its batches back."""
-    table = ld(trace, TABLE)
-    merges = ld(trace, MERGES)
-    for i in range(ld(trace, COUNT)):
-        free_batch(ld(table, i))
-        if ld(merges, i) != 0:
-            drop_merge(ld(merges, i))
-    free(table)
-    free(merges)
+    clear_trace(trace)
+    free(ld(trace, TABLE))
+    free(ld(trace, MERGES))
     free(trace)
 
 
@@ -246,7 +242,9 @@ def _limit(rows):
 
 @shared
 def settle(trace, fuel, at_once):
-    """Work on the merges under way and start those that the geometric sizes ask for."""
+    """Work on the merges under way and start those that the geometric sizes ask for. Batches in files are left alone:
+    whoever keeps the files merges them there, and a merge here would copy them into memory.
+    """
     table = ld(trace, TABLE)
     merges = ld(trace, MERGES)
     keep = ld(trace, T_KEEP)
@@ -263,7 +261,8 @@ def settle(trace, fuel, at_once):
         if free_pair:
             older = ld(ld(table, i), ROWS)
             newer = ld(ld(table, i + 1), ROWS)
-            if older <= max(2 * newer, ALWAYS):
+            in_files = ld(ld(table, i), MAPPED) + ld(ld(table, i + 1), MAPPED)
+            if in_files == 0 and older <= max(2 * newer, ALWAYS):
                 merge = start_merge(ld(table, i), ld(table, i + 1), keep, since)
                 st(merges, i, merge)
                 if work_merge(merge, max(fuel, at_once)):
@@ -358,6 +357,20 @@ def append_committed(trace, batch, time):
     _pass_on(trace, time)
     _append(trace, batch)
     return settle_folded(trace)
+
+
+@shared
+def clear_trace(trace):
+    """Forget all batches: they come again from elsewhere."""
+    table = ld(trace, TABLE)
+    merges = ld(trace, MERGES)
+    for i in range(ld(trace, COUNT)):
+        free_batch(ld(table, i))
+        if ld(merges, i) != 0:
+            drop_merge(ld(merges, i))
+    st(trace, COUNT, 0)
+    st(trace, OLD, 0)
+    return 0
 
 
 @shared

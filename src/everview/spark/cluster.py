@@ -23,11 +23,12 @@ import numpy as np
 from everview.codes.interner import Interner
 from everview.dataflow.lockstep import Inputs
 from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
+from everview.dataflow.saved import header, image_of
 from everview.errors import EverviewError, StoreError
 from everview.kernels import image as image_k
 from everview.plan.frozen import Functions
 from everview.spark.coding import Input
-from everview.spark.host import header, image_of, read_image
+from everview.spark.host import read_image
 from everview.spark.job import BUILT, Answer, Commands, Job, bytes_table, table_bytes, write_rows
 from everview.spark.merging import INLINE_BYTES, Merger
 from everview.spark.resident import LINGER, Resident, Unreachable

@@ -3,8 +3,13 @@
 Worker processes live on between jobs, so a shard that was loaded for one step is there for the next. It is only a
 cache: a shard is (the commands that built it, the version its traces are at, the attempt that made that version), and
 whatever does not match what the driver committed is thrown away or caught up with. Catching up reads the commits since
-then from the store's log; loading anew reads the last checkpoint. Batch files are mapped privately: the page cache
-holds them once for all workers of a machine, and what a worker rewrites is its own.
+then from the store's log; loading anew reads the last checkpoint.
+
+What a worker holds lies in the store's files, which it maps: the page cache has them once for all workers of a
+machine, and the system may take their memory back. Large batches that a step makes are written, mapped, and their own
+memory is given back; batches in files are not merged in memory. In the store lists are merged (`merging`), so a list
+that has become long here, or has much memory of its own from many small steps, is read anew from there. A worker's own
+memory is then the bucket indexes of its batches, two bytes a row, and what a step works on.
 
 Spark gives tasks to any worker that is free, so in time every worker would hold every shard. A worker therefore lets go
 of shards that others have moved on: in a barrier stage at once, because tasks agree on who keeps which (`mesh`), else
@@ -21,7 +26,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import ClassVar
 
@@ -29,22 +34,28 @@ import numpy as np
 import pyarrow as pa
 
 from everview.codes.interner import Interner
-from everview.dataflow import lockstep
+from everview.dataflow import lockstep, saved
 from everview.dataflow.lockstep import Inputs, Shard, Wire
-from everview.dataflow.replica import Added, Keep, Replica
+from everview.dataflow.replica import Keep, Replica
 from everview.errors import InternalError, StoreError
 from everview.kernels import image as image_k
 from everview.plan.frozen import Functions
-from everview.spark.job import Answer, Job, bytes_table, read_command, read_rows, table_bytes, words_of
+from everview.spark.job import Answer, Job, bytes_table, map_privately, read_command, read_rows, table_bytes, words_of
 from everview.store import manifest as m
 from everview.store.batches import Image, from_arrow, from_bytes, open_batch, write_batch
 from everview.store.files import Files, open_files
-from everview.store.manifest import Commit, Ref
+from everview.store.manifest import Commit, Manifest, Place, Ref
 from everview.store.store import BATCHES, CHECKPOINT, LOG, numbered
 
 LARGE_WORDS = 1 << 16
 """Images from this many words on are written as files by the task that made them."""
 
+
+MANY = 16
+OWN_WORDS = 1 << 21
+"""Batches of a list, and words of its memory that are not mapped files, beyond which it is read anew from the store,
+where lists are merged: twice as many as it had when it was last read, and so many more.
+"""
 
 KEEP_UNUSED = 1 << 27
 """Bytes of freed memory that a worker keeps after a step, for the next: fresh pages cost time."""
@@ -64,7 +75,8 @@ class Held:
         self.commands = 0
         self.version = 0
         self.attempt = ""
-        self._mapped: list[mmap.mmap] = []  # must outlive the traces
+        self._maps: dict[int, list[mmap.mmap]] = {}  # by operator; must outlive the traces
+        self._read: dict[int, tuple[int, int]] = {}  # what `owned` said of operators when they were read anew
 
     def build(self, host: Host, commands: Sequence[bytes], count: int) -> None:
         """Follow commands whose state comes from the store."""
@@ -74,29 +86,56 @@ class Held:
 
     def append(self, files: Files, operator: int, ref: Ref, time: int) -> None:
         """Take in a committed batch."""
+        trace = self._trace(operator)
+        if trace:
+            take_in(files, ref, trace, time, self._maps.setdefault(operator, []))
+
+    def _trace(self, operator: int) -> int:
+        """The address of an operator's trace; 0 if it was dropped since."""
         graph = self.shard.graph
         found = graph.numbered[operator] if operator < len(graph.numbered) else None
-        if found is None or found.trace is None:
-            return  # dropped since
-        take_in(files, ref, found.trace.address, time, self._mapped)
+        return 0 if found is None or found.trace is None else found.trace.address
+
+    def lay(self, files: Files, operator: int, ref: Ref) -> int:
+        """The address of a batch's file in memory, where it will stay as long as the shard; 0 if it cannot."""
+        image, mapped = read_image(files, ref)
+        if mapped is None:
+            return 0
+        self._maps.setdefault(operator, []).append(mapped)
+        return int(image.body.ctypes.data)
+
+    def swollen(self) -> list[int]:
+        """Operators whose traces have many batches, or much memory of their own, and more than they need to have:
+        those in the store were merged meanwhile.
+        """
+        owned = self._owned()
+        before = (self._read.get(number, (0, 0)) for number in range(len(owned)))
+        long = enumerate(zip(owned.tolist(), before, strict=True))
+        return [n for n, ((count, words), (c, w)) in long if count > 2 * c + MANY or words > 2 * w + OWN_WORDS]
+
+    def _owned(self) -> np.ndarray:
+        traces = self.shard.replica.traces()
+        found = np.zeros((len(traces), 2), dtype=np.int64)
+        image_k.owned(traces, found.reshape(-1))
+        return found
+
+    def read_anew(
+        self, files: Files, lists: Mapping[Place, Sequence[Ref]], operators: Sequence[int], time: int
+    ) -> None:
+        """Take the batches of some operators from the store, in place of those in memory."""
+        here = [o for o in operators if self._trace(o)]
+        for operator in here:
+            image_k.forget(self._trace(operator))
+            self._maps[operator] = []
+            for ref in lists.get((operator, self.shard.number), ()):
+                self.append(files, operator, ref, time)
+        owned = self._owned()
+        self._read |= {n: (int(owned[n, 0]), int(owned[n, 1])) for n in here}
 
     def close(self) -> None:
         """Give the shard's memory back."""
         self.shard.replica.close()
-        self._mapped.clear()
-
-
-def header(image: Image) -> np.ndarray:
-    """The first words of an image, as the kernels want them."""
-    constant_time, constant_diff = image.time is not None, image.diff is not None
-    words = [image.rows, image.cols, image.diffs, constant_time, image.time or 0, constant_diff, image.diff or 0]
-    return np.array(words, dtype=np.int64)
-
-
-def image_of(words: np.ndarray) -> Image:
-    """The image in an array of words."""
-    rows, cols, diffs, timed, time, weighed, diff = words[: image_k.HEADER].tolist()
-    return Image(rows, cols, diffs, time if timed else None, diff if weighed else None, words[image_k.HEADER :])
+        self._maps.clear()
 
 
 def read_image(files: Files, ref: Ref) -> tuple[Image, mmap.mmap | None]:
@@ -104,13 +143,12 @@ def read_image(files: Files, ref: Ref) -> tuple[Image, mmap.mmap | None]:
     if ref.inline is not None:
         return from_bytes(ref.inline, files.where(LOG)), None
     name = f"{BATCHES}/{ref.file}"
-    if files.local is None:
-        return open_batch(files, name), None
     try:
-        with open(files.local / name, "rb") as file:
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        mapped = map_privately(files, name)
     except FileNotFoundError:
         raise StoreError("E_DAMAGED", f"{files.where(name)} is missing", "restore the file from a copy") from None
+    if mapped is None:
+        return open_batch(files, name), None
     return from_arrow(pa.py_buffer(mapped), files.where(name)), mapped
 
 
@@ -121,10 +159,9 @@ def take_in(files: Files, ref: Ref, trace: int, time: int, maps: list[mmap.mmap]
     image, mapped = read_image(files, ref)
     if mapped is not None:
         maps.append(mapped)
-        image_k.adopt(trace, image.body.ctypes.data, header(image), time)
+        image_k.adopt(trace, image.body.ctypes.data, saved.header(image), time)
     else:
-        words = np.concatenate([[0], header(image), image.body])
-        image_k.unpack(np.array([trace], dtype=np.int64), words, time)
+        saved.append(trace, image, time)
 
 
 class Host:
@@ -137,6 +174,7 @@ class Host:
         self._functions: dict[Held, Functions] = {}
         self._words = 0  # version up to which the dictionary is loaded
         self._commits: dict[int, Commit] = {}
+        self._known = Manifest()
         self._busy = threading.Lock()
         self._used = time.monotonic()
         self._forget = math.inf
@@ -161,12 +199,14 @@ class Host:
         known = len(self.interner)
         held = [self._bring(number, job, commands) for number in numbers]
         self._commits.clear()
+        self._known = Manifest()
         fresh = bytes_table(self.files.read(job.dictionary_file) if job.dictionary_file else job.dictionary)
         if fresh is not None:
             self.interner.load(fresh)
             known = max(known, len(self.interner))
         try:
             inputs = self._inputs(job, held)
+            words = lockstep.words_in(inputs)
             self._run(job, commands, held, wire, inputs)
         except PASSING:
             raise  # Spark tries again
@@ -175,7 +215,7 @@ class Host:
         answer = Answer(dictionary=table_bytes(self.interner.export(known)))
         try:
             shards = [each.shard for each in held]
-            lockstep.side_by_side(shards, lockstep.words_in(inputs), lambda shard: self._finish(job, shard, answer))
+            lockstep.side_by_side(shards, words, lambda shard: self._finish(job, shard, answer))
         except BaseException as error:
             for each in held:  # they have taken the step, but nobody will hear of it
                 self._drop(each.shard.number)
@@ -188,8 +228,14 @@ class Host:
         """Add what the step added to a shard to the answer."""
         number = shard.number
         held = self._held[number]
-        added = shard.finish(job.epochs, LARGE_WORDS)
-        files = list(self._write(job, number, added))
+        files: list[tuple[int, int, Ref]] = []
+
+        def keep(operator: int, image: Image) -> int:
+            ref = self._write(job, number, operator, image)
+            files.append((operator, number, ref))
+            return held.lay(self.files, operator, ref)
+
+        added = shard.finish(job.epochs, LARGE_WORDS, keep)
         answer.packed[number] = added.packed.tobytes()
         answer.files += files
         held.version, held.attempt = job.version + 1, job.attempt
@@ -225,13 +271,11 @@ class Host:
                     self._drop(each.shard.number)
             raise
 
-    def _write(self, job: Job, shard: int, added: Added) -> Iterator[tuple[int, int, Ref]]:
-        """Write large batches as files whose names carry the attempt: only the commit makes them count."""
-        for operator, words in added.large.items():
-            name = f"{job.version + 1:020d}-{shard}-{operator}-{job.attempt}-{secrets.token_hex(4)}.arrow"
-            image = image_of(words)
-            size, crc = write_batch(self.files, f"{BATCHES}/{name}", image)
-            yield operator, shard, Ref(image.rows, size, name, crc)
+    def _write(self, job: Job, shard: int, operator: int, image: Image) -> Ref:
+        """Write a large batch as a file whose name carries the attempt: only the commit makes it count."""
+        name = f"{job.version + 1:020d}-{shard}-{operator}-{job.attempt}-{secrets.token_hex(4)}.arrow"
+        size, crc = write_batch(self.files, f"{BATCHES}/{name}", image)
+        return Ref(image.rows, size, name, crc)
 
     # versions
 
@@ -248,6 +292,8 @@ class Host:
         held.build(self, commands, built)
         for version in range(held.version + 1, job.version + 1):
             self._follow(held, version)
+        if swollen := held.swollen():
+            held.read_anew(self.files, self._manifest(job.version).lists, swollen, job.time)
         held.version = job.version
         held.attempt = job.lineage.get(job.version, "")
         held.shard.graph.time = job.time
@@ -264,27 +310,40 @@ class Host:
         )
 
     def _load(self, number: int, job: Job, commands: Sequence[bytes], built: int) -> Held:
-        """A shard from the newest checkpoint at or before the job's version."""
+        """A shard as the store has it at the job's version."""
         held = Held(self, number, job.shards, job.merge_effort)
         held.build(self, commands, built)
-        versions = [int(n) for n in self.files.list(CHECKPOINT) if n.isdigit() and int(n) <= job.version]
-        if versions:
-            name = numbered(CHECKPOINT, max(versions))
-            manifest = m.decode_manifest(self.files.read(name), self.files.where(name))
-            self._learn(manifest.version, manifest.dictionary)
-            for (operator, shard), refs in manifest.lists.items():
-                if shard == number:
-                    for ref in refs:
-                        held.append(self.files, operator, ref, manifest.time)
-            held.version = manifest.version
+        lists = self._manifest(job.version).lists
+        held.read_anew(self.files, lists, [o for o, shard in lists if shard == number], job.time)
+        held.version = job.version
         return held
 
-    def _follow(self, held: Held, version: int) -> None:
+    def _manifest(self, version: int) -> Manifest:
+        """All that the store has at a version: the newest checkpoint before it, and the commits since."""
+        if self._known.version == version:
+            return self._known
+        versions = [int(n) for n in self.files.list(CHECKPOINT) if n.isdigit() and int(n) <= version]
+        found = Manifest()
+        if versions:
+            name = numbered(CHECKPOINT, max(versions))
+            found = m.decode_manifest(self.files.read(name), self.files.where(name))
+            self._learn(found.version, found.dictionary)
+        while found.version < version:
+            found = found.after(self._commit(found.version + 1))
+        self._known = found
+        return found
+
+    def _commit(self, version: int) -> Commit:
+        """A commit, whose dictionary entries become known."""
         if version not in self._commits:
             name = numbered(LOG, version)
             self._commits[version] = m.decode_commit(self.files.read(name), self.files.where(name))
         commit = self._commits[version]
         self._learn(version, commit.dictionary)
+        return commit
+
+    def _follow(self, held: Held, version: int) -> None:
+        commit = self._commit(version)
         for operator, shard, ref in commit.adds:
             if shard == held.shard.number:
                 held.append(self.files, operator, ref, commit.time)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,14 +99,21 @@ class Image:
     def nbytes(self) -> int:
         return self.body.nbytes
 
-    def _named(self) -> Iterator[tuple[str, Words]]:
-        for i, column in enumerate(self.columns()):
-            yield f"c{i}", column
+    def between(self, start: int, end: int) -> Image:
+        """The rows from `start` to `end`, copied."""
+        return Image.of(
+            self.columns()[:, start:end],
+            self.times()[start:end] if self.time is None else self.time,
+            self.weights()[:, start:end] if self.diff is None else self.diff,
+        )
+
+    def _named(self) -> dict[str, Words]:
+        found = {f"c{i}": column for i, column in enumerate(self.columns())}
         if self.time is None:
-            yield "time", self.times()
+            found["time"] = self.times()
         if self.diff is None:
-            for i, column in enumerate(self.weights()):
-                yield f"diff{i}", column
+            found |= {f"diff{i}": column for i, column in enumerate(self.weights())}
+        return found
 
 
 # as bytes
@@ -143,27 +150,58 @@ def from_bytes(data: Any, where: str) -> Image:
 
 
 def write_batch(files: Files, name: str, image: Image) -> tuple[int, int]:
-    """Write an image as an Arrow file; gives its size in bytes and its crc32."""
-    data = to_arrow(image)
-    files.write(name, data)
-    return len(data), zlib.crc32(data)
+    """Write an image as an Arrow file, from where it lies; gives its size in bytes and its crc32."""
+    about = {"rows": image.rows, "cols": image.cols, "diffs": image.diffs, "time": image.time, "diff": image.diff}
+    return write_columns(files, name, about, image._named())
+
+
+def write_columns(
+    files: Files, name: str, about: Mapping[str, int | None], named: Mapping[str, Words]
+) -> tuple[int, int]:
+    """Write the Arrow file of an image whose columns need not lie together; gives its size and its crc32."""
+    parts = _arrow_parts(about, named)
+    files.write(name, parts)
+    crc = 0
+    for part in parts:
+        crc = zlib.crc32(part, crc)
+    return sum(map(len, parts)), crc
 
 
 def to_arrow(image: Image) -> pa.Buffer:
     """The bytes of the image's Arrow file."""
-    about = {"everview": FORMAT, "rows": image.rows, "cols": image.cols, "diffs": image.diffs}
-    if image.time is not None:
-        about["time"] = image.time
-    if image.diff is not None:
-        about["diff"] = image.diff
-    named = dict(image._named())
-    schema = pa.schema([pa.field(n, pa.int64(), nullable=False) for n in named], {k: str(v) for k, v in about.items()})
-    sink = pa.BufferOutputStream()
+    about = {"rows": image.rows, "cols": image.cols, "diffs": image.diffs, "time": image.time, "diff": image.diff}
+    return pa.py_buffer(b"".join(_arrow_parts(about, image._named())))
+
+
+def _arrow_parts(about: Mapping[str, int | None], named: Mapping[str, Words]) -> list[Any]:
+    """The bytes of an Arrow file in pieces, among them the columns themselves, not copied."""
+    known = {"everview": FORMAT} | {k: str(v) for k, v in about.items() if v is not None}
+    schema = pa.schema([pa.field(n, pa.int64(), nullable=False) for n in named], known)
+    sink = _Pieces()
     with pa.ipc.new_file(sink, schema) as writer:
         if named:  # Arrow has no batch of rows without columns
-            arrays = [pa.Array.from_buffers(pa.int64(), image.rows, [None, pa.py_buffer(c)]) for c in named.values()]
+            arrays = [pa.Array.from_buffers(pa.int64(), len(c), [None, pa.py_buffer(c)]) for c in named.values()]
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
-    return sink.getvalue()
+    return sink.pieces
+
+
+class _Pieces:
+    """What is written to a file, piece by piece."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.pieces: list[Any] = []
+
+    def write(self, data: Any) -> int:
+        self.pieces.append(data)
+        return len(data)
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 def open_batch(files: Files, name: str, crc: int | None = None) -> Image:

@@ -1,0 +1,97 @@
+"""Large merges a piece at a time: what is merged need not fit into memory.
+
+Batches are sorted, so a row cuts each of them in two, and what lies before the cut in all of them can be merged by
+itself. `cut` gives such pieces of about equal size, from files that are mapped; the merged pieces follow each other,
+and a `Spool` keeps them on disk, column by column, until they are written as one batch. So a merge takes a few times
+the memory of a piece, whatever it merges.
+
+>>> a, b = (Image.of(np.array([column]), 1, 1) for column in ([1, 2, 3, 9], [2, 4]))
+>>> [[part.columns()[0].tolist() for part in piece] for piece in cut([a, b], 24)]
+[[[1, 2], [2]], [[3, 9], [4]]]
+"""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+
+from everview.store.batches import Image, Words, write_columns
+from everview.store.files import Files
+
+
+def cut(images: Sequence[Image], size: int) -> Iterator[list[Image]]:
+    """Batches of one list in pieces of about `size` bytes: the rows of a piece are before those of the next."""
+    count = max(1, -(-sum(image.nbytes for image in images) // size))
+    longest = max(images, key=lambda image: image.rows)
+    starts = [0] * len(images)
+    for number in range(1, count + 1):
+        if number < count:
+            row = longest.columns()[:, number * longest.rows // count]
+            ends = [place(image, row) for image in images]
+        else:
+            ends = [image.rows for image in images]
+        piece = [i.between(s, e) for i, s, e in zip(images, starts, ends, strict=True) if e > s]
+        if piece:
+            yield piece
+        starts = ends
+
+
+def place(image: Image, row: Words) -> int:
+    """The first row of a batch that is not before a given one.
+
+    >>> place(Image.of(np.array([[1, 1, 1, 2], [5, 7, 7, 0]]), 1, 1), np.array([1, 7]))
+    1
+    """
+    low, high = 0, image.rows
+    for column, value in zip(image.columns(), row.tolist(), strict=True):
+        below, above = (int(np.searchsorted(column[low:high], value, side)) for side in ("left", "right"))
+        low, high = low + below, low + above
+    return low
+
+
+class Spool:
+    """Batches that follow each other, on disk, to be written as one."""
+
+    def __init__(self, folder: Path | None, cols: int, diffs: int) -> None:
+        """`folder` is where to keep them; None: where the system keeps temporary files."""
+        self.rows = 0
+        self._cols, self._diffs = cols, diffs
+        self._time: int | None = None
+        self._diff: int | None = None
+        self._open = ExitStack()
+        new = (tempfile.TemporaryFile(dir=folder) for _ in range(cols + 1 + diffs))  # noqa: SIM115 (closed at the end)
+        self._files = [self._open.enter_context(file) for file in new]
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._open.close()
+
+    def append(self, image: Image) -> None:
+        """Add a batch whose rows are behind those there are."""
+        for file, column in zip(self._files, [*image.columns(), image.times(), *image.weights()], strict=True):
+            file.write(column.data)
+        self._time = image.time if image.time == self._time or not self.rows else None
+        self._diff = image.diff if image.diff == self._diff or not self.rows else None
+        self.rows += image.rows
+
+    def write(self, files: Files, name: str) -> tuple[int, int]:
+        """Write all as one batch's file; gives its size in bytes and its crc32."""
+        about = {"rows": self.rows, "cols": self._cols, "diffs": self._diffs, "time": self._time, "diff": self._diff}
+        names = [f"c{i}" for i in range(self._cols)] + ["time"] + [f"diff{i}" for i in range(self._diffs)]
+        columns = dict(zip(names, self._files, strict=True))
+        if self._time is not None:
+            del columns["time"]
+        if self._diff is not None:
+            columns = {n: f for n, f in columns.items() if not n.startswith("diff")}
+        named = {}
+        for column, file in columns.items():
+            file.flush()
+            named[column] = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=np.int64)
+        return write_columns(files, name, about, named)
