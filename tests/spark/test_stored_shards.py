@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import everview as ev
 from everview import count, udf
-from everview.spark import cluster, merging
+from everview.kernels import native
+from everview.spark import cluster, host, merging
 from tests.spark.inprocess import session
 
 
@@ -78,9 +80,9 @@ def test_workers_let_go_of_shards_that_others_moved_on(tmp_path: Path) -> None:
         for i in range(7):
             t.insert([(k % 3, i) for k in range(9)])
             hosts = [memory[str(tmp_path)] for memory in context.sparkContext._memories if memory]
-            for host in hosts:
-                host.tidy()
-            assert sorted(len(host._held) for host in hosts) == [0, 2][2 - len(hosts) :]
+            for each in hosts:
+                each.tidy()
+            assert sorted(len(each._held) for each in hosts) == [0, 2][2 - len(hosts) :]
         assert sorted(v.rows()) == [(k, 21, 63) for k in range(3)]
 
 
@@ -93,3 +95,53 @@ def test_workers_keep_shards_for_a_while(tmp_path: Path) -> None:
         for memory in context.sparkContext._memories:
             memory[str(tmp_path)].tidy()
             assert len(memory[str(tmp_path)]._held) == 2
+
+
+def held(context: Any, path: Path) -> list[Any]:
+    """The shards that workers hold."""
+    found = [memory[str(path)] for memory in context.sparkContext._memories if str(path) in memory]
+    return [shard for each in found for shard in each._held.values()]
+
+
+@pytest.mark.skipif(native.DEBUG, reason="the bounds-checked build copies what lies in files")
+def test_large_batches_lie_in_files_only(tmp_path: Path, monkeypatch: Any) -> None:
+    """What a step adds is written, mapped and let go of; what was merged in the store is read from there."""
+    monkeypatch.setattr(host, "LARGE_WORDS", 128)
+    monkeypatch.setattr(host, "MANY", 3)
+    monkeypatch.setattr(merging, "INLINE_BYTES", 512)
+    monkeypatch.setattr(merging, "PIECE_BYTES", 4096)
+    context = session(workers=1)
+    with ev.connect(context, state=str(tmp_path), shards=2) as db, ev.connect() as other:
+        (t, v), (t2, v2) = totals(db), totals(other)
+        longest = 0
+        for i in range(24):
+            rows = [(k % 101, i * k) for k in range(400)]
+            for table in (t, t2):
+                table.insert(rows)
+                if i % 3 == 2:
+                    table.delete(rows[:100])
+            for _, running in list(db._cluster._merger._running.values()):
+                running.result()
+            owned = np.concatenate([each._owned() for each in held(context, tmp_path)])
+            longest = max(longest, int(owned[:, 0].max()))
+            assert owned[:, 1].sum() < 8 * 128  # some that are small, none that are large
+        assert host.MANY < longest <= 2 * 2 * merging.LONG + host.MANY + 3
+        assert sorted(v.rows()) == sorted(v2.rows())
+        assert sorted(v.as_of(20).rows()) == sorted(v2.as_of(20).rows())
+
+
+def test_memory_of_many_small_steps_is_given_back(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(host, "OWN_WORDS", 300)
+    monkeypatch.setattr(merging, "INLINE_BYTES", 512)
+    context = session(workers=1)
+    with ev.connect(context, state=str(tmp_path), shards=2) as db, ev.connect() as other:
+        (t, v), (t2, v2) = totals(db), totals(other)
+        for i in range(48):
+            rows = [(k % 31, i * k) for k in range(40)]
+            for table in (t, t2):
+                table.insert(rows)
+                if i % 3 == 2:
+                    table.delete(rows[:20])
+        if not native.DEBUG:
+            assert max(int(each._owned()[:, 1].max()) for each in held(context, tmp_path)) < 1500
+        assert sorted(v.rows()) == sorted(v2.rows())

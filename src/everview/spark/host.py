@@ -389,7 +389,8 @@ def host_of(root: str) -> Host:
     """This process's host for a store."""
     if root not in _hosts:
         _hosts[root] = Host(root)
-        if _in_a_worker():
+        if in_a_worker():
+            share_memory()
             # Spark's worker collects garbage after every task: 50 ms for all that was imported, again and again.
             gc.freeze()
             if len(_hosts) == 1:
@@ -421,6 +422,17 @@ def unused_memory() -> int:
     return int(libc.mallinfo2().unused)
 
 
+def share_memory() -> None:
+    """Let all threads of a worker, and Arrow, allocate from one heap: what one of them freed another can use. Each
+    would have its own, steps start threads, and Arrow's takes a gigabyte of address space, which
+    `spark.executor.pyspark.memory` limits.
+    """
+    pa.set_memory_pool(pa.system_memory_pool())
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(-8, 1)  # M_ARENA_MAX
+
+
 def give_back() -> None:
     """Return freed memory to the system."""
     libc = ctypes.CDLL(None)
@@ -428,7 +440,7 @@ def give_back() -> None:
         libc.malloc_trim(0)
 
 
-def _in_a_worker() -> bool:
+def in_a_worker() -> bool:
     """Whether this process is one of Spark's, and not a test's."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return spec is not None and spec.name.startswith("pyspark.")

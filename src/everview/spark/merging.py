@@ -15,6 +15,7 @@ measured: a seventh less memory, but a load of 20M rows took 1.5 times as long.
 from __future__ import annotations
 
 import pickle
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from everview.dataflow.operators import Trace
 from everview.dataflow.replica import Replica
 from everview.kernels import make
 from everview.kernels import trace as trace_k
-from everview.spark.host import read_image
+from everview.spark.host import give_back, in_a_worker, read_image, share_memory
 from everview.spark.tasks import drain
 from everview.store.batches import Image, to_bytes, write_batch
 from everview.store.files import Files, open_files
@@ -74,24 +75,30 @@ class Request:
 
     def run(self, files: Files) -> Ref | None:
         """The batches as one, with times advanced as the trace advances them; none if they cancel."""
-        images = [read_image(files, ref)[0] for ref in self.refs]
-        if sum(image.nbytes for image in images) <= PIECE_BYTES:
-            one = self._merged(images)
-            if one is None:
-                return None
+        name = f"{BATCHES}/{self.name}"
+        if self.size > PIECE_BYTES:
+            folder = None if files.local is None else files.local / BATCHES
+            with Spool(folder, self.shape[0], self.shape[1]) as spool:
+                for one in self._pieces(files):
+                    spool.append(one)
+                if not spool.rows:
+                    return None
+                size, crc = spool.write(files, name)
+                return Ref(spool.rows, size, self.name, crc)
+        for one in self._pieces(files):  # there is but one
             if one.nbytes <= INLINE_BYTES:
                 data = to_bytes(one)
                 return Ref(one.rows, len(data), inline=data)
-            return Ref(one.rows, *self._file(write_batch(files, f"{BATCHES}/{self.name}", one)))
-        folder = None if files.local is None else files.local / BATCHES
-        with Spool(folder, self.shape[0], self.shape[1]) as spool:
-            for piece in cut(images, PIECE_BYTES):
-                one = self._merged(piece)
-                if one is not None:
-                    spool.append(one)
-            if not spool.rows:
-                return None
-            return Ref(spool.rows, *self._file(spool.write(files, f"{BATCHES}/{self.name}")))
+            size, crc = write_batch(files, name, one)
+            return Ref(one.rows, size, self.name, crc)
+        return None
+
+    def _pieces(self, files: Files) -> Iterator[Image]:
+        """What the merge gives, piece by piece; what it reads is mapped only meanwhile."""
+        for piece in cut([read_image(files, ref)[0] for ref in self.refs], PIECE_BYTES):
+            one = self._merged(piece)
+            if one is not None:
+                yield one
 
     def _merged(self, images: Iterable[Image]) -> Image | None:
         """Batches of the trace as one, in memory."""
@@ -106,10 +113,6 @@ class Request:
         finally:
             make.drop_trace(scratch)
 
-    def _file(self, written: tuple[int, int]) -> tuple[int, str, int]:
-        size, crc = written
-        return size, self.name, crc
-
 
 class Merger:
     """Merges the lists of one store; `context` is Spark's."""
@@ -120,6 +123,7 @@ class Merger:
         self._skeleton = skeleton
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="everview merges")
         self._running: dict[Place, tuple[Request, Future[Ref | None]]] = {}
+        self._failed = False
 
     def tidy(self, places: Iterable[Place]) -> dict[Place, list[Ref]]:
         """Lists to put in the place of others, from merges that are ready; starts those that have become due."""
@@ -165,12 +169,17 @@ class Merger:
         return ref
 
     def _ready(self) -> Iterator[tuple[Request, Ref | None]]:
-        """Finished merges; one that failed is tried again when it is due again."""
+        """Finished merges; one that failed is tried again when it is due again, and the first such is told."""
         for place, (request, future) in list(self._running.items()):
             if future.done():
                 del self._running[place]
                 if future.exception() is None:
                     yield request, future.result()
+                elif not self._failed:
+                    self._failed = True
+                    why = str(future.exception()).strip().split("\n")[-1]
+                    told = f"a merge of {len(request.refs)} batches failed, and is tried again later: {why}"
+                    warnings.warn(told, stacklevel=2)
 
     def _put(self, changed: dict[Place, list[Ref]], request: Request, one: Ref | None) -> None:
         """One batch (or none) in the place of a request's, unless they are no longer in their list."""
@@ -188,6 +197,10 @@ class Merger:
 def _task(root: str, request: Request) -> Callable[[Iterable[Any]], Iterator[bytes]]:
     def task(partition: Iterable[Any]) -> Iterator[bytes]:
         drain(partition)
-        yield pickle.dumps(request.run(open_files(root)))
+        if in_a_worker():
+            share_memory()
+        found = request.run(open_files(root))
+        give_back()
+        yield pickle.dumps(found)
 
     return task

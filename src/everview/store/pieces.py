@@ -23,22 +23,31 @@ import numpy as np
 from everview.store.batches import Image, Words, write_columns
 from everview.store.files import Files
 
+SAMPLES = 16
+"""Rows that are looked at for each piece."""
+
 
 def cut(images: Sequence[Image], size: int) -> Iterator[list[Image]]:
     """Batches of one list in pieces of about `size` bytes: the rows of a piece are before those of the next."""
     count = max(1, -(-sum(image.nbytes for image in images) // size))
-    longest = max(images, key=lambda image: image.rows)
+    ends = [[place(image, row) for image in images] for row in _parting(images, count)]
     starts = [0] * len(images)
-    for number in range(1, count + 1):
-        if number < count:
-            row = longest.columns()[:, number * longest.rows // count]
-            ends = [place(image, row) for image in images]
-        else:
-            ends = [image.rows for image in images]
-        piece = [i.between(s, e) for i, s, e in zip(images, starts, ends, strict=True) if e > s]
+    for stops in [*ends, [image.rows for image in images]]:
+        piece = [i.between(s, e) for i, s, e in zip(images, starts, stops, strict=True) if e > s]
         if piece:
             yield piece
-        starts = ends
+        starts = stops
+
+
+def _parting(images: Sequence[Image], count: int) -> list[Words]:
+    """Rows that part all rows in `count` pieces of about equal size, in order: from a sample of every batch, because
+    batches may lie behind one another.
+    """
+    every = max(1, sum(image.rows for image in images) // (SAMPLES * count))
+    sample = np.concatenate([image.columns()[:, every // 2 :: every] for image in images], axis=1)
+    ordered = sample[:, np.lexsort(sample[::-1])] if len(sample) else sample
+    total = ordered.shape[1]
+    return [ordered[:, number * total // count] for number in range(1, count) if total]
 
 
 def place(image: Image, row: Words) -> int:
