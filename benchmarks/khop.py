@@ -8,6 +8,7 @@ import common
 import graphs
 import numpy as np
 import peers
+import spark_graphs
 
 from everview.graph import Graph
 
@@ -35,6 +36,7 @@ def workload(graph: graphs.Graph) -> common.Workload:
         lambda rows: peers.near(rows, graph.nodes, sources, HOPS),
         lambda rows: peers.near_peers(rows, graph.nodes, sources, HOPS),
         variant=f"{HOPS} hops from {SOURCES} sources",
+        spark=lambda rows: spark_graphs.recompute(spark_graphs.khop, rows, sources, HOPS),
     )
 
 

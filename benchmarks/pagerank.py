@@ -12,6 +12,7 @@ from typing import Any
 import common
 import graphs
 import peers
+import spark_graphs
 
 from everview.graph import Graph
 
@@ -36,6 +37,7 @@ def workload(unit: int, graph: graphs.Graph) -> common.Workload:
         lambda rows: peers.pagerank(rows, graph.nodes, ROUNDS, unit),
         lambda rows: peers.rank_peers(rows, graph.nodes, ROUNDS, unit),
         variant=f"{ROUNDS} rounds, unit {unit:,}",
+        spark=lambda rows: spark_graphs.recompute(spark_graphs.pagerank, rows, ROUNDS, unit),
     )
 
 

@@ -47,6 +47,8 @@ CASES: list[Case] = [
     *_graph_cases("wcc", "a", "--order", "prioritized", "--start", "pairs", name="wcc-prioritized-pairs"),
     *_graph_cases("wcc", "ac", "--order", "plain", name="wcc-plain"),
     *_graph_cases("wcc", "a", "--order", "plain", "--spelling", "fixpoint", name="wcc-plain-fixpoint"),
+    *_graph_cases("wcc", "abc", "--order", "library", name="wcc-library"),
+    Case("wcc-library-cnr", "wcc", ("--graph", "cnr", "--few", "--order", "library")),
     *_graph_cases("scc", "a"),
     *_graph_cases("scc", "a", "--order", "plain", name="scc-plain"),
     *_graph_cases("scc", "abc", "--order", "hashed", name="scc-hashed"),
@@ -54,9 +56,10 @@ CASES: list[Case] = [
     *_graph_cases("kcore", "ac"),
     *_graph_cases("sssp", "abc"),
     *_graph_cases("khop", "abc"),
-    *_graph_cases("pagerank", "ac", "--few"),
-    *_graph_cases("pagerank", "ab", "--few", "--unit", "1000", name="pagerank-coarse"),
+    *_graph_cases("pagerank", "abc", "--few"),
+    *_graph_cases("pagerank", "abc", "--few", "--unit", "1000", name="pagerank-coarse"),
     *(Case(f"{name}-cnr", name, ("--graph", "cnr", "--few")) for name in ("wcc", "scc", "sssp", "khop", "pagerank")),
+    Case("pagerank-coarse-cnr", "pagerank", ("--graph", "cnr", "--few", "--unit", "1000")),
     *_graph_cases("triangles", "c"),
     *_graph_cases("triangles", "c", "--order", "bc-ac-ab", name="triangles-second-order"),
     *_graph_cases("triangles", "c", "--order", "ac-ab-bc", name="triangles-third-order"),
@@ -100,6 +103,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="tiny sizes; nothing is recorded")
     parser.add_argument("--list", action="store_true", help="only name the benchmarks")
     parser.add_argument("--no-peers", action="store_true", help="do not run other software")
+    parser.add_argument("--spark", action="store_true", help="also stock Spark from scratch, on small graphs")
     parser.add_argument("--no-record", action="store_true", help="do not add to RESULTS.md")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds after which a benchmark has failed")
     return parser.parse_args(arguments)
@@ -107,7 +111,8 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 def _run(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     """One benchmark's report, or {"failed": why}."""
-    flags = [flag for flag, on in (("--quick", options.quick), ("--no-peers", options.no_peers)) if on]
+    wanted = {"--quick": options.quick, "--no-peers": options.no_peers, "--spark": options.spark}
+    flags = [flag for flag, on in wanted.items() if on]
     command = [sys.executable, str(HERE / f"{case.script}.py"), *case.arguments, *flags]
     started = time.perf_counter()
     try:
@@ -163,7 +168,7 @@ Each section is one run of `benchmarks/run.py` on a shared machine of two cores:
 everything is measured: `common.py`. In brackets: times as good as the Rust differential-dataflow crate at its best
 (above 1 is better); for memory, times as much as its whole process (the issue's bar is 1.5). Peak memory is that of
 the whole process; net memory is without interpreter and imported libraries. Load includes installing the views.
-"From scratch" is the least CPU another program needs to compute the answer anew.
+Columns named after other programs are the CPU seconds they need to compute the answer anew.
 """
 
 
@@ -181,37 +186,57 @@ def _record(outcomes: list[tuple[Case, dict[str, Any]]]) -> None:
         f"Load average {min(loads):.1f} to {max(loads):.1f}; sorting 10 M int64 took {min(sorts):.2f} to "
         f"{max(sorts):.2f} s CPU; Python {machine['python']}, Numba {machine['numba']}.\n"
     )
-    measured = [(c, r) for c, r in outcomes if "single" in r]
-    if measured:
-        text += (
-            "\n| benchmark | load CPU s | single median ms (p99) | changes/s in batches | peak MB | net MB "
-            "| from scratch CPU s |\n"
-            "|---|---|---|---|---|---|---|\n"
-        )
-        text += "".join(_row(case, report) for case, report in measured)
+    text += "".join(map(_table, _by_script([(c, r) for c, r in outcomes if "single" in r])))
     for case, report in outcomes:
         if "single" not in report:
             text += f"\n- **{case.name}**: " + ", ".join(f"{k} {v}" for k, v in _facts(report).items())
     TABLE.write_text(text + "\n")
 
 
-def _row(case: Case, report: dict[str, Any]) -> str:
+Outcomes = list[tuple[Case, dict[str, Any]]]
+
+
+def _by_script(measured: Outcomes) -> list[Outcomes]:
+    """One table for each script whose answer other programs computed too, one for all the others."""
+    found: dict[str, Outcomes] = {}
+    for case, report in measured:
+        found.setdefault(case.script if _seconds(report) else "", []).append((case, report))
+    return list(found.values())
+
+
+def _table(measured: Outcomes) -> str:
+    peers = list(dict.fromkeys(name for _, report in measured for name in _seconds(report)))
+    columns = ("benchmark", "load CPU s", "single median ms (p99)", "changes/s in batches", "peak MB", "net MB", *peers)
+    head = f"\n| {' | '.join(columns)} |\n|{'---|' * len(columns)}\n"
+    return head + "".join(_row(case, report, peers) for case, report in measured)
+
+
+def _seconds(report: dict[str, Any]) -> dict[str, str]:
+    """What other programs took from scratch: CPU s; for Spark, which uses all processors, wall-clock s and CPU s."""
+    found = {name: f"{peer['cpu_s']:.2g}" for name, peer in report["peers"].items() if "cpu_s" in peer}
+    if "spark" in found:
+        spark = report["peers"]["spark"]
+        found["spark"] = f"{spark['wall_s']:.3g} wall, {spark['cpu_s']:.3g} CPU"
+    return found
+
+
+def _row(case: Case, report: dict[str, Any], peers: list[str]) -> str:
     ratio = report["ratio"]
 
     def against(key: str) -> str:
         return f" [{ratio[key]:.2g}]" if key in ratio else ""
 
-    single, memory = report["single"], report["memory"]
-    peers = {k: v["cpu_s"] for k, v in report["peers"].items() if "cpu_s" in v}
-    best = min(peers, key=lambda k: peers[k], default="")
-    return (
-        f"| {case.name} | {report['install']['cpu_s'] + report['load']['cpu_s']:.3g}{against('load_times_as_fast')} "
-        f"| {single['cpu_ms_median']:.3g} ({single['cpu_ms_p99']:.3g}){against('single_times_as_fast')} "
-        f"| {report['batch']['changes_per_cpu_s']:,.0f}{against('batch_times_as_fast')} "
-        f"| {memory['peak_mb']:.0f}{against('peak_memory_times_as_much')} "
-        f"| {memory['net_mb']:.0f}{against('net_memory_times_as_much')} "
-        f"| {f'{peers[best]:.2g} ({best})' if best else ''} |\n"
+    single, memory, seconds = report["single"], report["memory"], _seconds(report)
+    cells = (
+        case.name,
+        f"{report['install']['cpu_s'] + report['load']['cpu_s']:.3g}{against('load_times_as_fast')}",
+        f"{single['cpu_ms_median']:.3g} ({single['cpu_ms_p99']:.3g}){against('single_times_as_fast')}",
+        f"{report['batch']['changes_per_cpu_s']:,.0f}{against('batch_times_as_fast')}",
+        f"{memory['peak_mb']:.0f}{against('peak_memory_times_as_much')}",
+        f"{memory['net_mb']:.0f}{against('net_memory_times_as_much')}",
+        *(seconds.get(name, "") for name in peers),
     )
+    return f"| {' | '.join(cells)} |\n"
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import common
 import graphs
 import peers
 import recursive
+import spark_graphs
 
 from everview.graph import Graph
 
@@ -35,6 +36,7 @@ def workload(order: str, graph: graphs.Graph) -> common.Workload:
         lambda rows: peers.inside_components(rows, graph.nodes),
         lambda rows: peers.strong_peers(rows, graph.nodes),
         variant=order,
+        spark=lambda rows: spark_graphs.recompute(spark_graphs.scc, rows),
     )
 
 

@@ -9,6 +9,7 @@ import common
 import graphs
 import numpy as np
 import peers
+import spark_graphs
 
 from everview.graph import Graph
 
@@ -37,6 +38,7 @@ def workload(graph: graphs.Graph) -> common.Workload:
         build,
         lambda rows: peers.weighted_distances(rows, graph.nodes, 0),
         lambda rows: peers.weighted_peers(rows, graph.nodes, 0),
+        spark=lambda rows: spark_graphs.recompute(spark_graphs.sssp, rows, 0),
     )
 
 
