@@ -10,7 +10,9 @@ import pytest
 from everview.collection import Collection
 from everview.errors import PlanError
 from everview.expr.language import col, lit, when
+from everview.expr.nodes import ColumnRef
 from everview.loops import fixpoint
+from everview.plan import nodes as plan
 from everview.plan.check import check_closed, free_variables
 from everview.plan.nodes import Loop, LoopResult, Variable
 from everview.types import FLOAT, INT, STR
@@ -260,3 +262,17 @@ def test_shared_plans_cost_no_more_than_their_nodes() -> None:
     for i in range(3000):
         c = c.filter(col.node > i)
     assert c.schema() == {"node": INT}
+
+
+def test_plans_that_share_much_are_compared_quickly() -> None:
+    """Two plans of 60 joins, each of the one before with itself, have 2**60 tables if sharing is not seen."""
+
+    def doubled(times: int) -> plan.Node:
+        node: plan.Node = plan.Table(0, (INT,))
+        for _ in range(times):
+            node = plan.Project(plan.Join(node, node, (0,), (0,)), (ColumnRef(INT, 1),))
+        return node
+
+    assert doubled(60) == doubled(60)
+    assert doubled(60) != doubled(59)
+    assert len({doubled(3), doubled(3), doubled(4)}) == 2

@@ -186,7 +186,7 @@ def _reduction(
     return columns(operator, node.types, order)
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
 class _TopOutput(plan.Node):
     """What a top-k reduction says, in the order of its arrangement: only a name for sharing it."""
 
@@ -194,7 +194,6 @@ class _TopOutput(plan.Node):
     keys: int
     limit: int
     offset: int
-    __hash__ = plan.Node.__hash__
 
     @property
     def types(self) -> plan.Types:

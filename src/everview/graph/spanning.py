@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from everview.graph.graph import Graph
 
 WRITTEN_OUT = 5
-"""Rounds before the loop."""
+"""Rounds before the loop. Of a million nodes with ten neighbours each, a hundred trees or so are left to it then."""
 Ends = tuple[str, str]
 
 
@@ -63,7 +63,7 @@ def _lightest(edges: Collection, ends: Ends, tree: Collection, order: list[Expre
     names = list(edges.schema())
     one, other = (edges.select(*names, node=edges[end]) for end in ends)
     of_node = one.union_all(other).group_by("node").top(1, by=order)
-    offered = of_node.join(tree, of_node.node == tree.node).select(tree=tree.label, *(of_node[n] for n in names))
+    offered = of_node.join(tree, of_node.node == tree.node).select(*(of_node[n] for n in names), tree=tree.label)
     return offered.group_by("tree").top(1, by=order).select(*names).distinct()
 
 

@@ -44,6 +44,9 @@ ORDERED_CODES = frozenset({"int", "bool", "date", "timestamp"})
 
 _SWAPPED = {"gt": "lt", "ge": "le"}
 
+MOST_FOR_DELTA = 16
+"""Inputs up to which delta is thought of by itself: to find out which indexes it needs takes the cube of them."""
+
 Indexed = Callable[[plan.MultiJoin], bool]
 """Whether every index that a join at once needs is there already."""
 
@@ -200,9 +203,11 @@ class _Rewriting:
         if cyclic and not small:
             return Decision(inputs, "wco", "it is cyclic")
         what = "keys keep its cycle small" if cyclic else "it is acyclic"
-        if id(node) not in self.binary and self.indexed(shape.join_at_once(shape.tree.leaves, "delta")[0]):
+        few = inputs <= MOST_FOR_DELTA
+        if few and id(node) not in self.binary and self.indexed(shape.join_at_once(shape.tree.leaves, "delta")[0]):
             return Decision(inputs, "delta", f"{what} and all its indexes are there")
-        return Decision(inputs, "binary", f"{what} and not all indexes for delta are there")
+        missing = "not all indexes for delta are there" if few else "has too many inputs for delta"
+        return Decision(inputs, "binary", f"{what} and {missing}")
 
 
 def _joining(node: plan.Node, arranged: Container[plan.Node]) -> set[int]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import count
 from typing import Any, Literal
 
 from everview.expr.nodes import Expr
@@ -29,6 +30,9 @@ def keys_first(keys: tuple[int, ...], width: int) -> tuple[int, ...]:
     (2, 0, 1, 3)
     """
     return (*keys, *(c for c in range(width) if c not in keys))
+
+
+_KINDS = count()
 
 
 class Node:
@@ -67,32 +71,51 @@ class Node:
     def __hash__(self) -> int:
         return self._hash
 
+    @cached_property
+    def _kind(self) -> int:
+        return next(_KINDS)
+
+    def __eq__(self, other: object) -> bool:
+        """By structure. Nodes once found equal are of one kind from then on: comparing shared sub-plans wherever they
+        are read would take exponentially long.
+        """
+        if self is other:
+            return True
+        if not isinstance(other, Node):
+            return NotImplemented
+        if self._kind == other._kind:
+            return True
+        if type(self) is not type(other) or self._hash != other._hash:
+            return False
+        if any(getattr(self, f.name) != getattr(other, f.name) for f in fields(self)):  # type: ignore[arg-type]
+            return False
+        self.__dict__["_kind"] = other.__dict__["_kind"] = min(self._kind, other._kind)
+        return True
+
     def __getstate__(self) -> dict[str, Any]:
         """Only the fields travel: hashes of texts differ from process to process."""
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
 class Table(Node):
     """The rows of a base table; `key` columns identify a row, if declared."""
 
     id: int
     columns: Types
     key: tuple[int, ...] = ()
-    __hash__ = Node.__hash__
 
     @cached_property
     def types(self) -> Types:
         return self.columns
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
 class Constant(Node):
     """Rows that are written down and never change."""
 
     rows: tuple[tuple[Any, ...], ...]
     columns: Types
-    __hash__ = Node.__hash__
 
     @cached_property
     def types(self) -> Types:
@@ -103,64 +126,59 @@ ONE_ROW = Constant(((1,),), (INT,))
 """For what has a value without any rows: `SELECT 1`, and `count(*)` of nothing."""
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
 class Project(Node):
     """Each row becomes the values of `exprs`."""
 
     child: Node
     exprs: tuple[Expr, ...]
-    __hash__ = Node.__hash__
 
     @cached_property
     def types(self) -> Types:
         return tuple(e.type for e in self.exprs)
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
 class Filter(Node):
     """Rows for which `predicate` is true (neither false nor NULL)."""
 
     child: Node
     predicate: Expr
-    __hash__ = Node.__hash__
 
     @cached_property
     def types(self) -> Types:
         return self.child.types
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
 class FlatMap(Node):
     """Each row becomes the rows (tuples) that the Python function gives for its values."""
 
     child: Node
     function: Callable[..., Any]
     columns: Types
-    __hash__ = Node.__hash__
 
     @cached_property
     def types(self) -> Types:
         return self.columns
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
 class Negate(Node):
     """The same rows with opposite multiplicities."""
 
     child: Node
-    __hash__ = Node.__hash__
 
     @cached_property
     def types(self) -> Types:
         return self.child.types
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
 class Union(Node):
     """All rows of all inputs; multiplicities add. Inputs have equal kinds; a column is nullable if any input's is."""
 
     inputs: tuple[Node, ...]
-    __hash__ = Node.__hash__
 
     @cached_property
     def types(self) -> Types:
@@ -170,7 +188,7 @@ class Union(Node):
         )
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
 class Join(Node):
     """Inner join on equal keys (no keys: every pair): the left row's columns, then the right row's. NULL keys match
     nothing.
@@ -180,7 +198,6 @@ class Join(Node):
     right: Node
     left_keys: tuple[int, ...]
     right_keys: tuple[int, ...]
-    __hash__ = Node.__hash__
 
     @cached_property
     def types(self) -> Types:
@@ -191,7 +208,7 @@ Operand = int | Expr
 """A variable of a MultiJoin, or a constant."""
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
 class MultiJoin(Node):
     """Inner join of any number of inputs at once, without intermediate results: one column per variable.
 
@@ -206,20 +223,18 @@ class MultiJoin(Node):
     columns: Types
     tests: tuple[tuple[str, Operand, Operand], ...] = ()
     strategy: Literal["wco", "delta"] = "wco"
-    __hash__ = Node.__hash__
 
     @cached_property
     def types(self) -> Types:
         return self.columns
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
 class Threshold(Node):
     """Distinct rows with new multiplicities: 1 if it was positive ("distinct"), or the positive part ("positive")."""
 
     child: Node
     kind: Literal["distinct", "positive"]
-    __hash__ = Node.__hash__
 
     @cached_property
     def types(self) -> Types:
@@ -240,7 +255,7 @@ class Aggregate:
     type: DataType
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
 class Reduce(Node):
     """One row per group: the key columns, then the aggregates. No keys: one group, which exists only while it has
     rows.
@@ -249,7 +264,6 @@ class Reduce(Node):
     child: Node
     keys: tuple[int, ...]
     aggregates: tuple[Aggregate, ...]
-    __hash__ = Node.__hash__
 
     @cached_property
     def types(self) -> Types:
@@ -257,7 +271,7 @@ class Reduce(Node):
         return tuple(child[k] for k in self.keys) + tuple(a.type for a in self.aggregates)
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
 class TopK(Node):
     """Rows `offset` to `offset + limit` of each group in the given order (ties broken by the remaining columns, so the
     answer is unique).
@@ -270,14 +284,13 @@ class TopK(Node):
     order: tuple[tuple[int, bool], ...]
     limit: int
     offset: int = 0
-    __hash__ = Node.__hash__
 
     @cached_property
     def types(self) -> Types:
         return self.child.types
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
 class PythonReduce(Node):
     """Any reduction in Python: `function(key, [(row, count), ...])` gives the group's output rows; the key columns
     come first.
@@ -287,7 +300,6 @@ class PythonReduce(Node):
     keys: tuple[int, ...]
     function: Callable[..., Any]
     columns: Types
-    __hash__ = Node.__hash__
 
     @cached_property
     def types(self) -> Types:
@@ -295,21 +307,20 @@ class PythonReduce(Node):
         return tuple(child[k] for k in self.keys) + self.columns
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
 class Variable(Node):
     """Variable `index` of the enclosing loop number `depth` (counted from 1, outermost first)."""
 
     depth: int
     index: int
     columns: Types
-    __hash__ = Node.__hash__
 
     @cached_property
     def types(self) -> Types:
         return self.columns
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
 class Loop(Node):
     """Fixed point of mutually recursive variables: variable i starts as `initials[i]` (None: empty) and is `bodies[i]`
     of the round before after that.
@@ -327,20 +338,18 @@ class Loop(Node):
     max_rounds: int | None = None
     at_limit: Literal["error", "stop"] = "error"
     queued: bool = False
-    __hash__ = Node.__hash__
 
     @cached_property
     def types(self) -> Types:
         raise TypeError("a Loop is read through LoopResult")
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
 class LoopResult(Node):
     """Body number `index` of a loop, at the fixed point."""
 
     loop: Loop
     index: int
-    __hash__ = Node.__hash__
 
     @cached_property
     def types(self) -> Types:

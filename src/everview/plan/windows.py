@@ -75,7 +75,7 @@ class WindowCall:
         return tuple(c for c in (self.column, self.default) if c is not None)
 
 
-@dataclass(frozen=True, eq=True)
+@dataclass(frozen=True, eq=False)
 class Window(Node):
     """Each row of the child, then its calls. `order` holds (column, descending); NULLs sort last either way."""
 
@@ -83,7 +83,6 @@ class Window(Node):
     keys: tuple[int, ...]
     order: tuple[tuple[int, bool], ...]
     calls: tuple[WindowCall, ...]
-    __hash__ = Node.__hash__
 
     @cached_property
     def types(self) -> Types:
