@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import spark_graphs
 
 import everview as ev
 from everview import col
@@ -141,31 +142,9 @@ def loop(spark: Any, kind: str, nodes: int, edges: int) -> dict[str, Any]:
             found[f"change of {size}"] = median(change, 5)
         found["rows"] = len(db["v"])
     shutil.rmtree(state)
-    found["stock Spark recompute"] = clock(lambda: stock(spark, kind, pairs))
+    algorithm, parameters = (spark_graphs.wcc, ()) if kind == "wcc" else (spark_graphs.reach, (0,))
+    found["stock Spark recompute"] = spark_graphs.recompute(algorithm, pairs.T, *parameters)[0]["wall_s"]
     return found
-
-
-def stock(spark: Any, kind: str, pairs: np.ndarray) -> None:
-    """The same with DataFrames, round by round, checkpointed as one has to."""
-    import pandas as pd
-    from pyspark.sql import functions as f
-
-    e = spark.createDataFrame(pd.DataFrame({"src": pairs[0], "dst": pairs[1]})).cache()
-    if kind == "wcc":
-        both = e.union(e.select("dst", "src")).toDF("a", "b").cache()
-        labels = both.select(f.col("a").alias("node"), f.col("a").alias("label")).distinct().localCheckpoint()
-        while True:
-            heard = both.join(labels, both.a == labels.node).select(f.col("b").alias("node"), "label")
-            new = heard.union(labels).groupBy("node").agg(f.min("label").alias("label")).localCheckpoint()
-            if new.join(labels, ["node", "label"], "left_anti").isEmpty():
-                return
-            labels = new
-    reached = spark.createDataFrame([(0,)], "node long").localCheckpoint()
-    fresh = reached
-    while not fresh.isEmpty():
-        step = fresh.join(e, fresh.node == e.src).select(f.col("dst").alias("node")).distinct()
-        fresh = step.join(reached, "node", "left_anti").localCheckpoint()
-        reached = reached.union(fresh).localCheckpoint()
 
 
 def main() -> None:
