@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -58,6 +59,24 @@ def test_sharing_keeps_what_others_want(db: ev.Session) -> None:
     rules.interest("loop", share=True)
     rules.uninterest("loop")
     assert db.views == ("path",)
+
+
+def test_an_interest_that_fails_leaves_nothing(db: ev.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = db.register(PATHS)
+    view = db.view
+
+    def refuse(name: str, *args: Any, **options: Any) -> Any:
+        if name == "loop":
+            raise RuntimeError("no room")
+        return view(name, *args, **options)
+
+    monkeypatch.setattr(db, "view", refuse)
+    with pytest.raises(RuntimeError):
+        rules.interest("loop", share=True)
+    assert db.views == ()
+    monkeypatch.undo()
+    rules.interest("loop", share=True)
+    assert db.views == ("path", "loop")
 
 
 def test_dropped_rules_are_forgotten(db: ev.Session) -> None:
@@ -135,6 +154,18 @@ def test_bad_questions(db: ev.Session) -> None:
         rules.query("pat", 1)
     with pytest.raises(ev.InputError, match="no column 'z'"):
         rules.demand("path", db.table("asked", {"z": int}))
+    with pytest.raises(ev.InputError, match="column 'x': 'one' is a str, not an int"):
+        rules.query("path", "one", None)
+    with pytest.raises(ev.InputError, match=r"path\.x is int, that of the questions str"):
+        rules.demand("path", db.table("words", {"x": str}))
+
+
+def test_answers_have_the_types_of_the_relation() -> None:
+    """A question's values are taken as the relation's columns hold them, not the other way round."""
+    db = ev.connect()
+    db.table("price", {"item": str, "euro": float}).insert([("fig", 1.0), ("pear", 2.0)])
+    [(item, euro)] = db.register("costs(I, E) :- price(I, E).").query("costs", None, 1)
+    assert item == "fig" and isinstance(euro, float)
 
 
 def test_answers_are_derived_without_asking_twice() -> None:

@@ -274,3 +274,19 @@ def test_what_is_kept_one_way_is_not_built_again_in_another() -> None:
     reader = db.view("reader", first.select("x", "w"))
     assert "delta join" not in reader.explain()
     assert "delta join" in db.view("alone", again.filter(col.x > 1)).explain()
+
+
+def test_negation_does_not_part_a_cyclic_body() -> None:
+    """Four-cycles with one chord missing: the negated relation is one more input, and wedges are not kept."""
+    db = ev.connect()
+    edge = db.table("edge", {"a": int, "b": int})
+    rules = db.datalog("hollow(A, B, C, D) :- edge(A, B), edge(B, C), not edge(A, C), edge(C, D), edge(D, A).")
+    said = [line for line in rules.hollow.explain().split("\n") if line.startswith("join of")]
+    assert said == [f"join of {n} inputs: wco, because it is cyclic" for n in (4, 5)]
+    edge.insert([(0, i) for i in range(1, 40)] + [(i, 40) for i in range(1, 40)])
+    held = [(a["name"], a["updates"]) for a in rules.hollow.stats()["arrangements"]]
+    assert {updates for _, updates in held} == {0, 78}, held  # edges, and none of the pattern
+    edge.insert([(40, 41), (41, 0)])
+    assert len(rules.hollow.rows()) == 4 * 39
+    edge.insert([(0, 40)])
+    assert len(rules.hollow.rows()) == 3 * 39

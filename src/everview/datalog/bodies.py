@@ -1,8 +1,9 @@
 """Bodies: from literals to solutions.
 
 Literals are taken in the order in which they can be: conditions and negations as soon as their variables have
-values, relations in the order of the text but those first that share a variable with what is there. A literal that
-can never be taken has a variable that nothing binds: the rule is *unsafe*.
+values, relations in the order of the text but those first that share a variable with what is there. Where relations
+go round in a circle, negations wait for all of them: these are then joined at once (`everview.plan.multiway`), and no
+part of the pattern is kept. A literal that can never be taken has a variable that nothing binds: the rule is *unsafe*.
 
     not (...)    solutions for which the inner body has none; variables that occur only inside mean "any"
     (a ; b)      a rule without a name: the *set* of what either side binds, joined with the rest
@@ -14,6 +15,7 @@ An inner body that can stand alone is computed alone and shared; one that needs 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -60,8 +62,9 @@ class Bodies:
         """All ways to make the body hold, extending `start`; `needed` variables are read outside the body."""
         pending = [part for literal in body for part in self._read(literal)]
         current = start
+        cyclic = _cyclic([{v.name for v in part.variables()} for part in pending if isinstance(part, Atom)])
         while pending:
-            at = self._next(pending, current, needed)
+            at = self._next(pending, current, needed, cyclic)
             literal = pending.pop(at)
             bound = current.bound if current is not None else set()
             current = self._take(literal, current, needed | bound | names_of(tuple(pending)))
@@ -103,12 +106,14 @@ class Bodies:
 
     # ------------------------------------------------------------------------------- which comes next
 
-    def _next(self, pending: list[Literal], current: Solutions | None, needed: set[str]) -> int:
+    def _next(self, pending: list[Literal], current: Solutions | None, needed: set[str], cyclic: bool) -> int:
         bound = current.bound if current is not None else set()
+        patient = cyclic and any(isinstance(literal, Atom) for literal in pending)
         sources = []
         for i, literal in enumerate(pending):
             if isinstance(literal, Atom):
                 sources.append(i)
+            if isinstance(literal, Atom) or (patient and isinstance(literal, Not)):
                 continue
             how = self._ready(literal, bound, needed | bound | _others(pending, i))
             if how == "now":
@@ -266,6 +271,23 @@ class Bodies:
 # ------------------------------------------------------------------------------------------ helpers
 
 
+def _cyclic(atoms: list[set[str]]) -> bool:
+    """Whether atoms with these variables go round in a circle: something is left when variables of one atom only, and
+    atoms within others, have been taken away again and again.
+
+    >>> _cyclic([{"A", "B"}, {"B", "C"}, {"C", "A"}]), _cyclic([{"A", "B"}, {"B", "C"}, {"C", "D"}])
+    (True, False)
+    """
+    left = [set(atom) for atom in atoms]
+    while True:
+        counts = Counter(name for atom in left for name in atom)
+        shared = [{name for name in atom if counts[name] > 1} for atom in left]
+        kept = [a for i, a in enumerate(shared) if not any(a < b or (a == b and i < k) for k, b in enumerate(shared))]
+        if kept == left:
+            return len(kept) > 1
+        left = kept
+
+
 def _others(pending: list[Literal], i: int) -> set[str]:
     """Variables that other literals than number i read; those inside two negations are two variables."""
     others = (p for k, p in enumerate(pending) if k != i)
@@ -314,7 +336,11 @@ def _in_order(atom: Atom, relation: Relation) -> list[Term]:
             f"{atom.name}({', '.join(columns)}); write _ for columns that do not matter",
         )
     found: list[Term] = [*atom.args, *[Wild(place=atom.place)] * (len(columns) - len(atom.args))]
-    for name, value in atom.named:
+    for i, (name, value) in enumerate(atom.named):
+        if name in dict(atom.named[:i]):
+            raise value.place.error(
+                "E_DUPLICATE", f"the column {name} is named twice", "compare two variables with =: X = Y"
+            )
         if name not in columns[len(atom.args) :]:
             raise value.place.error(
                 "E_COLUMN", f"{atom.name} has no further column {name}", did_you_mean(name, columns[len(atom.args) :])

@@ -254,6 +254,8 @@ def _place(meta: Any) -> Place:
 
 
 def _rule(head: Any, body: Body, place: Place) -> Rule:
+    if isinstance(head, Aggregate):
+        raise place.error("E_SYNTAX", f"{head.kind} is an aggregate, no name for a relation", "choose another name")
     if not isinstance(head, Apply):
         raise place.error("E_SYNTAX", "the head must be a relation with its columns in order", "name(X, Y) :- ...")
     return Rule(head.op, head.args, body, place)

@@ -13,19 +13,21 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Container, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from everview.codes.codec import Codec
 from everview.collection import Collection, common_session
 from everview.datalog import edn, grammar, magic
 from everview.datalog.solutions import Relation, distinct
 from everview.datalog.strata import Strata
-from everview.datalog.syntax import Const, Rule
+from everview.datalog.syntax import Rule
 from everview.errors import InputError, PlanError, did_you_mean
 from everview.expr import functions
 from everview.expr.resolve import Column
 from everview.plan import joins
 from everview.plan.multiway import Choice, check_choice
-from everview.plan.nodes import Filter, Node, Project
+from everview.plan.nodes import Constant, Filter, Node, Project
 from everview.view import View
 
 if TYPE_CHECKING:
@@ -132,11 +134,14 @@ class Rules:
         """
         relation = self._relation(name)
         if name not in self:
-            shared = self._below(name) if share else []
-            for other in shared:
-                self._session._rules[other].interest(other)
+            with ExitStack() as undo:
+                shared = self._below(name) if share else []
+                for other in shared:
+                    self._session._rules[other].interest(other)
+                    undo.callback(self._session._rules[other].uninterest, other)
+                self._views[name] = self._session.view(name, self._collection(relation), plan=self._plan)
+                undo.pop_all()
             self._shared[name] = shared
-            self._views[name] = self._session.view(name, self._collection(relation), plan=self._plan)
             self._interests[name] = 0
         self._interests[name] += 1
         return self._views[name]
@@ -186,14 +191,19 @@ class Rules:
                 f"{name}({', '.join(relation.columns)}); None stands for any value",
             )
         bound = [i for i, arg in enumerate(args) if arg is not None]
-        rule = Rule(magic.SEED, tuple(Const(args[i]) for i in bound), ())
-        seeds = self._strata.facts([rule]) if bound else None
+        seeds = self._seeds(relation, bound, [args[i] for i in bound]) if bound else None
         found = self._asked(name, bound, seeds)
         view = self._session.view("(question)", self._collection(found), plan=self._plan)
         try:
             return view.rows()
         finally:
             view.drop()
+
+    def _seeds(self, relation: Relation, bound: list[int], values: list[Any]) -> Node:
+        """One question: the values as the relation's columns hold them."""
+        types = tuple(relation.node.types[i].optional(False) for i in bound)
+        codec = Codec(types, tuple(relation.columns[i] for i in bound), self._session._interner)
+        return Constant(tuple(codec.decode_rows(codec.encode_rows([tuple(values)]))), types)
 
     def demand(self, name: str, questions: Collection) -> Collection:
         """The rows of a relation that questions ask for: those that agree with one of them in the columns it has.
@@ -218,6 +228,13 @@ class Rules:
         for column in names:
             if column not in relation.columns:
                 raise InputError("E_COLUMN", f"{name} has no column {column!r}", did_you_mean(column, relation.columns))
+            asked, held = (
+                questions._node.types[names.index(column)],
+                relation.node.types[relation.columns.index(column)],
+            )
+            if functions.common_type((asked, held)) is None:
+                what = f"{name}.{column} is {held!r}, that of the questions {asked!r}"
+                raise InputError("E_TYPE", what, "ask with a column of the same type")
         bound = sorted(relation.columns.index(c) for c in names)
         order = [names.index(relation.columns[i]) for i in bound]
         found = self._collection(self._asked(name, bound, joins.take(questions._node, order)))

@@ -178,12 +178,9 @@ class Strata:
         rules = self.rules[name] if rules is None else rules
         shape = self.shapes[name]
         facts = [r for r in rules if r.is_fact]
-        parts = [self.facts(facts)] if facts else []
-        places = [facts[0].place] if facts else []
-        for rule in rules:
-            if not rule.is_fact:
-                parts.append(self._rule(rule))
-                places.append(rule.place)
+        first = [r for r in rules if not r.is_fact or r is facts[0]]
+        parts = [self.facts(facts) if r.is_fact else self._rule(r) for r in first]
+        places = [r.place for r in first]
         node = union(parts, places, _shown(name))
         node = self._aggregated(node, shape, rules) if shape.aggregates else distinct(node)
         return Relation(node, _columns(self.rules[name]))
