@@ -8,7 +8,8 @@ import numpy as np
 
 from everview.codes import Codec, Interner, decode_value, encode_value
 from everview.expr.evaluate import evaluate
-from everview.expr.lower import Program, lower
+from everview.expr.lower import lower
+from everview.expr.lowering import Program
 from everview.expr.nodes import Expr
 from everview.kernels import memory, vm
 from everview.kernels.scalars import CAST, DIVISION, DOMAIN, OVERFLOW

@@ -28,7 +28,8 @@ from everview.codes import Interner, encode_value
 from everview.codes.arrays import decode_arrow, decode_list, encode_column, floats_to_codes
 from everview.codes.interner import item_tag
 from everview.errors import InputError, UdfError
-from everview.expr.lower import Program, lower
+from everview.expr.lower import lower
+from everview.expr.lowering import Program
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal, Udf
 from everview.expr.texts import ARRAYS, CASTS, VALUES, RowFailure
 from everview.kernels import vm
