@@ -93,11 +93,11 @@ def _picked(part: Counted, key: tuple[int, ...], keys: np.ndarray) -> Counted:
     columns, counts = part
     if not columns.shape[1]:
         return part
-    here = np.isin(_records(columns[list(key)]), _records(keys))
+    here = np.isin(records(columns[list(key)]), records(keys))
     return columns[:, here], counts[here]
 
 
-def _records(columns: np.ndarray) -> np.ndarray:
+def records(columns: np.ndarray) -> np.ndarray:
     """Rows as single values that NumPy can compare."""
     if len(columns) == 1:
         return np.asarray(columns[0])

@@ -309,6 +309,19 @@ def test_delta_change_feed(tmp_path: Path, key: str | None, form: str, limit: in
     assert t.rows() == [(1, "A")]
 
 
+@pytest.mark.parametrize("version", [["b", "b", "a"], [3, 3, 8], [None, None, None], [1, 1, 0]])
+def test_commits_are_put_in_order_whatever_their_versions_are(tmp_path: Path, version: list[Any]) -> None:
+    """What a version is, is up to the catalog: texts, or numbers in no order; then timestamps tell."""
+    stamps = [dt.datetime(2026, 1, 1, 12, 1)] * 2 + [dt.datetime(2026, 1, 1, 12, 0)]
+    kinds = ["insert", "delete", "insert"]
+    feed = {"id": [1, 1, 1], "v": ["b", "a", "a"], "_change_type": kinds, "_commit_version": version}
+    pa.parquet.write_table(pa.table({**feed, "_commit_timestamp": stamps}), tmp_path / "f.parquet")
+    db = ev.connect()
+    t = db.source("t", ev.io.parquet(tmp_path), mode="changes", key="id")
+    caught_up(db)
+    assert t.rows() == [(1, "b")]
+
+
 def test_change_column_of_another_name_and_counts() -> None:
     db = ev.connect()
     counted = [{"x": 1, "n": 3}, {"x": 2, "n": 1}, {"x": 1, "n": -2}]

@@ -33,7 +33,7 @@ _ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId><
 
 
 def jars(*wanted: str, alone: bool = False) -> list[Path]:
-    """The jars of `group:artifact:version`s with all they need, or (`alone`) just these."""
+    """The jars of `group:artifact:version[:classifier]`s with all they need, or (`alone`) just these."""
     name = hashlib.sha1(repr((wanted, alone)).encode()).hexdigest()[:12]
     place = ROOT / ".cache" / "jars" / name
     if not place.is_dir():
@@ -57,8 +57,8 @@ def _fetch(wanted: tuple[str, ...], alone: bool, place: Path) -> None:
 
 
 def _dependency(wanted: str, alone: bool) -> str:
-    group, artifact, version = wanted.split(":")
-    names = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+    tags = ("groupId", "artifactId", "version", "classifier")
+    names = "".join(f"<{tag}>{name}</{tag}>" for tag, name in zip(tags, wanted.split(":"), strict=False))
     return f"<dependency>{names}{_ALONE if alone else ''}</dependency>"
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -141,3 +143,44 @@ def test_texts_that_share_a_hash_are_fetched(spark: Any, tmp_path: Path, monkeyp
         monkeypatch.setattr(db._interner, "load", conflict)
         db.run(until="caught_up")
         assert (t.rows(), len(fetched), left(db)) == ([("pear",)], 1, [])
+
+
+def commit(draw: random.Random, stands: dict[int, str], number: int) -> list[dict[str, Any]]:
+    """What one commit does to a few keys, in no order."""
+    events: list[tuple[int, str, str]] = []
+    for key in draw.sample(range(12), 4):
+        before, after = stands.pop(key, None), draw.choice([None, f"{number}", "same"])
+        kinds = ("update_preimage", "update_postimage") if before and after else ("delete", "insert")
+        events += [(key, name, kind) for name, kind in zip((before, after), kinds, strict=True) if name]
+        if after:
+            stands[key] = after
+    draw.shuffle(events)
+    when = {"_commit_version": number, "_commit_timestamp": dt.datetime(2026, 1, 1) + dt.timedelta(seconds=number)}
+    return [dict(zip(("id", "name", "_change_type"), event, strict=True)) | when for event in events]
+
+
+@pytest.mark.parametrize("version", ["counted", pytest.param("text", marks=pytest.mark.slow)])
+def test_change_feeds_of_keyed_tables_are_finished_on_the_shards(spark: Any, tmp_path: Path, version: str) -> None:
+    """Batches of events in no order, as a session in memory applies them; one that is no event is set aside."""
+    draw = random.Random(7)
+    stands: dict[int, str] = {}
+    nonsense = {"id": 99, "name": "x", "_change_type": "nonsense"}
+    (tmp_path / "in").mkdir()
+    with ev.connect(spark, state=str(tmp_path / "state"), shards=3) as db:
+        stream = spark.readStream.schema(
+            "id long, name string, _change_type string, _commit_version long, _commit_timestamp timestamp"
+        ).json(str(tmp_path / "in"))
+        if version == "text":  # then only the timestamps say what came first
+            stream = stream.withColumn("_commit_version", stream["_commit_version"].cast("string"))
+        t = db.source("t", stream, mode="changes", key="id", bad="quarantine")
+        v = db.view("v", t.group_by("name").agg(n=ev.count()))
+        for batch in range(4):
+            events = [event for number in range(10) for event in commit(draw, stands, 10 * batch + number)]
+            draw.shuffle(events)
+            for i, part in enumerate((events[:20], events[20:] + [nonsense] * (batch == 1))):
+                text = "".join(json.dumps(event, default=str) + "\n" for event in part)
+                (tmp_path / "in" / f"{batch}-{i}.json").write_text(text)
+            db.run(until="caught_up")
+            assert dict(t.rows()) == stands
+        assert dict(v.rows()) == Counter(stands.values())
+        assert [reason[:11] for _, reason, _ in db["t_rejected"].rows()] == ["[E_CHANGES]"] and left(db) == []

@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,10 +17,10 @@ from typing import Any
 import pytest
 
 from tests.spark.clusters import ROOT
-from tests.spark.dying import DYING
+from tests.spark.dying import DYING, SHORT_LIVED, run_program
 from tests.spark.jars import jars, python_package
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1500)]
 
 DELTA = ("io.delta:delta-spark_4.2_2.13:4.4.0", "io.delta:delta-storage:4.4.0")
 
@@ -38,6 +36,8 @@ spark = local_session("local[2]", **{
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.shuffle.partitions": "1",
+    **json.loads(os.environ["SETTINGS"]),
 })
 for statement in sys.argv[4:]:
     spark.sql(statement)
@@ -66,11 +66,11 @@ spark.stop()
 
 def run(work: Path, *statements: str, die: str = "") -> dict[str, list[dict[str, Any]]]:
     """Run statements and then the pipeline; what the tables hold in the end."""
-    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(python_package("pyspark==4.2.0")), str(ROOT / "src")])}
+    path = os.pathsep.join([str(python_package("pyspark==4.2.0")), str(ROOT / "src")])
+    env = os.environ | {"PYTHONPATH": path, "SETTINGS": json.dumps(SHORT_LIVED)}
     connector = ",".join(map(str, jars(*DELTA, alone=True)))
-    command = [sys.executable, "-c", PROGRAM, str(work), connector, die]
-    command += [statement.format(work=work) for statement in statements]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=work, timeout=400)
+    given = [statement.format(work=work) for statement in statements]
+    done = run_program(PROGRAM, [str(work), connector, die, *given], env, work, 400)
     assert done.returncode == (-signal.SIGKILL if die else 0), done.stderr[-3000:]
     return dict(json.loads(line) for line in done.stdout.splitlines())
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,20 +16,22 @@ import pytest
 from pyarrow import fs
 
 import everview as ev
+from tests.spark.clusters import ROOT
+from tests.spark.dying import SHORT_LIVED, run_program
 from tests.spark.jars import AWS_SDK, S3A, jars
 from tests.store.s3 import s3
 
 __all__ = ["s3"]
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1200)]
 
 PROGRAM = """
-import os, signal, sys
+import json, os, signal, sys
 import everview as ev
 from everview.io import file_sink
 from everview.spark import local_session
 
 where, folder, jars, die = sys.argv[1:5]
-spark = local_session("local[2]", **{
+spark = local_session("local[2]", **json.loads(sys.argv[5]), **{
     "spark.jars": jars,
     "spark.hadoop.fs.s3a.endpoint": os.environ["AWS_ENDPOINT_URL"],
     "spark.hadoop.fs.s3a.path.style.access": "true",
@@ -63,8 +63,8 @@ spark.stop()
 
 def run(where: str, folder: Path, die: str = "") -> list[str]:
     connector = ",".join(map(str, [*jars(*S3A, alone=True), *jars(*AWS_SDK)]))
-    command = [sys.executable, "-c", PROGRAM, where, str(folder), connector, die]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": "src"}, timeout=300)
+    env = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    done = run_program(PROGRAM, [where, str(folder), connector, die, json.dumps(SHORT_LIVED)], env, folder, 300)
     assert done.returncode == (-signal.SIGKILL if die else 0), done.stderr[-3000:]
     return done.stdout.split()
 

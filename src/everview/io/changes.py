@@ -27,7 +27,7 @@ import pyarrow as pa
 from everview.codes.scalars import shown
 from everview.errors import InputError, did_you_mean
 from everview.io.texts import value_of_json
-from everview.types import INT, STR, DataType
+from everview.types import INT, STR, TIMESTAMP, DataType
 
 CHANGE, VERSION, STAMP = "_change_type", "_commit_version", "_commit_timestamp"
 DIFF, TIME = "_diff", "_time"
@@ -44,19 +44,22 @@ Shape = Literal["column", "diff", "debezium"]
 
 @dataclass(frozen=True)
 class Envelope:
-    """How a feed's records say what happened: the shape, the column that says it, and columns that are not data."""
+    """How a feed's records say what happened: the shape, the column that says it, columns that are not data, and those
+    of them that say in which order it happened.
+    """
 
     shape: Shape
     column: str
     extra: tuple[str, ...]
+    ordering: tuple[str, ...] = ()
 
     def wanted(self, columns: Mapping[str, DataType]) -> dict[str, DataType] | None:
         """What to ask the source for; None: its records as they are."""
         if self.shape == "debezium":
             return None
         kind = INT if self.shape == "diff" else STR
-        versions = {VERSION: INT.optional()} if VERSION in self.extra else {}
-        return {**columns, **versions, self.column: kind.optional()}
+        ordering = {name: (INT if name == VERSION else TIMESTAMP).optional() for name in self.ordering}
+        return {**columns, **ordering, self.column: kind.optional()}
 
 
 def envelope(schema: pa.Schema, change_column: str | None) -> Envelope:
@@ -68,9 +71,9 @@ def envelope(schema: pa.Schema, change_column: str | None) -> Envelope:
                 "E_COLUMN", f"the feed has no column {change_column!r}", did_you_mean(change_column, names)
             )
         shape: Shape = "diff" if pa.types.is_integer(schema.field(change_column).type) else "column"
-        return Envelope(shape, change_column, (change_column, VERSION, STAMP, TIME))
+        return Envelope(shape, change_column, (change_column, VERSION, STAMP, TIME), _ordering(schema))
     if CHANGE in names:
-        return Envelope("column", CHANGE, (CHANGE, VERSION, STAMP))
+        return Envelope("column", CHANGE, (CHANGE, VERSION, STAMP), _ordering(schema))
     if DIFF in names:
         return Envelope("diff", DIFF, (DIFF, TIME))
     if "op" in names or "payload" in names or len(names) == 1:
@@ -80,6 +83,14 @@ def envelope(schema: pa.Schema, change_column: str | None) -> Envelope:
         f"nothing in ({', '.join(names)}) says what happened to a row",
         f"name the column with change_column=; {CHANGE}, {DIFF} and Debezium's op are found by themselves",
     )
+
+
+def _ordering(schema: pa.Schema) -> tuple[str, ...]:
+    """The columns that say when a change was committed, as far as their types have an order: what a version is, is the
+    catalog's choice (Delta counts, Iceberg draws lots, others have texts).
+    """
+    kinds = {VERSION: pa.types.is_integer, STAMP: pa.types.is_timestamp}
+    return tuple(name for name, fits in kinds.items() if name in schema.names and fits(schema.field(name).type))
 
 
 def row_schema(found: pa.Schema, shape: Envelope) -> pa.Schema:
@@ -182,12 +193,20 @@ def _row(value: Any, columns: Mapping[str, DataType]) -> dict[str, Any] | None:
     return row
 
 
-def in_commit_order(counts: np.ndarray, versions: list[Any] | None) -> np.ndarray:
-    """The order in which to apply events: as they came, or by commit and deletions first within one.
+def in_commit_order(counts: np.ndarray, versions: np.ndarray | None, stamps: np.ndarray | None = None) -> np.ndarray:
+    """The order in which to apply events: by commit, and deletions first within one; as they came, if nothing says
+    which commit was first. Versions are numbers in the order of commits, unless their timestamps say otherwise.
 
-    >>> in_commit_order(np.array([1, -1, 1]), [5, 5, 4]).tolist()
+    >>> in_commit_order(np.array([1, -1, 1]), np.array([5, 5, 4])).tolist()
+    [2, 1, 0]
+    >>> in_commit_order(np.array([1, -1, 1]), np.array([5, 5, 9]), np.array([8, 8, 3])).tolist()
     [2, 1, 0]
     """
-    if versions is None or any(v is None for v in versions):
-        return np.arange(len(counts))
-    return np.lexsort((counts, np.array(versions, dtype=np.int64)))
+    if stamps is None:
+        return np.arange(len(counts)) if versions is None else np.lexsort((counts, versions))
+    if versions is None:
+        return np.lexsort((counts, stamps))
+    order = np.lexsort((counts, versions))
+    if np.all(stamps[order][1:] >= stamps[order][:-1]):
+        return order
+    return np.lexsort((counts, versions, stamps))

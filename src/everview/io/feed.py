@@ -18,6 +18,7 @@ import pyarrow as pa
 from everview.codes.values import encode_value
 from everview.errors import InputError
 from everview.io import changes
+from everview.io.events import told
 from everview.io.fitting import Codes, Fitting, columns_of_rows, reason_of, text_of
 from everview.io.source import Bad, Chunk, Distant, Source, here
 from everview.snapshot import consolidated
@@ -59,7 +60,7 @@ class Feed:
         self.rules = rules
         self.dead = dead
         self.name = table._label
-        self.fitting = Fitting(table._label, table._codec, exact=rules.exact)
+        self.fitting = Fitting(table._label, table._codec, exact=rules.exact, shape=rules.shape)
         self.columns = self.fitting.columns
         self.rows = 0
         self.rejected = 0
@@ -180,27 +181,13 @@ class Feed:
     def _events(self, chunk: Chunk, shape: changes.Envelope, bad: list[Bad]) -> Work:
         if shape.shape == "debezium":
             return self._debezium(chunk, bad)
-        rows = here(chunk.rows)
-        if isinstance(rows, pa.Table):
-            said = rows[shape.column].to_pylist()
-            versions = rows[changes.VERSION].to_pylist() if changes.VERSION in rows.column_names else None
-            rows = rows.drop_columns([c for c in shape.extra if c in rows.column_names])
-        else:
-            said = [row.get(shape.column) for row in rows]
-            versions = [row.get(changes.VERSION) for row in rows]
-            rows = [{k: v for k, v in row.items() if k not in shape.extra} for row in rows]
-        counts, refused = changes.signs(shape, said)
-        if refused:
-            shown = rows.to_pylist() if isinstance(rows, pa.Table) else rows
-            bad.extend(
-                Bad(chunk.place, why, text_of({**shown[i], shape.column: said[i]})) for i, why in refused.items()
-            )
-        codes, kept = self.fitting.encode(rows, chunk.place, bad)
-        counts = counts[kept]
-        order = changes.in_commit_order(counts, None if versions is None else [versions[i] for i in kept])
-        order = order[counts[order] != 0]
-        found = zip(codes[:, order].T.tolist(), counts[order].tolist(), strict=True)
-        return Events([(tuple(row), n) for row, n in found], exact=True)
+        if isinstance(chunk.rows, Distant) and self.table._key:
+            coded = self._coded_there(chunk, chunk.rows, bad)
+            if coded is not None:
+                return coded
+        found = told(self.fitting, shape, here(chunk.rows), chunk.place, bad).in_order()
+        events = zip(found.codes.T.tolist(), found.counts.tolist(), strict=True)
+        return Events([(tuple(row), n) for row, n in events], exact=True)
 
     def _debezium(self, chunk: Chunk, bad: list[Bad]) -> Work:
         events: list[tuple[Codes | None, int]] = []

@@ -17,6 +17,7 @@ import pyarrow as pa
 from everview.codes.codec import Codec
 from everview.codes.declare import arrow_field
 from everview.errors import EverviewError, InputError, did_you_mean
+from everview.io.changes import Envelope
 from everview.io.source import Bad
 from everview.io.texts import value_of_json
 from everview.types import DataType
@@ -36,9 +37,12 @@ class Fitting:
     ([[7]], [0], ["[E_COLUMN] there is no column 'y' in table 't'"])
     """
 
-    def __init__(self, label: str, codec: Codec, *, exact: bool) -> None:
-        """`exact`: columns that the table has not are refused, as its columns were told from the source."""
+    def __init__(self, label: str, codec: Codec, *, exact: bool, shape: Envelope | None = None) -> None:
+        """`exact`: columns that the table has not are refused, as its columns were told from the source. `shape`: how
+        records say what happened to a row, if they do (`everview.io.events`).
+        """
         self.label = label
+        self.shape = shape
         self.codec = codec
         self.exact = exact
         self.columns: dict[str, DataType] = dict(zip(codec.names, codec.types, strict=True))

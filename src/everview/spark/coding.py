@@ -7,7 +7,9 @@ records.
 
 The step that follows names the files in its job, and each shard reads its own. An upsert is finished there, too: which
 rows stand under the new rows' keys, and what differs from a snapshot, a shard knows by itself, so the driver needs no
-copy of the table.
+copy of the table. So does a keyed table's change feed: all events of a key meet on one shard, which puts them in
+the order of their commits and sees what they leave. Without a key events are counted, and a deletion of what is not
+there is an error of the feed's: those come to the driver.
 
 Dictionaries may disagree if two texts share a hash (`E_CONFLICT`, nearly impossible). Then the rows come to the driver
 after all, which has the one dictionary that counts.
@@ -29,13 +31,15 @@ from everview.codes.codec import Codec
 from everview.codes.interner import Interner
 from everview.dataflow.operators import ON_ONE, Arrangement
 from everview.errors import EverviewError
+from everview.io.changes import Envelope
+from everview.io.events import EXTRA, Told, outcome, told
 from everview.io.fitting import Fitting
 from everview.io.source import Bad
 from everview.kernels import exchange
 from everview.sharded import inbox_rows
 from everview.spark.frames import unreadable
 from everview.spark.job import bytes_table, table_bytes
-from everview.standing import last_of_each, standing
+from everview.standing import last_of_each, records, standing
 from everview.store.files import Files, open_files
 from everview.types import DataType
 
@@ -69,6 +73,8 @@ class Order:
     """the columns in the order of the table's index"""
     shards: int
     """1 if all rows are the first shard's"""
+    shape: Envelope | None = None
+    """how records say what happened, if they are changes"""
 
 
 @dataclass
@@ -95,7 +101,7 @@ class Coded:
     operator: int
     key: tuple[int, ...]
     how: str
-    """append, upsert or snapshot"""
+    """append, upsert, changes or snapshot"""
     files: dict[int, list[str]] = field(default_factory=dict)
     rows: int = 0
     words: int = 0
@@ -126,6 +132,8 @@ class Input:
 
     def changes(self, files: Files, shard: int, arrangement: Arrangement, now: int) -> np.ndarray | None:
         """What they change on a shard that is at the time `now`, as its inbox takes it."""
+        if self.how == "changes":
+            return self._after_events(files, shard, arrangement, now)
         new = _read(files, self.files.get(shard, []), arrangement.cols)
         if self.key and new.shape[1]:
             new = new[:, last_of_each(new[: len(self.key)])]
@@ -136,6 +144,20 @@ class Input:
             diffs = np.repeat(np.array([1, -1]), [new.shape[1], old.shape[1]])
             new = np.concatenate([new, old], axis=1)  # what stays as it is cancels out in the inbox
         return inbox_rows(list(new), self.time, diffs) if new.shape[1] else None
+
+    def _after_events(self, files: Files, shard: int, arrangement: Arrangement, now: int) -> np.ndarray | None:
+        """The same for events."""
+        found = Told.unpacked(_read(files, self.files.get(shard, []), arrangement.cols + EXTRA)).in_order()
+        if not len(found.counts):
+            return None
+        width = len(self.key)
+        new, settled, taken = outcome(found.codes, found.counts, width)
+        keys = np.ascontiguousarray(found.codes[:width, last_of_each(found.codes[:width])])
+        old = standing(arrangement, now, (), self.key, keys)[list(arrangement.order)]
+        gone = np.isin(records(old[:width]), records(settled)) | np.isin(records(old), records(taken))
+        rows = np.concatenate([new, old[:, gone]], axis=1)
+        diffs = np.repeat(np.array([1, -1]), [new.shape[1], int(gone.sum())])
+        return inbox_rows(list(rows), self.time, diffs) if rows.shape[1] else None
 
 
 # on the driver
@@ -148,7 +170,7 @@ def code(frame: DataFrame, fitting: Fitting, place: str, how: str, target: Targe
     on_one = arrangement.operator.spread == ON_ONE
     order = Order(
         target.files.root, fitting.label, codec.names, codec.types, fitting.exact, place, arrangement.order,
-        1 if on_one else target.shards,
+        1 if on_one else target.shards, fitting.shape if how == "changes" else None,
     )  # fmt: skip
     try:
         answers = frame.mapInArrow(functools.partial(code_partition, order), "part binary").collect()
@@ -239,8 +261,7 @@ class _Coder:
         self._part.texts = texts if len(texts) <= INLINE_BYTES else self._write("texts", [texts])
 
     def _take(self, batches: list[pa.RecordBatch]) -> None:
-        codes, _ = self._fitting.encode(pa.Table.from_batches(batches), self._order.place, self._part.bad)
-        ordered = codes[list(self._order.columns)]
+        ordered = self._ordered(pa.Table.from_batches(batches))
         self._part.rows += ordered.shape[1]
         owner = np.zeros(ordered.shape[1], dtype=np.int64)
         if self._order.shards > 1:
@@ -250,6 +271,13 @@ class _Coder:
         self._words += ordered.size
         if self._words >= FLUSH_WORDS:
             self._flush()
+
+    def _ordered(self, rows: pa.Table) -> np.ndarray:
+        """Codes in the index's order of columns; of events also what they say."""
+        order, bad = self._order, self._part.bad
+        if order.shape is not None:
+            return told(self._fitting, order.shape, rows, order.place, bad).packed(order.columns)
+        return self._fitting.encode(rows, order.place, bad)[0][list(order.columns)]
 
     def _flush(self) -> None:
         for shard, held in self._held.items():
