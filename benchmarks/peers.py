@@ -7,6 +7,7 @@ after a change pays that too.
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Timer
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,10 @@ def _networkx(edges: Ints, answer: Callable[[Any, Any], Any]) -> Peers:
     return {"networkx": recompute}
 
 
+PATIENCE = 60.0
+"""Seconds that DuckDB gets: components of a large or deep graph take it minutes."""
+
+
 def query(text: str, **tables: Any) -> Any:
     """What DuckDB says, given tables as Arrow tables or columns in a dict."""
     import duckdb
@@ -63,7 +68,12 @@ def query(text: str, **tables: Any) -> Any:
         for name, columns in tables.items():
             connection.register(f"{name}_columns", columns)
             connection.execute(f"CREATE TABLE {name} AS SELECT * FROM {name}_columns")
-        return connection.execute(text).fetchnumpy()
+        alarm = Timer(PATIENCE, connection.interrupt)
+        alarm.start()
+        try:
+            return connection.execute(text).fetchnumpy()
+        finally:
+            alarm.cancel()
 
 
 def _edge(edges: Ints) -> dict[str, Ints]:
@@ -187,11 +197,11 @@ def pagerank(edges: Ints, nodes: int, rounds: int, unit: int) -> Ints:
     """
     present = np.zeros(nodes, dtype=bool)
     present[edges.ravel()] = True
-    kept = np.where(present, unit - unit * 17 // 20, 0)
+    kept = np.where(present, (unit * 3 + 10) // 20, 0)
     out = np.bincount(edges[:, 0], minlength=nodes)
     rank = np.where(present, unit, 0)
     for _ in range(rounds):
-        share = rank * 17 // (np.maximum(out, 1) * 20)
+        share = (rank * 17 + out * 10) // (np.maximum(out, 1) * 20)
         # float sums are exact: below 2**53
         rank = kept + np.bincount(edges[:, 1], weights=share[edges[:, 0]], minlength=nodes).astype(np.int64)
     return np.stack([np.flatnonzero(present), rank[present]], axis=1)

@@ -181,11 +181,11 @@ def pagerank(spark: Any, edges: Any, rounds: int, unit: int) -> Any:
 
     fan = edges.groupBy("src").agg(f.count("*").alias("out"))
     wide = edges.join(fan, "src").repartition("src").cache()
-    kept = _nodes(edges).select("node", f.lit(unit - unit * 17 // 20).cast("long").alias("rank")).cache()
+    kept = _nodes(edges).select("node", f.lit((unit * 3 + 10) // 20).cast("long").alias("rank")).cache()
     ranks = kept.select("node", f.lit(unit).cast("long").alias("rank"))
     for _ in range(rounds):
         given = ranks.join(wide, ranks.node == wide.src).select(
-            f.col("dst").alias("node"), f.expr("rank * 17 div (out * 20)").alias("rank")
+            f.col("dst").alias("node"), f.expr("(rank * 17 + out * 10) div (out * 20)").alias("rank")
         )
         ranks = given.union(kept).groupBy("node").agg(f.sum("rank").alias("rank")).localCheckpoint()
     return ranks

@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import networkx as nx
@@ -146,16 +147,21 @@ def two_colouring(state: State) -> Rows:
     return rows(found)
 
 
+def nearest(a: int, b: int) -> int:
+    """a / b to the nearest whole number, halves up."""
+    return math.floor(Fraction(a, b) + Fraction(1, 2))
+
+
 def pagerank(state: State, rounds: int, parts: tuple[int, int], unit: int, personal: bool = False) -> Rows:
     top, bottom = parts
     graph = state.with_sources if personal else state.digraph
     ranked = set(state.sources) if personal else set(graph)
     rank = dict.fromkeys(ranked, unit)
     for _ in range(rounds):
-        new: Counter[Node] = Counter(dict.fromkeys(ranked, unit - unit * top // bottom))
+        new: Counter[Node] = Counter(dict.fromkeys(ranked, nearest(unit * (bottom - top), bottom)))
         for a, b in graph.edges():
             if a in rank:
-                new[b] += rank[a] * top // (graph.out_degree(a) * bottom)
+                new[b] += nearest(rank[a] * top, graph.out_degree(a) * bottom)
         rank = dict(new)
     return rows(rank.items())
 
@@ -163,12 +169,12 @@ def pagerank(state: State, rounds: int, parts: tuple[int, int], unit: int, perso
 def settled_pagerank(state: State, parts: tuple[int, int], unit: int) -> Rows:
     """Rounds from what every node keeps, until nothing changes."""
     top, bottom = parts
-    kept = dict.fromkeys(state.digraph, unit - unit * top // bottom)
+    kept = dict.fromkeys(state.digraph, nearest(unit * (bottom - top), bottom))
     rank, before = kept, None
     while rank != before:
         before, new = rank, Counter(kept)
         for a, b in state.digraph.edges():
-            new[b] += before[a] * top // (state.digraph.out_degree(a) * bottom)
+            new[b] += nearest(before[a] * top, state.digraph.out_degree(a) * bottom)
         rank = dict(new)
     return rows(rank.items())
 

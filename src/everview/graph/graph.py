@@ -64,7 +64,7 @@ class Graph:
         self.node_type = _end_type(edges, src, dst)
         if weight is not None:
             _check_weight(edges, weight)
-        self.edges = _with_both_ends(edges, src, dst).alias("edge")
+        self.edges = _not_null(edges, src, dst).alias("edge")
         self._more_nodes = None if nodes is None else self.nodes_of(nodes, "nodes")
 
     def __repr__(self) -> str:
@@ -98,14 +98,14 @@ class Graph:
         return x.join(e, x.node == e[near]).select(node=e[far], **kept)
 
     def nodes_of(self, given: Collection, what: str) -> Collection:
-        """(node): the rows of a parameter that holds nodes, each once."""
+        """(node): the rows of a parameter that holds nodes, each once; NULL is none."""
         (name,) = self._parameter(given, what, 1)
-        return given.select(node=given[name]).distinct()
+        return _not_null(given, name).select(node=given[name]).distinct()
 
     def pairs_of(self, given: Collection, what: str) -> Collection:
-        """(source, target): the rows of a parameter that holds pairs of nodes, each once."""
+        """(source, target): the rows of a parameter that holds pairs of nodes, each once; NULL is none."""
         source, target = self._parameter(given, what, 2)
-        return given.select(source=given[source], target=given[target]).distinct()
+        return _not_null(given, source, target).select(source=given[source], target=given[target]).distinct()
 
     def _parameter(self, given: Collection, what: str, width: int) -> tuple[str, ...]:
         if not isinstance(given, Collection):
@@ -155,7 +155,7 @@ class Graph:
 
         Weights are 0 or more. With negative ones the answer is right as long as no cycle is negative; such a cycle
         never settles. Where there may be one, say `max_rounds`, the most edges of a path, for a LoopError. That
-        costs several times as much, since the loop's rows are not queued by cost then.
+        costs several times as much: without it nodes wait in a queue by their cost, and a queue has no rounds to count.
         """
         return paths.sssp(self, sources, max_rounds)
 
@@ -245,14 +245,13 @@ class Graph:
         unit: int = 1_000_000,
     ) -> Collection:
         """(node, rank): PageRank after a fixed number of rounds, in whole units; the average node starts with `unit`.
-        With `rounds=None` until no rank changes any more, so to a tolerance of 1 / unit: a unit of 1000 settles in
-        half the rounds that a million takes, and forgets what is less than a thousandth of an average rank.
+        With `rounds=None` until no rank changes any more, so to a tolerance of half a unit for each edge.
 
-        Each round a node keeps (1 - damping) * unit and gets damping * rank / out-degree along every edge, rounded
-        down: integers, so that a change undone leaves no trace. Parallel edges count each. Nodes without outgoing
-        edges pass nothing on, so the ranks add up to at most nodes * unit: divide by their sum to get shares. With
-        `sources` (personalised) only those start with a rank and keep some. A small unit forgets small changes sooner
-        and does less work; a large one is more exact: an edge's part is off by less than 1.
+        Each round a node keeps (1 - damping) * unit and gets damping * rank / out-degree along every edge, rounded to
+        the nearest unit: integers, so that a change undone leaves no trace. Parallel edges count each. Nodes without
+        outgoing edges pass nothing on, so the ranks add up to less than nodes * unit: divide by their sum to get
+        shares. With `sources` (personalised) only those start with a rank and keep some. A small unit forgets small
+        changes sooner and does less work; a large one is more exact (docs/graph.md has figures).
         """
         return ranking.pagerank(self, rounds, damping, sources, unit)
 
@@ -352,6 +351,6 @@ def _check_weight(edges: Collection, weight: str) -> None:
         raise PlanError("E_TYPE", f"the weight {weight} is {kind!r}", "a weight is int, float or decimal")
 
 
-def _with_both_ends(edges: Collection, src: str, dst: str) -> Collection:
-    nullable = [name for name in (src, dst) if edges.schema()[name].nullable]
-    return edges.filter(*(edges[name].is_not_null() for name in nullable))
+def _not_null(given: Collection, *names: str) -> Collection:
+    """The rows in which these columns have values."""
+    return given.filter(*(given[name].is_not_null() for name in names if given.schema()[name].nullable))
