@@ -16,7 +16,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from everview.demo import recompute, stream
+from everview.demo import recompute, story, stream
 from everview.demo.data import TAGS, Mentions, load
 from everview.demo.story import DAY, FAST
 from everview.errors import InputError
@@ -152,11 +152,13 @@ def test_bad_data_is_refused(tmp_path: Path, text: str | None, code: str) -> Non
     assert refused.value.code == code
 
 
-def test_old_files_are_not_read_again(tmp_path: Path) -> None:
-    (tmp_path / "0009.parquet").write_text("")
-    with pytest.raises(InputError) as refused:
-        stream.write(tmp_path, load(None, 48), 0, 48, 24)
-    assert refused.value.code == "E_NOT_EMPTY"
+def test_a_place_for_files_is_refused_before_the_story_begins(tmp_path: Path) -> None:
+    stream.place(tmp_path).joinpath("0009.parquet").write_text("")
+    (tmp_path / "file").write_text("")
+    for keep, code in ((tmp_path, "E_NOT_EMPTY"), (tmp_path / "file", "E_FILE")):
+        with pytest.raises(InputError) as refused:
+            story.run(fast=True, spark=False, keep=keep)
+        assert refused.value.code == code
 
 
 @pytest.mark.slow

@@ -69,9 +69,10 @@ def run(*, data: Path | None = None, fast: bool = False, spark: bool = True, kee
     console = Console()
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="everview-demo-") as scratch:
+        folder = stream.place(keep or Path(scratch))
         starting = stream.SparkStart(Path(scratch)) if spark else None
         try:
-            story = _Story(console, plan, load(data, plan.slots), keep or Path(scratch))
+            story = _Story(console, plan, load(data, plan.slots), folder)
             story.introduce()
             with ev.connect() as db:
                 story.begin(db)
@@ -91,8 +92,8 @@ def run(*, data: Path | None = None, fast: bool = False, spark: bool = True, kee
 class _Story:
     """The acts, and what they share."""
 
-    def __init__(self, console: Console, plan: Plan, mentions: Mentions, home: Path) -> None:
-        self._console, self._plan, self._mentions, self._home = console, plan, mentions, home
+    def __init__(self, console: Console, plan: Plan, mentions: Mentions, folder: Path) -> None:
+        self._console, self._plan, self._mentions, self._folder = console, plan, mentions, folder
         self._frames: list[Frame] = []
         self._answers: dict[Window, Answer] = {}
         self._acts: list[Act] = []
@@ -149,7 +150,7 @@ class _Story:
             files = 1
             self._console.print("\nThis machine is busy: one file of the stream will do.")
         first = plan.archive * DAY
-        folder = self._home / "mentions"
+        folder = self._folder
         stream.write(folder, self._mentions, first, first + files * plan.per_file * DAY, plan.per_file * DAY)
         how = "Spark Structured Streaming" if session else "Everview's own reader of files"
         self._fed_by = f"{how}, {files} files"

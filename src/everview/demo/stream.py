@@ -30,11 +30,20 @@ appender.stderr.layout.pattern = %p %c{1}: %m%n
 SCHEMA = "slot long, src long, dst long, tag string"
 
 
-def write(folder: Path, mentions: Mentions, first: int, last: int, slots_per_file: int) -> int:
-    """Write the mentions of slots first to last as files; how many."""
-    folder.mkdir(parents=True, exist_ok=True)
+def place(home: Path) -> Path:
+    """The directory below `home` for the stream's files, which must not be there yet."""
+    folder = home / "mentions"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError("E_FILE", f"{folder} cannot be made: {error.strerror}", "give another directory") from None
     if any(folder.iterdir()):
         raise InputError("E_NOT_EMPTY", f"{folder} has files already", "give another directory, or empty this one")
+    return folder
+
+
+def write(folder: Path, mentions: Mentions, first: int, last: int, slots_per_file: int) -> int:
+    """Write the mentions of slots first to last as files; how many."""
     starts = range(first, last, slots_per_file)
     for number, start in enumerate(starts):
         part = mentions.between(start, min(start + slots_per_file, last))
