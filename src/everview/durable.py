@@ -20,11 +20,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from everview import catalogue
-from everview.catalogue import Catalogued, Entry, TableMade
+from everview import journal
+from everview.catalogue import Catalogued
 from everview.dataflow import saved
 from everview.dataflow.operators import Arrangement
 from everview.errors import EverviewError, InputError, StoreError
+from everview.journal import Entry, TableMade
 from everview.moving import Move, from_shards
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
@@ -75,7 +76,7 @@ class Stored(Catalogued):
             from_shards(self, manifest)
             return
         where = self._store.files.root
-        entries = [(catalogue.decode(data, where, self._plan_functions), data) for data in manifest.commands]
+        entries = [(journal.decode(data, where, self._plan_functions), data) for data in manifest.commands]
         self._loading = True
         for entry, data in entries:
             self._perform(entry, data)
@@ -107,7 +108,7 @@ class Stored(Catalogued):
             stacklevel=2,
         )
         self._anew = True
-        kept = catalogue.surviving(entries)
+        kept = journal.surviving(entries)
         self._start_again()
         self._loading = True
         for entry, data in kept:
@@ -153,7 +154,7 @@ class Stored(Catalogued):
         """Do what a record of the log says."""
         kind, body = payload[:1], memoryview(payload)[1:]
         if kind == ENTRY:
-            self._perform(catalogue.decode(body, self._store.files.root, self._plan_functions), bytes(body))
+            self._perform(journal.decode(body, self._store.files.root, self._plan_functions), bytes(body))
             return
         step = steps.decode(body)
         if step.time != self._graph.time:
@@ -329,18 +330,18 @@ class DurableSession(Stored):
         """The entries since the last version; all that are still of consequence, if many are not, or if they were done
         in another order than the store has them.
         """
-        many = len(self._entries) > 2 * len(catalogue.surviving(self._entries)) + 32
+        many = len(self._entries) > 2 * len(journal.surviving(self._entries)) + 32
         kept = self._living_entries() if self._anew or many else self._entries
         if self._anew or len(kept) < len(self._entries):
             functions = Functions()
-            self._entries = [(e, catalogue.encode(e, functions)) for e, _ in kept]
+            self._entries = [(e, journal.encode(e, functions)) for e, _ in kept]
             self._plan_functions = functions
             return {"commands": tuple(data for _, data in self._entries), "history": True}
         return {"commands": tuple(data for _, data in self._entries[self._kept :])}
 
     def _living_entries(self) -> list[tuple[Entry, bytes]]:
         """The entries without what was dropped, if they alone make the operators that there are; else all."""
-        kept = catalogue.surviving(self._entries)
+        kept = journal.surviving(self._entries)
         return kept if self._builds_the_same(kept) else self._entries
 
     def _builds_the_same(self, entries: list[tuple[Entry, bytes]]) -> bool:

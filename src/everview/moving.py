@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from everview import catalogue
-from everview.catalogue import Catalogued, Entry
+from everview import journal
+from everview.catalogue import Catalogued
 from everview.dataflow import lockstep, saved
 from everview.dataflow.builder import Builder
 from everview.dataflow.counterparts import Counterparts
@@ -31,6 +31,7 @@ from everview.dataflow.lockstep import Alone, Inputs, Shard
 from everview.dataflow.operators import BY_FIRST, Arrangement, Operator
 from everview.dataflow.replica import Added, Command, Keep, Replica
 from everview.errors import StoreError
+from everview.journal import Entry
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
 from everview.sharded import Cluster, ShardedSession
@@ -154,7 +155,7 @@ def from_shards(session: Stored, manifest: Manifest) -> None:
     built = Functions()
     replica.load(read_command(data[1:], built) for data in manifest.commands if data[:1] == BUILT)
     declared = Functions(travel=True, like=built)
-    entries = [catalogue.decode(d[1:], where, declared) for d in manifest.commands if d[:1] == DECLARED]
+    entries = [journal.decode(d[1:], where, declared) for d in manifest.commands if d[:1] == DECLARED]
     try:
         _take_over(session, entries, Counterparts(replica.builder.pieces))
     except Spoiled:
@@ -171,7 +172,7 @@ def _take_over(session: Stored, entries: Iterable[Entry], counterparts: Counterp
         for entry in entries:
             session._perform(entry)
         if move.leftovers():  # shards let go of what no view reads whenever they are opened
-            session._perform(catalogue.Collected())
+            session._perform(journal.Collected())
         if move.leftovers():
             raise Spoiled
         move.fill()
@@ -226,7 +227,7 @@ def _write_shards(session: DurableSession, entries: list[Entry], shards: int, co
         store.commit(
             session._graph.time,
             replaces={place: lists.get(place, []) for place in {*store.manifest.lists, *lists}},
-            commands=(*new.built(), *(DECLARED + catalogue.encode(entry, known) for entry in entries)),
+            commands=(*new.built(), *(DECLARED + journal.encode(entry, known) for entry in entries)),
             history=True,
             sinces=sinces,
             marks=session._marks,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from everview import catalogue
+from everview import journal
 from everview.catalogue import Catalogued
 from everview.codes.interner import Interner
 from everview.dataflow import saved
@@ -75,9 +75,9 @@ class StoredShards(Catalogued, ShardedSession):
                 self._follow(read_command(data[1:], self._built_functions), data[1:])
         self._graph.time = manifest.time
         declared = [data[1:] for data in manifest.commands if data[:1] == DECLARED]
-        entries = [(catalogue.decode(data, self._store.files.root, self._plan_functions), data) for data in declared]
+        entries = [(journal.decode(data, self._store.files.root, self._plan_functions), data) for data in declared]
         with self._loaded():
-            for entry, data in catalogue.surviving(entries):  # the operators of what was dropped are gone
+            for entry, data in journal.surviving(entries):  # the operators of what was dropped are gone
                 self._perform(entry, data)
         self._marks = dict(manifest.marks)
         self._again = {*self._tables, *self._views}
@@ -274,7 +274,7 @@ class ShardReader(StoredShards):
             else:
                 with self._loaded():
                     where = self._store.files.root
-                    self._perform(catalogue.decode(data[1:], where, self._plan_functions), data[1:])
+                    self._perform(journal.decode(data[1:], where, self._plan_functions), data[1:])
         self._graph.time = commit.time
         self._fill(self._filled, contents_of(self._store, commit.adds))
         self._marks.update(commit.marks)
