@@ -280,6 +280,37 @@ def strong_peers(edges: Ints, nodes: int) -> Peers:
     }
 
 
+# --------------------------------------------------------------------------------------------- forests
+
+
+def spanning_forest(edges: Ints, nodes: int) -> Ints:
+    """(a, b, weight): the minimum spanning forest, ties to the smaller nodes; edges are src, dst, weight (1 or more).
+
+    >>> spanning_forest(np.array([[1, 0, 5], [1, 2, 5], [2, 0, 5], [0, 2, 9]]), 3).tolist()
+    [[0, 1, 5], [0, 2, 5]]
+    """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import minimum_spanning_tree
+
+    a, b = edges[:, :2].min(axis=1), edges[:, :2].max(axis=1)
+    order = np.sort((edges[:, 2] * nodes + a) * nodes + b)  # below 2**53, so floats tell them apart
+    pair = order % (nodes * nodes)
+    _, first = np.unique(pair, return_index=True)  # the lightest of parallel edges
+    ends = (pair[first] // nodes, pair[first] % nodes)
+    tree = minimum_spanning_tree(csr_array((order[first].astype(float), ends), shape=(nodes, nodes))).tocoo()
+    weight = tree.data.astype(np.int64) // (nodes * nodes)
+    return by_row(np.stack([tree.row, tree.col, weight], axis=1).astype(np.int64))
+
+
+def forest_peers(edges: Ints, nodes: int) -> Peers:
+    """Spanning forests elsewhere."""
+    return {
+        "scipy": lambda: spanning_forest(edges, nodes),
+        "igraph": lambda: _igraph(edges[:, :2], nodes).as_undirected("each").spanning_tree(edges[:, 2].tolist()),
+        **_networkx(edges, lambda nx, g: list(nx.minimum_spanning_edges(g.to_undirected()))),
+    }
+
+
 # -------------------------------------------------------------------------------------------- k-core
 
 

@@ -56,6 +56,7 @@ CASES: list[Case] = [
     *_graph_cases("kcore", "ac"),
     *_graph_cases("sssp", "abc"),
     *_graph_cases("khop", "abc"),
+    *_graph_cases("forest", "ac", "--few"),
     *_graph_cases("pagerank", "abc", "--few"),
     *_graph_cases("pagerank", "abc", "--few", "--unit", "100", name="pagerank-coarse"),
     *(Case(f"{name}-cnr", name, ("--graph", "cnr", "--few")) for name in ("wcc", "scc", "sssp", "khop", "pagerank")),

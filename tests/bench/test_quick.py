@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
-WORKLOADS = ("arrange", "bfs", "reach", "wcc", "scc", "kcore", "sssp", "khop", "pagerank", "triangles", "join3")
+WORKLOADS = (
+    *("arrange", "bfs", "reach", "wcc", "scc", "kcore", "sssp", "khop", "pagerank", "forest", "triangles", "join3"),
+)
 OTHERS = (
     *("start", "epochs", "install", "proportional", "sharing", "merge", "threads", "rules", "durable", "tpch"),
     *("figure1", "interactive", "patterns"),
