@@ -196,3 +196,12 @@ def test_aggregates_of_nothing_at_every_time() -> None:
         db.sql("INSERT INTO t VALUES (2)")
         db.sql("TRUNCATE t")
     assert [view.as_of(t).rows() for t in range(4)] == [[(0, None)], [(1, 1)], [(2, 3)], [(0, None)]]
+
+
+def test_a_view_that_cannot_be_built_does_not_replace_another(db: ev.Session) -> None:
+    db.sql("CREATE VIEW names AS SELECT name FROM item")
+    endless = "WITH RECURSIVE (ERROR AT RECURSION LIMIT 9) r(n) AS (SELECT id FROM item UNION ALL SELECT n + 1 FROM r)"
+    with pytest.raises(ev.LoopError):
+        db.sql(f"CREATE OR REPLACE VIEW names AS {endless} SELECT n FROM r")
+    db.sql("DELETE FROM item WHERE id = 1")
+    assert db["names"].rows() == [("fig",)]

@@ -695,3 +695,17 @@ def test_why_joins_are_binary_comes_back(tmp_path: Path) -> None:
         again.checkpoint()
     with ev.connect(tmp_path) as again:
         assert {name: again[name].explain() for name in again.views} == said
+
+
+def test_replacing_a_view_by_itself_keeps_it(tmp_path: Path) -> None:
+    """A program that says CREATE OR REPLACE VIEW and is run again does not compute the view again."""
+    text = "CREATE OR REPLACE VIEW total AS SELECT sum(x) AS s FROM t"
+    with ev.connect(tmp_path) as db:
+        db.sql("CREATE TABLE t (x int); INSERT INTO t VALUES (1)")
+        db.sql(text)
+        db.sql("INSERT INTO t VALUES (2)")
+    with ev.connect(tmp_path) as db:
+        assert sorted(db.sql(text).changes(since=1)) == [((1,), 2, -1), ((3,), 2, 1)]
+        assert db.sql("CREATE OR REPLACE VIEW total AS SELECT count(*) AS n FROM t").rows() == [(2,)]
+    with ev.connect(tmp_path) as db:
+        assert db["total"].rows() == [(2,)]

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from everview.clock import Expiring
-from everview.errors import did_you_mean
+from everview.collection import Collection
+from everview.errors import PlanError, did_you_mean
 from everview.expr import functions
 from everview.expr.nodes import Expr
 from everview.plan import joins
 from everview.plan import nodes as plan
+from everview.plan.multiway import Choice
 from everview.sql import choice, constants, names, reading
 from everview.sql.places import Source
 from everview.sql.query import Compiler
@@ -28,6 +30,7 @@ from everview.types import TIMESTAMP
 from everview.view import View
 
 if TYPE_CHECKING:
+    from everview.session import Session
     from everview.sql.statements import Statements
 
 
@@ -95,11 +98,31 @@ def create_view(sql: Statements, name: str, node: exp.Create, source: Source) ->
         compiler = Compiler(sql.session, source, standing=True)
         compiler.by_text = True
         collection._meaning = joins.take(compiler.query(written, {}, None).node, range(query.width))
-    if name in sql.session.views and node.args.get("replace"):
-        sql.session._views[name].drop()
     how = sql.how_to_join(plain, source)
     collection._plan_why = choice.why(how, sql.asked(source))
+    if name in sql.session.views and node.args.get("replace"):
+        return _replaced(sql.session, name, collection, how)
     return sql.session.view(name, collection, plan=how)
+
+
+def _replaced(session: Session, name: str, collection: Collection, how: Choice | None) -> View:
+    """Another view by the same name. One that was found when the session was opened stays if it is the same; one that
+    cannot be built leaves the old one, though without its history.
+    """
+    old = session._views[name]
+    if name in session._again and old._plan == how:
+        try:
+            return session.view(name, collection, plan=how)
+        except PlanError as error:
+            if error.code != "E_NAME":
+                raise
+    old.drop()
+    try:
+        return session.view(name, collection, plan=how)
+    except BaseException:
+        index = [old._columns[i].name for i in old._index]
+        session.view(name, old._source, index_by=index, plan=old._plan)
+        raise
 
 
 def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) -> Table:
