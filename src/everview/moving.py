@@ -5,8 +5,8 @@ Both runtimes keep the same things in a store: tables, views, dictionary, marks,
 differ in how many parts each operator's rows are in, and in a few operators. So a directory is moved by building the
 other dataflow from the catalogue and giving every operator the batches of its counterpart
 (`everview.dataflow.counterparts`): nothing is computed and no history is lost, but for views of which an operator has
-no counterpart (joins of many inputs at once, which shards do pair by pair). Those are computed, and their history
-begins anew.
+no counterpart: joins of many inputs at once, which shards do pair by pair, and whatever needs an index with all rows in
+one place (joins without an equality, windows over all rows). Those are computed, and their history begins anew.
 
 All of it is one commit. Whoever dies before it leaves the directory as it was, whoever dies after it has moved it.
 

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,10 @@ def main(master: str, folder: Path) -> None:
             print(f"{name}: the same answers", flush=True)
             a_killed_executor(spark, folder / f"{name}-killed", alone_rows)
             print(f"{name}: an executor was killed", flush=True)
+            a_killed_worker(spark, folder / f"{name}-worker", alone_rows)
+            print(f"{name}: a Python worker was killed", flush=True)
+        a_killed_executor_between_steps(spark, folder / "lingering")
+        print("lingering: an executor was killed", flush=True)
     finally:
         spark.stop()
 
@@ -57,13 +62,41 @@ def the_same_answers(spark: Any, state: Path, alone_rows: int | None) -> None:
 
 def a_killed_executor(spark: Any, state: Path, alone_rows: int | None) -> None:
     """One that dies in the third round of a loop, when half of the step is done."""
+    killed_in_a_loop(spark, state, alone_rows, executor)
+
+
+def a_killed_worker(spark: Any, state: Path, alone_rows: int | None) -> None:
+    """The same for the Python process that runs the step; its executor lives on."""
+    killed_in_a_loop(spark, state, alone_rows, os.getpid)
+
+
+def a_killed_executor_between_steps(spark: Any, state: Path) -> None:
+    """One whose task waits for the next step."""
+    where = state.with_suffix(".where")
+
+    def passes(x: int) -> int:
+        where.write_text(str(executor()))
+        return x
+
+    with ev.connect(spark, state=str(state), shards=2, linger=60.0) as db:
+        t = db.table("t", {"x": int})
+        v = db.view("v", t.select(x=udf(passes, returns=int)(t.x)).distinct())
+        for i in range(4):
+            t.insert([(i,)])
+            os.kill(int(where.read_text()), signal.SIGKILL)
+            time.sleep(0.5 * (i % 2))  # at once, and when the driver may have noticed
+        t.insert([(4,)])
+        assert sorted(v.rows()) == [(i,) for i in range(5)]
+
+
+def killed_in_a_loop(spark: Any, state: Path, alone_rows: int | None, victim: Callable[[], int]) -> None:
     fuse = state.with_suffix(".fuse")
     fuse.touch()
 
     def passes(node: int) -> int:
         if node == 3 and fuse.exists():
             fuse.unlink()
-            os.kill(executor(), signal.SIGKILL)
+            os.kill(victim(), signal.SIGKILL)
             time.sleep(60)  # until Spark's daemon ends us
         return node
 

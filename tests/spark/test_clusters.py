@@ -22,6 +22,9 @@ def test_a_cluster_with_a_killed_executor(kind: str, tmp_path: Path) -> None:
     assert said.splitlines()[1:] == [
         "one: the same answers",
         "one: an executor was killed",
+        "one: a Python worker was killed",
         "barrier: the same answers",
         "barrier: an executor was killed",
+        "barrier: a Python worker was killed",
+        "lingering: an executor was killed",
     ]

@@ -29,6 +29,7 @@ from everview.kernels import image as image_k
 from everview.plan.frozen import Functions
 from everview.spark.coding import Input
 from everview.spark.host import read_image
+from everview.spark.interrupts import Running
 from everview.spark.job import BUILT, Answer, Commands, Job, bytes_table, table_bytes, write_rows
 from everview.spark.merging import INLINE_BYTES, Merger
 from everview.spark.resident import LINGER, Resident, Unreachable
@@ -205,7 +206,16 @@ class SparkCluster:
                 return [self._resident.run(data, self._commands.encoded)]
             except Unreachable:
                 self._resident = None
-        return list(self._one.mapPartitions(guarded("alone", data, self._broadcast())).collect())
+        return self._collect(self._one.mapPartitions(guarded("alone", data, self._broadcast())))
+
+    def _collect(self, task: Any) -> list[bytes]:
+        job = Running(self._spark, task.collect)
+        try:
+            return job.result()
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                job.cancel()
+            raise
 
     def _broadcast(self) -> Any:
         if self._sent is None:
@@ -226,7 +236,7 @@ class SparkCluster:
                 stage = self._spark.parallelize(range(tasks), tasks).barrier()
                 task = guarded("together", shipped, commands, secrets.token_bytes(16))
                 try:
-                    return list(stage.mapPartitions(task).collect())
+                    return self._collect(stage.mapPartitions(task))
                 except Exception as error:
                     if (other := other_in(error)) is not None:
                         raise other from None

@@ -22,6 +22,7 @@ from contextlib import suppress
 from typing import Any
 
 from everview.errors import EverviewError, InternalError
+from everview.spark.interrupts import Running, heard
 from everview.spark.mesh import exactly, receive, send
 from everview.spark.versions import checked, guarded
 
@@ -61,15 +62,16 @@ class Resident:
                 if self._call is None:
                     self._call = _Call(self._context, self._one)
                 try:
-                    answer = self._call.ask(job, commands)
+                    with heard():
+                        answer = self._call.ask(job, commands)
                     self._start_timer()
                     return answer
                 except _Gone:
                     self._drop()
                     if not left:
                         raise InternalError("E_PEER", "a step's task is lost each time", "see Spark's log") from None
-                except BaseException:
-                    self._drop()
+                except BaseException:  # Ctrl-C, say: the task must not go on with what nobody wants any more
+                    self._drop(cancel=True)
                     raise
         raise AssertionError
 
@@ -79,9 +81,9 @@ class Resident:
             self._stop_timer()
             self._drop(wait=True)
 
-    def _drop(self, *, wait: bool = False) -> None:
+    def _drop(self, *, wait: bool = False, cancel: bool = False) -> None:
         if self._call is not None:
-            self._call.close(wait)
+            self._call.close(wait=wait, cancel=cancel)
             self._call = None
 
     def _stop_timer(self) -> None:
@@ -109,8 +111,6 @@ class _Call:
     """One such task, and the connection to it."""
 
     def __init__(self, context: Any, one: Any) -> None:
-        from pyspark import InheritableThread  # its jobs are this thread's: the same pool, the same group
-
         self._secret = secrets.token_bytes(16)
         host = context.getConf().get("spark.driver.host", "127.0.0.1")
         bind = context.getConf().get("spark.driver.bindAddress", host)
@@ -118,18 +118,9 @@ class _Call:
         self._server.settimeout(0.05)
         self._connection: socket.socket | None = None
         self._known: Sequence[bytes] | None = None
-        self._result: list[bytes] | None = None
-        self._error: Exception | None = None
         address = (host, self._server.getsockname()[1])
         task = one.mapPartitions(guarded("resident", address, self._secret))
-        self._thread = InheritableThread(target=self._serve, args=(task,), daemon=True, name="everview task")
-        self._thread.start()
-
-    def _serve(self, task: Any) -> None:
-        try:
-            self._result = task.collect()
-        except Exception as error:
-            self._error = error
+        self._job = Running(context, task.collect)
 
     def ask(self, job: bytes, commands: Sequence[bytes]) -> bytes:
         """Send a step, wait for the answer; again if Spark has started the task again."""
@@ -148,7 +139,7 @@ class _Call:
     def _connect(self) -> None:
         """Wait for the task, which Spark starts when there is a slot."""
         while True:
-            over = not self._thread.is_alive()
+            over = self._job.over
             try:
                 connection, _ = self._server.accept()
             except TimeoutError:
@@ -165,9 +156,10 @@ class _Call:
 
     def _ended(self) -> Exception:
         """Why the task is over, though nobody told it to end."""
-        if self._error is not None:
-            return self._error
-        said = self._result[0] if self._result else b""
+        try:
+            said = b"".join(self._job.result())
+        except Exception as error:
+            return error
         if said == UNREACHABLE:
             return Unreachable()
         try:
@@ -179,7 +171,7 @@ class _Call:
 
     def over(self) -> bool:
         """Whether the task has ended, or is about to."""
-        if self._connection is None or not self._thread.is_alive():
+        if self._connection is None or self._job.over:
             return True
         try:
             return not self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
@@ -193,12 +185,14 @@ class _Call:
             self._connection.close()
             self._connection = None
 
-    def close(self, wait: bool) -> None:
-        """Let the task end."""
+    def close(self, *, wait: bool, cancel: bool) -> None:
+        """Let the task end, by force if it is to be cancelled: one that is busy does not notice that nobody waits."""
         self._hang_up()
         self._server.close()
+        if cancel:
+            self._job.cancel()
         if wait:
-            self._thread.join(REACH_SECONDS)
+            self._job.wait(REACH_SECONDS)
 
 
 def reach(address: tuple[str, int], secret: bytes) -> socket.socket:

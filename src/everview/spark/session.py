@@ -24,7 +24,7 @@ from everview.codes.interner import Interner
 from everview.dataflow import saved
 from everview.dataflow.lockstep import Inputs
 from everview.dataflow.operators import BY_FIRST, Arrangement, Operator
-from everview.dataflow.replica import Added, Command, Replica
+from everview.dataflow.replica import Added, Command, Install, MakeTable, Replica
 from everview.durable import NOW, DurableSession
 from everview.errors import InputError, StoreError
 from everview.io.fitting import Fitting
@@ -38,6 +38,7 @@ from everview.spark.cluster import SparkCluster, contents_of, measure_of
 from everview.spark.coding import FOLDER as CODED
 from everview.spark.coding import Coded, Target, code
 from everview.spark.frames import FrameRows
+from everview.spark.interrupts import put_off
 from everview.spark.job import BUILT, DECLARED, read_command
 from everview.spark.local import on_this_machine
 from everview.store import Store
@@ -205,9 +206,18 @@ class SparkBackedSession(StoredShards):
         super()._follow(command, data)
         self._cluster.follow(command)
 
+    def _build(self, command: MakeTable | Install) -> Arrangement:
+        with put_off():
+            return super()._build(command)
+
+    def _keep_only(self, roots: list[Operator]) -> None:
+        with put_off():
+            super()._keep_only(roots)
+
     def _keep(self, entry: bytes) -> None:
-        self._store.commit(self._graph.time, commands=(DECLARED + entry,))
-        self._cluster.passed()
+        with put_off():
+            self._store.commit(self._graph.time, commands=(DECLARED + entry,))
+            self._cluster.passed()
 
     def _run(self, transactions: list[Work]) -> None:
         if self._clock.followers:
@@ -217,7 +227,8 @@ class SparkBackedSession(StoredShards):
         coded = [rows for work in transactions for _, rows, _ in work if isinstance(rows, Coded)]  # never in a batch
         self._cluster.coded = tuple(rows.at(self._graph.time + 1) for rows in coded)
         try:
-            super()._run([Work(c for c in work if not isinstance(c[1], Coded)) for work in transactions])
+            with put_off():
+                super()._run([Work(c for c in work if not isinstance(c[1], Coded)) for work in transactions])
         finally:
             self._cluster.notes, self._cluster.coded = {}, ()
 

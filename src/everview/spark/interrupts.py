@@ -1,0 +1,135 @@
+"""Ctrl-C on the driver: heard while a step's tasks run, put off while what they did is committed.
+
+An interrupt may come between any two instructions of the main thread. While the driver waits for tasks that is what one
+wants: the step is given up and its tasks are cancelled. Between making a version and taking note of it, it would leave
+a session that does not know what is in its own directory. So a step runs with interrupts `put_off`, except for the wait
+for its tasks, where they are `heard`; what was put off is raised when the step is complete.
+
+Nor may an interrupt come in the middle of a call to the JVM: Py4J then loses connections. So jobs run in a thread of
+their own (`Running`), and the main thread only waits for it.
+
+Only the main thread gets interrupts, so elsewhere they need not be put off.
+"""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_usual: list[Any] = []  # the handler to hear interrupts with, while they are put off
+_missed: list[tuple[Any, ...]] = []
+
+
+@contextmanager
+def put_off() -> Iterator[None]:
+    """Interrupts are raised at the end, but where they are `heard`.
+
+    >>> said = []
+    >>> try:
+    ...     with put_off():
+    ...         signal.raise_signal(signal.SIGINT)
+    ...         said.append("undisturbed")
+    ... except KeyboardInterrupt:
+    ...     said.append("interrupted")
+    >>> said
+    ['undisturbed', 'interrupted']
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or _usual or not callable(before):
+        yield
+        return
+    _usual.append(before)
+    signal.signal(signal.SIGINT, _note)
+    try:
+        yield
+    finally:
+        _usual.clear()
+        signal.signal(signal.SIGINT, before)
+        _catch_up(before)
+
+
+@contextmanager
+def heard() -> Iterator[None]:
+    """Interrupts are raised at once, also where they are put off."""
+    if threading.current_thread() is not threading.main_thread() or not _usual:
+        yield
+        return
+    usual = _usual[0]
+    try:
+        signal.signal(signal.SIGINT, usual)
+        _catch_up(usual)
+        yield
+    finally:
+        signal.signal(signal.SIGINT, _note)
+
+
+def _note(*what: Any) -> None:
+    _missed.append(what)
+
+
+def _catch_up(handler: Any) -> None:
+    if _missed:
+        what = _missed[-1]
+        _missed.clear()
+        handler(*what)
+
+
+class Running:
+    """A Spark job on its way, which can be cancelled."""
+
+    def __init__(self, context: Any, collect: Callable[[], list[bytes]]) -> None:
+        from pyspark import InheritableThread, SparkContext  # its jobs are this thread's: the same pool, the same group
+
+        self._context = context
+        self._tag = f"everview-{secrets.token_hex(8)}"
+        self._collect = collect
+        self._result: list[bytes] = []
+        self._error: Exception | None = None
+        self._thread: threading.Thread | None = None
+        if isinstance(context, SparkContext):
+            self._thread = InheritableThread(target=self._run, daemon=True, name="everview job")
+            self._thread.start()
+        else:  # a stand-in for Spark, which runs tasks in this thread
+            self._result = collect()
+
+    def _run(self) -> None:
+        try:
+            self._context.addJobTag(self._tag)
+            self._result = self._collect()
+        except Exception as error:
+            self._error = error
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended."""
+        return self._thread is None or not self._thread.is_alive()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until it has ended, but no longer than so many seconds."""
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def result(self) -> list[bytes]:
+        """What its tasks say; waits for them. Raises what Spark says of a job that failed."""
+        if self._thread is not None:
+            with heard():
+                self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def cancel(self) -> None:
+        """Let Spark end its tasks. Workers that are busy are ended after `spark.python.task.killTimeout`."""
+        if not self.over:
+            self._context.cancelJobsWithTag(self._tag)
+            threading.Thread(target=self._insist, daemon=True, name="everview cancels").start()
+
+    def _insist(self) -> None:
+        """Cancel again until it has ended: Spark may not have heard of the job yet."""
+        while not self.over:
+            self._context.cancelJobsWithTag(self._tag)
+            self.wait(0.5)
