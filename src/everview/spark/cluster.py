@@ -89,7 +89,7 @@ class SparkCluster:
     def linger(self, seconds: float) -> None:
         """Let tasks wait so long for the next step; 0: every step is a job of its own."""
         if self._resident is not None:
-            self._resident.leave()
+            self._resident.close()
         self._resident = Resident(self._spark, seconds) if seconds > 0 else None
 
     # steps

@@ -13,6 +13,7 @@ Hazard: the slot is taken meanwhile. A barrier stage, which may need all slots, 
 
 from __future__ import annotations
 
+import atexit
 import pickle
 import secrets
 import socket
@@ -51,6 +52,7 @@ class Resident:
         self._lock = threading.Lock()
         self._call: _Call | None = None
         self._timer: threading.Timer | None = None
+        atexit.register(self.leave)  # a task that waits while Spark is stopped makes Spark complain
 
     def run(self, job: bytes, commands: Sequence[bytes]) -> bytes:
         """A step's answer."""
@@ -74,6 +76,11 @@ class Resident:
                     self._drop(cancel=True)
                     raise
         raise AssertionError
+
+    def close(self) -> None:
+        """It is not needed any more."""
+        self.leave()
+        atexit.unregister(self.leave)
 
     def leave(self) -> None:
         """End the task now, and wait until its slot is free."""
