@@ -1,0 +1,15 @@
+"""Dataflows: plans as operators that run, step by step.
+
+In reading order:
+
+    scopes        the outside and the loops, and their times
+    streams       rows on their way, linear operators folded into them
+    operators, extend    what keeps rows, and what reads them
+    graph         all operators of a session, and how a step runs
+    builder       plans to operators, with everything shared that can be
+    linear, joins, reductions, loops    how each kind of plan node is built
+    pythonic, windows    what the kernels ask Python to compute
+    team          a second thread
+    saved, counterparts    state as images, for directories
+    replica, lockstep    the same dataflow on several shards, run together
+"""

@@ -1,4 +1,9 @@
-"""Streams and sinks from the Python side: see `everview.kernels.stream` for what they do."""
+"""Streams and sinks from the Python side: see `everview.kernels.stream` for what they do.
+
+A *flow* is what the builder hands around: branches, each of which reads the stream of one operator through a predicate,
+expressions, a sign and a delay. Linear operators only change those, so a chain of them costs one program, run where
+the rows arrive (`Sink`).
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,11 @@
+"""Expressions: from what a person writes to what machines run.
+
+In reading order:
+
+    language      what a person writes: `col.x + 1`
+    resolve       names become positions, types are told
+    nodes         the typed expressions that plans hold
+    functions     every built-in function, to the last corner
+    lower, lowering, instructions    as programs of the machine in `everview.kernels.vm`
+    evaluate, texts    in Python, for what that machine cannot do
+"""

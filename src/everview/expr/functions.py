@@ -28,15 +28,16 @@ Row errors
     int, decimal, date or timestamp that would equal the reserved code of NULL), domain (sqrt of a negative), bad
     cast.
 
-Numbers int is 64-bit, overflow fails. `div` of ints is float; `floordiv` and `mod` round to minus infinity
-(Python's rule: the remainder has the divisor's sign), for floats too (IEEE floor of a / b, and Python's `%`). Any
-division by zero fails, floats included. Other float arithmetic is IEEE: it gives inf or NaN and does not fail.
-decimal(s) is an integer times 10**-s: `add sub mod floordiv` align to the larger scale (floordiv gives int), `mul`
-adds scales (a total over 18 is a plan error), `div` is float. `pow` is float: 0 to a negative power and a negative
-to a broken power fail. `sqrt` of a negative, `ln log2 log10` of zero or less fail; NaN gives NaN. `floor ceil
-round` keep the type; `round(x, n)` has n digits, 0 <= n <= 15, floats half to even (`rint(x * 10**n) / 10**n`),
-decimals half away from zero. `sign` is int (-1, 0, 1), for floats float with sign(NaN) = NaN and sign(0.0) =
-sign(-0.0) = 0.0. `abs neg` of the smallest int fail. `neg(0.0)` is -0.0.
+Numbers
+    int is 64-bit, overflow fails. `div` of ints is float; `floordiv` and `mod` round to minus infinity (Python's
+    rule: the remainder has the divisor's sign), for floats too (IEEE floor of a / b, and Python's `%`). Any division
+    by zero fails, floats included. Other float arithmetic is IEEE: it gives inf or NaN and does not fail. decimal(s)
+    is an integer times 10**-s: `add sub mod floordiv` align to the larger scale (floordiv gives int), `mul` adds
+    scales (a total over 18 is a plan error), `div` is float. `pow` is float: 0 to a negative power and a negative to
+    a broken power fail. `sqrt` of a negative, `ln log2 log10` of zero or less fail; NaN gives NaN. `floor ceil round`
+    keep the type; `round(x, n)` has n digits, 0 <= n <= 15, floats half to even (`rint(x * 10**n) / 10**n`), decimals
+    half away from zero. `sign` is int (-1, 0, 1), for floats float with sign(NaN) = NaN and sign(0.0) = sign(-0.0) =
+    0.0. `abs neg` of the smallest int fail. `neg(0.0)` is -0.0.
 
 Comparison
     Floats compare as numbers: -0.0 = 0.0; NaN = NaN and is larger than everything (PostgreSQL's rule). int against

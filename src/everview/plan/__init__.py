@@ -1,0 +1,13 @@
+"""Plans: what is to be computed, before anybody thinks about how.
+
+In reading order:
+
+    nodes         the nodes a plan is made of: immutable, compared by structure
+    joins, aggregates, windows    what languages ask for, made of those nodes
+    check, keys   what can be told of a plan without computing it
+    explain       a plan as a readable list
+    prune         columns that nobody reads go
+    multiway      joins of many inputs: which are done at once
+    sizes         how many rows there will be, roughly
+    frozen        plans as bytes
+"""
