@@ -146,14 +146,9 @@ class Session(Installing):
             if not isinstance(column, str) or not column:
                 raise InputError("E_NAME", f"table {name!r}: {column!r} is no column name", "give a non-empty string")
         columns = [Column(n, data_type(t)) for n, t in schema.items()]
-        names = list(schema)
-        keys = (key,) if isinstance(key, str) else tuple(key or ())
-        for k in keys:
-            if k not in names:
-                raise InputError("E_COLUMN", f"key column {k!r} is not in the schema", did_you_mean(k, names))
-        at = tuple(names.index(k) for k in keys)
+        at = _places(f"the key of table {name!r}", key, list(schema))
         with self._lock:
-            table = self._make_table(name, columns, at, nodes.keys_first(at, len(names)))
+            table = self._make_table(name, columns, at, nodes.keys_first(at, len(columns)))
             if ttl is not None:
                 self._clock.add(Aging(self, table, ttl // dt.timedelta(microseconds=1), owner=True))
         return table
@@ -191,12 +186,7 @@ class Session(Installing):
         check_names(collection)
         check_closed(collection._node)
         self._check_tables(collection._node)
-        names = [c.name for c in collection._columns]
-        wanted = (index_by,) if isinstance(index_by, str) else tuple(index_by or ())
-        for column in wanted:
-            if column not in names:
-                raise InputError("E_COLUMN", f"index_by: no column {column!r}", did_you_mean(column, names))
-        index = tuple(names.index(c) for c in wanted)
+        index = _places("index_by", index_by, [c.name for c in collection._columns])
         with self._lock:
             self._catch_up()
             kept = self._history if history is None else history
@@ -450,6 +440,17 @@ class Session(Installing):
     def views(self) -> tuple[str, ...]:
         """Names of the views."""
         return tuple(self._views)
+
+
+def _places(what: str, given: str | Sequence[str] | None, names: list[str]) -> tuple[int, ...]:
+    """Where the given columns are, each once."""
+    columns = (given,) if isinstance(given, str) else tuple(given or ())
+    for column in columns:
+        if column not in names:
+            raise InputError("E_COLUMN", f"{what}: there is no column {column!r}", did_you_mean(column, names))
+        if columns.count(column) > 1:
+            raise InputError("E_DUPLICATE", f"{what}: {column!r} is there twice", "name it once")
+    return tuple(names.index(c) for c in columns)
 
 
 def connect(

@@ -279,3 +279,14 @@ def test_looking_up_zero_finds_both_zeros() -> None:
         t.insert([(0.0, 1), (-0.0, 2), (1.0, 3)])
         assert groups.lookup(-0.0) == groups.lookup(0.0) == [(0.0, 2)]
         assert sorted(n for _, n in t.lookup(0.0)) == sorted(n for _, n in t.lookup(-0.0)) == [1, 2]
+
+
+def test_columns_of_keys_and_indexes_are_there_once() -> None:
+    db = ev.connect()
+    for key, code in (("z", "E_COLUMN"), (["x", "x"], "E_DUPLICATE")):
+        with pytest.raises(ev.InputError, match=f"{code}.*key of table 't'"):
+            db.table("t", {"x": int}, key=key)
+    t = db.table("t", {"x": int, "y": int})
+    for index, code in (("z", "E_COLUMN"), (["y", "x", "y"], "E_DUPLICATE")):
+        with pytest.raises(ev.InputError, match=f"{code}.*index_by"):
+            db.view("v", t.distinct(), index_by=index)

@@ -40,6 +40,8 @@ def insert(sql: Statements, node: exp.Insert, source: Source) -> None:
     conflict = _conflict(node, source)
     if node.args.get("returning"):
         raise source.refuse(node, "RETURNING is not supported")
+    if node.expression is None:
+        raise source.refuse(node, "DEFAULT VALUES is not supported: columns have no defaults", "give VALUES (...)")
     listed = node.this.expressions if isinstance(node.this, exp.Schema) else None
     at = list(range(len(table._columns))) if listed is None else _positions(listed, table, source)
     rows = _constants(sql, node.expression, table, at, source)

@@ -161,6 +161,8 @@ def _columns(listed: exp.Schema, source: Source) -> tuple[dict[str, Any], list[s
         else:
             raise source.refuse(item, f"{item.key} constraints are not supported: nothing would enforce them")
     for column in key:
+        if key.count(column) > 1:
+            raise source.error(listed, "E_DUPLICATE", f"the key column {column} is there twice")
         if column not in schema:
             raise source.error(
                 listed, "E_COLUMN", f"the key column {column} is not there", did_you_mean(column, schema)
