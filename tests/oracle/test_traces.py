@@ -221,6 +221,40 @@ def test_large_merges_in_pieces_25_steps_of_up_to_9000_updates(seed: int, merge_
     machine.close()
 
 
+FEW_OF_MANY = {
+    "small": (lambda a: a, lambda b: b),
+    "below zero": (lambda a: a - 20, lambda b: -b),
+    "at the ends": (lambda a: 2**63 - 41 + a, lambda b: b - 2**63),
+    "halves alike": (lambda a: 2 * a, lambda b: 2 * b + 1),
+    "second anywhere": (lambda a: a, wide),
+    "second one value": (lambda a: a, lambda b: 7),
+}
+
+
+@pytest.mark.parametrize("shape", FEW_OF_MANY)
+def test_keys_are_found_where_the_first_column_has_few_values(shape: str) -> None:
+    """Large batches whose index goes by two columns: every key, one or two columns, present or not."""
+    first, second = FEW_OF_MANY[shape]
+    numbers = np.random.default_rng(3)
+    machine = Machine()
+    for size in (9000, 3000, 1500):
+        a, b = numbers.integers(0, 40, size=size), numbers.integers(0, 400, size=size)
+        rows = [(first(x), second(y)) for x, y in zip(a.tolist(), b.tolist(), strict=True) if x % 5]
+        machine.commit([(row, machine.time + 1, 1) for row in rows])
+    there = total(machine.log, lambda t: True)
+    by_first: dict[int, Counter[Any]] = {first(x): Counter() for x in range(-1, 41) if -(2**63) <= first(x) < 2**63}
+    for row, n in there.items():
+        by_first[row[0]][row] = n
+    for key, wanted in by_first.items():
+        assert machine.of_key((key,), machine.time) == wanted
+    for x in range(0, 41, 3):
+        for y in range(-1, 402, 7):
+            row = (first(x), second(y))
+            if all(-(2**63) <= word < 2**63 for word in row):
+                assert machine.of_key(row, machine.time) == Counter({row: there[row]} if row in there else {})
+    machine.close()
+
+
 @effort(100)
 @given(script=st.lists(st.tuples(changes, st.integers(0, 2)), max_size=15))
 def test_times_in_loops_lose_their_epoch_when_a_step_commits(script: list) -> None:

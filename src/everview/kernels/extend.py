@@ -24,10 +24,11 @@ level keeps, per part and batch, the range of rows that fit and the run of rows 
 
 from __future__ import annotations
 
-from everview.kernels.batch import CAP, DATA, ROWS, compare_rows, diff_at, find_key, time_at
+from everview.kernels.batch import CAP, DATA, ROWS, compare_rows, diff_at, time_at
 from everview.kernels.memory import alloc, free, grow, ld, st
 from everview.kernels.native import entry, inner, operator, shared
 from everview.kernels.scope import FIELDS, NFIELDS, NOW
+from everview.kernels.search import find_key
 from everview.kernels.step import STEP_BASE
 from everview.kernels.stream import NSINKS, R_N, REGS, TAIL, flush
 from everview.kernels.times import lub
@@ -70,12 +71,23 @@ Q_TRACE, Q_INPUT, Q_BOUND, Q_NBOUND, Q_COMPLETE, Q_SUB, Q_ADD, Q_WORDS = range(8
 T_LT, T_LE, T_NE, T_EQ = range(4)
 """Tests: (kind, variable, variable)."""
 
-V_PROPOSER, V_FRESH, V_WEIGHTS, V_NWEIGHTS, V_WORDS = range(5)
-"""State of a level: who proposes, whether nothing was proposed yet, the weights of the row so far; then for each part
-the number of batches and, for each batch, (batch, from, to, run from, run to).
+V_PROPOSER, V_WAY, V_FRESH, V_WEIGHTS, V_NWEIGHTS, V_WORDS = range(6)
+"""State of a level: who proposes, the way values are found (W_…), whether nothing was proposed yet, the weights of the
+row so far; then for each part the number of batches and, for each batch, (batch, its data, the word where the first new
+column begins, from, to, run from, run to).
 """
 
-R_BATCH, R_LOW, R_HIGH, RUN_LOW, RUN_HIGH, R_STRIDE = range(6)
+W_PROPOSE, W_LEAP, W_ZIP = range(3)
+"""Ways to find values: what the module says; for one new variable that every part has in a single batch, all parts
+leaping over what the others lack; for two such parts that are about as long, a merge of the two.
+"""
+
+ALIKE = 16
+"""Two ranges of which one is less than so many times as long as the other are about as long: then walking costs less
+than leaping, which the processor cannot foresee.
+"""
+
+R_BATCH, R_DATA, R_AT, R_LOW, R_HIGH, RUN_LOW, RUN_HIGH, R_STRIDE = range(8)
 
 
 @inner
@@ -174,7 +186,10 @@ def _enter(ctx, level, state, at, stride, source, whole):
     key = ld(ctx, X_KEY)
     variables = ld(ctx, X_VARS)
     fewest = -1
-    for p in range(ld(level, L_NPARTS)):
+    most = 0
+    single = ld(level, L_NNEW) == 1
+    parts = ld(level, L_NPARTS)
+    for p in range(parts):
         part = ld(level, L_WORDS + p)
         trace = ld(part, Q_TRACE)
         keys = ld(part, Q_NBOUND)
@@ -203,6 +218,8 @@ def _enter(ctx, level, state, at, stride, source, whole):
                 high = _key_range_end(batch, low, key, keys)
             range_at = here + 1 + found * R_STRIDE
             st(state, range_at + R_BATCH, batch)
+            st(state, range_at + R_DATA, ld(batch, DATA))
+            st(state, range_at + R_AT, keys * ld(batch, CAP))
             st(state, range_at + R_LOW, low)
             st(state, range_at + R_HIGH, high)
             found += 1
@@ -210,11 +227,100 @@ def _enter(ctx, level, state, at, stride, source, whole):
         if total == 0:
             return False
         st(state, here, found)
+        single &= found == 1
         if fewest < 0 or total < fewest:
             fewest = total
             st(state, at + V_PROPOSER, p)
+        most = max(most, total)
+    way = W_PROPOSE
+    if single:
+        way = W_ZIP if parts == 2 and most < ALIKE * fewest else W_LEAP
+    st(state, at + V_WAY, way)
     st(state, at + V_FRESH, 1)
     return True
+
+
+@inner
+def _leap(level, state, at, stride):
+    """Move every part to the next value that all have; False if there is none. One after the other they seek the
+    highest value seen, until nobody moves it.
+    """
+    parts = ld(level, L_NPARTS)
+    first = at + V_WORDS + 1
+    last = first + parts * stride
+    r = first
+    low = ld(state, r + R_LOW)
+    if low >= ld(state, r + R_HIGH):
+        return False
+    value = ld(ld(state, r + R_DATA), ld(state, r + R_AT) + low)
+    agreed = 1
+    while agreed < parts:
+        r += stride
+        if r == last:
+            r = first
+        data = ld(state, r + R_DATA)
+        at_value = ld(state, r + R_AT)
+        high = ld(state, r + R_HIGH)
+        low = _seek(data, at_value, ld(state, r + R_LOW), high, value)
+        st(state, r + R_LOW, low)
+        if low >= high:
+            return False
+        found = ld(data, at_value + low)
+        agreed = agreed + 1 if found == value else 1
+        value = found
+    return True
+
+
+@inner
+def _zip(state, at, stride):
+    """The same for two parts, row by row and without a branch that depends on which is ahead."""
+    r = at + V_WORDS + 1
+    s = r + stride
+    left = ld(state, r + R_DATA)
+    right = ld(state, s + R_DATA)
+    left_at = ld(state, r + R_AT)
+    right_at = ld(state, s + R_AT)
+    i = ld(state, r + R_LOW)
+    j = ld(state, s + R_LOW)
+    i_end = ld(state, r + R_HIGH)
+    j_end = ld(state, s + R_HIGH)
+    while i < i_end and j < j_end:
+        x = ld(left, left_at + i)
+        y = ld(right, right_at + j)
+        if x == y:
+            st(state, r + R_LOW, i)
+            st(state, s + R_LOW, j)
+            return True
+        i += x < y
+        j += y < x
+    return False
+
+
+@inner
+def _bind(level, state, at, stride, variables):
+    """Bind the new variable to the value that all parts are at, and mark its runs."""
+    first = at + V_WORDS + 1
+    value = ld(ld(state, first + R_DATA), ld(state, first + R_AT) + ld(state, first + R_LOW))
+    st(variables, ld(ld(level, L_NEW), 0), value)
+    for p in range(ld(level, L_NPARTS)):
+        r = first + p * stride
+        low = ld(state, r + R_LOW)
+        high = _past(ld(state, r + R_DATA), ld(state, r + R_AT), low, ld(state, r + R_HIGH), value)
+        st(state, r + RUN_LOW, low)
+        st(state, r + RUN_HIGH, high)
+        st(state, r + R_LOW, high)
+
+
+@inner
+def _next(level, state, at, stride, variables):
+    """Bind the new variables to the next values that all parts may have; False if there are no more."""
+    way = ld(state, at + V_WAY)
+    if way == W_PROPOSE:
+        return _propose(level, state, at, stride, variables)
+    found = _zip(state, at, stride) if way == W_ZIP else _leap(level, state, at, stride)
+    if found:
+        _bind(level, state, at, stride, variables)
+    return found
 
 
 @inner
@@ -407,12 +513,12 @@ def _search(ctx, pipeline, source, whole, stride, per_level):
     while depth >= 0:
         level = ld(pipeline, P_WORDS + depth)
         at = depth * per_level
-        if not _propose(level, state, at, stride, variables):
+        if not _next(level, state, at, stride, variables):
             depth -= 1
             continue
         if not _holds(variables, ld(level, L_TESTS), ld(level, L_NTESTS)):
             continue
-        if not _validate(level, state, at, stride, variables):
+        if ld(state, at + V_WAY) == W_PROPOSE and not _validate(level, state, at, stride, variables):
             continue
         start = ld(state, at + V_WEIGHTS)
         count = ld(state, at + V_NWEIGHTS)

@@ -6,9 +6,10 @@ rows. Reading at a time means adding up the diffs of updates at or before it.
 
 from __future__ import annotations
 
-from everview.kernels.batch import CAP, DATA, ROWS, diff_at, find_key, gallop, key_end, time_at
+from everview.kernels.batch import CAP, DATA, ROWS, diff_at, time_at
 from everview.kernels.memory import ld, st
 from everview.kernels.native import inner, shared
+from everview.kernels.search import find_next, gallop, key_end
 from everview.kernels.step import STEP_EPOCHS
 from everview.kernels.stream import NULL
 from everview.kernels.times import leq
@@ -58,7 +59,7 @@ def locate(trace, data, cap, row, keys, touched, cursors, at):
         if ld(batch, ROWS) < touched * DENSE:
             start = gallop(batch, ld(cursors, w + 2), data, cap, row, keys)
         else:
-            start = find_key(batch, data, cap, row, keys)
+            start = find_next(batch, ld(cursors, w + 2), data, cap, row, keys)
         end = start
         if start < ld(batch, ROWS):
             end = key_end(batch, start, data, cap, row, keys)

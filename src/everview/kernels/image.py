@@ -17,27 +17,25 @@ from __future__ import annotations
 
 from everview.kernels.batch import (
     B_WORDS,
-    BUCKETS,
     CAP,
     COLS,
     D_AT,
     D_MASK,
     DATA,
     DIFFS,
-    INDEX,
-    KEY_MIN,
     MAPPED,
     ROWS,
-    SHIFT,
     T_AT,
     T_MASK,
     batch_words,
-    build_index,
     diff_at,
     free_batch,
+    move_index,
     new_batch,
+    no_index,
     time_at,
 )
+from everview.kernels.buckets import build_index
 from everview.kernels.executor import NTRACES, TRACES, reset_agendas
 from everview.kernels.memory import alloc, ld, raw_load, raw_store, st
 from everview.kernels.merge import RESULT
@@ -260,10 +258,7 @@ def _mapped(address, header):
     at += 0 if one_time else rows
     st(batch, D_AT, constants + 1 if ones else at)
     st(batch, D_MASK, 0 if ones else -1)
-    st(batch, INDEX, 0)
-    st(batch, KEY_MIN, 0)
-    st(batch, SHIFT, 0)
-    st(batch, BUCKETS, 0)
+    no_index(batch)
     st(batch, MAPPED, 1)
     return batch
 
@@ -305,11 +300,7 @@ def lie_at(trace, address, header, _n):
         return 0
     own = _fresh(trace)
     batch = _mapped(address, header)
-    st(batch, INDEX, ld(own, INDEX))
-    st(batch, KEY_MIN, ld(own, KEY_MIN))
-    st(batch, SHIFT, ld(own, SHIFT))
-    st(batch, BUCKETS, ld(own, BUCKETS))
-    st(own, INDEX, 0)
+    move_index(own, batch)
     free_batch(own)
     st(ld(trace, TABLE), ld(trace, OLD), batch)
     return 0

@@ -12,10 +12,11 @@ that output's arrangement, read one round later (ADD).
 
 from __future__ import annotations
 
-from everview.kernels.batch import CAP, COLS, DATA, ROWS, compare_rows, diff_at, find_key, gallop, key_end, time_at
+from everview.kernels.batch import CAP, COLS, DATA, ROWS, compare_rows, diff_at, time_at
 from everview.kernels.memory import add_atomically, alloc, copy_words, free, ld, st
 from everview.kernels.native import inner, operator, shared, task
 from everview.kernels.scope import FIELDS, NFIELDS, NOW
+from everview.kernels.search import find_next, gallop, key_end
 from everview.kernels.step import STEP_BASE, STEP_SPLIT, STEP_TEAM
 from everview.kernels.stream import NSINKS, R_N, REGS, TAIL, flush
 from everview.kernels.team import PIECES, both
@@ -91,7 +92,7 @@ def join_batches(ctx, d, i, d_rows, o, left_is_delta, at_least):
     if (d_rows - i) * SPARSE < o_rows:
         while i < d_rows:
             i_end = min(key_end(d, i, d_data, d_cap, i, keys), d_rows)
-            p = find_key(o, d_data, d_cap, i, keys)
+            p = find_next(o, p, d_data, d_cap, i, keys)
             if p < o_rows:
                 p_end = key_end(o, p, d_data, d_cap, i, keys)
                 if p_end > p:

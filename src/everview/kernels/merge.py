@@ -5,6 +5,8 @@ go on later: inserting into a trace then never stalls for a large merge (mcsherr
 it *advances* times: `max(t & keep, since)` replaces every time that no reader can tell apart from another by one
 representative, and updates that agree on row and representative are added up. Both steps keep the order of times, so
 the result is sorted.
+
+Rows are merged a chunk at a time: first where each comes from, then column by column, then equal ones are added up.
 """
 
 from __future__ import annotations
@@ -20,20 +22,22 @@ from everview.kernels.batch import (
     ROWS,
     T_AT,
     T_MASK,
-    build_index,
     compare_rows,
     diff_at,
     free_batch,
-    lower_bound,
     new_batch,
     time_at,
 )
+from everview.kernels.buckets import build_index
 from everview.kernels.memory import alloc, copy_words, free, ld, st
 from everview.kernels.native import inner, shared, task
+from everview.kernels.search import lower_bound
 from everview.kernels.team import both
 
 OLDER, NEWER, AT_OLDER, AT_NEWER, END_OLDER, END_NEWER, RESULT, FIRST_ROW, DONE_ROWS, KEEP, SINCE, M_WORDS = range(12)
 """Rows from AT to END are still to be merged; the result has those from FIRST_ROW to DONE_ROWS."""
+
+CHUNK = 512  # rows that are decided on before they are copied
 
 
 @inner
@@ -67,73 +71,156 @@ def start_merge(older, newer, keep, since):
 
 
 @inner
-def _put(result, data, first, out, src, src_data, i, time, cols, diffs):
-    """Write row i of a source at row `out` of the result, or add it to row out - 1 if that is the same update (and not
-    before row `first`); the new row count.
+def _move(batch, data, first, out, i, time):
+    """Move row i of a batch down to row `out`, or add it to row out - 1 if that is the same update (and not before row
+    `first`); the new row count.
     """
-    cap = ld(result, CAP)
-    src_cap = ld(src, CAP)
-    if out > first and time_at(result, data, out - 1) == time:
-        if compare_rows(data, cap, out - 1, src_data, src_cap, i, cols) == 0:
-            at = ld(result, D_AT) + out - 1
+    cols = ld(batch, COLS)
+    diffs = ld(batch, DIFFS)
+    cap = ld(batch, CAP)
+    if out > first and time_at(batch, data, out - 1) == time:
+        if compare_rows(data, cap, out - 1, data, cap, i, cols) == 0:
+            at = ld(batch, D_AT) + out - 1
             alive = False
             for d in range(diffs):
-                total = ld(data, at + d * cap) + diff_at(src, src_data, i, d)
+                total = ld(data, at + d * cap) + diff_at(batch, data, i, d)
                 st(data, at + d * cap, total)
                 if total != 0:
                     alive = True
             return out if alive else out - 1
     for c in range(cols):
-        st(data, c * cap + out, ld(src_data, c * src_cap + i))
-    if ld(result, T_MASK) != 0:
-        st(data, ld(result, T_AT) + out, time)
-    at = ld(result, D_AT) + out
+        st(data, c * cap + out, ld(data, c * cap + i))
+    if ld(batch, T_MASK) != 0:
+        st(data, ld(batch, T_AT) + out, time)
+    at = ld(batch, D_AT) + out
     for d in range(diffs):
-        st(data, at + d * cap, diff_at(src, src_data, i, d))
+        st(data, at + d * cap, diff_at(batch, data, i, d))
     return out + 1
+
+
+@inner
+def _advanced(batch, data, i, keep, since):
+    """Time of row i as the result has it."""
+    return max(time_at(batch, data, i) & keep, since)
+
+
+@inner
+def _interleave(merge, order, n):
+    """Decide where the next n rows of the result come from: `order` gets row numbers of the older batch, and those of
+    the newer one as their complements. Which is next is hard to foresee, so choosing is done without branches.
+    """
+    a = ld(merge, OLDER)
+    b = ld(merge, NEWER)
+    keep = ld(merge, KEEP)
+    since = ld(merge, SINCE)
+    i = ld(merge, AT_OLDER)
+    j = ld(merge, AT_NEWER)
+    a_rows = ld(merge, END_OLDER)
+    b_rows = ld(merge, END_NEWER)
+    cols = ld(a, COLS)
+    a_data = ld(a, DATA)
+    b_data = ld(b, DATA)
+    a_cap = ld(a, CAP)
+    b_cap = ld(b, CAP)
+    k = 0
+    while k < n and i < a_rows and j < b_rows:
+        x = 0
+        y = 0
+        c = 0
+        while x == y and c < cols:
+            x = ld(a_data, c * a_cap + i)
+            y = ld(b_data, c * b_cap + j)
+            c += 1
+        older = x < y
+        if x == y:
+            older = _advanced(a, a_data, i, keep, since) <= _advanced(b, b_data, j, keep, since)
+        st(order, k, i if older else ~j)
+        i += older
+        j += not older
+        k += 1
+    while k < n and i < a_rows:
+        st(order, k, i)
+        i += 1
+        k += 1
+    while k < n:
+        st(order, k, ~j)
+        j += 1
+        k += 1
+    st(merge, AT_OLDER, i)
+    st(merge, AT_NEWER, j)
+
+
+@inner
+def _fetch(merge, order, n, out):
+    """Write the n rows of `order` into the result from row `out` on, column by column."""
+    a = ld(merge, OLDER)
+    b = ld(merge, NEWER)
+    result = ld(merge, RESULT)
+    a_data = ld(a, DATA)
+    b_data = ld(b, DATA)
+    data = ld(result, DATA)
+    cap = ld(result, CAP)
+    for c in range(ld(a, COLS)):
+        a_at = c * ld(a, CAP)
+        b_at = c * ld(b, CAP)
+        for k in range(n):
+            row = ld(order, k)
+            st(data, c * cap + out + k, ld(a_data if row >= 0 else b_data, a_at + row if row >= 0 else b_at + ~row))
+    if ld(result, T_MASK) != 0:
+        for k in range(n):
+            row = ld(order, k)
+            time = time_at(a, a_data, row) if row >= 0 else time_at(b, b_data, ~row)
+            st(data, ld(result, T_AT) + out + k, max(time & ld(merge, KEEP), ld(merge, SINCE)))
+    for d in range(ld(a, DIFFS)):
+        for k in range(n):
+            row = ld(order, k)
+            diff = diff_at(a, a_data, row, d) if row >= 0 else diff_at(b, b_data, ~row, d)
+            st(data, ld(result, D_AT) + d * cap + out + k, diff)
+
+
+@inner
+def _same_as_before(result, data, i):
+    """Whether row i of the result is the same update as the row before. Rows differ most in their last columns."""
+    cap = ld(result, CAP)
+    for back in range(ld(result, COLS)):
+        at = (ld(result, COLS) - 1 - back) * cap + i
+        if ld(data, at) != ld(data, at - 1):
+            return False
+    return time_at(result, data, i) == time_at(result, data, i - 1)
+
+
+@inner
+def _add_up(result, first, out, n):
+    """Add up equal updates among rows [out, out + n) of the result and the row before, if that is not before row
+    `first`; where the rows end then.
+    """
+    data = ld(result, DATA)
+    i = out
+    while i < out + n and not (i > first and _same_as_before(result, data, i)):
+        i += 1
+    end = i
+    while i < out + n:
+        end = _move(result, data, first, end, i, time_at(result, data, i))
+        i += 1
+    return end
 
 
 @shared
 def work_merge(merge, fuel):
     """Merge up to `fuel` rows; True when the merge is complete."""
-    a = ld(merge, OLDER)
-    b = ld(merge, NEWER)
-    result = ld(merge, RESULT)
-    i = ld(merge, AT_OLDER)
-    j = ld(merge, AT_NEWER)
+    left = ld(merge, END_OLDER) - ld(merge, AT_OLDER) + ld(merge, END_NEWER) - ld(merge, AT_NEWER)
+    order = alloc(min(left, CHUNK))
     out = ld(merge, DONE_ROWS)
-    keep = ld(merge, KEEP)
-    since = ld(merge, SINCE)
-    na = ld(merge, END_OLDER)
-    nb = ld(merge, END_NEWER)
-    first = ld(merge, FIRST_ROW)
-    cols = ld(a, COLS)
-    diffs = ld(a, DIFFS)
-    a_data = ld(a, DATA)
-    b_data = ld(b, DATA)
-    a_cap = ld(a, CAP)
-    b_cap = ld(b, CAP)
-    data = ld(result, DATA)
-    while fuel > 0 and (i < na or j < nb):
-        fuel -= 1
-        take_a = j >= nb
-        if not take_a and i < na:
-            order = compare_rows(a_data, a_cap, i, b_data, b_cap, j, cols)
-            if order == 0:
-                ta = max(time_at(a, a_data, i) & keep, since)
-                tb = max(time_at(b, b_data, j) & keep, since)
-                order = -1 if ta <= tb else 1
-            take_a = order < 0
-        if take_a:
-            out = _put(result, data, first, out, a, a_data, i, max(time_at(a, a_data, i) & keep, since), cols, diffs)
-            i += 1
-        else:
-            out = _put(result, data, first, out, b, b_data, j, max(time_at(b, b_data, j) & keep, since), cols, diffs)
-            j += 1
-    st(merge, AT_OLDER, i)
-    st(merge, AT_NEWER, j)
+    while fuel > 0 and left > 0:
+        n = min(fuel, left, CHUNK)
+        _interleave(merge, order, n)
+        _fetch(merge, order, n, out)
+        out = _add_up(ld(merge, RESULT), ld(merge, FIRST_ROW), out, n)
+        fuel -= n
+        left -= n
+    free(order)
     st(merge, DONE_ROWS, out)
-    return i >= na and j >= nb
+    return left == 0
 
 
 @inner
@@ -213,8 +300,8 @@ def _work_shared(merge, team):
     data = ld(older, DATA)
     cols = ld(older, COLS)
     i = ld(older, ROWS) // 2
-    i = lower_bound(data, ld(older, CAP), 0, i, data, ld(older, CAP), i, cols)  # its first time
-    j = lower_bound(ld(newer, DATA), ld(newer, CAP), 0, ld(newer, ROWS), data, ld(older, CAP), i, cols)
+    i = lower_bound(data, ld(older, CAP), 0, i, data, ld(older, CAP), i, 0, cols)  # its first time
+    j = lower_bound(ld(newer, DATA), ld(newer, CAP), 0, ld(newer, ROWS), data, ld(older, CAP), i, 0, cols)
     rest = alloc(M_WORDS)
     copy_words(rest, 0, merge, 0, M_WORDS)
     st(merge, END_OLDER, i)
@@ -292,10 +379,8 @@ def advance_rows(batch, keep, since):
     out = 0
     rows = ld(batch, ROWS)
     at = ld(batch, T_AT)
-    cols = ld(batch, COLS)
-    diffs = ld(batch, DIFFS)
     for i in range(rows):
-        out = _put(batch, data, 0, out, batch, data, i, max(ld(data, at + i) & keep, since), cols, diffs)
+        out = _move(batch, data, 0, out, i, max(ld(data, at + i) & keep, since))
     if out == rows:
         return batch
     free(ld(batch, INDEX))  # the bucket index no longer fits

@@ -16,7 +16,8 @@ the larger ones, which end up behind each other in the batch.
 
 from __future__ import annotations
 
-from everview.kernels.batch import CAP, D_AT, D_MASK, DATA, T_AT, build_index, new_batch
+from everview.kernels.batch import CAP, D_AT, D_MASK, DATA, T_AT, new_batch
+from everview.kernels.buckets import build_index
 from everview.kernels.inbox import NEXT, free_chain
 from everview.kernels.memory import alloc, call_pointer, copy_words, free, ld, st, zeros
 from everview.kernels.native import inner, shared, task

@@ -5,20 +5,10 @@ Results are ordinary batches (sorted and consolidated) that the caller owns.
 
 from __future__ import annotations
 
-from everview.kernels.batch import (
-    CAP,
-    COLS,
-    D_MASK,
-    DATA,
-    ROWS,
-    diff_at,
-    find_key,
-    free_batch,
-    key_end,
-    time_at,
-)
+from everview.kernels.batch import CAP, COLS, D_MASK, DATA, ROWS, diff_at, free_batch, time_at
 from everview.kernels.memory import alloc, ld, st
 from everview.kernels.native import REFUSED, entry, inner, operator
+from everview.kernels.search import find_key, key_end
 from everview.kernels.sort import sort_rows
 from everview.kernels.trace import COUNT, DELTA, NO_SINCE, T_COLS, TABLE
 

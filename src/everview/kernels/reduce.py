@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from everview.kernels.aggregate import evaluate
 from everview.kernels.arrange import take
-from everview.kernels.batch import CAP, DATA, ROWS, compare_rows, free_batch, key_end, lower_bound
+from everview.kernels.batch import CAP, DATA, ROWS, compare_rows, free_batch
 from everview.kernels.history import bound_of, locate, start_cursors
 from everview.kernels.inbox import new_inbox
 from everview.kernels.interesting import plan_times
@@ -45,6 +45,7 @@ from everview.kernels.reduction import (
 )
 from everview.kernels.said import publish, settle_time, sort_out
 from everview.kernels.scope import FIELDS, NFIELDS, NOW, SLOT_NOW
+from everview.kernels.search import key_end, lower_bound
 from everview.kernels.step import STEP_SPLIT, STEP_TEAM
 from everview.kernels.team import both
 from everview.kernels.trace import COUNT, DELTA, STAMP, T_COLS, TABLE, clear_delta, compact
@@ -126,7 +127,7 @@ def _cut(source, other, keys):
         return at, 0
     if at == rows:
         return at, ld(other, ROWS)
-    return at, lower_bound(ld(other, DATA), ld(other, CAP), 0, ld(other, ROWS), data, cap, at, keys)
+    return at, lower_bound(ld(other, DATA), ld(other, CAP), 0, ld(other, ROWS), data, cap, at, 0, keys)
 
 
 @inner

@@ -7,7 +7,8 @@ live value diverge. So the output that should be, less all that was said, is wha
 from __future__ import annotations
 
 from everview.kernels.arrange import emit
-from everview.kernels.batch import CAP, D_AT, DATA, ROWS, T_AT, build_index, diff_at, free_batch, new_batch, time_at
+from everview.kernels.batch import CAP, D_AT, DATA, ROWS, T_AT, diff_at, free_batch, new_batch, time_at
+from everview.kernels.buckets import build_index
 from everview.kernels.history import seen
 from everview.kernels.memory import alloc, free, ld, st
 from everview.kernels.native import inner, shared

@@ -10,7 +10,8 @@ least significant first. A handful of rows is sorted by insertion.
 
 from __future__ import annotations
 
-from everview.kernels.batch import CAP, D_AT, DATA, T_AT, build_index, new_batch
+from everview.kernels.batch import CAP, D_AT, DATA, T_AT, new_batch
+from everview.kernels.buckets import build_index
 from everview.kernels.inbox import unchained
 from everview.kernels.memory import alloc, free, ld, st
 from everview.kernels.native import inner, shared
