@@ -107,6 +107,8 @@ class Grouped(Scalars):
             raise self._refused(node)
         self.source.only(node, "this", "big_int")
         given, distinct = node.this, False
+        if given is None or (isinstance(given, exp.Distinct) and not given.expressions):
+            raise self.no_argument(node)
         if isinstance(given, exp.Distinct):
             distinct = True
             items = [i for e in given.expressions for i in (e.expressions if isinstance(e, exp.Tuple) else [e])]

@@ -170,6 +170,11 @@ def parsed(text: str) -> exp.Expr:
     return node
 
 
+def _incomplete(found: re.Match[str]) -> str:
+    kind = getattr(exp, found[1])
+    return f"a part of {kind.sql_name() if issubclass(kind, exp.Func) else kind.key.upper()} is missing"
+
+
 def _syntax_error(error: ParseError | TokenError) -> SqlError:
     found = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
     line, column = found.get("line") or 1, found.get("col") or 1
@@ -177,4 +182,5 @@ def _syntax_error(error: ParseError | TokenError) -> SqlError:
     length = len(near) if near else 1
     what = str(found.get("description") or str(error).splitlines()[0]).rstrip(".")
     what = re.sub(r" but got <Token.*", "", what)
+    what = re.sub(r"Required keyword: '\w+' missing for <class '[\w.]*\.(\w+)'>", _incomplete, what)
     return SqlError("E_SYNTAX", f"{what}{f', near {near!r}' if near else ''}", "", line, max(1, column - length + 1))

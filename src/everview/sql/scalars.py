@@ -139,6 +139,11 @@ class Scalars:
         self.source.only(node, *PARTS.get(kind, OPERANDS))
         return handler(node)
 
+    def no_argument(self, node: exp.Expr) -> SqlError:
+        """The error for a function of nothing, where sqlglot lets it pass."""
+        name = node.sql_name().lower() if isinstance(node, exp.Func) else node.key
+        return self.source.error(node, "E_ARITY", f"{name} has no argument", "count(*) counts rows" * (name == "count"))
+
     def _refused(self, node: exp.Expr) -> SqlError:
         if isinstance(node, exp.Window):
             return self.source.error(
@@ -168,7 +173,12 @@ class Scalars:
         return self.scope.column(node)
 
     def on_literal(self, node: exp.Literal) -> Expr:
-        return Literal(STR, node.name) if node.is_string else constants.number(node)
+        if node.is_string:
+            return Literal(STR, node.name)
+        try:
+            return constants.number(node)
+        except ArithmeticError:  # sqlglot takes .1.25 for one
+            raise self.source.error(node, "E_SYNTAX", f"{node.name} is no number") from None
 
     def on_null(self, node: exp.Null) -> Expr:
         return Literal(INT.optional(), None)

@@ -246,7 +246,11 @@ class Windows:
     def _rank(self, node: exp.Expr) -> _Wanted:
         kind, made = _RANKS[type(node)]
         if kind != "ntile":
+            if any(node.args.values()):
+                raise self.source.error(node, "E_ARITY", f"{kind} takes no argument")
             return _Wanted(kind, made)
+        if node.this is None:
+            raise self.scalars.no_argument(node)
         number = self._constant(node.this, "the number of parts")
         if number < 1:
             raise self.source.error(node, "E_RANGE", "ntile needs at least one part")
@@ -275,6 +279,8 @@ class Windows:
 
     def _aggregate(self, node: exp.Expr, condition: exp.Expr | None, frame: Frame) -> _Wanted:
         self.source.only(node, "this", "big_int")
+        if node.this is None:
+            raise self.scalars.no_argument(node)
         kind: WindowKind = AGGREGATES[type(node)]
         if isinstance(node.this, (exp.Distinct, exp.Order)):
             raise self.source.refuse(node, "DISTINCT and ORDER BY inside a window's aggregate are not supported")
