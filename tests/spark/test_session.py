@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import everview as ev
-from everview import col
+from everview import col, lit
 from everview.expr.language import count, udf
 from tests.spark import inprocess
 
@@ -125,6 +125,27 @@ def test_functions_of_modules_that_workers_do_not_have(
             v = db.view("v", t.select(y=udf(rule, returns=int)(t.x)))
             t.insert([(time,)])
             assert sorted(v.rows()) == [(4,), (6,)][:time]
+
+
+def test_strings_that_one_task_makes_reach_the_others(spark: Any, tmp_path: Path) -> None:
+    """In the step that makes them, and later: functions that read what functions on other shards have written."""
+
+    def spell(x: int) -> str:
+        return f"number {x}"
+
+    with ev.connect(spark, state=str(tmp_path), shards=4, alone_rows=0) as db:
+        t = db.table("t", {"x": int})
+        spelled = t.select(s=udf(spell, returns=str)(t.x)).distinct()  # goes to the shard of the string
+        db.view("again", spelled.select(n=udf(lambda s: int(s.split()[1]), returns=int)(spelled.s)))
+        db.view("least", spelled.select(k=lit(0), s=spelled.s).group_by("k").agg(s=col.s.min()))
+        for start in (0, 50):
+            t.insert([(x,) for x in range(start, start + 50)])
+            assert sorted(db["again"].rows()) == [(x,) for x in range(start + 50)]
+        db._cluster.alone_rows = 1 << 40
+        for x in (77, 0, 1):
+            t.delete([(x,)])
+        assert sorted(db["again"].rows()) == [(x,) for x in range(2, 100) if x != 77]
+        assert db["least"].rows() == [(0, "number 10")]
 
 
 def test_a_worker_that_dies_in_the_middle_of_a_step(spark: Any, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from everview.codes.interner import Interner
 from everview.dataflow import saved
 from everview.dataflow.graph import Stop
 from everview.dataflow.operators import ON_ONE, Operator, PythonMap, Reduce
@@ -48,6 +49,9 @@ INLINE_WORDS = 1 << 20
 class Wire(Protocol):
     """How shards in different processes meet."""
 
+    def begin(self, interner: Interner) -> None:
+        """A step begins: strings that come into being from here on are told to the others with the next parcels."""
+
     def swap(self, parcels: list[Parcel], agenda: int) -> tuple[list[Parcel], int]:
         """Send parcels for shards elsewhere, receive those for shards here; gives the earliest agenda of all."""
 
@@ -57,6 +61,9 @@ class Wire(Protocol):
 
 class Alone:
     """The wire of a process that has all shards."""
+
+    def begin(self, interner: Interner) -> None:
+        pass
 
     def swap(self, parcels: list[Parcel], agenda: int) -> tuple[list[Parcel], int]:
         return parcels, agenda

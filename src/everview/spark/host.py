@@ -204,6 +204,7 @@ class Host:
         if fresh is not None:
             self.interner.load(fresh)
             known = max(known, len(self.interner))
+        wire.begin(self.interner)
         try:
             inputs = self._inputs(job, held)
             words = lockstep.words_in(inputs)

@@ -3,7 +3,8 @@
 A loop may take hundreds of rounds; as Spark jobs they would cost tens of milliseconds each. The tasks of a barrier
 stage run at the same time, so they connect to each other once (addresses go through the barrier) and swap parcels
 directly: a round is one message to every other task and one from each. Every message also says the earliest loop time
-its sender has work for, or that it failed.
+its sender has work for, or that it failed; and it brings the strings that users' functions have made since the last
+one, because rows are codes, and the others may have to read them.
 
 A connection starts with a secret that the driver made for this job; whoever does not know it is sent away.
 """
@@ -18,9 +19,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from everview.codes.interner import Interner
 from everview.dataflow.lockstep import Parcel
 from everview.errors import InternalError
-from everview.spark.job import words_of
+from everview.spark.job import bytes_table, table_bytes, words_of
 
 _LENGTH = struct.Struct("<Q")
 PATIENCE = 120.0
@@ -56,6 +58,8 @@ class Mesh:
         self.task = task
         self._secret = secret
         self._peers: dict[int, socket.socket] = {}
+        self._interner: Interner | None = None
+        self._known = 0
         with socket.create_server((host, 0)) as server:
             server.settimeout(PATIENCE)
             mine = {"at": [host, server.getsockname()[1]], "held": list(held.items())}
@@ -85,6 +89,23 @@ class Mesh:
         connection.settimeout(PATIENCE)
         self._peers[peer] = connection
 
+    def begin(self, interner: Interner) -> None:
+        self._interner, self._known = interner, len(interner)
+
+    def _new_words(self) -> bytes:
+        if self._interner is None or len(self._interner) == self._known:
+            return b""
+        return table_bytes(self._interner.export(self._known))
+
+    def _learn(self, words: list[bytes]) -> None:
+        """Know what the others have made; what was known before is not told again."""
+        if self._interner is not None:
+            for table in filter(None, words):
+                found = bytes_table(table)
+                assert found is not None
+                self._interner.load(found)
+            self._known = len(self._interner)
+
     def swap(self, parcels: list[Parcel], agenda: int) -> tuple[list[Parcel], int]:
         """Send everybody what is theirs, receive what is ours; gives the earliest agenda of all."""
         mine: list[Parcel] = []
@@ -92,8 +113,12 @@ class Mesh:
         for parcel in parcels:
             to = self.owners[parcel[0]]
             (mine if to == self.task else theirs[to]).append(parcel)
-        answers = self._round({p: (agenda, [(s, o, r.tobytes()) for s, o, r in rows]) for p, rows in theirs.items()})
-        for other, rows in answers:
+        words = self._new_words()
+        answers = self._round(
+            {p: (agenda, [(s, o, r.tobytes()) for s, o, r in rows], words) for p, rows in theirs.items()}
+        )
+        self._learn([new for *_, new in answers])
+        for other, rows, _ in answers:
             agenda = min(agenda, other)
             mine += [(s, o, words_of(data)) for s, o, data in rows]
         return mine, agenda
@@ -109,7 +134,7 @@ class Mesh:
             except OSError:
                 continue
 
-    def _round(self, messages: dict[int, object]) -> list[tuple[int, list[tuple[int, int, bytes]]]]:
+    def _round(self, messages: dict[int, object]) -> list[tuple[int, list[tuple[int, int, bytes]], bytes]]:
         """One message to each peer, one from each. Sending has a thread of its own: large messages would block both."""
         data = {peer: pickle.dumps(message, protocol=5) for peer, message in messages.items()}
         failures: list[OSError] = []
