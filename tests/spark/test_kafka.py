@@ -21,6 +21,7 @@ import pytest
 import everview as ev
 from tests.spark.broker import Broker, broker
 from tests.spark.clusters import ROOT
+from tests.spark.dying import SHORT_LIVED, run_program
 from tests.spark.jars import KAFKA_CONNECTOR, jars
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -191,3 +192,62 @@ def test_topics_in_and_out_with_drivers_killed(tmp_path: Path) -> None:
         shop.trade(kafka)
         finish(tmp_path, start(tmp_path, kafka))
         check(tmp_path, kafka, shop)
+
+
+FAILING = """
+import json, sys
+import everview as ev
+from everview.spark import local_session, topics
+
+work, servers, jars, settings = sys.argv[1:]
+spark = local_session("local[2,4]", **json.loads(settings), **{"spark.jars": jars})  # four attempts per task
+only_once, send, there, sends = topics.only_once, topics.Topic._send, topics.Topic._there, []
+
+def lost(batches):
+    \"\"\"A task that dies when it has sent a part; Spark tries it again.\"\"\"
+    from pyspark import TaskContext
+    if TaskContext.get().attemptNumber():
+        yield from only_once(batches)
+    else:
+        yield next(iter(batches)).slice(0, 3)
+        raise RuntimeError("lost")
+
+def sending(self, table, of):
+    sends.append([len(table), of])
+    topics.only_once = lost if len(sends) in failing else only_once
+    send(self, table, of)
+
+topics.Topic._send = sending
+with ev.connect(spark, state=work + "/state", shards=2) as db:
+    t = db.table("t", {"k": int, "n": int})
+    v = db.view("v", t.filter(t.n > 0))
+    topic = ev.io.kafka(spark, servers, "v", key="k")
+    failing = [1, 3, 4, 5]  # the first time's first, the second time's three tries
+    outlet = v.write_to(topic)
+    t.insert([(i, 1) for i in range(10)])
+    try:
+        t.insert([(i, 2) for i in range(10)])
+    except ev.EverviewError as error:
+        print(json.dumps(["error", error.code]))
+    t.insert([(i, 3) for i in range(2)])
+    outlet.stop()
+    print(json.dumps(["sends", sends]))
+    rows = topic._records().selectExpr("cast(ours[1] as int)", "cast(ours[2] as int)").collect()
+    print(json.dumps(["records", sorted(map(list, rows))]))
+"""
+
+
+def test_a_task_that_fails_halfway_sends_no_record_twice(tmp_path: Path) -> None:
+    """Spark's further attempts refuse; what is missing is sent when the topic was looked at, now or with the next."""
+    connector = ",".join(map(str, jars(*KAFKA_CONNECTOR, alone=True)))
+    with broker(tmp_path / "kafka") as kafka:
+        env = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+        arguments = [str(tmp_path), kafka.servers, connector, json.dumps(SHORT_LIVED)]
+        done = run_program(FAILING, arguments, env, tmp_path, 400)
+    assert done.returncode == 0, done.stderr[-3000:]
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert said == [
+        ["error", "E_SINK"],
+        ["sends", [[10, 10], [7, 10], [10, 10], [7, 10], [4, 10], [1, 10], [2, 2]]],
+        ["records", [[2, i] for i in range(10)] + [[3, i] for i in range(10)] + [[4, i] for i in range(2)]],
+    ]

@@ -1,20 +1,23 @@
 """Kafka topics as sinks, through Spark's connector.
 
 Each change is a record: its value is the row as JSON with `_time` and `_diff`, its key (if columns are named) those
-columns as JSON, so that one key's changes stay in order. Spark writes to Kafka at least once: a crash may leave a part
-of a time in the topic, and a task that is tried again may write a record twice. So every record carries a header that
-says whose it is, its time, its number within the time and how many there are:
+columns as JSON, so that one key's changes stay in order. Spark by itself writes to Kafka at least once: a crash may
+leave a part of a time in the topic, and a task that is tried again begins from its start. So every record carries a
+header that says whose it is, its time, its number within the time and how many there are:
 
     everview: <identity of view and sink> <time> <number> <of>
 
 From these the sink tells how far the topic got: the last time, if all its records are there, else the time before; and
-of a time that is there in part, it writes only the records that are missing. A consumer that drops a (time, number) it
-has seen has each change exactly once, whatever happened to the writer.
+of a time that is there in part, it writes only the records that are missing. That is done after a crash, and after a
+task that failed, too: a second attempt of Spark's refuses to write (`only_once`), so that the job fails, the topic is
+looked at, and the rest is sent. What remains is an attempt that Spark has given up while it still runs (its executor
+was cut off): its records may come after we looked, and so twice. A consumer that drops a (time, number) it has seen
+has each change exactly once even then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,6 +39,9 @@ NUMBER = "_number"
 
 PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13, in Spark's version (spark.jars.packages)"
 
+TRIES = 3
+"""How often a time is sent, each time without what is there already."""
+
 _OURS = f"split(cast(element_at(filter(headers, h -> h.key = '{HEADER}'), -1).value as string), ' ')"
 """The header's parts, as SQL; NULL for a record that has none."""
 
@@ -54,6 +60,8 @@ class Topic(Sink):
         self._columns: dict[str, DataType] = {}
         self._part: tuple[int, frozenset[int]] = (-1, frozenset())
         """A time of which the topic holds only some records, and their numbers"""
+        self._unsure = False
+        """Whether something was sent of which it is not known how much arrived"""
 
     def describe(self) -> str:
         return f"kafka {self._topic}"
@@ -78,9 +86,7 @@ class Topic(Sink):
 
     def _position(self) -> int | None:
         """The last time of which the topic holds everything, None if it is empty."""
-        found = self._records().selectExpr(
-            "ours[0] as identity", "cast(ours[1] as long) as time", "cast(ours[2] as long) as n", "ours[3] as size"
-        )
+        found = self._numbers()
         whose = [row[0] for row in found.select("identity").distinct().limit(2).collect()]
         if not whose:
             return None
@@ -95,6 +101,12 @@ class Topic(Sink):
         self._part = (time, frozenset(numbers))
         return time - 1
 
+    def _numbers(self) -> DataFrame:
+        """Whose the records are, of which time, which of how many."""
+        return self._records().selectExpr(
+            "ours[0] as identity", "cast(ours[1] as long) as time", "cast(ours[2] as long) as n", "ours[3] as size"
+        )
+
     def _records(self) -> DataFrame:
         """All records, with the parts of our header as `ours`."""
         reader = self._spark.read.format("kafka").options(**self._options)
@@ -105,17 +117,36 @@ class Topic(Sink):
         order = np.lexsort(batch._columns[::-1]) if len(batch._columns) else np.arange(len(batch))
         table = batch.to_arrow().take(order)  # the same numbers for the same rows, also after a restart
         table = table.append_column(NUMBER, pa.array(np.arange(len(batch), dtype=np.int64)))
-        time, present = self._part
-        if batch.time == time:
-            table = table.filter(~np.isin(np.arange(len(batch)), list(present)))
-        self._send(table, len(batch))
-        self._part = (-1, frozenset())
+        for attempt in range(1, TRIES + 1):
+            there = self._there(batch.time)
+            rest = table.filter(~np.isin(np.arange(len(batch)), list(there))) if there else table
+            self._unsure = True
+            try:
+                if len(rest):
+                    self._send(rest, len(batch))
+                break
+            except Exception as error:
+                if attempt == TRIES:
+                    raise InputError(
+                        "E_SINK",
+                        f"{self.describe()} cannot be written: {first_line(error)}",
+                        "correct its cause and run again: what the topic holds by then is not sent twice",
+                    ) from error
+        self._part, self._unsure = (-1, frozenset()), False
+
+    def _there(self, time: int) -> frozenset[int]:
+        """The numbers of a time's records that the topic holds."""
+        if self._unsure:
+            found = self._numbers().filter(f"time = {time}").select("n").collect()
+            self._part = (time, frozenset(row[0] for row in found))
+        return self._part[1] if self._part[0] == time else frozenset()
 
     def _send(self, table: pa.Table, of: int) -> None:
         columns = ", ".join(f"`{name}`" for name in (*self._columns, TIME, DIFF))
         keys = ", ".join(f"`{name}`" for name in self._key)
         text = "map('ignoreNullFields', 'false')"
         frame = to_frame(self._spark, table).coalesce(1)
+        frame = frame.mapInArrow(only_once, frame.schema)
         header = f"concat_ws(' ', '{self._identity}', `{TIME}`, `{NUMBER}`, '{of}')"
         sent = frame.selectExpr(
             f"to_json(struct({keys}), {text}) as key" if keys else "cast(null as string) as key",
@@ -136,3 +167,13 @@ class Topic(Sink):
             once.select(functions.from_json("value", from_arrow_schema(schema)).alias("row")).select("row.*").toArrow()
         )
         return table
+
+
+def only_once(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For `mapInArrow`: let rows pass in a task's first attempt, and refuse in others, which would send them again."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is not None and context.attemptNumber():
+        raise RuntimeError("the task that sent records failed, and what it has sent is to be looked at first")
+    yield from batches
