@@ -82,6 +82,10 @@ class Clock:
             return max(self.now, self.target)
         return self.now if self.manual else max(self.now, time.time_ns() // 1000)
 
+    def late(self, table: Table) -> int:
+        """How many rows came to a table, so far, when their time was over."""
+        return sum(f.late for f in self.followers if f.table is table)
+
     def add(self, follower: Follower) -> None:
         """Let a follower take part in transactions from now on."""
         self.now = self.read()
@@ -214,6 +218,7 @@ class Follower:
         self.session = session
         self.table = table
         self.own: Table | None = None
+        self.late = 0  # rows that came when their time was over
         self.queue = Moments()
         self.seen: int = session._clock.read()
         """the moment up to which everything was done: others may have looked at the clock since"""
@@ -281,9 +286,10 @@ class Expiring(Follower):
         left = _counted(columns, counts)
         for rows, diff in mine:
             until = self._values([self.until], rows)[0]
+            late = (until <= now) & (until != NULL)
             if diff > 0:
                 self.queue.add(np.unique(until[(until > now) & (until != NULL)]).tolist())
-            late = (until <= now) & (until != NULL)
+                self.late += diff * int(late.sum())
             for row in rows[:, late].T.tolist():
                 left[tuple(row)] = left.get(tuple(row), 0) + diff
         return [

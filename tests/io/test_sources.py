@@ -284,6 +284,8 @@ def test_snapshot_of_a_file_is_read_again_when_it_changes(tmp_path: Path) -> Non
     assert sorted(t.rows()) == [(1,), (3,)]
 
 
+STAMPED = {"ts": dt.datetime, "n": int}
+
 FEED = [
     {"id": 1, "v": "a", "_change_type": "insert", "_commit_version": 0},
     {"id": 2, "v": "b", "_change_type": "insert", "_commit_version": 0},
@@ -639,3 +641,29 @@ def test_a_source_of_ones_own() -> None:
     t = db.source("t", Countdown(3))
     assert caught_up(db).time == 3
     assert sorted(t.rows()) == [(0,), (1,), (2,)]
+
+
+def test_late_rows_correct_views_and_sinks() -> None:
+    """There is no watermark: a row that comes hours late is a change like any other."""
+    noon = dt.datetime(2026, 1, 1, 12)
+    arriving = [[(noon, 1), (noon + dt.timedelta(hours=5), 2)], [(noon, 4)]]
+    db = ev.connect()
+    db.source("t", ev.io.rows([row for rows in arriving for row in rows]), schema=STAMPED, max_rows_per_step=2)
+    v = db.sql("CREATE VIEW v AS SELECT date_trunc('hour', ts) AS h, sum(n) AS n FROM t GROUP BY 1")
+    told: list[Any] = []
+    v.write_to(ev.io.foreach(lambda batch: told.append(sorted((n, d) for (_, n), d in batch.rows()))))
+    assert caught_up(db).late == {}
+    assert told == [[(1, 1), (2, 1)], [(1, -1), (5, 1)]]
+
+
+def test_rows_that_come_after_their_time_to_live_are_counted() -> None:
+    noon = dt.datetime(2099, 1, 1, 12)  # the clock only moves forward
+    rows = [{"ts": noon + dt.timedelta(minutes=m), "n": m} for m in (-30, -5, 0, 5)]
+    db = ev.connect()
+    db.sql("CREATE TABLE t (ts timestamp, n bigint) TTL ts + INTERVAL '10 minutes'")
+    db.advance(noon)
+    db.source("t", ev.io.rows(rows))
+    run = caught_up(db)
+    assert sorted(n for _, n in db["t"].rows()) == [-5, 0, 5]
+    assert run.rows == {"t": 4} and run.late == {"t": 1} and "too late: t 1" in str(run)
+    assert caught_up(db).late == {}

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
+import socket
+import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +16,7 @@ from typing import Any
 import pytest
 
 import everview as ev
+from everview.spark.streams import Stream
 
 pytestmark = pytest.mark.spark
 
@@ -105,6 +111,84 @@ def test_running_for_a_while_follows_the_stream(spark: Any, tmp_path: Path) -> N
 
     assert db.run(until="6s").stopped_by == "time"
     assert sorted(t.rows()) == [(1,), (2,)]
+
+
+def test_rate_and_socket(spark: Any) -> None:
+    """Rows of Spark's rate source are numbered through; a socket's lines come as they are sent."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        lines = spark.readStream.format("socket").options(host="127.0.0.1", port=server.getsockname()[1]).load()
+
+        def send() -> None:
+            connection, _ = server.accept()
+            with connection:
+                for line in ("one", "two", "three"):
+                    connection.sendall(f"{line}\n".encode())
+                ended.wait(60)
+
+        ended = threading.Event()
+        sender = threading.Thread(target=send)
+        sender.start()
+        db = ev.connect()
+        said = db.source("said", lines)
+        rate = db.source("rate", spark.readStream.format("rate").option("rowsPerSecond", 20).load())
+        words = db.view("words", said.select(text=said.value).union_all(rate.select(text=ev.lit("rate"))).distinct())
+
+        @words.subscribe
+        def enough(batch: ev.Batch) -> None:
+            if len(words.rows()) == 4:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        assert db.run(until="60s").stopped_by == "interrupt"
+        ended.set()
+        sender.join()
+    assert sorted(said.rows()) == [("one",), ("three",), ("two",)]
+    numbers = sorted(n for _, n in rate.rows())
+    assert numbers and numbers == list(range(len(numbers)))
+
+
+def test_late_rows_correct_views_whatever_the_watermark_says(spark: Any, tmp_path: Path) -> None:
+    """A watermark alone drops nothing; what an operator of Spark's drops by one is counted and told."""
+    schema, folder = "ts timestamp, n long", tmp_path / "in"
+    put(folder, "1.json", [{"ts": "2026-01-01 12:00:00", "n": 1}, {"ts": "2026-01-01 12:10:00", "n": 2}])
+    db = ev.connect()
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).json(str(folder))
+    stream = stream.withWatermark("ts", "1 minute")
+    db.source("kept", stream)
+    db.source("deduplicated", stream.dropDuplicates(["ts", "n"]))
+    v = db.sql("CREATE VIEW v AS SELECT date_trunc('minute', ts) AS m, sum(n) AS n FROM kept GROUP BY 1")
+    assert db.run(until="caught_up").late == {}
+    put(folder, "2.json", [{"ts": "2026-01-01 12:00:30", "n": 5}, {"ts": "2026-01-01 12:11:00", "n": 3}])
+    run = db.run(until="caught_up")
+    assert sorted(n for _, n in v.rows()) == [2, 3, 6] and run.rows == {"kept": 2, "deduplicated": 1}
+    assert run.late == {"deduplicated": 1} and "too late: deduplicated 1" in str(run)
+
+
+def test_a_batch_waits_until_the_one_before_is_committed_and_told(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Back-pressure: Spark is never ahead of the slowest subscriber."""
+    for i in range(4):
+        put(tmp_path / "in", f"{i}.json", [{"x": i}])
+    happened: list[str] = []
+    offer = Stream._offer
+
+    def offering(self: Stream, number: int, rows: Any) -> Any:
+        happened.append(f"offered {number}")
+        return offer(self, number, rows)
+
+    monkeypatch.setattr(Stream, "_offer", offering)
+    db = ev.connect()
+    stream = spark.readStream.schema("x long").option("maxFilesPerTrigger", 1).json(str(tmp_path / "in"))
+    view = db.view("v", db.source("t", stream).distinct())
+
+    @view.subscribe
+    def slow(batch: ev.Batch) -> None:
+        if len(batch):
+            time.sleep(0.3)
+            happened.append(f"told {batch.time - 1}")
+
+    db.run(until="caught_up")
+    assert happened == [f"{what} {number}" for number in range(4) for what in ("offered", "told")]
 
 
 class Restarted:
@@ -210,9 +294,6 @@ def test_refusals(spark: Any) -> None:
 
 def test_interrupted_from_a_subscriber(spark: Any, tmp_path: Path) -> None:
     """Ctrl-C while a stream runs: the step under way is finished, and the next run goes on."""
-    import os
-    import signal
-
     folder = tmp_path / "in"
     for i in range(4):
         put(folder, f"{i}.json", [{"x": i}])

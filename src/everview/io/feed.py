@@ -64,6 +64,7 @@ class Feed:
         self.columns = self.fitting.columns
         self.rows = 0
         self.rejected = 0
+        self._late = 0
         self._ready = False
         self._due = 0.0
         self._idle = False
@@ -84,6 +85,11 @@ class Feed:
     def caught_up(self) -> bool:
         """Whether the source had nothing more when it was last asked."""
         return self._idle and self.source.caught_up
+
+    @property
+    def late(self) -> int:
+        """Records that came when their time was over: by the table's time to live, or by the source's own rule."""
+        return self._late + self.source.dropped
 
     def step(self) -> bool:
         """Take one chunk, if there is one, in one transaction."""
@@ -126,6 +132,7 @@ class Feed:
 
     def _commit(self, chunk: Chunk, marks: Mapping[str, str]) -> None:
         bad = list(chunk.bad)
+        late = self.session._clock.late(self.table)
         work = self._prepare(chunk, bad)
         try:
             if bad and self.rules.policy == "fail":
@@ -141,6 +148,7 @@ class Feed:
             work.discard()
         self.rows += taken
         self.rejected += len(bad)
+        self._late += self.session._clock.late(self.table) - late
 
     def _refusal(self, chunk: Chunk, bad: list[Bad]) -> InputError:
         first = bad[0]

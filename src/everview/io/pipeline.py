@@ -162,7 +162,7 @@ class Pipeline:
             raise InputError("E_TRANSACTION", "db.run cannot be part of a transaction", "end the transaction first")
         result = Run(self.session.time)
         started = time.monotonic()
-        before = [(feed.rows, feed.rejected) for feed in self.feeds.values()]
+        before = [(feed.rows, feed.rejected, feed.late) for feed in self.feeds.values()]
         with _Interrupt() as interrupt, Progress(self, progress) as line:
             begun: list[Feed] = []
             try:
@@ -177,10 +177,12 @@ class Pipeline:
                 outlet.flush()
         result.seconds = time.monotonic() - started
         result.time = self.session.time
-        for (rows, rejected), feed in zip(before, self.feeds.values(), strict=True):
+        for (rows, rejected, late), feed in zip(before, self.feeds.values(), strict=True):
             result.rows[feed.name] = feed.rows - rows
             if feed.rejected > rejected:
                 result.rejected[feed.name] = feed.rejected - rejected
+            if feed.late > late:
+                result.late[feed.name] = feed.late - late
         return result
 
     def _loop(self, interrupt: _Interrupt, line: Progress, limit: float | None, catch_up: bool) -> str:
@@ -225,6 +227,8 @@ class Run:
     """Records taken, by source"""
     rejected: dict[str, int] = field(default_factory=dict)
     """Records set aside, by source"""
+    late: dict[str, int] = field(default_factory=dict)
+    """Records that came when their time was over, by source: the table's time to live, or the watermark of a stream"""
     seconds: float = 0.0
     stopped_by: str = ""
     """"caught_up", "time" or "interrupt" """
@@ -232,9 +236,11 @@ class Run:
     def __str__(self) -> str:
         taken = ", ".join(f"{name} {rows:,}" for name, rows in self.rows.items())
         bad = ", ".join(f"{name} {rows:,}" for name, rows in self.rejected.items())
+        late = ", ".join(f"{name} {rows:,}" for name, rows in self.late.items())
         return (
             f"{taken} rows in {self.time - self.started_at:,} steps and {self.seconds:.1f} s; time {self.time}"
             + (f"; rejected: {bad}" if bad else "")
+            + (f"; too late: {late}" if late else "")
             + (f" ({self.stopped_by})" if self.stopped_by else "")
         )
 

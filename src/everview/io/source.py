@@ -100,6 +100,8 @@ class Source:
 
     by_rows = True
     """Whether chunks can be limited to a number of rows"""
+    dropped = 0
+    """Records so far that the source itself left out because they came too late"""
 
     def schema(self) -> pa.Schema:
         """The columns it has, as far as they can be told without reading everything."""

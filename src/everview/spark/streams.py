@@ -49,6 +49,7 @@ class Stream(Source):
         self._query_id = ""
         self._last = -1
         self._known = False
+        self._counted = -1  # the last batch that was looked at for rows that Spark dropped
         self._stopping = False
         self._lock = threading.Condition()
         self._offered: tuple[int, pa.Table | Distant] | None = None
@@ -113,13 +114,15 @@ class Stream(Source):
         raise InputError("E_CHECKPOINT", f"source {self._name!r}: the checkpoint {self._checkpoint} {what}", hint)
 
     def stop(self) -> None:
-        query, self._query = self._query, None
+        query = self._query
         if query is None:
             return
         with self._lock:
             self._stopping = True
             self._lock.notify_all()
         query.stop()  # waits until Spark's thread has ended
+        self._count_dropped()
+        self._query = None
 
     @property
     def caught_up(self) -> bool:
@@ -128,7 +131,15 @@ class Stream(Source):
 
     # batches: offered by Spark's thread, taken by the run loop
 
+    def _count_dropped(self) -> None:
+        """Add up what Spark left out of the last batch because of a watermark: nothing is to be lost unnoticed."""
+        progress = None if self._query is None else self._query.lastProgress
+        if progress is not None and progress["batchId"] > self._counted:
+            self._counted = progress["batchId"]
+            self.dropped += sum(state["numRowsDroppedByWatermark"] for state in progress["stateOperators"])
+
     def _batch(self, frame: DataFrame, number: int) -> None:
+        self._count_dropped()
         if number <= self._last:
             return
         rows: pa.Table | Distant = FrameRows(frame)
