@@ -195,7 +195,11 @@ class Grouped(Scalars):
         if isinstance(given, exp.Order):
             given, order = given.this, given.expressions
         if isinstance(given, exp.Distinct):
-            distinct, given = True, given.expressions[0]
+            if len(given.expressions) > 1:
+                raise self.source.refuse(node, "only count takes DISTINCT of several columns")
+            distinct, given = True, next(iter(given.expressions), None)
+        if given is None:
+            raise self.no_argument(node)
         value = self.below.bind(given)
         if isinstance(node, exp.GroupConcat):
             self._check_type(node, value, frozenset({"str"}))

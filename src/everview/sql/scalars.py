@@ -524,6 +524,7 @@ class Scalars:
     def on_currenttimestamp(self, node: exp.CurrentTimestamp) -> Expr:
         if self.compiler.standing:
             raise timed.refused(node, self)
+        timed.refuse_precision(node, self)
         return Literal(TIMESTAMP, self.compiler.session.now)
 
     def on_localtimestamp(self, node: exp.Localtimestamp) -> Expr:

@@ -101,6 +101,12 @@ def _by_day(op: type[exp.Expr], moment: Expr) -> Term:
     return Term(_moved(day, constants.DAY), "until" if op in (exp.GT, exp.GTE) else "from")
 
 
+def refuse_precision(node: exp.Expr, scalars: Scalars) -> None:
+    """now(3) would round to milliseconds, which nothing here does."""
+    if node.this is not None:
+        raise scalars.source.refuse(node.this, "now() has no precision", "date_trunc('second', now())")
+
+
 def _moved(moment: Expr, by: int) -> Expr:
     return functions.call("timestamp_add", moment, Literal(INT, by)) if by else moment
 
@@ -110,6 +116,7 @@ def _shift(node: exp.Expr, scalars: Scalars) -> tuple[bool, int]:
     if isinstance(node, exp.Paren):
         return _shift(node.this, scalars)
     if isinstance(node, (exp.CurrentTimestamp, exp.Localtimestamp)):
+        refuse_precision(node, scalars)
         return False, 0
     if isinstance(node, exp.CurrentDate):
         return True, 0
