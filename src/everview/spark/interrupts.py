@@ -20,6 +20,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+NOTICE = 0.2
+"""Seconds after which a wait looks for interrupts by itself: those that are no signals (`_thread.interrupt_main`, as
+notebooks use it) wake nobody.
+"""
+
 _usual: list[Any] = []  # the handler to hear interrupts with, while they are put off
 _missed: list[tuple[Any, ...]] = []
 
@@ -94,7 +99,8 @@ class Running:
             self._thread = InheritableThread(target=self._run, daemon=True, name="everview job")
             self._thread.start()
         else:  # a stand-in for Spark, which runs tasks in this thread
-            self._result = collect()
+            with heard():
+                self._result = collect()
 
     def _run(self) -> None:
         try:
@@ -115,9 +121,9 @@ class Running:
 
     def result(self) -> list[bytes]:
         """What its tasks say; waits for them. Raises what Spark says of a job that failed."""
-        if self._thread is not None:
-            with heard():
-                self._thread.join()
+        with heard():
+            while not self.over:
+                self.wait(NOTICE)
         if self._error is not None:
             raise self._error
         return self._result

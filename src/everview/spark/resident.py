@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import pickle
 import secrets
+import select
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ from contextlib import suppress
 from typing import Any
 
 from everview.errors import EverviewError, InternalError
-from everview.spark.interrupts import Running, heard
+from everview.spark.interrupts import NOTICE, Running, heard
 from everview.spark.mesh import exactly, receive, send
 from everview.spark.versions import checked, guarded
 
@@ -139,6 +140,8 @@ class _Call:
             try:
                 send(self._connection, pickle.dumps((job, None if same else list(commands)), protocol=5))
                 self._known = list(commands)
+                while not select.select([self._connection], [], [], NOTICE)[0]:
+                    pass  # interrupts are heard here
                 return receive(self._connection)
             except (OSError, InternalError):
                 self._hang_up()
