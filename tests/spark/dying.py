@@ -28,8 +28,8 @@ def dying(self, batch):
 def run_program(
     program: str, arguments: Sequence[str], env: Mapping[str, str], cwd: Path, timeout: float
 ) -> subprocess.CompletedProcess[str]:
-    """Run a Python program that may be killed. It writes to files, because its JVM and workers live on for a while
-    when it dies, and would hold pipes open: waiting for these took minutes.
+    """Run a Python program that may be killed. It writes to files: its JVM and workers live on for a while when it
+    dies, and one would wait for them to let go of a pipe.
     """
     command = [sys.executable, "-c", program, *arguments]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as errors:
