@@ -209,6 +209,8 @@ def _add_up(result, first, out, n):
 def work_merge(merge, fuel):
     """Merge up to `fuel` rows; True when the merge is complete."""
     left = ld(merge, END_OLDER) - ld(merge, AT_OLDER) + ld(merge, END_NEWER) - ld(merge, AT_NEWER)
+    if left == 0:
+        return True
     order = alloc(min(left, CHUNK))
     out = ld(merge, DONE_ROWS)
     while fuel > 0 and left > 0:
