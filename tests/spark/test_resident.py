@@ -43,6 +43,22 @@ def test_steps_share_a_job_and_give_the_slot_back(spark: Any, tmp_path: Path) ->
         assert sorted(v.rows()) == [(0, 9, 104), (1, 7, 70), (2, 6, 57)]
 
 
+def test_steps_at_intervals_share_a_job_too(spark: Any, tmp_path: Path) -> None:
+    """Intervals longer than the task usually lingers; not if somebody has said how long that is."""
+    with ev.connect(spark, state=str(tmp_path), shards=2) as db:
+        t, v = declare(db)
+        for linger, more in ((None, 0), (resident.LINGER, 4)):
+            if linger is not None:
+                db._cluster.linger(linger)
+            for i in range(6):
+                t.insert([(1, 1)])
+                time.sleep(4 * resident.LINGER)
+                if i == 1:
+                    before = jobs(spark)
+            assert jobs(spark) == before + more
+        assert v.rows() == [(1, 12, 12)]
+
+
 def test_a_barrier_stage_gets_all_slots(spark: Any, tmp_path: Path) -> None:
     with ev.connect(spark, state=str(tmp_path), shards=2, linger=60.0) as db:
         t, v = declare(db)

@@ -32,7 +32,7 @@ from everview.spark.host import read_image
 from everview.spark.interrupts import Running
 from everview.spark.job import BUILT, Answer, Commands, Job, bytes_table, table_bytes, write_rows
 from everview.spark.merging import INLINE_BYTES, Merger
-from everview.spark.resident import LINGER, Resident, Unreachable
+from everview.spark.resident import LINGER, LONGEST, Resident, Unreachable
 from everview.spark.versions import checked, guarded, other_in
 from everview.store.manifest import Manifest, Place, Ref
 from everview.store.store import BATCHES, Store
@@ -79,18 +79,20 @@ class SparkCluster:
         self._tidied = 0
         self.alone_rows = ALONE_ROWS
         self._resident: Resident | None = None
-        self.linger(LINGER if self._spark.defaultParallelism > 1 else 0.0)
+        self.linger(LINGER if self._spark.defaultParallelism > 1 else 0.0, LONGEST)
         self.forget = FORGET
         self.notes: dict[str, Any] = {}
         """what goes into the next commit besides batches: catalogue entries, marks"""
         self.coded: tuple[Input, ...] = ()
         """rows that the next step takes from files"""
 
-    def linger(self, seconds: float) -> None:
-        """Let tasks wait so long for the next step; 0: every step is a job of its own."""
+    def linger(self, seconds: float, longest: float = 0.0) -> None:
+        """Let tasks wait so long for the next step, or up to `longest` if steps come at such intervals; 0: every step
+        is a job of its own.
+        """
         if self._resident is not None:
             self._resident.close()
-        self._resident = Resident(self._spark, seconds) if seconds > 0 else None
+        self._resident = Resident(self._spark, seconds, longest) if seconds > 0 else None
 
     # steps
 

@@ -2,8 +2,9 @@
 
 An empty job with a Python task takes tens of milliseconds, most of a small step. So the task that runs a step on all
 shards keeps a connection to the driver and waits for the next one, and only when none comes for `linger` seconds does
-it end and give its slot back. Steps are what they were, pure functions of a committed version (see `job`); only the
-way to the worker is shorter.
+it end and give its slot back. Where steps come at longer intervals, as those of a stream do, it waits for the next one
+too, up to LONGEST (if nobody has said how long to linger). Steps are what they were, pure functions of a committed
+version (see `job`); only the way to the worker is shorter.
 
 Spark remains in charge. If the task dies, Spark starts it again and the driver sends the step once more; if Spark gives
 up, the step fails with Spark's error; if workers cannot reach the driver's port, every step is a job of its own again.
@@ -14,11 +15,13 @@ Hazard: the slot is taken meanwhile. A barrier stage, which may need all slots, 
 from __future__ import annotations
 
 import atexit
+import math
 import pickle
 import secrets
 import select
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -29,7 +32,13 @@ from everview.spark.mesh import exactly, receive, send
 from everview.spark.versions import checked, guarded
 
 LINGER = 0.2
-"""Seconds for which a task waits for the next step."""
+"""Seconds for which a task waits for the next step, at least."""
+
+LONGEST = 4.0
+"""Seconds for which a task waits at most because steps come at such intervals."""
+
+LATE = 1.5
+"""A step may be later than the one before by this factor and still find the task."""
 
 TRIES = 4
 """How often a step is sent to a task that is gone before it has answered, as often as Spark tries tasks."""
@@ -46,19 +55,23 @@ class Unreachable(Exception):
 class Resident:
     """The driver's side of a task that stays; made when first needed, one at a time."""
 
-    def __init__(self, context: Any, linger: float) -> None:
+    def __init__(self, context: Any, linger: float, longest: float) -> None:
         self._context = context
         self._linger = linger
+        self._longest = longest
         self._one = context.parallelize([0], 1)
         self._lock = threading.Lock()
         self._call: _Call | None = None
         self._timer: threading.Timer | None = None
+        self._answered = -math.inf  # when the last step was done
+        self._pause = math.inf  # how long it took from there to the next
         atexit.register(self.leave)  # a task that waits while Spark is stopped makes Spark complain
 
     def run(self, job: bytes, commands: Sequence[bytes]) -> bytes:
         """A step's answer."""
         with self._lock:
             self._stop_timer()
+            self._pause = time.monotonic() - self._answered
             if self._call is not None and self._call.over():  # cancelled while nobody needed it
                 self._drop()
             for left in reversed(range(TRIES)):
@@ -101,7 +114,8 @@ class Resident:
 
     def _start_timer(self) -> None:
         call = self._call
-        self._timer = threading.Timer(self._linger, self._expire, (call,))
+        self._answered = time.monotonic()
+        self._timer = threading.Timer(patience(self._linger, self._pause, self._longest), self._expire, (call,))
         self._timer.daemon = True
         self._timer.start()
 
@@ -109,6 +123,16 @@ class Resident:
         with self._lock:
             if self._call is call and self._timer is not None and self._timer is threading.current_thread():
                 self._drop()
+
+
+def patience(linger: float, pause: float, longest: float) -> float:
+    """How long to wait for the next step, if the last one came so long after the one before.
+
+    >>> patience(0.2, 0.01, 4.0), patience(0.2, 1.0, 4.0), patience(0.2, 60.0, 4.0), patience(0.2, 1.0, 0.0)
+    (0.2, 1.5, 0.2, 0.2)
+    """
+    expected = LATE * pause
+    return max(linger, expected) if expected <= longest else linger
 
 
 class _Gone(Exception):
