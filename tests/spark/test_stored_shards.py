@@ -58,6 +58,27 @@ def test_lists_stay_short_and_right(tmp_path: Path, monkeypatch: Any, at_once: i
         assert sorted(db["v"].rows()) == expected
 
 
+def test_what_is_deleted_again_does_not_stay(tmp_path: Path, monkeypatch: Any) -> None:
+    """Two large batches that cancel, no history that would need them, and then only small changes."""
+    monkeypatch.setattr(cluster, "COLLECT_GRACE", 0.0)
+    many = [(k % 7, k) for k in range(100_000)]
+    with ev.connect(session(), state=str(tmp_path), shards=1, history=0) as db:
+        t, v = totals(db)
+        t.insert(many)
+        t.delete(many)
+        for i in range(3 * merging.SETTLED):
+            t.insert([(1, i)])
+            for _, running in list(db._cluster._merger._running.values()):
+                running.result()
+        assert v.rows() == [(1, 3 * merging.SETTLED, sum(range(3 * merging.SETTLED)))]
+        held = sum(ref.rows for refs in db._store.manifest.lists.values() for ref in refs)
+        assert held < 1000, "200,000 updates of rows that are gone would stay"
+        db._store.collect(grace=0.0)
+        assert sum(file.stat().st_size for file in tmp_path.glob("**/*.arrow")) < 1 << 19
+    with ev.connect(session(), state=str(tmp_path)) as db:
+        assert db["v"].rows() == [(1, 3 * merging.SETTLED, sum(range(3 * merging.SETTLED)))]
+
+
 @pytest.mark.parametrize("limit", [0, 1 << 30], ids=["files", "inside the job"])
 def test_input_travels_either_way(tmp_path: Path, monkeypatch: Any, limit: int) -> None:
     monkeypatch.setattr(cluster, "FILE_BYTES", limit)

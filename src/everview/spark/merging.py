@@ -1,5 +1,6 @@
 """Keeping lists of batches short: the last batches of a list are merged into one while the older is not much larger, so
-every row is rewritten a logarithmic number of times, and opening and catching up stay cheap.
+every row is rewritten a logarithmic number of times, and opening and catching up stay cheap. Usually that waits until
+they are LONG; but what was inserted and deleted again must not stay for good, so after a while two will do.
 
 Small merges are done at once and become part of the store with a commit of their own. Larger ones run beside the steps,
 one at a time, in a thread of the driver, or from `TASK_BYTES` on in a Spark task, where the memory is; the first step
@@ -16,9 +17,10 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from everview.dataflow import saved
@@ -36,6 +38,9 @@ from everview.store.store import BATCHES, Store
 
 LONG = 8
 """Batches of similar sizes in one list that are merged."""
+
+SETTLED = 16
+"""Versions after which two neighbours of similar sizes are merged: rows of theirs may cancel."""
 
 AT_ONCE_BYTES = 1 << 20
 """Size up to which a merge is done between two steps."""
@@ -148,18 +153,14 @@ class Merger:
     def _due(self, place: Place) -> Request | None:
         """The merge that a list needs now."""
         refs = self._store.manifest.lists[place]
-        keep = len(refs) - 1
-        size = refs[-1].size
-        while keep > 0 and refs[keep - 1].size <= 2 * size:
-            keep -= 1
-            size += refs[keep].size
-        if len(refs) - keep < LONG:
+        version, time = self._store.manifest.version, self._store.manifest.time
+        chosen = _alike(refs) or _settled(refs, version)
+        if not chosen:
             return None
         owner = self._skeleton.graph.numbered[place[0]]
         assert owner is not None and owner.trace is not None
-        version, time = self._store.manifest.version, self._store.manifest.time
         name = f"{version:020d}-{place[1]}-{place[0]}-merged.arrow"
-        return Request.of(place, refs[keep:], owner.trace, name, time)
+        return Request.of(place, chosen, owner.trace, name, time)
 
     def _run(self, request: Request) -> Ref | None:
         if request.size < TASK_BYTES:
@@ -192,6 +193,36 @@ class Merger:
     def close(self) -> None:
         """Wait for the merge that runs; what it wrote and nobody committed is deleted with other leftovers."""
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _alike(refs: Sequence[Ref]) -> Sequence[Ref]:
+    """The last batches, from the first on that is not much larger than all after it; none if they are few."""
+    keep = len(refs) - 1
+    size = refs[-1].size
+    while keep > 0 and refs[keep - 1].size <= 2 * size:
+        keep -= 1
+        size += refs[keep].size
+    return refs[keep:] if len(refs) - keep >= LONG else ()
+
+
+def _settled(refs: Sequence[Ref], version: int) -> Sequence[Ref]:
+    """The first two neighbours in files that have been there for a while, the older not much larger; none if there are
+    none.
+    """
+    for older, newer in pairwise(refs):
+        if older.file and newer.file and older.size <= 2 * newer.size and version - _made(newer) >= SETTLED:
+            return older, newer
+    return ()
+
+
+def _made(ref: Ref) -> int:
+    """The version for which a file was made, by its name; 0 if that does not say.
+
+    >>> _made(Ref(1, 8, "00000000000000000042-0-7-merged.arrow")), _made(Ref(1, 8, "4af3.arrow"))
+    (42, 0)
+    """
+    version = ref.file.split("-")[0]
+    return int(version) if len(version) == 20 and version.isdigit() else 0
 
 
 def _task(root: str, request: Request) -> Callable[[Iterable[Any]], Iterator[bytes]]:
