@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import common
 import graphs
-import numpy as np
 import peers
-from sssp import weighted
+from sssp import weighted_edges
 
 from everview.graph import Graph
 
@@ -22,13 +20,10 @@ def workload(graph: graphs.Graph) -> common.Workload:
         view = db.view("forest", Graph(edge, weight="weight").spanning_forest())
         return edge, lambda: common.sorted_rows(view)
 
-    stream = graph.stream
     return common.Workload(
         "forest",
         graph.name,
-        ("src", "dst", "weight"),
-        np.asfortranarray(weighted(graph.edges)),
-        replace(stream, old=weighted(stream.old), new=weighted(stream.new)),
+        *weighted_edges(graph),
         build,
         lambda rows: peers.spanning_forest(rows, graph.nodes),
         lambda rows: peers.forest_peers(rows, graph.nodes),

@@ -19,6 +19,12 @@ def weighted(edges: common.Ints) -> common.Ints:
     return np.column_stack([edges, (edges[:, 0] * 31 + edges[:, 1] * 17) % 100 + 1])
 
 
+def weighted_edges(graph: graphs.Graph) -> tuple[tuple[str, ...], common.Ints, graphs.Stream]:
+    """Columns, rows and stream of changes of a workload on a graph's edges with weights."""
+    stream = replace(graph.stream, old=weighted(graph.stream.old), new=weighted(graph.stream.new))
+    return ("src", "dst", "weight"), np.asfortranarray(weighted(graph.edges)), stream
+
+
 def workload(graph: graphs.Graph) -> common.Workload:
     """Costs from node 0."""
 
@@ -28,13 +34,10 @@ def workload(graph: graphs.Graph) -> common.Workload:
         view = db.view("sssp", Graph(edge, weight="weight").sssp(root))
         return edge, lambda: common.sorted_rows(view)
 
-    stream = graph.stream
     return common.Workload(
         "sssp",
         graph.name,
-        ("src", "dst", "weight"),
-        np.asfortranarray(weighted(graph.edges)),
-        replace(stream, old=weighted(stream.old), new=weighted(stream.new)),
+        *weighted_edges(graph),
         build,
         lambda rows: peers.weighted_distances(rows, graph.nodes, 0),
         lambda rows: peers.weighted_peers(rows, graph.nodes, 0),

@@ -14,14 +14,15 @@ SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+Us
 """A setting for programs that end before Java's better compiler has paid for itself."""
 
 DYING = """
-write = writers.Writer.write
+def dying(write):
+    def written(self, batch):
+        if die == "before":
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(self, batch)
+        if die == "after":
+            os.kill(os.getpid(), signal.SIGKILL)
 
-def dying(self, batch):
-    if die == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    write(self, batch)
-    if die == "after":
-        os.kill(os.getpid(), signal.SIGKILL)
+    return written
 """
 
 

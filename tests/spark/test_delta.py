@@ -54,7 +54,7 @@ with ev.connect(spark, state=work + "/state", shards=2) as db:
                   FROM orders o JOIN items i ON i.id = o.item GROUP BY i.name''')
     v.write_to(ev.io.delta(spark, work + "/changes"))
     v.write_to(ev.io.delta(spark, work + "/contents"), mode="snapshot")
-    writers.Writer.write = dying
+    writers.Writer.write = dying(writers.Writer.write)
     db.run(until="caught_up")
 for name in ("orders", "items", "changes", "contents"):
     rows = spark.read.format("delta").load(f"{work}/{name}").collect()

@@ -6,14 +6,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.spark.clusters import ROOT
-from tests.spark.dying import DYING
+from tests.spark.dying import DYING, run_program
 from tests.spark.jars import jars
 from tests.spark.postgres import JDBC_DRIVER, Postgres, postgres
 
@@ -37,7 +35,7 @@ with ev.connect(spark, state=work + "/state", shards=2) as db:
                   SELECT country, count(*) AS n, sum(amount) AS total FROM orders GROUP BY country''')
     v.write_to(ev.io.jdbc(spark, url, "revenue_changes", **driver))
     v.write_to(ev.io.jdbc(spark, url, "revenue", **driver), mode="snapshot")
-    writers.Writer.write = dying
+    writers.Writer.write = dying(writers.Writer.write)
     print(db.run(until="caught_up"))
 spark.stop()
 """
@@ -47,8 +45,7 @@ spark.stop()
 def run(work: Path, base: Postgres, die: str = "") -> None:
     [driver] = jars(JDBC_DRIVER, alone=True)
     env = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-c", PROGRAM, str(work), base.url, str(driver), die]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=work, timeout=300)
+    done = run_program(PROGRAM, [str(work), base.url, str(driver), die], env, work, 300)
     assert done.returncode == (-signal.SIGKILL if die else 0), done.stderr[-3000:]
 
 

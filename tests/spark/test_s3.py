@@ -17,14 +17,15 @@ from pyarrow import fs
 
 import everview as ev
 from tests.spark.clusters import ROOT
-from tests.spark.dying import SHORT_LIVED, run_program
+from tests.spark.dying import DYING, SHORT_LIVED, run_program
 from tests.spark.jars import AWS_SDK, S3A, jars
 from tests.store.s3 import s3
 
 __all__ = ["s3"]
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1200)]
 
-PROGRAM = """
+PROGRAM = (
+    """
 import json, os, signal, sys
 import everview as ev
 from everview.io import file_sink
@@ -36,16 +37,10 @@ spark = local_session("local[2]", **json.loads(sys.argv[5]), **{
     "spark.hadoop.fs.s3a.endpoint": os.environ["AWS_ENDPOINT_URL"],
     "spark.hadoop.fs.s3a.path.style.access": "true",
 })
-write = file_sink.FileSink.write
-
-def dying(self, batch):
-    if die == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    write(self, batch)
-    if die == "after":
-        os.kill(os.getpid(), signal.SIGKILL)
-
-file_sink.FileSink.write = dying
+"""
+    + DYING
+    + """
+file_sink.FileSink.write = dying(file_sink.FileSink.write)
 with ev.connect(spark, state=where + "/state", shards=2) as db:
     try:
         ev.connect(spark, state=where + "/state")
@@ -59,6 +54,7 @@ with ev.connect(spark, state=where + "/state", shards=2) as db:
     db.run(until="caught_up")
 spark.stop()
 """
+)
 
 
 def run(where: str, folder: Path, die: str = "") -> list[str]:

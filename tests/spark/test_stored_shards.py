@@ -34,6 +34,19 @@ def totals(db: Any) -> tuple[Any, Any]:
     return t, db.view("v", t.group_by("k").agg(n=count(), s=t.x.sum()))
 
 
+def finish_merges(db: Any) -> None:
+    for _, running in list(db._cluster._merger._running.values()):
+        running.result()
+
+
+def churn(tables: tuple[Any, ...], i: int, rows: list[tuple[int, int]], gone: int) -> None:
+    """Step i: insert rows into each table, and every third time delete the first ones again."""
+    for table in tables:
+        table.insert(rows)
+        if i % 3 == 2:
+            table.delete(rows[:gone])
+
+
 @pytest.mark.parametrize("at_once, task", [(1 << 40, 1 << 40), (0, 1 << 40), (0, 0)], ids=["at once", "thread", "task"])
 def test_lists_stay_short_and_right(tmp_path: Path, monkeypatch: Any, at_once: int, task: int) -> None:
     """Merges wherever they run: 60 versions are a few batches, nothing is lost, files go."""
@@ -44,13 +57,8 @@ def test_lists_stay_short_and_right(tmp_path: Path, monkeypatch: Any, at_once: i
     with ev.connect(session(), state=str(tmp_path), shards=2) as db, ev.connect() as other:
         (t, v), (t2, v2) = totals(db), totals(other)
         for i in range(60):
-            rows = [(k % 7, i * k) for k in range(40)]
-            for table in (t, t2):
-                table.insert(rows)
-                if i % 3 == 2:
-                    table.delete(rows[:20])
-            for _, running in list(db._cluster._merger._running.values()):
-                running.result()
+            churn((t, t2), i, [(k % 7, i * k) for k in range(40)], 20)
+            finish_merges(db)
         assert sorted(v.rows()) == sorted(v2.rows())
         assert max(map(len, db._store.manifest.lists.values())) <= 2 * merging.LONG
         expected = sorted(v2.rows())
@@ -68,8 +76,7 @@ def test_what_is_deleted_again_does_not_stay(tmp_path: Path, monkeypatch: Any) -
         t.delete(many)
         for i in range(3 * merging.SETTLED):
             t.insert([(1, i)])
-            for _, running in list(db._cluster._merger._running.values()):
-                running.result()
+            finish_merges(db)
         assert v.rows() == [(1, 3 * merging.SETTLED, sum(range(3 * merging.SETTLED)))]
         held = sum(ref.rows for refs in db._store.manifest.lists.values() for ref in refs)
         assert held < 1000, "200,000 updates of rows that are gone would stay"
@@ -136,13 +143,8 @@ def test_large_batches_lie_in_files_only(tmp_path: Path, monkeypatch: Any) -> No
         (t, v), (t2, v2) = totals(db), totals(other)
         longest = 0
         for i in range(24):
-            rows = [(k % 101, i * k) for k in range(400)]
-            for table in (t, t2):
-                table.insert(rows)
-                if i % 3 == 2:
-                    table.delete(rows[:100])
-            for _, running in list(db._cluster._merger._running.values()):
-                running.result()
+            churn((t, t2), i, [(k % 101, i * k) for k in range(400)], 100)
+            finish_merges(db)
             owned = np.concatenate([each._owned() for each in held(context, tmp_path)])
             longest = max(longest, int(owned[:, 0].max()))
             assert owned[:, 1].sum() < 8 * 128  # some that are small, none that are large
@@ -158,11 +160,7 @@ def test_memory_of_many_small_steps_is_given_back(tmp_path: Path, monkeypatch: A
     with ev.connect(context, state=str(tmp_path), shards=2) as db, ev.connect() as other:
         (t, v), (t2, v2) = totals(db), totals(other)
         for i in range(48):
-            rows = [(k % 31, i * k) for k in range(40)]
-            for table in (t, t2):
-                table.insert(rows)
-                if i % 3 == 2:
-                    table.delete(rows[:20])
+            churn((t, t2), i, [(k % 31, i * k) for k in range(40)], 20)
         if not native.DEBUG:
             assert max(int(each._owned()[:, 1].max()) for each in held(context, tmp_path)) < 1500
         assert sorted(v.rows()) == sorted(v2.rows())

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from everview.codes.scalars import shown
 from everview.errors import InputError, did_you_mean
-from everview.io.texts import value_of_json
+from everview.io.texts import values_of_json
 from everview.types import INT, STR, TIMESTAMP, DataType
 
 CHANGE, VERSION, STAMP = "_change_type", "_commit_version", "_commit_timestamp"
@@ -182,15 +182,7 @@ def _body(record: Any) -> dict[str, Any] | None:
 def _row(value: Any, columns: Mapping[str, DataType]) -> dict[str, Any] | None:
     if isinstance(value, str):
         value = json.loads(value)
-    if value is None:
-        return None
-    row = {}
-    for name, declared in columns.items():
-        try:
-            row[name] = value_of_json(value.get(name), declared)
-        except InputError as error:
-            raise InputError(error.code, f"column {name!r}: {error.message}") from None
-    return row
+    return None if value is None else values_of_json(value, columns)
 
 
 def in_commit_order(counts: np.ndarray, versions: np.ndarray | None, stamps: np.ndarray | None = None) -> np.ndarray:

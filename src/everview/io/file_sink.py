@@ -18,6 +18,7 @@ import os
 import posixpath
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from everview.errors import InputError
 from everview.io.changes import DIFF, TIME
 from everview.io.files import Files
 from everview.io.sink import Sink, SinkMode
+from everview.store.files import sync_folder
 from everview.types import INT, DataType
 from everview.view import Batch
 
@@ -134,7 +136,7 @@ class FileSink(Sink):
             file.flush()
             os.fsync(file.fileno())
         os.replace(hidden, path)
-        _sync_directory(posixpath.dirname(path))
+        sync_folder(Path(posixpath.dirname(path)))
 
     # reading back
 
@@ -146,11 +148,3 @@ class FileSink(Sink):
         if chunk is None:
             return pa.table({name: pa.array([], pa.int64()) for name in wanted})
         return chunk.rows if isinstance(chunk.rows, pa.Table) else pa.Table.from_pylist(chunk.rows)
-
-
-def _sync_directory(path: str) -> None:
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)

@@ -30,7 +30,7 @@ from everview.codes.scalars import shown
 from everview.errors import EverviewError, InputError
 from everview.io.blocks import BLOCK, blocks, record_ends
 from everview.io.source import Bad, Wanted
-from everview.io.texts import convert, value_of_json, value_of_text
+from everview.io.texts import convert, value_of_text, values_of_json
 from everview.types import STR, DataType
 
 Open = Callable[[], Any]
@@ -294,13 +294,8 @@ class Json(Format):
 
 def _fitted(record: Mapping[str, Any], wanted: Wanted) -> dict[str, Any]:
     """A record's values as the wanted types; a field that is not there is NULL, one that is not wanted stays."""
-    row = {name: value for name, value in record.items() if name not in wanted}
-    for name, declared in wanted.items():
-        try:
-            row[name] = value_of_json(record.get(name), declared)
-        except InputError as error:
-            raise InputError(error.code, f"column {name!r}: {error.message}") from None
-    return row
+    others = {name: value for name, value in record.items() if name not in wanted}
+    return others | values_of_json(record, wanted)
 
 
 def _json_text(value: Any) -> Any:

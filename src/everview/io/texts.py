@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
@@ -78,3 +79,18 @@ def value_of_json(value: Any, declared: DataType) -> Any:
     if declared.kind == "tuple" and isinstance(value, list) and len(value) == len(declared.items):
         return tuple(value_of_json(v, t) for v, t in zip(value, declared.items, strict=True))
     return value
+
+
+def values_of_json(record: Mapping[str, Any], columns: Mapping[str, DataType]) -> dict[str, Any]:
+    """A record's values as the columns want them; a field that is not there is NULL. Errors name the column.
+
+    >>> values_of_json({"day": "2024-02-03", "more": 1}, {"day": DataType("date"), "n": DataType("int", nullable=True)})
+    {'day': datetime.date(2024, 2, 3), 'n': None}
+    """
+    row = {}
+    for name, declared in columns.items():
+        try:
+            row[name] = value_of_json(record.get(name), declared)
+        except InputError as error:
+            raise InputError(error.code, f"column {name!r}: {error.message}") from None
+    return row
