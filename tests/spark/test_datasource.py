@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,9 @@ def test_written_by_a_stream_taken_by_a_session(reading: Any, tmp_path: Path) ->
         ).save(state)
         assert db.run(until="caught_up").rows == {"orders": 2}
         assert sorted(orders.rows()) == [(1, "A"), (2, "b"), (3, "c")]
-        assert not list((tmp_path / "state" / "inbox" / "orders").glob("_*")), "no parts are left behind"
+        box = tmp_path / "state" / "inbox" / "orders"
+        named = [name for file in box.glob("batch-*") for name in json.loads(file.read_text())]
+        assert sorted(named) == sorted(f.name for f in box.glob("part-*")), "no parts are left behind"
 
 
 def test_refusals(reading: Any, tmp_path: Path) -> None:

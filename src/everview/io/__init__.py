@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from everview.io.files import Files
 from everview.io.formats import Arrow, Csv, Json, Parquet
-from everview.io.inbox import inbox_directory
+from everview.io.inbox import Inbox
 from everview.io.outlet import Outlet
 from everview.io.pipeline import Run
 from everview.io.rows import Rows
@@ -140,7 +140,7 @@ def inbox(state: Path, table: str) -> Files:
     ...     print(db.run(until="caught_up").rows)
     {'t': 0}
     """
-    return Files(inbox_directory(os.fspath(state), table), Arrow(), order="name")
+    return Files(Inbox(os.fspath(state), table), Arrow(), order="name")
 
 
 def rows(rows: Iterable[Any] | Callable[[], Iterable[Any]]) -> Rows:

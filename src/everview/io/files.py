@@ -79,7 +79,7 @@ class Files(Source):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: str | os.PathLike[str] | Place,
         format: Format,
         *,
         tail: bool = False,
@@ -91,7 +91,7 @@ class Files(Source):
             )
         if order not in ("modified", "name"):
             raise InputError("E_OPTION", f"order={order!r} is not known", 'use order="modified" or order="name"')
-        self.place = Place(path)
+        self.place = path if isinstance(path, Place) else Place(path)
         self.format = format
         self._tail = tail
         self._order = order

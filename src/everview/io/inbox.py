@@ -1,22 +1,90 @@
-"""Inboxes: directories where others put records for a table of a state directory that they may not write themselves."""
+"""Inboxes: where others put records for a table of a state that they may not write themselves.
+
+An inbox is a folder `inbox/<table>` of the state, on whatever the state is on. Whoever delivers writes Arrow files
+under names of its own, as many at once as it likes, and then one small file `batch-<number>` that names them. Only
+that one counts, and it is claimed (`Files.create`): a batch that is delivered again finds its name taken, and its files
+are thrown away. So it needs no renaming, which object stores have not, and nobody copies the records.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any
 
-from everview.errors import InputError
+import pyarrow as pa
+
+from everview.io.listing import Found, Place
+from everview.store.files import Files, open_files
 
 INBOX = "inbox"
+BATCH = "batch-"
+PART = "part-"
+
+FILE_BYTES = 1 << 26
+"""Size from which whoever delivers begins another file: it holds one in memory."""
 
 
-def inbox_directory(state: str, table: str) -> Path:
-    """The directory of a table's inbox, which is made if it is not there."""
-    if "://" in state:
-        raise InputError(
-            "E_TARGET",
-            f"an inbox needs renaming, and {state} may not have it",
-            "let the stream write files there, and take them with db.source(table, everview.io.parquet(...))",
-        )
-    folder = Path(state) / INBOX / table
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+class Inbox(Place):
+    """A table's inbox, as a place of files: those of complete batches, in the order of the batches' names.
+
+    >>> import tempfile
+    >>> box = Inbox(tempfile.mkdtemp(), "t")
+    >>> box.deliver("7", box.write(pa.table({"x": [1]}).to_batches()))
+    True
+    >>> box.deliver("7", box.write(pa.table({"x": [1]}).to_batches()))  # the same again
+    False
+    >>> [pa.ipc.open_file(box.opener(f)()).read_all()["x"].to_pylist() for f in box.files()]
+    [[1]]
+    """
+
+    def __init__(self, state: str, table: str) -> None:
+        self.given = f"{state.rstrip('/')}/{INBOX}/{table}"
+        self._store: Files = open_files(self.given)
+
+    # delivering
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> list[str]:
+        """Write some records; the names of their files."""
+        names, held = [], []
+        for batch in batches:
+            held.append(batch)
+            if sum(b.nbytes for b in held) >= FILE_BYTES:
+                names.append(self._write(held))
+                held = []
+        return [*names, self._write(held)] if held else names
+
+    def _write(self, batches: list[pa.RecordBatch]) -> str:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, batches[0].schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        name = f"{PART}{uuid.uuid4().hex}.arrow"
+        self._store.write(name, sink.getvalue())
+        return name
+
+    def deliver(self, number: str, names: list[str]) -> bool:
+        """Make a batch of files that were written; whether it was not there yet."""
+        if not names or self._store.create(f"{BATCH}{number}.json", json.dumps(names).encode()):
+            return True
+        self.discard(names)
+        return False
+
+    def discard(self, names: Iterable[str]) -> None:
+        """Throw files away that were written."""
+        for name in names:
+            self._store.delete(name)
+
+    # taking
+
+    def check(self) -> None:
+        """An inbox may be empty, and then there is nothing of it."""
+
+    def files(self, order: str = "name") -> list[Found]:
+        names = [name for name in self._store.list("") if name.startswith(BATCH)]
+        parts = [part for name in names for part in json.loads(self._store.read(name))]
+        return [Found(part, self._store.where(part), 0, 0) for part in parts]
+
+    def opener(self, file: Found) -> Callable[[], Any]:
+        return lambda: pa.BufferReader(self._store.map(file.name))

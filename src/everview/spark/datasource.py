@@ -9,23 +9,22 @@ API.
 Reading attaches to the state directory beside whoever writes it, in the task that reads. A stream's offsets are
 Everview's times; the first batch is the view's contents.
 
-A state directory has one writer, its session, so a Spark query that writes does not write *it* but hands over: each
-batch becomes one file `batch-<number>` in the directory's inbox for the table, put there by one rename, so a batch that
-Spark repeats finds its file there. The session takes the files like any others:
+The path is whatever `everview.connect` takes, a URI of an object store too.
+
+A state directory has one writer, its session, so a Spark query that writes does not write *it* but hands over: tasks
+write files into the table's inbox, and the driver claims a name `batch-<number>` for all of them together, so a batch
+that Spark repeats finds its name taken (`everview.io.inbox`). The session takes the files like any others:
 `db.source("orders", everview.io.inbox("state/", "orders"))`.
 """
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.ipc
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -38,7 +37,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from everview.errors import InputError
-from everview.io.inbox import inbox_directory
+from everview.io.inbox import Inbox
 from everview.spark.frames import instants
 from everview.view import View, with_times
 
@@ -195,59 +194,37 @@ def _view(found: Any) -> View:
 
 
 class Part(WriterCommitMessage):
-    """What one task wrote, not yet in place."""
+    """What one task wrote, not yet delivered."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
 
 
 class Delivery(DataSourceArrowWriter):
-    """Files into a table's inbox: tasks write hidden parts, the driver puts one file of them in place."""
+    """Records into a table's inbox: tasks write files, the driver makes a batch of them."""
 
     def __init__(self, path: str, table: str, overwrite: bool) -> None:
         if overwrite:
             raise InputError("E_OPTION", "a table's inbox can only be added to", 'use mode("append")')
-        self._folder = inbox_directory(path, table)
+        self._path, self._table = path, table
+        Inbox(path, table)  # a place that cannot be opened is an error of the query's, not of its tasks
+
+    @property
+    def inbox(self) -> Inbox:
+        """Opened where it is used: connections do not travel."""
+        return Inbox(self._path, self._table)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """In a task: write a part under a name of its own."""
-        path = self._folder / f"_part-{uuid.uuid4().hex}"
-        writer = None
-        for batch in iterator:
-            writer = writer or pa.ipc.new_file(str(path), batch.schema)
-            writer.write_batch(batch)
-        if writer is None:
-            return Part("")
-        writer.close()
-        return Part(str(path))
+        """In a task: write files under names of its own."""
+        return Part(self.inbox.write(iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """In the driver, when all tasks are done."""
-        self._put(messages, f"batch-{uuid.uuid4().hex}.arrow")
+        self.inbox.deliver(uuid.uuid4().hex, _names(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """In the driver, when a task failed for good."""
-        for part in _parts(messages):
-            part.unlink(missing_ok=True)
-
-    def _put(self, messages: list[WriterCommitMessage | None], name: str) -> None:
-        """Make one file of the parts, by one rename; if the file is there already, this is a repetition."""
-        parts, hidden = _parts(messages), self._folder / f"_tmp-{name}"
-        if parts and not (self._folder / name).exists():
-            with hidden.open("wb") as file:
-                writer = None
-                for part in parts:
-                    with pa.ipc.open_file(str(part)) as reader:
-                        writer = writer or pa.ipc.new_file(file, reader.schema)
-                        for i in range(reader.num_record_batches):
-                            writer.write_batch(reader.get_batch(i))
-                assert writer is not None
-                writer.close()
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(hidden, self._folder / name)
-        for part in parts:
-            part.unlink(missing_ok=True)
+        self.inbox.discard(_names(messages))
 
 
 class StreamDelivery(DataSourceStreamArrowWriter):
@@ -257,17 +234,17 @@ class StreamDelivery(DataSourceStreamArrowWriter):
         self._delivery = Delivery(path, table, overwrite)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """In a task: write a part."""
+        """In a task: write files."""
         return self._delivery.write(iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """In the driver: put the batch in place, once."""
-        self._delivery._put(messages, f"batch-{batchId:020d}.arrow")
+        """In the driver: make the batch known, once."""
+        self._delivery.inbox.deliver(f"{batchId:020d}", _names(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """In the driver, when a task failed for good."""
         self._delivery.abort(messages)
 
 
-def _parts(messages: list[WriterCommitMessage | None]) -> list[Path]:
-    return [Path(m.path) for m in messages if isinstance(m, Part) and m.path]
+def _names(messages: list[WriterCommitMessage | None]) -> list[str]:
+    return [name for m in messages if isinstance(m, Part) for name in m.names]

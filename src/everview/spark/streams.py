@@ -19,12 +19,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
-from pyarrow import fs
 
 from everview.errors import EverviewError, InputError
-from everview.io.listing import Place
 from everview.io.source import Chunk, Distant, Source, Wanted
 from everview.spark.frames import FrameRows, first_line, frame_schema
+from everview.store.files import open_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -203,13 +202,9 @@ def for_spark(path: str) -> str:
 
 def _checkpoint(path: str) -> tuple[str | None, bool]:
     """(the identity of the query a checkpoint belongs to, whether it has complete batches)."""
-    place = Place(path)
-    files = place.filesystem
-    if files.get_file_info(f"{place.root}/metadata").type != fs.FileType.File:
+    files = open_files(path)
+    try:
+        identity = str(json.loads(files.read("metadata"))["id"])
+    except FileNotFoundError:
         return None, False
-    with files.open_input_file(f"{place.root}/metadata") as file:
-        identity = str(json.loads(file.read())["id"])
-    if files.get_file_info(f"{place.root}/commits").type != fs.FileType.Directory:
-        return identity, False
-    done = files.get_file_info(fs.FileSelector(f"{place.root}/commits"))
-    return identity, any(f.base_name.isdigit() for f in done)
+    return identity, any(name.isdigit() for name in files.list("commits"))
