@@ -23,12 +23,13 @@ import heapq
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from everview.codes.interner import Interner
 from everview.dataflow.operators import Arrangement
 from everview.errors import InputError
 from everview.expr.evaluate import evaluate
@@ -51,7 +52,7 @@ MANY = 64
 _EPOCH = dt.datetime(1970, 1, 1)
 
 Words = npt.NDArray[np.int64]
-Change = tuple[Any, Words, int]
+Change = tuple[Any, Any, int]
 
 
 def microseconds(moment: dt.datetime) -> int:
@@ -152,6 +153,14 @@ class Clock:
         finally:
             self.target = None
 
+    def settle(self) -> int:
+        """Do what is due, as a transaction of its own; the moment up to which that is done."""
+        now = self.read()
+        if not any(f.queue.due(now) for f in self.followers):
+            return now
+        self.session._commit_nothing()
+        return self.now
+
     def extend(self, work: list[Any]) -> Callable[[], None]:
         """Add to a transaction what it and the time that passed mean for the followers; gives what undoes it."""
         before, now = self.now, self.read()
@@ -159,9 +168,13 @@ class Clock:
         for follower in self.followers:
             moments = follower.queue.take(now)
             taken.append((follower, moments, follower.seen))
-            mine = [(_columns(rows, len(t._columns)), diff) for t, rows, diff in work if t is follower.table]
+            found = [(rows, diff) for t, rows, diff in work if t is follower.table]
+            width = rows_of(follower.table)
+            mine = [(_columns(rows, width), diff) for rows, diff in found if not isinstance(rows, Afar)]
             if moments or mine:
                 work.extend(c for c in follower.changes(mine, moments, follower.seen, now) if c[1].shape[1])
+            for rows in (rows for rows, _ in found if isinstance(rows, Afar)):
+                work.extend(follower.take(rows, now))
             follower.seen = now
         self.now = now
 
@@ -174,30 +187,56 @@ class Clock:
         return undo
 
 
+@dataclass(kw_only=True)
+class Afar:
+    """Rows that are not in this process; all that followers know of them."""
+
+    now: int = 0
+    """the moment that they were compared with, if the clock means something to their table"""
+    late: int = 0
+    """how many of them came when their time was over"""
+    moments: Words = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """when others of them are due"""
+
+    def dated(self, table: Table, until: int) -> Afar:
+        """The same rows with a moment as another column, in another table."""
+        raise NotImplementedError
+
+
 class Moments:
-    """A queue of moments, each once.
+    """A queue of moments, each once. Those that come one by one are in a heap, those that come by the thousand stay in
+    arrays, at a tenth of the memory.
 
     >>> queue = Moments()
     >>> queue.add([30, 10, 20, 10])
     >>> queue.take(20), queue.due(25), len(queue)
     ([10, 20], False, 1)
+    >>> queue.add(np.arange(0, 10_000, 10))
+    >>> queue.take(20), len(queue)
+    ([0, 10, 20], 998)
     """
 
     def __init__(self) -> None:
         self._heap: list[int] = []
         self._there: set[int] = set()
+        self._many: list[Words] = []  # each in order
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self._heap) + sum(map(len, self._many))
 
-    def add(self, moments: Iterable[int]) -> None:
-        for moment in moments:
+    def add(self, moments: Sequence[int] | Words) -> None:
+        if len(moments) >= MANY:
+            self._many.append(np.unique(np.asarray(moments, dtype=np.int64)))
+            while len(self._many) > 1 and len(self._many[-2]) <= 2 * len(self._many[-1]):
+                self._many.append(np.unique(np.concatenate([self._many.pop(), self._many.pop()])))
+            return
+        for moment in map(int, moments):
             if moment not in self._there:
                 self._there.add(moment)
                 heapq.heappush(self._heap, moment)
 
     def due(self, now: int) -> bool:
-        return bool(self._heap) and self._heap[0] <= now
+        return bool(self._heap and self._heap[0] <= now) or any(run[0] <= now for run in self._many)
 
     def take(self, now: int) -> list[int]:
         """The moments up to now, which are gone from the queue."""
@@ -205,6 +244,11 @@ class Moments:
         while self._heap and self._heap[0] <= now:
             taken.append(heapq.heappop(self._heap))
         self._there.difference_update(taken)
+        if any(run[0] <= now for run in self._many):
+            cuts = [int(np.searchsorted(run, now, "right")) for run in self._many]
+            ripe = [run[:cut] for run, cut in zip(self._many, cuts, strict=True)]
+            self._many = [run[cut:] for run, cut in zip(self._many, cuts, strict=True) if cut < len(run)]
+            taken = np.unique(np.concatenate([np.array(taken, dtype=np.int64), *ripe])).tolist()
         return taken
 
 
@@ -227,6 +271,14 @@ class Follower:
         """What a transaction's changes of the table and the moments since `before` mean."""
         raise NotImplementedError
 
+    def takes(self, how: str) -> bool:
+        """Whether it can do with what is known of rows that are elsewhere and come in this way."""
+        return False
+
+    def take(self, rows: Afar, now: int) -> list[Change]:
+        """What such rows mean; that late ones are left out is not its business."""
+        raise NotImplementedError
+
     def resume(self, now: int) -> None:
         """Know again, from what is there, what is due after `now`."""
         raise NotImplementedError
@@ -242,13 +294,7 @@ class Follower:
         return []
 
     def _values(self, exprs: Sequence[Expr], columns: Words) -> Words:
-        """Codes of expressions over the table's rows; NULL where one cannot be computed."""
-        if all(isinstance(e, ColumnRef) for e in exprs):
-            return columns[[e.index for e in exprs if isinstance(e, ColumnRef)]]
-        result = evaluate(tuple(exprs), None, columns, self.session._interner)
-        made = np.full((len(exprs), columns.shape[1]), NULL, dtype=np.int64)
-        made[:, result.kept] = result.codes
-        return made
+        return values_of(exprs, columns, self.session._interner)
 
     def _index(self, expr: Expr) -> Arrangement:
         """The table's rows by the value of an expression."""
@@ -260,6 +306,16 @@ class Follower:
         """Rows (without the indexed value, which comes first) at some moments, and how often each is there."""
         columns, counts = _at_keys(self.session, index, moments)
         return columns[1:], counts
+
+
+def values_of(exprs: Sequence[Expr], columns: Words, interner: Interner) -> Words:
+    """Codes of expressions over rows; NULL where one cannot be computed."""
+    if all(isinstance(e, ColumnRef) for e in exprs):
+        return columns[[e.index for e in exprs if isinstance(e, ColumnRef)]]
+    result = evaluate(tuple(exprs), None, columns, interner)
+    made = np.full((len(exprs), columns.shape[1]), NULL, dtype=np.int64)
+    made[:, result.kept] = result.codes
+    return made
 
 
 class Expiring(Follower):
@@ -275,10 +331,18 @@ class Expiring(Follower):
     def indexes(self) -> list[Arrangement]:
         return [self.index]
 
+    def takes(self, how: str) -> bool:
+        return True
+
+    def take(self, rows: Afar, now: int) -> list[Change]:
+        self.queue.add(rows.moments)
+        self.late += rows.late
+        return []
+
     def resume(self, now: int) -> None:
         until = self._values([self.until], _contents(self.session, self.table))[0]
         self.queue = Moments()
-        self.queue.add(np.unique(until[(until > now) & (until != NULL)]).tolist())
+        self.queue.add(np.unique(until[(until > now) & (until != NULL)]))
 
     def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
         """Of every row whose time has come nothing is left: neither what was there nor what comes too late."""
@@ -288,7 +352,7 @@ class Expiring(Follower):
             until = self._values([self.until], rows)[0]
             late = (until <= now) & (until != NULL)
             if diff > 0:
-                self.queue.add(np.unique(until[(until > now) & (until != NULL)]).tolist())
+                self.queue.add(np.unique(until[(until > now) & (until != NULL)]))
                 self.late += diff * int(late.sum())
             for row in rows[:, late].T.tolist():
                 left[tuple(row)] = left.get(tuple(row), 0) + diff
@@ -326,7 +390,7 @@ class Passing(Follower):
 
     def _wait(self, rows: Words, now: int) -> None:
         for values in self._values([t.expr for t in self.tests], rows):
-            self.queue.add(np.unique(values[(values > now) & (values != NULL)]).tolist())
+            self.queue.add(np.unique(values[(values > now) & (values != NULL)]))
 
     def _pass(self, rows: Words, now: int) -> npt.NDArray[np.bool_]:
         kept = np.ones(rows.shape[1], dtype=np.bool_)
@@ -374,7 +438,14 @@ class Aging(Follower):
 
     def resume(self, now: int) -> None:
         self.queue = Moments()
-        self.queue.add(np.unique(_contents(self.session, self.mirror)[-1]).tolist())
+        self.queue.add(np.unique(_contents(self.session, self.mirror)[-1]))
+
+    def takes(self, how: str) -> bool:
+        return how == "append" and self.table._arrangement.plain
+
+    def take(self, rows: Afar, now: int) -> list[Change]:
+        self.queue.add([now + self.size])
+        return [(self.own, rows.dated(self.mirror, now + self.size), 1)]
 
     def _dated(self, rows: Words, now: int) -> Words:
         """Rows that arrive now."""

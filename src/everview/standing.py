@@ -29,7 +29,7 @@ def standing(
     """Rows under the keys (each a column of `keys`; None: all) that are stored or staged, repeated by multiplicity."""
     if keys is not None and not keys.size:
         return np.empty((arrangement.cols, 0), dtype=np.int64)
-    columns, counts = _stored(arrangement, time, key, keys)
+    columns, counts = stored(arrangement, time, key, keys)
     pending = list(staged)
     if pending:
         if keys is not None:
@@ -63,7 +63,8 @@ def _ends(columns: np.ndarray) -> np.ndarray:
     return ends
 
 
-def _stored(arrangement: Arrangement, time: int, key_columns: tuple[int, ...], keys: np.ndarray | None) -> Counted:
+def stored(arrangement: Arrangement, time: int, key_columns: tuple[int, ...], keys: np.ndarray | None) -> Counted:
+    """The same of what is stored, counted."""
     trace = arrangement.trace
     if keys is None or (keys.shape[1] > 1 and trace.measure()[1] <= READ_PER_KEY * keys.shape[1]):
         everything = _taken(arrangement, read.collect(trace.address, NO_SINCE, time, 0))

@@ -248,7 +248,7 @@ class Transacting(Listening):
                     have = self._how_often(table, row)
                     net = sum(d * sum(r == row for r in _tuples(other)) for t, other, d in changes if t is table)
                     if have + net < 0:
-                        return _not_there(table, row)
+                        return not_there(table, row)
         return error
 
     def _how_often(self, table: Table, row: tuple[int, ...]) -> int:
@@ -276,7 +276,7 @@ class Transacting(Listening):
                         queued[row] = queued.get(row, 0) + diff
         for row in _tuples(rows):
             if queued[row] < 0 and self._how_often(table, row) + queued[row] < 0:
-                raise _not_there(table, row)
+                raise not_there(table, row)
 
     def _catch_up(self) -> None:
         """Run the transactions that a batch has accepted so far."""
@@ -333,7 +333,8 @@ def _tuples(rows: np.ndarray | list[tuple[int, ...]]) -> list[tuple[int, ...]]:
     return rows if isinstance(rows, list) else [tuple(r) for r in rows.T.tolist()]
 
 
-def _not_there(table: Table, row: tuple[int, ...]) -> InputError:
+def not_there(table: Table, row: tuple[int, ...]) -> InputError:
+    """The error for deleting a row that a table does not have."""
     shown = table._codec.decode_row(row)
     return InputError("E_ABSENT", f"table {table._label!r}: cannot delete {shown!r}, which is not there", ABSENT_HINT)
 

@@ -4,11 +4,16 @@ store, catching up, retries) that would take minutes with a JVM. What Spark itse
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
+
+import everview as ev
 from everview.spark import host
+from everview.spark.frames import FrameRows
 
 
 class _Broadcast:
@@ -66,3 +71,53 @@ class Context:
 def session(workers: int = 2) -> Any:
     """Something like a SparkSession."""
     return SimpleNamespace(sparkContext=Context(workers))
+
+
+class Frame:
+    """Something like a DataFrame: Arrow tables, one for each partition. It can be coded and not be fetched."""
+
+    def __init__(self, *partitions: pa.Table) -> None:
+        self._partitions = partitions
+        self.columns = partitions[0].column_names
+
+    def mapInArrow(self, task: Callable[..., Any], schema: str) -> SimpleNamespace:
+        batches = [batch for part in self._partitions for batch in task(part.to_batches())]
+        answers = [(answer,) for batch in batches for answer in batch[0].to_pylist()]
+        return SimpleNamespace(collect=lambda: answers)
+
+
+class Rows(FrameRows):
+    """The rows of such a frame."""
+
+    large = True
+
+    def __init__(self, *partitions: pa.Table) -> None:
+        super().__init__(Frame(*partitions))  # type: ignore[arg-type]
+
+
+def parts(records: list[dict[str, Any]], schema: pa.Schema, count: int = 3) -> list[pa.Table]:
+    """Records in several tables."""
+    cuts = [len(records) * i // count for i in range(count + 1)]
+    return [pa.Table.from_pylist(records[a:b], schema) for a, b in itertools.pairwise(cuts)]
+
+
+class Script(ev.io.Source):
+    """Chunks that are put in by hand."""
+
+    by_rows = False
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self.waiting: list[Any] = []
+
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    def open(self, marks: Any, wanted: Any, snapshots: bool) -> None:
+        self.snapshots = snapshots
+
+    def poll(self, limit: int | None) -> ev.io.Chunk | None:
+        return ev.io.Chunk("here", self.waiting[0], {}, snapshot=self.snapshots) if self.waiting else None
+
+    def committed(self, chunk: ev.io.Chunk) -> None:
+        self.waiting.pop(0)

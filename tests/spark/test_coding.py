@@ -184,3 +184,37 @@ def test_change_feeds_of_keyed_tables_are_finished_on_the_shards(spark: Any, tmp
             assert dict(t.rows()) == stands
         assert dict(v.rows()) == Counter(stands.values())
         assert [reason[:11] for _, reason, _ in db["t_rejected"].rows()] == ["[E_CHANGES]"] and left(db) == []
+
+
+@pytest.mark.parametrize("key", ["id", pytest.param(None, marks=pytest.mark.slow)])
+def test_debezium_and_events_without_a_key_are_finished_on_the_shards(
+    spark: Any, tmp_path: Path, key: str | None
+) -> None:
+    """Envelopes as texts, in several files; more of what may happen is in test_coded_events.py."""
+    (tmp_path / "in").mkdir()
+
+    def arrive(number: int, *bodies: Any) -> None:
+        (tmp_path / "in" / f"{number}.txt").write_text("".join(json.dumps(b) + "\n" for b in bodies))
+
+    rows = [{"id": i, "name": f"n{i % 5}"} for i in range(50)]
+    arrive(0, *({"op": "c", "before": None, "after": row} for row in rows))
+    with ev.connect(spark, state=str(tmp_path / "state"), shards=3) as db:
+        stream = spark.readStream.option("maxFilesPerTrigger", 1).text(str(tmp_path / "in"))
+        t = db.source("t", stream, mode="changes", key=key, schema={"id": int, "name": str}, bad="quarantine")
+        v = db.view("v", t.group_by("name").agg(n=ev.count()))
+        db.run(until="caught_up")
+        assert dict(v.rows()) == {f"n{i}": 10 for i in range(5)}
+        updates = [{"op": "u", "before": row, "after": row | {"name": "new"}} for row in rows[:7]]
+        arrive(1, *updates, {"op": "d", "before": rows[9], "after": None}, {"op": "x"})
+        db.run(until="caught_up")
+        assert sorted(t.rows())[:10] == [(i, "new") for i in range(7)] + [(7, "n2"), (8, "n3"), (10, "n0")]
+        if key is None:
+            arrive(2, {"op": "d", "before": rows[9], "after": None})
+            db.run(until="caught_up")
+        else:
+            arrive(2, {"op": "t"}, {"op": "c", "after": rows[3]})
+            db.run(until="caught_up")
+            assert (t.rows(), v.rows()) == ([(3, "n3")], [("n3", 1)])
+        assert left(db) == []
+        reasons = [reason[:11] for _, reason, _ in db["t_rejected"].rows()]
+        assert sorted(reasons) == (["[E_ABSENT] ", "[E_CHANGES]"] if key is None else ["[E_CHANGES]"])

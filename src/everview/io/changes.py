@@ -53,6 +53,11 @@ class Envelope:
     extra: tuple[str, ...]
     ordering: tuple[str, ...] = ()
 
+    @property
+    def exact(self) -> bool:
+        """Whether a row that goes is told whole; Debezium may tell its key alone."""
+        return self.shape != "debezium"
+
     def wanted(self, columns: Mapping[str, DataType]) -> dict[str, DataType] | None:
         """What to ask the source for; None: its records as they are."""
         if self.shape == "debezium":

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import pyarrow as pa
 
-from everview.codes.values import encode_value
 from everview.errors import InputError
 from everview.io import changes
 from everview.io.events import told
-from everview.io.fitting import Codes, Fitting, columns_of_rows, reason_of, text_of
+from everview.io.fitting import Codes, Fitting, columns_of_rows, text_of
 from everview.io.source import Bad, Chunk, Distant, Source, here
 from everview.snapshot import consolidated
 from everview.types import STR, DataType
@@ -60,7 +58,7 @@ class Feed:
         self.rules = rules
         self.dead = dead
         self.name = table._label
-        self.fitting = Fitting(table._label, table._codec, exact=rules.exact, shape=rules.shape)
+        self.fitting = Fitting(table._label, table._codec, exact=rules.exact, shape=rules.shape, key=table._key)
         self.columns = self.fitting.columns
         self.rows = 0
         self.rejected = 0
@@ -137,18 +135,28 @@ class Feed:
         try:
             if bad and self.rules.policy == "fail":
                 raise self._refusal(chunk, bad)
-            with self.session.transaction():
-                taken = work.stage(self, bad)
-                if bad:
-                    assert self.dead is not None
-                    self.dead.insert([(b.place, b.reason, b.record) for b in bad])
-                for name, value in marks.items():
-                    self.session._mark(name, value)
+            taken = self._transact(work, bad, marks)
         finally:
             work.discard()
         self.rows += taken
         self.rejected += len(bad)
         self._late += self.session._clock.late(self.table) - late
+
+    def _transact(self, work: Work, bad: list[Bad], marks: Mapping[str, str]) -> int:
+        """Commit a chunk; how many records it was."""
+        while True:
+            try:
+                with self.session.transaction():
+                    taken = work.stage(self, bad)
+                    if bad:
+                        assert self.dead is not None
+                        self.dead.insert([(b.place, b.reason, b.record) for b in bad])
+                    for name, value in marks.items():
+                        self.session._mark(name, value)
+                return taken
+            except InputError as error:
+                if self.rules.policy == "fail" or not work.excuse(self, error, bad):
+                    raise
 
     def _refusal(self, chunk: Chunk, bad: list[Bad]) -> InputError:
         first = bad[0]
@@ -187,41 +195,14 @@ class Feed:
     # change feeds
 
     def _events(self, chunk: Chunk, shape: changes.Envelope, bad: list[Bad]) -> Work:
-        if shape.shape == "debezium":
-            return self._debezium(chunk, bad)
-        if isinstance(chunk.rows, Distant) and self.table._key:
+        if isinstance(chunk.rows, Distant):
             coded = self._coded_there(chunk, chunk.rows, bad)
             if coded is not None:
                 return coded
-        found = told(self.fitting, shape, here(chunk.rows), chunk.place, bad).in_order()
-        events = zip(found.codes.T.tolist(), found.counts.tolist(), strict=True)
-        return Events([(tuple(row), n) for row, n in events], exact=True)
-
-    def _debezium(self, chunk: Chunk, bad: list[Bad]) -> Work:
-        events: list[tuple[Codes | None, int]] = []
-        cleared = False
-        records = here(chunk.rows)
-        for record in records.to_pylist() if isinstance(records, pa.Table) else records:
-            try:
-                found = changes.debezium(record, self.columns, bool(self.table._key))
-                coded = [(None, 0) if row is None else (self._code(row, sign), sign) for row, sign in found]
-            except (InputError, ValueError) as error:
-                bad.append(Bad(chunk.place, reason_of(error), text_of(record)))
-                continue
-            if coded and coded[-1][0] is None:
-                events, cleared = [], True
-            else:
-                events += coded
-        return Events([(row, n) for row, n in events if row is not None], False, cleared)
-
-    def _code(self, row: dict[str, Any], sign: int) -> Codes:
-        """Codes of a row. Of one that goes, a database may send the key alone, and the key is all that is needed."""
-        codec, key = self.table._codec, self.table._key
-        if sign > 0 or not key:
-            return codec.encode_row(row)
-        names = codec.names
-        coded = {c: encode_value(codec.types[c], row[names[c]], codec.interner) for c in key}
-        return tuple(coded.get(c, 0) for c in range(len(names)))
+        found = told(self.fitting, shape, here(chunk.rows), chunk.place, bad)
+        ordered = found.in_order()
+        events = zip(ordered.codes.T.tolist(), ordered.counts.tolist(), strict=True)
+        return Events([(tuple(row), n) for row, n in events], shape.exact, found.cleared)
 
 
 # What a chunk does to its table.
@@ -233,6 +214,10 @@ class Work:
     def stage(self, feed: Feed, bad: list[Bad]) -> int:
         """Stage them in the transaction under way; how many records they were."""
         raise NotImplementedError
+
+    def excuse(self, feed: Feed, error: InputError, bad: list[Bad]) -> bool:
+        """Set the records aside for which the transaction failed; whether there are such."""
+        return False
 
     def discard(self) -> None:
         """The transaction has ended, one way or the other."""
@@ -247,6 +232,11 @@ class Elsewhere(Work):
     def stage(self, feed: Feed, bad: list[Bad]) -> int:
         feed.session._stage(feed.table, self.coded, 1)
         return int(self.coded.rows)
+
+    def excuse(self, feed: Feed, error: InputError, bad: list[Bad]) -> bool:
+        absent: dict[Codes, int] = self.coded.excuse(error)
+        bad += [b for row, n in absent.items() for b in _absent(feed, row, n)]
+        return bool(absent)
 
     def discard(self) -> None:
         self.coded.discard()
@@ -338,13 +328,16 @@ class Events(Work):
             for row, n in net.items():
                 have = 0 if n >= 0 or self.cleared else feed.session._how_often(feed.table, row)
                 if have + n < 0:
-                    shown = feed.table._codec.decode_row(row)
-                    bad += [Bad(feed.source.describe(), "[E_ABSENT] deleted, but not there", text_of(shown))] * -(
-                        have + n
-                    )
+                    bad += _absent(feed, row, -have - n)
                     net[row] = -have
         _stage_rows(feed, [row for row, n in net.items() for _ in range(-n)], -1)
         _stage_rows(feed, [row for row, n in net.items() for _ in range(n)], 1)
+
+
+def _absent(feed: Feed, row: Codes, times: int) -> list[Bad]:
+    """Dead letters for a row that was deleted so many times too often."""
+    shown = text_of(feed.table._codec.decode_row(row))
+    return [Bad(feed.source.describe(), "[E_ABSENT] deleted, but not there", shown)] * times
 
 
 def _stage_rows(feed: Feed, rows: Iterable[Codes], sign: int) -> None:

@@ -37,12 +37,15 @@ class Fitting:
     ([[7]], [0], ["[E_COLUMN] there is no column 'y' in table 't'"])
     """
 
-    def __init__(self, label: str, codec: Codec, *, exact: bool, shape: Envelope | None = None) -> None:
+    def __init__(
+        self, label: str, codec: Codec, *, exact: bool, shape: Envelope | None = None, key: tuple[int, ...] = ()
+    ) -> None:
         """`exact`: columns that the table has not are refused, as its columns were told from the source. `shape`: how
-        records say what happened to a row, if they do (`everview.io.events`).
+        records say what happened to a row, if they do (`everview.io.events`). `key`: the columns of the table's key.
         """
         self.label = label
         self.shape = shape
+        self.key = key
         self.codec = codec
         self.exact = exact
         self.columns: dict[str, DataType] = dict(zip(codec.names, codec.types, strict=True))

@@ -27,7 +27,7 @@ from everview.dataflow.saved import header, image_of
 from everview.errors import EverviewError, StoreError
 from everview.kernels import image as image_k
 from everview.plan.frozen import Functions
-from everview.spark.coding import Input
+from everview.spark.coding import Absent, Input
 from everview.spark.host import read_image
 from everview.spark.interrupts import Running
 from everview.spark.job import BUILT, Answer, Commands, Job, bytes_table, table_bytes, write_rows
@@ -199,7 +199,8 @@ class SparkCluster:
         answers: list[Answer] = [checked(data) for data in found]
         failures = [e for e in (a.error() for a in answers) if e is not None]
         if failures:
-            raise next((e for e in failures if isinstance(e, EverviewError)), failures[0])
+            known = sorted(failures, key=lambda e: (not isinstance(e, Absent), not isinstance(e, EverviewError)))
+            raise known[0]
         return answers
 
     def _alone(self, data: bytes) -> list[bytes]:

@@ -7,9 +7,10 @@ records.
 
 The step that follows names the files in its job, and each shard reads its own. An upsert is finished there, too: which
 rows stand under the new rows' keys, and what differs from a snapshot, a shard knows by itself, so the driver needs no
-copy of the table. So does a keyed table's change feed: all events of a key meet on one shard, which puts them in
-the order of their commits and sees what they leave. Without a key events are counted, and a deletion of what is not
-there is an error of the feed's: those come to the driver.
+copy of the table. So does a change feed: all events of a key meet on one shard, which puts them in the order of their
+commits and sees what they leave. Without a key events are counted. If more of a row is taken away than there is, the
+step fails, and the shard says which rows those are (`Absent`); the feed reports them, or sets them aside and runs the
+step again without them.
 
 Dictionaries may disagree if two texts share a hash (`E_CONFLICT`, nearly impossible). Then the rows come to the driver
 after all, which has the one dictionary that counts.
@@ -21,30 +22,36 @@ import functools
 import pickle
 import secrets
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from everview.clock import Afar, values_of
 from everview.codes.codec import Codec
 from everview.codes.interner import Interner
+from everview.dataflow.graph import ABSENT_HINT
 from everview.dataflow.operators import ON_ONE, Arrangement
-from everview.errors import EverviewError
+from everview.errors import EverviewError, InputError
+from everview.expr.nodes import Expr
 from everview.io.changes import Envelope
 from everview.io.events import EXTRA, Told, outcome, told
 from everview.io.fitting import Fitting
 from everview.io.source import Bad
 from everview.kernels import exchange
 from everview.sharded import inbox_rows
+from everview.snapshot import consolidated
 from everview.spark.frames import unreadable
 from everview.spark.job import bytes_table, table_bytes
-from everview.standing import last_of_each, records, standing
+from everview.standing import Counted, last_of_each, records, standing, stored
 from everview.store.files import Files, open_files
-from everview.types import DataType
+from everview.types import NULL, DataType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from everview.table import Table
 
 FOLDER = "rows"
 """Where coded rows lie until their step is done; whatever is there when a session opens is of the dead."""
@@ -54,6 +61,8 @@ ROWS = 1 << 16
 
 FLUSH_WORDS = 1 << 22
 """Words of codes that a task holds before it writes them."""
+
+Row = tuple[int, ...]
 
 INLINE_BYTES = 1 << 20
 """Size up to which a task's new texts come back with its answer."""
@@ -73,8 +82,12 @@ class Order:
     """the columns in the order of the table's index"""
     shards: int
     """1 if all rows are the first shard's"""
+    key: tuple[int, ...] = ()
     shape: Envelope | None = None
     """how records say what happened, if they are changes"""
+    until: Expr | None = None
+    """when a row is due, if the table says so"""
+    now: int = 0
 
 
 @dataclass
@@ -88,11 +101,32 @@ class Part:
     texts: bytes | str = b""
     """new entries of the dictionary, or the name of a file of them"""
     bad: list[Bad] = field(default_factory=list)
+    cleared: bool = False
+    """whether the table was emptied; then the files hold what came after"""
+    late: int = 0
+    moments: bytes | str = b""
+    """when rows are due, or the name of a file of that"""
     failure: EverviewError | None = None
 
 
+class Absent(InputError):
+    """Events take away rows that are not there."""
+
+    table: int
+    """the table's node"""
+    rows: dict[Row, int]
+    """codes in the index's order, and how often too often"""
+
+    @classmethod
+    def of(cls, table: int, rows: dict[Row, int]) -> Absent:
+        """Without a text, for which one needs the dictionary."""
+        error = cls("E_ABSENT", "a row was deleted that is not there", ABSENT_HINT)
+        error.table, error.rows = table, rows
+        return error
+
+
 @dataclass
-class Coded:
+class Coded(Afar):
     """A table's new rows in files, by shard."""
 
     store: Files
@@ -106,6 +140,41 @@ class Coded:
     rows: int = 0
     words: int = 0
     bad: list[Bad] = field(default_factory=list)
+    exact: bool = True
+    """whether events tell rows that go whole, not by their keys"""
+    cleared: bool = False
+    """whether the table is emptied first"""
+    excused: dict[Row, int] = field(default_factory=dict)
+    """rows that were taken away too often, in the index's order: let them be there"""
+    order: tuple[int, ...] = ()
+    """the index's order of columns"""
+    until: Expr | None = None
+    more: tuple[int, ...] = ()
+    """codes that follow those of every row in the files"""
+
+    def dated(self, table: Table, until: int) -> Coded:
+        operator = table._arrangement.operator.number
+        return replace(self, table=table._id, operator=operator, order=table._arrangement.order, more=(until,))
+
+    def take(self, part: Part, cols: int) -> None:
+        """Add what a task made; tasks come in the order of their rows."""
+        if part.cleared:
+            self.discard()
+            self.files, self.rows, self.words, self.cleared = {}, 1, 0, True
+        self.rows += part.rows
+        self.words += part.rows * (cols + 2)
+        self.bad += part.bad
+        self.late += part.late
+        for shard, name in part.files:
+            self.files.setdefault(shard, []).append(name)
+
+    def excuse(self, error: InputError) -> dict[Row, int]:
+        """If a step failed because rows were taken away too often, go on without; gives those rows."""
+        if not isinstance(error, Absent) or error.table != self.table:
+            return {}
+        for row, n in error.rows.items():
+            self.excused[row] = self.excused.get(row, 0) + n
+        return {in_table_order(row, self.order): n for row, n in error.rows.items()}
 
     def discard(self) -> None:
         """Delete the files."""
@@ -115,7 +184,10 @@ class Coded:
 
     def at(self, time: int) -> Input:
         """These rows as a step's input at a time."""
-        return Input(self.table, self.operator, self.key, self.how, time, self.files, self.words)
+        return Input(
+            self.table, self.operator, self.key, self.how, time, self.files, self.words,
+            self.exact, self.cleared, self.excused, self.until, self.now, self.more,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -129,35 +201,98 @@ class Input:
     time: int
     files: dict[int, list[str]]
     words: int
+    exact: bool = True
+    cleared: bool = False
+    excused: dict[Row, int] = field(default_factory=dict)
+    until: Expr | None = None
+    moment: int = 0
+    more: tuple[int, ...] = ()
 
-    def changes(self, files: Files, shard: int, arrangement: Arrangement, now: int) -> np.ndarray | None:
+    def changes(
+        self, files: Files, shard: int, arrangement: Arrangement, now: int, interner: Interner
+    ) -> np.ndarray | None:
         """What they change on a shard that is at the time `now`, as its inbox takes it."""
+        rows, diffs = self._in_time(self._changes(files, shard, arrangement, now), arrangement, interner)
+        return inbox_rows(list(rows), self.time, diffs) if len(diffs) else None
+
+    def _in_time(self, changes: Counted, arrangement: Arrangement, interner: Interner) -> Counted:
+        """Without changes that mean nothing, because their rows' time was over before they came. What stands under a
+        key, a shard has seen itself, so its going is meant.
+        """
+        rows, diffs = changes
+        if self.until is None or not len(diffs):
+            return changes
+        back = [arrangement.order.index(c) for c in range(arrangement.cols - len(self.more))]
+        until = values_of([self.until], np.ascontiguousarray(rows[back]), interner)[0]
+        kept = (until > self.moment) | (until == NULL)
+        if self.key:
+            kept |= diffs < 0
+        return rows[:, kept], diffs[kept]
+
+    def _changes(self, files: Files, shard: int, arrangement: Arrangement, now: int) -> Counted:
         if self.how == "changes":
-            return self._after_events(files, shard, arrangement, now)
-        new = _read(files, self.files.get(shard, []), arrangement.cols)
+            events = Told.unpacked(_read(files, self.files.get(shard, []), arrangement.cols + EXTRA))
+            told = self._by_key if self.key else self._counted
+            return told(events, arrangement, now)
+        new = _read(files, self.files.get(shard, []), arrangement.cols - len(self.more))
+        if self.more:
+            new = np.concatenate([new, np.repeat(np.array(self.more)[:, None], new.shape[1], axis=1)])
         if self.key and new.shape[1]:
             new = new[:, last_of_each(new[: len(self.key)])]
-        diffs: np.ndarray | int = 1
+        diffs = np.ones(new.shape[1], dtype=np.int64)
         if self.how != "append":
             keys = np.ascontiguousarray(new[: len(self.key)]) if self.how == "upsert" else None
             old = standing(arrangement, now, (), self.key, keys)[list(arrangement.order)]
             diffs = np.repeat(np.array([1, -1]), [new.shape[1], old.shape[1]])
             new = np.concatenate([new, old], axis=1)  # what stays as it is cancels out in the inbox
-        return inbox_rows(list(new), self.time, diffs) if new.shape[1] else None
+        return new, diffs
 
-    def _after_events(self, files: Files, shard: int, arrangement: Arrangement, now: int) -> np.ndarray | None:
-        """The same for events."""
-        found = Told.unpacked(_read(files, self.files.get(shard, []), arrangement.cols + EXTRA)).in_order()
+    def _by_key(self, events: Told, arrangement: Arrangement, now: int) -> Counted:
+        """What events leave under their keys."""
+        found, width = events.in_order(), len(self.key)
         if not len(found.counts):
-            return None
-        width = len(self.key)
-        new, settled, taken = outcome(found.codes, found.counts, width)
+            return self._emptied(found.codes, found.counts, arrangement, now)
+        new, settled, taken = outcome(found.codes, found.counts, width, self.exact)
+        if self.cleared:
+            return self._emptied(new, np.ones(new.shape[1], dtype=np.int64), arrangement, now)
         keys = np.ascontiguousarray(found.codes[:width, last_of_each(found.codes[:width])])
         old = standing(arrangement, now, (), self.key, keys)[list(arrangement.order)]
-        gone = np.isin(records(old[:width]), records(settled)) | np.isin(records(old), records(taken))
-        rows = np.concatenate([new, old[:, gone]], axis=1)
-        diffs = np.repeat(np.array([1, -1]), [new.shape[1], int(gone.sum())])
-        return inbox_rows(list(rows), self.time, diffs) if rows.shape[1] else None
+        old = old[:, np.isin(records(old[:width]), records(settled)) | np.isin(records(old), records(taken))]
+        return np.concatenate([new, old], axis=1), np.repeat(np.array([1, -1]), [new.shape[1], old.shape[1]])
+
+    def _counted(self, events: Told, arrangement: Arrangement, now: int) -> Counted:
+        """What events come to without a key: as often as a row came, less as often as it went."""
+        rows, diffs = events.codes, events.counts
+        if self.excused and len(diffs):
+            more = np.array(list(self.excused), dtype=np.int64).T
+            mine = np.isin(records(more), records(rows))
+            rows = np.concatenate([rows, more[:, mine]], axis=1)
+            diffs = np.concatenate([diffs, np.array(list(self.excused.values()))[mine]])
+        return self._emptied(rows, diffs, arrangement, now)
+
+    def _emptied(self, rows: np.ndarray, diffs: np.ndarray, arrangement: Arrangement, now: int) -> Counted:
+        """Changes of a table that is emptied first, if it is."""
+        if not self.cleared:
+            return rows, diffs
+        old = standing(arrangement, now, (), (), None)[list(arrangement.order)]
+        return np.concatenate([rows, old], axis=1), np.concatenate([diffs, np.full(old.shape[1], -1)])
+
+    def absent(
+        self, files: Files, shard: int, arrangement: Arrangement, now: int, interner: Interner
+    ) -> dict[Row, int]:
+        """Rows that events without a key take away from a shard more often than they are there, and how much more."""
+        if self.how != "changes" or self.key:
+            return {}
+        events = Told.unpacked(_read(files, self.files.get(shard, []), arrangement.cols + EXTRA))
+        told = self._in_time(self._counted(events, arrangement, now), arrangement, interner)
+        rows, diffs = consolidated(*told)
+        rows, diffs = np.ascontiguousarray(rows[:, diffs < 0]), diffs[diffs < 0]
+        if not len(diffs):
+            return {}
+        there, counts = stored(arrangement, now, arrangement.order, rows)
+        both = np.concatenate([rows, there[list(arrangement.order)]], axis=1), np.concatenate([diffs, counts])
+        rows, diffs = consolidated(*both)
+        return {tuple(row): -n for row, n in zip(rows.T.tolist(), diffs.tolist(), strict=True) if n < 0}
 
 
 # on the driver
@@ -170,22 +305,26 @@ def code(frame: DataFrame, fitting: Fitting, place: str, how: str, target: Targe
     on_one = arrangement.operator.spread == ON_ONE
     order = Order(
         target.files.root, fitting.label, codec.names, codec.types, fitting.exact, place, arrangement.order,
-        1 if on_one else target.shards, fitting.shape if how == "changes" else None,
+        1 if on_one else target.shards, fitting.key, fitting.shape if how == "changes" else None,
+        target.until, target.now,
     )  # fmt: skip
     try:
         answers = frame.mapInArrow(functools.partial(code_partition, order), "part binary").collect()
     except Exception as error:
         raise unreadable(f"source {fitting.label!r}: {place}", error) from error
     parts: list[Part] = sorted((pickle.loads(bytes(row[0])) for row in answers), key=lambda part: part.number)
-    coded = Coded(target.files, target.table, arrangement.operator.number, target.key, how)
+    coded = Coded(
+        target.files, target.table, arrangement.operator.number, target.key, how,
+        order=arrangement.order, until=target.until, now=target.now,
+    )  # fmt: skip
+    if order.shape is not None:
+        coded.exact = order.shape.exact
     for part in parts:
-        coded.rows += part.rows
-        coded.words += part.rows * (arrangement.cols + 2)
-        coded.bad += part.bad
-        for shard, name in part.files:
-            coded.files.setdefault(shard, []).append(name)
+        coded.take(part, arrangement.cols)
     try:
         _learn(target.files, codec.interner, parts)
+        moments = [np.frombuffer(_back(target.files, part.moments), dtype=np.int64) for part in parts]
+        coded.moments = np.unique(np.concatenate([coded.moments, *moments]))
     except EverviewError as error:
         coded.discard()
         if error.code != "E_CONFLICT":
@@ -203,6 +342,8 @@ class Target:
     arrangement: Arrangement
     key: tuple[int, ...]
     shards: int
+    until: Expr | None = None
+    now: int = 0
 
 
 def _learn(files: Files, interner: Interner, parts: Iterable[Part]) -> None:
@@ -210,14 +351,19 @@ def _learn(files: Files, interner: Interner, parts: Iterable[Part]) -> None:
     for part in parts:
         if part.failure is not None:
             raise part.failure
-        data = part.texts
-        if isinstance(data, str):
-            name = f"{FOLDER}/{data}"
-            data = files.read(name)
-            files.delete(name)
-        found = bytes_table(data)
+        found = bytes_table(_back(files, part.texts))
         if found is not None:
             interner.load(found)
+
+
+def _back(files: Files, data: bytes | str) -> bytes:
+    """What a task gave back, which may be in a file."""
+    if isinstance(data, bytes):
+        return data
+    name = f"{FOLDER}/{data}"
+    found = files.read(name)
+    files.delete(name)
+    return found
 
 
 # in tasks
@@ -243,9 +389,11 @@ class _Coder:
         self._order = order
         self._part = part
         self._files = open_files(order.root)
-        self._fitting = Fitting(order.label, Codec(order.types, order.names, Interner()), exact=order.exact)
+        codec = Codec(order.types, order.names, Interner())
+        self._fitting = Fitting(order.label, codec, exact=order.exact, key=order.key)
         self._held: dict[int, list[np.ndarray]] = {}
         self._words = 0
+        self._moments: list[np.ndarray] = []
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> None:
         waiting: list[pa.RecordBatch] = []
@@ -257,8 +405,12 @@ class _Coder:
         if waiting:
             self._take(waiting)
         self._flush()
-        texts = table_bytes(self._fitting.codec.interner.export())
-        self._part.texts = texts if len(texts) <= INLINE_BYTES else self._write("texts", [texts])
+        self._part.texts = self._given_back("texts", table_bytes(self._fitting.codec.interner.export()))
+        if self._moments:
+            self._part.moments = self._given_back("moments", np.unique(np.concatenate(self._moments)).tobytes())
+
+    def _given_back(self, what: str, data: bytes) -> bytes | str:
+        return data if len(data) <= INLINE_BYTES else self._write(what, [data])
 
     def _take(self, batches: list[pa.RecordBatch]) -> None:
         ordered = self._ordered(pa.Table.from_batches(batches))
@@ -276,8 +428,29 @@ class _Coder:
         """Codes in the index's order of columns; of events also what they say."""
         order, bad = self._order, self._part.bad
         if order.shape is not None:
-            return told(self._fitting, order.shape, rows, order.place, bad).packed(order.columns)
-        return self._fitting.encode(rows, order.place, bad)[0][list(order.columns)]
+            events = told(self._fitting, order.shape, rows, order.place, bad)
+            if events.cleared:
+                self._forget()
+            self._note_moments(events.codes[:, events.counts > 0])
+            return events.packed(order.columns)
+        codes = self._fitting.encode(rows, order.place, bad)[0]
+        self._note_moments(codes)
+        return codes[list(order.columns)]
+
+    def _note_moments(self, codes: np.ndarray) -> None:
+        """Remember when rows are due, and count those that were before they came."""
+        if self._order.until is not None and codes.shape[1]:
+            until = values_of([self._order.until], np.ascontiguousarray(codes), self._fitting.codec.interner)[0]
+            until = until[until != NULL]
+            self._part.late += int((until <= self._order.now).sum())
+            self._moments.append(np.unique(until[until > self._order.now]))
+
+    def _forget(self) -> None:
+        """The table was emptied: what came before does not count."""
+        for _, name in self._part.files:
+            self._files.delete(f"{FOLDER}/{name}")
+        self._part.files, self._part.rows, self._part.cleared = [], 0, True
+        self._held, self._words, self._moments = {}, 0, []
 
     def _flush(self) -> None:
         for shard, held in self._held.items():
@@ -290,6 +463,15 @@ class _Coder:
         name = f"{what}-{secrets.token_hex(12)}"
         self._files.write(f"{FOLDER}/{name}", data, lasting=False)
         return name
+
+
+def in_table_order(row: Row, order: tuple[int, ...]) -> Row:
+    """A row's codes in the table's order of columns, from those in an index's.
+
+    >>> in_table_order((7, 8, 9), (2, 0, 1))
+    (8, 9, 7)
+    """
+    return tuple(row[order.index(c)] for c in range(len(row)))
 
 
 def _read(files: Files, names: Iterable[str], cols: int) -> np.ndarray:

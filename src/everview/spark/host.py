@@ -37,7 +37,7 @@ from everview.codes.interner import Interner
 from everview.dataflow import lockstep, saved
 from everview.dataflow.lockstep import Inputs, Shard, Wire
 from everview.dataflow.replica import Keep, Replica
-from everview.errors import InternalError, StoreError
+from everview.errors import InputError, InternalError, StoreError
 from everview.kernels import image as image_k
 from everview.plan.frozen import Functions
 from everview.spark.job import Answer, Job, bytes_table, map_privately, read_command, read_rows, table_bytes, words_of
@@ -212,7 +212,7 @@ class Host:
         except PASSING:
             raise  # Spark tries again
         except Exception as error:
-            return Answer.failed(error)
+            return Answer.failed(self._explained(error, job, held))
         answer = Answer(dictionary=table_bytes(self.interner.export(known)))
         try:
             shards = [each.shard for each in held]
@@ -224,6 +224,21 @@ class Host:
                 return Answer.failed(error)
             raise
         return answer
+
+    def _explained(self, error: Exception, job: Job, held: list[Held]) -> Exception:
+        """If rows were deleted that are not there, say which ones of a change feed."""
+        if not isinstance(error, InputError) or error.code != "E_ABSENT":
+            return error
+        for rows in job.coded:
+            absent: dict[tuple[int, ...], int] = {}
+            for each in held:
+                arrangement = each.shard.replica.builder.tables[rows.table]
+                absent |= rows.absent(self.files, each.shard.number, arrangement, job.time, self.interner)
+            if absent:
+                from everview.spark.coding import Absent  # most workers code nothing, and start sooner
+
+                return Absent.of(rows.table, absent)
+        return error
 
     def _finish(self, job: Job, shard: Shard, answer: Answer) -> None:
         """Add what the step added to a shard to the answer."""
@@ -249,7 +264,7 @@ class Host:
         for rows in job.coded:
             for each in held:
                 arrangement = each.shard.replica.builder.tables[rows.table]
-                changes = rows.changes(self.files, each.shard.number, arrangement, job.time)
+                changes = rows.changes(self.files, each.shard.number, arrangement, job.time, self.interner)
                 if changes is not None:
                     inputs.setdefault(each.shard.number, []).append((rows.operator, changes))
         return inputs

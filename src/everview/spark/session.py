@@ -20,6 +20,7 @@ import numpy as np
 
 from everview import journal
 from everview.catalogue import Catalogued
+from everview.clock import Expiring
 from everview.codes.interner import Interner
 from everview.dataflow import saved
 from everview.dataflow.lockstep import Inputs
@@ -36,7 +37,7 @@ from everview.plan.prune import prune
 from everview.sharded import Cluster, ShardedSession
 from everview.spark.cluster import SparkCluster, contents_of, measure_of
 from everview.spark.coding import FOLDER as CODED
-from everview.spark.coding import Coded, Target, code
+from everview.spark.coding import Absent, Coded, Target, code, in_table_order
 from everview.spark.frames import FrameRows
 from everview.spark.interrupts import put_off
 from everview.spark.job import BUILT, DECLARED, read_command
@@ -44,7 +45,7 @@ from everview.spark.local import on_this_machine
 from everview.store import Store
 from everview.store.reshard import reshard
 from everview.table import Table
-from everview.transacting import Work
+from everview.transacting import Change, Work, not_there
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -232,12 +233,36 @@ class SparkBackedSession(StoredShards):
         finally:
             self._cluster.notes, self._cluster.coded = {}, ()
 
+    def _absent(self, changes: Iterable[Change], error: InputError) -> InputError:
+        if isinstance(error, Absent):
+            table = next(t for t in self._tables.values() if t._id == error.table)
+            row = in_table_order(next(iter(error.rows)), table._arrangement.order)
+            error.message = not_there(table, row).message
+            return error
+        return super()._absent([c for c in changes if not isinstance(c[1], Coded)], error)
+
     def _code_there(self, table: Table, rows: Any, fitting: Fitting, place: str, how: str) -> Coded | None:
-        """The clock's followers want to see every row; so does a batch, in which more may happen to the table."""
-        if self._clock.followers or self._queued is not None or not isinstance(rows, FrameRows):
+        """Some of the clock's followers want to see every row; so does a batch, in which more may happen to the
+        table.
+        """
+        followers = [f for f in self._clock.followers if f.table is table]
+        if not isinstance(rows, FrameRows) or self._queued is not None or not all(f.takes(how) for f in followers):
             return None
-        target = Target(self._store.files, table._id, table._arrangement, table._key, self._cluster.shards)
+        until = next((f.until for f in followers if isinstance(f, Expiring)), None)
+        now = self._clock.settle() if followers else 0
+        target = Target(self._store.files, table._id, table._arrangement, table._key, self._cluster.shards, until, now)
         return code(rows.frame, fitting, place, how, target)
+
+    def _commit_timed(self, changes: Work) -> None:
+        """Rows that were coded elsewhere were compared with the clock then: it is that moment still."""
+        moments = [rows.now for _, rows, _ in changes if isinstance(rows, Coded) and rows.now]
+        if moments:
+            self._clock.target = max(moments)
+        try:
+            super()._commit_timed(changes)
+        finally:
+            if moments:
+                self._clock.target = None
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True) and threading.main_thread().is_alive():
