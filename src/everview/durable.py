@@ -24,7 +24,7 @@ from everview import journal
 from everview.catalogue import Catalogued
 from everview.dataflow import saved
 from everview.dataflow.operators import Arrangement
-from everview.errors import EverviewError, InputError, StoreError
+from everview.errors import EverviewError, InputError, StoreError, did_you_mean
 from everview.journal import Entry, TableMade
 from everview.moving import Move, from_shards
 from everview.plan import nodes as plan
@@ -427,6 +427,10 @@ def open_directory(
     location: str | os.PathLike[str], *, read_only: bool = False, sync: Sync = "normal", **options: Any
 ) -> Session:
     """The session in a directory, for `everview.connect`."""
+    for name in options:
+        if name not in ("history", "merge_effort", "threads"):
+            known = did_you_mean(name, ("read_only", "sync"))
+            raise InputError("E_OPTION", f"a session in a directory has no option {name!r}", known)
     if read_only:
         from everview.attached import AttachedSession
         from everview.spark.session import ShardReader

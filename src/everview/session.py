@@ -464,7 +464,8 @@ def connect(
 
     A directory takes `sync` ("normal": what was acknowledged survives the death of the process, "full": that of the
     machine too) and `read_only` (attach to what another process writes; `db.refresh()` catches up).
-    With a SparkSession, steps are Spark jobs: it takes `state`, the directory, and `shards`.
+    With a SparkSession, steps are Spark jobs: it takes `state`, the directory, `shards`, and what docs/spark.md lists;
+    `threads` has no effect there, shards are what runs side by side.
 
     >>> import everview as ev
     >>> ev.connect()
@@ -476,12 +477,10 @@ def connect(
         from everview.durable import open_directory
 
         return open_directory(target, history=history, merge_effort=merge_effort, threads=threads, **options)
-    if hasattr(target, "sparkContext"):
-        from everview.spark.session import SparkBackedSession
+    if hasattr(target, "sparkContext") or type(target).__module__.startswith("pyspark."):
+        from everview.spark.opening import open_on_spark
 
-        if not options.get("state"):
-            raise InputError("E_OPTION", "a session on Spark needs a directory", 'connect(spark, state="directory")')
-        return SparkBackedSession(target, history=history, merge_effort=merge_effort, **options)
+        return open_on_spark(target, history=history, merge_effort=merge_effort, **options)
     raise InputError(
         "E_TARGET",
         f"cannot connect to {target!r}" + (f" with {', '.join(options)}" if options else ""),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -139,9 +140,40 @@ def test_a_second_driver_is_refused(tmp_path: Path) -> None:
         connect(tmp_path)
 
 
-@pytest.mark.parametrize("options", [{"linger": -1}, {"forget": "long"}, {"shards": 0}])
+@pytest.mark.parametrize(
+    "options",
+    [{"linger": -1}, {"forget": "long"}, {"shards": 0}, {"shards": 2.5}, {"shards": True}, {"alone_rows": "all"}],
+    ids=repr,
+)
 def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, Any]) -> None:
     with pytest.raises(ev.InputError, match=rf"E_OPTION\] {next(iter(options))} is"):
         connect(tmp_path, **options)
     with connect(tmp_path, linger=0, forget=0) as db:
         db.table("t", {"x": int}).insert([(1,)])
+
+
+def test_options_that_nobody_knows_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ev.InputError, match=r"(?s)E_OPTION\] .* no option 'shard'.*did you mean 'shards'"):
+        connect(tmp_path, shard=2)
+    with pytest.raises(ev.InputError, match=r"(?s)E_OPTION\] .* no option 'reed_only'.*did you mean 'read_only'"):
+        ev.connect(tmp_path, reed_only=True)
+
+
+def test_reading_along_can_be_asked_for_in_the_same_words(tmp_path: Path) -> None:
+    with connect(tmp_path) as db:
+        t, totals = declare(db)
+        t.insert(block(0, 10))
+        with connect(tmp_path, read_only=True) as reader:
+            assert sorted(reader["totals"].rows()) == sorted(totals.rows())
+            with pytest.raises(ev.InputError, match="E_READ_ONLY"):
+                reader["t"].insert(block(0, 1))
+
+
+def test_what_is_no_spark_session(tmp_path: Path) -> None:
+    remote = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    context = type("SparkContext", (), {"__module__": "pyspark.core.context"})()
+    stopped = type("SparkSession", (), {"__module__": "pyspark.sql.session"})()
+    stopped.sparkContext = SimpleNamespace(_jsc=None)
+    for given, words in ((remote, "Connect"), (context, "SparkContext is no"), (stopped, "has been stopped")):
+        with pytest.raises(ev.InputError, match=rf"E_SPARK\] .*{words}"):
+            ev.connect(given, state=str(tmp_path))

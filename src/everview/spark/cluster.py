@@ -32,7 +32,8 @@ from everview.spark.host import read_image
 from everview.spark.interrupts import Running
 from everview.spark.job import BUILT, Answer, Commands, Job, bytes_table, table_bytes, write_rows
 from everview.spark.merging import INLINE_BYTES, Merger
-from everview.spark.resident import LINGER, LONGEST, Resident, Unreachable
+from everview.spark.resident import LINGER, LONGEST, Resident, Unreachable, all_leave
+from everview.spark.slots import stage_slots
 from everview.spark.versions import checked, guarded, other_in
 from everview.store.manifest import Manifest, Place, Ref
 from everview.store.store import BATCHES, Store
@@ -190,8 +191,7 @@ class SparkCluster:
         words += sum(rows.words for rows in self.coded)
         if epochs == 0:
             words = max(words, sum(r.size // 8 for refs in self._store.manifest.lists.values() for r in refs))
-        wanted = self.shards if words > 4 * self.alone_rows else 1
-        return int(min(wanted, self._spark.defaultParallelism, self.shards))
+        return min(self.shards, stage_slots(self._spark)) if words > 4 * self.alone_rows else 1
 
     def _submit(self, job: Job, tasks: int) -> list[Answer]:
         data = pickle.dumps(job, protocol=5)
@@ -231,6 +231,7 @@ class SparkCluster:
         """
         if self._resident is not None:
             self._resident.leave()
+        all_leave(self._spark)
         shipped, commands = self._spark.broadcast(data), self._broadcast()
         left = BARRIER_TRIES
         try:

@@ -9,7 +9,9 @@ version (see `job`); only the way to the worker is shorter.
 Spark remains in charge. If the task dies, Spark starts it again and the driver sends the step once more; if Spark gives
 up, the step fails with Spark's error; if workers cannot reach the driver's port, every step is a job of its own again.
 
-Hazard: the slot is taken meanwhile. A barrier stage, which may need all slots, must `leave` first.
+Hazard: the slot is taken meanwhile. Where several sessions share an application, tasks that only wait go when another
+is to start, so that one slot at least stays free for Spark's other jobs. A barrier stage, which may need all slots,
+must `leave` first and have the others leave (`all_leave`).
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import select
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -29,6 +32,7 @@ from typing import Any
 from everview.errors import EverviewError, InternalError
 from everview.spark.interrupts import NOTICE, Running, heard
 from everview.spark.mesh import exactly, receive, send
+from everview.spark.slots import slots
 from everview.spark.versions import checked, guarded
 
 LINGER = 0.2
@@ -65,6 +69,7 @@ class Resident:
         self._timer: threading.Timer | None = None
         self._answered = -math.inf  # when the last step was done
         self._pause = math.inf  # how long it took from there to the next
+        _all.add(self)
         atexit.register(self.leave)  # a task that waits while Spark is stopped makes Spark complain
 
     def run(self, job: bytes, commands: Sequence[bytes]) -> bytes:
@@ -76,6 +81,7 @@ class Resident:
                 self._drop()
             for left in reversed(range(TRIES)):
                 if self._call is None:
+                    self._make_room()
                     self._call = _Call(self._context, self._one)
                 try:
                     with heard():
@@ -90,6 +96,22 @@ class Resident:
                     self._drop(cancel=True)
                     raise
         raise AssertionError
+
+    def _make_room(self) -> None:
+        """Let tasks of other sessions go that only wait, but for as many as leave a slot free besides our own."""
+        waiting = sorted(_others(self, self._context), key=lambda other: other._answered)
+        if waiting:
+            for other in waiting[: max(0, len(waiting) + 2 - slots(self._context))]:
+                other._yield()
+
+    def _yield(self) -> None:
+        """End the task, unless a step is under way."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._stop_timer()
+                self._drop(wait=True)
+            finally:
+                self._lock.release()
 
     def close(self) -> None:
         """It is not needed any more."""
@@ -123,6 +145,19 @@ class Resident:
         with self._lock:
             if self._call is call and self._timer is not None and self._timer is threading.current_thread():
                 self._drop()
+
+
+_all: weakref.WeakSet[Resident] = weakref.WeakSet()
+
+
+def _others(one: Resident | None, context: Any) -> list[Resident]:
+    return [r for r in list(_all) if r is not one and r._context is context and r._call is not None]
+
+
+def all_leave(context: Any) -> None:
+    """End the tasks that wait for steps, of all sessions of an application: their slots are needed."""
+    for each in _others(None, context):
+        each._yield()
 
 
 def patience(linger: float, pause: float, longest: float) -> float:

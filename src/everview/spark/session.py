@@ -165,11 +165,6 @@ class SparkBackedSession(StoredShards):
         self._spark = spark
         if on_this_machine(spark.sparkContext.master or ""):
             spark.sparkContext.pythonExec = sys.executable  # workers on this machine need what this process has
-        if shards is not None and not 1 <= shards <= 4096:
-            raise InputError("E_OPTION", f"shards is {shards}", "give a number from 1 to 4096")
-        for name, seconds in (("linger", linger), ("forget", forget)):
-            if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 0):
-                raise InputError("E_OPTION", f"{name} is {seconds!r}", "give seconds, 0 or more")
         usual = max(2, min(64, spark.sparkContext.defaultParallelism))
         with Store(state) as store:
             embedded = is_embedded(store)
