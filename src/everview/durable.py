@@ -23,7 +23,7 @@ import pyarrow as pa
 from everview import journal
 from everview.catalogue import Catalogued
 from everview.dataflow import saved
-from everview.dataflow.operators import Arrangement
+from everview.dataflow.operators import Arrangement, Trace
 from everview.errors import EverviewError, InputError, StoreError, did_you_mean
 from everview.journal import Entry, TableMade
 from everview.moving import Move, from_shards
@@ -31,7 +31,7 @@ from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
 from everview.session import Session
 from everview.spark.job import is_sharded
-from everview.store import Manifest, Ref, Store, steps
+from everview.store import Manifest, Ref, Store, steps, tally
 from everview.store.logs import Log, drop_log, open_log
 from everview.store.wal import Sync
 from everview.transacting import Work
@@ -319,12 +319,29 @@ class DurableSession(Stored):
         store.collect()
 
     def _put_all(self) -> Iterable[tuple[int, tuple[Ref, ...]]]:
+        """Every trace's batches in the store; a trace of which little is alive is compacted first."""
         for number, operator in enumerate(saved.live(self._graph)):
             trace = saved.state_of(operator)
-            if trace is not None:
-                refs = tuple(self._store.put(image) for image in saved.images(trace))
-                if refs:
-                    yield number, refs
+            if trace is None:
+                continue
+            refs = self._put_trace(number, trace)
+            trace.pass_on(self._graph.time)
+            if tally.wasteful(refs, trace.since if trace.scope.is_root else self._graph.time):
+                trace.compact()
+                refs = self._put_trace(number, trace)
+            if refs:
+                yield number, refs
+
+    def _put_trace(self, number: int, trace: Trace) -> tuple[Ref, ...]:
+        """A trace's batches in the store; those in files have a tally, which is known if they were there before."""
+        known = {r.file: r for r in self._store.manifest.lists.get((number, 0), ()) if r.until >= 0}
+        refs = []
+        for image in saved.images(trace):
+            ref = self._store.put(image)
+            if ref.file:
+                ref = known.get(ref.file) or saved.tally_of(trace, image, self._graph.time).on(ref)
+            refs.append(ref)
+        return tuple(refs)
 
     def _new_commands(self) -> dict[str, Any]:
         """The entries since the last version; all that are still of consequence, if many are not, or if they were done

@@ -218,9 +218,11 @@ def _write_shards(session: DurableSession, entries: list[Entry], shards: int, co
         lists: dict[Place, list[Ref]] = {}
         sinces: dict[int, int] = {}
         for operator, since, images in move.holding():
+            assert operator.trace is not None
             for image in images:
                 for shard, part in split(image, shards, operator.spread != BY_FIRST):
-                    lists.setdefault((operator.number, shard), []).append(store.put(part))
+                    ref = saved.tally_of(operator.trace, part, session._graph.time).on(store.put(part))
+                    lists.setdefault((operator.number, shard), []).append(ref)
             if since is not None:
                 sinces[operator.number] = since
         known = Functions(travel=True, like=new.functions)

@@ -74,16 +74,16 @@ def test_what_is_deleted_again_does_not_stay(tmp_path: Path, monkeypatch: Any) -
         t, v = totals(db)
         t.insert(many)
         t.delete(many)
-        for i in range(3 * merging.SETTLED):
+        for i in range(3 * merging.LOOK_EVERY):
             t.insert([(1, i)])
             finish_merges(db)
-        assert v.rows() == [(1, 3 * merging.SETTLED, sum(range(3 * merging.SETTLED)))]
+        assert v.rows() == [(1, 3 * merging.LOOK_EVERY, sum(range(3 * merging.LOOK_EVERY)))]
         held = sum(ref.rows for refs in db._store.manifest.lists.values() for ref in refs)
         assert held < 1000, "200,000 updates of rows that are gone would stay"
         db._store.collect(grace=0.0)
         assert sum(file.stat().st_size for file in tmp_path.glob("**/*.arrow")) < 1 << 19
     with ev.connect(session(), state=str(tmp_path)) as db:
-        assert db["v"].rows() == [(1, 3 * merging.SETTLED, sum(range(3 * merging.SETTLED)))]
+        assert db["v"].rows() == [(1, 3 * merging.LOOK_EVERY, sum(range(3 * merging.LOOK_EVERY)))]
 
 
 @pytest.mark.parametrize("limit", [0, 1 << 30], ids=["files", "inside the job"])

@@ -16,7 +16,7 @@ from pyarrow import fs
 
 import everview as ev
 from everview.codes.interner import Interner
-from everview.store import Image, Store
+from everview.store import Image, Store, manifest
 from everview.store import store as store_module
 from everview.store.files import Files, LocalFiles, RemoteFiles
 from everview.store.objects import ObjectFiles
@@ -253,7 +253,7 @@ def test_a_torn_checkpoint_is_passed_over_while_the_log_is_there(tmp_path: Path)
 
 
 def test_files_of_a_later_version_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("everview.store.manifest.FORMAT", 2)
+    monkeypatch.setattr(manifest, "FORMAT", manifest.FORMAT + 1)
     three_versions(tmp_path)
     monkeypatch.undo()
     with pytest.raises(ev.StoreError, match="E_FORMAT"):

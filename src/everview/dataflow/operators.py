@@ -61,10 +61,21 @@ class Trace:
         """Times before this one can no longer be told apart (outside loops)."""
         return int(make.peek(self.address, trace_k.T_SINCE))
 
+    @property
+    def history(self) -> int:
+        """For how many epochs times are told apart (outside loops)."""
+        return int(make.peek(self.address, trace_k.HISTORY))
+
     def keep_history(self, epochs: int) -> None:
         """Keep at least this many epochs apart from now on."""
-        if epochs > make.peek(self.address, trace_k.HISTORY):
+        if epochs > self.history:
             make.poke(self.address, trace_k.HISTORY, epochs)
+
+    def pass_on(self, time: int) -> None:
+        """The trace is at a time, though no step said so because it had nothing for this trace."""
+        if self.scope.is_root:
+            before = min(time - self.history, min(self._holds, default=NEVER))
+            make.poke(self.address, trace_k.T_SINCE, max(self.since, before))
 
     def hold(self, time: int) -> None:
         """Keep this time readable until it is released."""
@@ -82,6 +93,10 @@ class Trace:
 
     def _set_hold(self) -> None:
         make.poke(self.address, trace_k.HOLD, min(self._holds, default=NEVER))
+
+    def compact(self) -> None:
+        """Make one batch of all, between steps, with what its times need no longer tell apart added up."""
+        make.compact_trace(self.address)
 
     def measure(self) -> tuple[int, int, int]:
         """(batches, updates, bytes)."""

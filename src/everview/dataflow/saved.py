@@ -17,7 +17,9 @@ from everview.dataflow.operators import Arrange, Operator, Trace
 from everview.kernels import image as image_k
 from everview.kernels import make
 from everview.kernels import trace as trace_k
+from everview.store import tally
 from everview.store.batches import Image
+from everview.store.tally import Tally
 
 
 def live(graph: Graph) -> list[Operator]:
@@ -85,6 +87,14 @@ def append(trace: int, image: Image, time: int) -> None:
     """The same for the trace at an address."""
     words = np.concatenate([[0], header(image), image.body])
     image_k.unpack(np.array([trace], dtype=np.int64), words, time)
+
+
+def tally_of(trace: Trace, image: Image, time: int) -> Tally:
+    """What would be left of one of a trace's batches; `time` is the present, which is all that is known of the epochs
+    of what is in a loop.
+    """
+    in_loop = not trace.scope.is_root
+    return tally.of(image, time if in_loop else tally.latest(image), apart=in_loop)
 
 
 def since(trace: Trace) -> int | None:

@@ -56,6 +56,9 @@ FILE_BYTES = 1 << 17
 COLLECT_EVERY = 8
 """Merges after which files that nobody needs are deleted."""
 
+COLLECT_BYTES = 1 << 22
+"""Size of what merges leave behind that is deleted before that, if it is more than the state."""
+
 COLLECT_GRACE = 60.0
 """Seconds for which files are spared that may belong to a task still running."""
 
@@ -78,6 +81,7 @@ class SparkCluster:
         self._one = self._spark.parallelize([0], 1)
         self._merger = Merger(self._spark, store, skeleton)
         self._tidied = 0
+        self._left: dict[str, int] = {}  # files, and their sizes, that merges have left behind since some were deleted
         self.alone_rows = ALONE_ROWS
         self._resident: Resident | None = None
         self.linger(LINGER if self._spark.defaultParallelism > 1 else 0.0, LONGEST)
@@ -289,13 +293,23 @@ class SparkCluster:
     def _tidy(self, places: set[Place]) -> None:
         """Commit merges of lists that have become long."""
         changed = self._merger.tidy(places)
-        if changed:
-            self._store.commit(self._store.manifest.time, replaces=changed)
-            self.passed()
-            self._tidied += 1
-            if self._tidied >= COLLECT_EVERY and not self._merger.busy:  # its file may be there, but in no version yet
-                self._store.collect(grace=COLLECT_GRACE)
-                self._tidied = 0
+        if not changed:
+            return
+        lists = self._store.manifest.lists
+        for place, refs in changed.items():
+            self._left |= {ref.file: ref.size for ref in set(lists[place]).difference(refs) if ref.file}
+        self._store.commit(self._store.manifest.time, replaces=changed)
+        self.passed()
+        self._tidied += 1
+        if self._merger.busy:  # its file may be there, but in no version yet
+            return
+        if sum(self._left.values()) > max(self._store.size(), COLLECT_BYTES):
+            self._store.checkpoint()  # the last one has what was merged since
+            self._store.collect(grace=COLLECT_GRACE, left=self._left)
+            self._left.clear()
+        elif self._tidied >= COLLECT_EVERY:
+            self._store.collect(grace=COLLECT_GRACE)
+            self._tidied = 0
 
     def contents(self, operators: set[int]) -> Iterable[Added]:
         lists = self._store.manifest.lists.items()

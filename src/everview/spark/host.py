@@ -291,7 +291,9 @@ class Host:
         """Write a large batch as a file whose name carries the attempt: only the commit makes it count."""
         name = f"{job.version + 1:020d}-{shard}-{operator}-{job.attempt}-{secrets.token_hex(4)}.arrow"
         size, crc = write_batch(self.files, f"{BATCHES}/{name}", image)
-        return Ref(image.rows, size, name, crc)
+        found = self._held[shard].shard.graph.numbered[operator]
+        assert found is not None and found.trace is not None
+        return saved.tally_of(found.trace, image, job.time + job.epochs).on(Ref(image.rows, size, name, crc))
 
     # versions
 

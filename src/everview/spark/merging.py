@@ -1,6 +1,9 @@
-"""Keeping lists of batches short: the last batches of a list are merged into one while the older is not much larger, so
-every row is rewritten a logarithmic number of times, and opening and catching up stay cheap. Usually that waits until
-they are LONG; but what was inserted and deleted again must not stay for good, so after a while two will do.
+"""Keeping lists of batches short, and free of what is gone.
+
+The last batches of a list are merged into one while the older is not much larger and they are LONG, so every row is
+rewritten a logarithmic number of times, and opening and catching up stay cheap. The first ones, whose times nobody
+tells apart any more, are merged when more than half of their rows would go (`everview.store.tally`), also if there is
+but one. All lists are looked at for that now and then: one that no step changes any more may have outlived its history.
 
 Small merges are done at once and become part of the store with a commit of their own. Larger ones run beside the steps,
 one at a time, in a thread of the driver, or from `TASK_BYTES` on in a Spark task, where the memory is; the first step
@@ -17,10 +20,9 @@ from __future__ import annotations
 
 import pickle
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from everview.dataflow import saved
@@ -30,17 +32,21 @@ from everview.kernels import make
 from everview.kernels import trace as trace_k
 from everview.spark.host import give_back, in_a_worker, read_image, share_memory
 from everview.spark.tasks import drain
+from everview.store import tally
 from everview.store.batches import Image, to_bytes, write_batch
 from everview.store.files import Files, open_files
 from everview.store.manifest import Place, Ref
 from everview.store.pieces import Spool, cut
 from everview.store.store import BATCHES, Store
+from everview.store.tally import Tally
 
 LONG = 8
 """Batches of similar sizes in one list that are merged."""
 
-SETTLED = 16
-"""Versions after which two neighbours of similar sizes are merged: rows of theirs may cancel."""
+LOOK_EVERY = 16
+"""Versions after which all lists are looked at for rows that are gone, and epochs for which they are left alone anyway:
+what a load of many steps writes is merged soon enough.
+"""
 
 AT_ONCE_BYTES = 1 << 20
 """Size up to which a merge is done between two steps."""
@@ -78,24 +84,34 @@ class Request:
         """Bytes to read."""
         return sum(ref.size for ref in self.refs)
 
+    @property
+    def _until(self) -> int:
+        """The latest time of any row."""
+        return max(self.time if ref.until < 0 else ref.until for ref in self.refs)
+
+    def _tally(self, image: Image) -> Tally:
+        return tally.of(image, self._until, apart=self.shape[2] != -1)
+
     def run(self, files: Files) -> Ref | None:
         """The batches as one, with times advanced as the trace advances them; none if they cancel."""
         name = f"{BATCHES}/{self.name}"
         if self.size > PIECE_BYTES:
             folder = None if files.local is None else files.local / BATCHES
             with Spool(folder, self.shape[0], self.shape[1]) as spool:
+                found = Tally(self._until, 0, 0)
                 for one in self._pieces(files):
                     spool.append(one)
+                    found += self._tally(one)
                 if not spool.rows:
                     return None
                 size, crc = spool.write(files, name)
-                return Ref(spool.rows, size, self.name, crc)
+                return found.on(Ref(spool.rows, size, self.name, crc))
         for one in self._pieces(files):  # there is but one
             if one.nbytes <= INLINE_BYTES:
                 data = to_bytes(one)
-                return Ref(one.rows, len(data), inline=data)
+                return self._tally(one).on(Ref(one.rows, len(data), inline=data))
             size, crc = write_batch(files, name, one)
-            return Ref(one.rows, size, self.name, crc)
+            return self._tally(one).on(Ref(one.rows, size, self.name, crc))
         return None
 
     def _pieces(self, files: Files) -> Iterator[Image]:
@@ -129,16 +145,15 @@ class Merger:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="everview merges")
         self._running: dict[Place, tuple[Request, Future[Ref | None]]] = {}
         self._failed = False
+        self._looked = store.manifest.version  # of the last look at all lists
 
     def tidy(self, places: Iterable[Place]) -> dict[Place, list[Ref]]:
         """Lists to put in the place of others, from merges that are ready; starts those that have become due."""
         changed: dict[Place, list[Ref]] = {}
         for done, one in self._ready():
             self._put(changed, done, one)
-        for place in places:
-            request = None if place in self._running or place in changed else self._due(place)
-            if request is None:
-                continue
+        for request in self._due(places, {*changed, *self._running}):
+            place = request.place
             if request.size <= AT_ONCE_BYTES:
                 self._put(changed, request, request.run(self._store.files))
             else:
@@ -150,17 +165,26 @@ class Merger:
         """Whether a merge runs, or is ready and not committed."""
         return bool(self._running)
 
-    def _due(self, place: Place) -> Request | None:
-        """The merge that a list needs now."""
-        refs = self._store.manifest.lists[place]
-        version, time = self._store.manifest.version, self._store.manifest.time
-        chosen = _alike(refs) or _settled(refs, version)
-        if not chosen:
-            return None
-        owner = self._skeleton.graph.numbered[place[0]]
-        assert owner is not None and owner.trace is not None
-        name = f"{version:020d}-{place[1]}-{place[0]}-merged.arrow"
-        return Request.of(place, chosen, owner.trace, name, time)
+    def _due(self, places: Iterable[Place], but: Container[Place]) -> Iterator[Request]:
+        """The merges that lists need now: those of some places are looked at whether they are long, all now and then
+        whether they are wasteful.
+        """
+        manifest = self._store.manifest
+        look = manifest.version // LOOK_EVERY > self._looked // LOOK_EVERY
+        self._looked = manifest.version
+        changed = set(places)
+        for place in manifest.lists if look else changed:
+            if place in but:
+                continue
+            refs = manifest.lists[place]
+            owner = self._skeleton.graph.numbered[place[0]]
+            assert owner is not None and owner.trace is not None
+            chosen = _alike(refs) if place in changed else ()
+            if look and not chosen:
+                chosen = tally.wasteful(refs, _settled(owner.trace, manifest.time))
+            if chosen:
+                name = f"{manifest.version:020d}-{place[1]}-{place[0]}-merged.arrow"
+                yield Request.of(place, chosen, owner.trace, name, manifest.time)
 
     def _run(self, request: Request) -> Ref | None:
         if request.size < TASK_BYTES:
@@ -205,24 +229,11 @@ def _alike(refs: Sequence[Ref]) -> Sequence[Ref]:
     return refs[keep:] if len(refs) - keep >= LONG else ()
 
 
-def _settled(refs: Sequence[Ref], version: int) -> Sequence[Ref]:
-    """The first two neighbours in files that have been there for a while, the older not much larger; none if there are
-    none.
-    """
-    for older, newer in pairwise(refs):
-        if older.file and newer.file and older.size <= 2 * newer.size and version - _made(newer) >= SETTLED:
-            return older, newer
-    return ()
-
-
-def _made(ref: Ref) -> int:
-    """The version for which a file was made, by its name; 0 if that does not say.
-
-    >>> _made(Ref(1, 8, "00000000000000000042-0-7-merged.arrow")), _made(Ref(1, 8, "4af3.arrow"))
-    (42, 0)
-    """
-    version = ref.file.split("-")[0]
-    return int(version) if len(version) == 20 and version.isdigit() else 0
+def _settled(trace: Trace, time: int) -> int:
+    """The time up to which a merge makes one of all times (in loops: of all epochs), and a little has passed since."""
+    if not trace.scope.is_root:
+        return time - LOOK_EVERY
+    return min(max(trace.since, time - trace.history), time - LOOK_EVERY)
 
 
 def _task(root: str, request: Request) -> Callable[[Iterable[Any]], Iterator[bytes]]:

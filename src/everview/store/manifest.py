@@ -17,19 +17,24 @@ from everview.store import records
 Place = tuple[int, int]
 """(operator, shard)"""
 
-FORMAT = 1
-"""Version of the files' meaning; a store of a later one is refused."""
+FORMAT = 2
+"""Version of the files' meaning; a store of a later one is refused. 2: batches have tallies."""
 
 
 @dataclass(frozen=True)
 class Ref:
-    """A batch or a piece of the dictionary: a file's name, or the bytes themselves."""
+    """A batch or a piece of the dictionary: a file's name, or the bytes themselves. The last three are a batch's tally
+    (`everview.store.tally`); `until` is -1 where there is none.
+    """
 
     rows: int
     size: int
     file: str = ""
     crc: int = 0
     inline: bytes | None = field(default=None, repr=False)
+    until: int = field(default=-1, repr=False)
+    up: int = field(default=0, repr=False)
+    down: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True)
@@ -125,9 +130,10 @@ class _Parts:
         self.parts: list[bytes] = []
 
     def ref(self, ref: Ref) -> list[Any]:
+        tally = [] if ref.until < 0 else [ref.until, ref.up, ref.down]
         if ref.inline is None:
-            return [ref.rows, ref.size, ref.file, ref.crc]
-        return [ref.rows, ref.size, self.part(ref.inline)]
+            return [ref.rows, ref.size, ref.file, ref.crc, *tally]
+        return [ref.rows, ref.size, self.part(ref.inline), 0, *tally]
 
     def refs(self, refs: Iterable[Ref]) -> list[Any]:
         return [self.ref(r) for r in refs]
@@ -138,9 +144,11 @@ class _Parts:
 
 
 def _ref(known: list[Any], parts: list[memoryview]) -> Ref:
-    if len(known) == 3:
-        return Ref(known[0], known[1], inline=bytes(parts[known[2]]))
-    return Ref(*known)
+    rows, size, content, *rest = known
+    tally = rest[1:]  # behind the checksum, which what is inside the record has no use for
+    if isinstance(content, int):
+        return Ref(rows, size, "", 0, bytes(parts[content]), *tally)
+    return Ref(rows, size, content, rest[0], None, *tally)
 
 
 def _refs(known: list[Any], parts: list[memoryview]) -> tuple[Ref, ...]:

@@ -19,7 +19,7 @@ import hashlib
 import os
 import warnings
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -314,9 +314,10 @@ class Store:
 
     # garbage
 
-    def collect(self, grace: float = 0.0) -> int:
+    def collect(self, grace: float = 0.0, left: Container[str] = ()) -> int:
         """Delete files that neither the present nor a reader needs; gives how many. `grace` spares files that are
-        younger than so many seconds: those of tasks that may still be committed.
+        younger than so many seconds, of tasks that may still be committed: not those in `left`, which were and are no
+        more.
         """
         held = pins.oldest(self.files, self.manifest.version)
         base = max((v for v in self._versions(CHECKPOINT) if v <= held), default=0)
@@ -327,9 +328,8 @@ class Store:
         gone = [numbered(LOG, v) for v in self._versions(LOG) if v <= base]
         gone += [numbered(CHECKPOINT, v) for v in self._versions(CHECKPOINT) if v < base]
         gone += [f"{WAL}/{name}" for name in self.files.list(WAL) if int(name.split(".")[0]) < held]
-        gone += [
-            f"{BATCHES}/{name}" for name, age in self.files.ages(BATCHES).items() if name not in needed and age >= grace
-        ]
+        ages = self.files.ages(BATCHES).items()
+        gone += [f"{BATCHES}/{n}" for n, age in ages if n not in needed and (age >= grace or n in left)]
         for name in gone:
             self.files.delete(name)
         return len(gone)
