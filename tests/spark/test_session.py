@@ -148,26 +148,36 @@ def test_strings_that_one_task_makes_reach_the_others(spark: Any, tmp_path: Path
         assert db["least"].rows() == [(0, "number 10")]
 
 
-def test_a_worker_that_dies_in_the_middle_of_a_step(spark: Any, tmp_path: Path) -> None:
-    fuse = tmp_path / "fuse"
-    fuse.touch()
+def dies(fuse: Path, times: int) -> Any:
+    """A function that ends its process so often, at 13."""
+    fuse.write_text("x" * times)
 
-    def dies_once(x: int) -> int:
-        if x == 13 and os.path.exists(fuse):
-            os.unlink(fuse)
+    def function(x: int) -> int:
+        left = fuse.read_text()
+        if x == 13 and left:
+            fuse.write_text(left[1:])
             os.kill(os.getpid(), signal.SIGKILL)
         return x + 1
 
-    with ev.connect(spark, state=str(tmp_path / "state"), shards=2) as db:
+    return udf(function, returns=int)
+
+
+@pytest.mark.parametrize("alone_rows", [None, 0], ids=["one task", "a barrier stage"])
+def test_a_worker_that_dies_in_the_middle_of_a_step(spark: Any, tmp_path: Path, alone_rows: int | None) -> None:
+    """In local mode Spark does not try again: the driver does, but not for ever."""
+    with ev.connect(spark, state=str(tmp_path / "state"), shards=2, alone_rows=alone_rows) as db:
         t = db.table("t", {"x": int})
-        v = db.view("v", t.select(y=udf(dies_once, returns=int)(t.x)))
+        v = db.view("v", t.select(y=dies(tmp_path / "fuse", 1)(t.x)))
         t.insert([(1,), (2,)])
-        if spark.sparkContext.getConf().get("spark.task.maxFailures") in (None, "1"):
-            with pytest.raises(Exception, match=r"(?i)worker|crash|task"):  # local mode does not try again
-                t.insert([(13,)])
-            assert sorted(v.rows()) == [(2,), (3,)]
         t.insert([(13,)])
         assert sorted(v.rows()) == [(2,), (3,), (14,)]
+        if alone_rows is None:
+            (tmp_path / "fuse").write_text("x" * 4)
+            with pytest.raises(ev.EverviewError, match=r"E_JOB\] .*Python worker exited"):
+                t.insert([(13,)])
+            assert sorted(v.rows()) == [(2,), (3,), (14,)]
+            t.insert([(13,)])
+            assert sorted(v.rows()) == [(2,), (3,), (14,), (14,)]
 
 
 DRIVER = """

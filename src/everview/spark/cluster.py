@@ -24,10 +24,11 @@ from everview.codes.interner import Interner
 from everview.dataflow.lockstep import Inputs
 from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
 from everview.dataflow.saved import header, image_of
-from everview.errors import EverviewError, StoreError
+from everview.errors import EverviewError, InputError, StoreError
 from everview.kernels import image as image_k
 from everview.plan.frozen import Functions
 from everview.spark.coding import Absent, Input
+from everview.spark.frames import first_line
 from everview.spark.host import read_image
 from everview.spark.interrupts import Running
 from everview.spark.job import BUILT, Answer, Commands, Job, bytes_table, table_bytes, write_rows
@@ -43,6 +44,9 @@ if TYPE_CHECKING:
 
 ALONE_ROWS = 1_000_000
 """Input rows up to which one task runs all shards: a barrier stage costs a second before it has done anything."""
+
+WORKER_TRIES = 4
+"""How often a step is run whose Python process dies, where Spark does not try again: as often as it does elsewhere."""
 
 BARRIER_TRIES = 4
 """How often a barrier stage is run that loses a task: as often as Spark tries other tasks."""
@@ -199,13 +203,38 @@ class SparkCluster:
 
     def _submit(self, job: Job, tasks: int) -> list[Answer]:
         data = pickle.dumps(job, protocol=5)
-        found = self._alone(data) if tasks == 1 else self._together(data, tasks)
+        left = WORKER_TRIES
+        while True:
+            left -= 1
+            try:
+                found = self._alone(data) if tasks == 1 else self._together(data, tasks)
+                break
+            except EverviewError:
+                raise
+            except Exception as error:
+                if not left or not self._lost_worker(error):
+                    raise self._gave_up(error) from error
         answers: list[Answer] = [checked(data) for data in found]
         failures = [e for e in (a.error() for a in answers) if e is not None]
         if failures:
             known = sorted(failures, key=lambda e: (not isinstance(e, Absent), not isinstance(e, EverviewError)))
             raise known[0]
         return answers
+
+    def _lost_worker(self, error: Exception) -> bool:
+        """Whether to run a step again because a Python process of Spark's died. In local mode Spark itself tries no
+        task twice.
+        """
+        return "Python worker exited unexpectedly" in str(error) and str(self._spark.master).startswith("local[")
+
+    def _gave_up(self, error: Exception) -> EverviewError:
+        if self._spark._jsc is None:
+            return InputError("E_SPARK", "the SparkSession has been stopped", "close this session, and open another")
+        return EverviewError(
+            "E_JOB",
+            f"Spark gave up a step's job: {first_line(error)}",
+            "nothing of the step was committed, and the session goes on; Spark's log says more",
+        )
 
     def _alone(self, data: bytes) -> list[bytes]:
         if self._resident is not None:
