@@ -55,6 +55,7 @@ def run(
     master: Annotated[str, typer.Option(help="Spark's master; usually local[2].")] = "",
     embedded: Annotated[bool, typer.Option("--embedded", help="Run in this process, without Spark.")] = False,
     state: Annotated[str, typer.Option(help="The directory that keeps tables, views and positions.")] = "",
+    shards: Annotated[str, typer.Option(help="Parts to split the state into, on Spark; usually one per slot.")] = "",
     until: Annotated[str, typer.Option(help='"caught_up", or a duration like 30s; else until Ctrl-C.')] = "",
     conf: Annotated[list[str] | None, typer.Option(help="A setting of Spark, name=value; may be repeated.")] = None,
     progress: Annotated[bool, typer.Option(help="Show a progress line.")] = True,
@@ -66,7 +67,8 @@ def run(
 
     if embedded:
         master = program.EMBEDDED
-    given = {k: v for k, v in (("master", master), ("state", state), ("until", until)) if v}
+    options = {"master": master, "state": state, "shards": shards, "until": until}
+    given = {name: value for name, value in options.items() if value}
     try:
         more = program.spark_settings(conf or ())
         if file.suffix == ".sql":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 import everview as ev
 from everview.cli import app
+from everview.store import Store
 
 
 def ticking() -> Any:
@@ -204,3 +206,28 @@ def test_a_setting_needs_a_value(tmp_path: Path) -> None:
         1,
         True,
     )
+
+
+def test_modules_beside_the_program_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "beside_the_pipeline.py").write_text("def rows():\n    return [(1,), (2,)]\n")
+    file = tmp_path / "p.py"
+    file.write_text(
+        "from beside_the_pipeline import rows\ndef pipeline(db):\n    db.source('t', rows(), schema={'x': int})\n"
+    )
+    result = CliRunner().invoke(app, ["run", str(file), "--embedded", "--until", "caught_up", "--no-progress"])
+    assert (result.exit_code, result.output[:9]) == (0, "t 2 rows "), result.output
+
+
+@pytest.mark.parametrize("given", ["--shards 3", "shards = 3"])
+def test_shards_are_said_by_option_or_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    prepare(tmp_path)
+    monkeypatch.setattr("everview.spark.local.local_session", spark_in_process([]))
+    file = tmp_path / "p.toml"
+    file.write_text((given if "=" in given else "") + TOML)
+    options = ["--state", str(tmp_path / "state"), "--until", "caught_up", *(given.split() if "=" not in given else [])]
+    result = CliRunner().invoke(app, ["run", str(file), *options])
+    assert result.exit_code == 0, result.output
+    assert Store(tmp_path / "state", read_only=True).manifest.shards == 3
+    result = CliRunner().invoke(app, ["run", str(file), *options, "--shards", "few"])
+    assert (result.exit_code, "[E_OPTION] shards is 'few'" in result.output) == (1, True)

@@ -24,7 +24,7 @@ A TOML file says the same without Python; paths are relative to the file:
 Options of `db.source` and of the format are keys of the source's table; those of `view.write_to` keys of the sink's. A
 Spark stream may have a `spark_schema`, and `select`: expressions that make columns of what the format gives.
 Further keys of the file: `state` (a directory), `master` (Spark's; "local[2]" if nothing is said, "embedded" to run in
-this process) and `until`; the table `[spark]` has settings for Spark (`"spark.jars.packages" = "..."`).
+this process), `shards` and `until`; the table `[spark]` has settings for Spark (`"spark.jars.packages" = "..."`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from everview.session import Session
 
-SETTINGS = ("state", "master", "until")
+SETTINGS = ("state", "master", "shards", "until")
 MASTER, EMBEDDED = "local[2]", "embedded"
 """Where a pipeline runs if nobody says where; and the master that is none: this process."""
 FORMATS: dict[str, Callable[..., io.Files]] = {
@@ -92,13 +92,13 @@ def connect(settings: Mapping[str, str], conf: Mapping[str, Any] = {}) -> Iterat
             made.append(local_session(MASTER if master == EMBEDDED else master, **conf))
         return made[0]
 
-    state = settings.get("state")
+    state, shards = settings.get("state"), _shards(settings)
     try:
         if master == EMBEDDED:
             with session_of(state) as db:
                 yield db, spark
         else:
-            with _directory(state) as place, session_of(spark(), state=place) as db:
+            with _directory(state) as place, session_of(spark(), state=place, shards=shards) as db:
                 yield db, spark
     finally:
         for started in made:
@@ -111,6 +111,15 @@ def _usual_master() -> str:
         return MASTER
     print("everview: PySpark is not installed (pip install 'everview[spark]'): running embedded", file=sys.stderr)
     return EMBEDDED
+
+
+def _shards(settings: Mapping[str, str]) -> int | None:
+    given = settings.get("shards")
+    if given is None:
+        return None
+    if not given.isdecimal():
+        raise InputError("E_OPTION", f"shards is {given!r}", "give a number from 1 to 4096")
+    return int(given)
 
 
 @contextmanager
@@ -151,6 +160,7 @@ def load(path: str | Path) -> Program:
 
 
 def _python(path: Path) -> Program:
+    sys.path.insert(0, str(path.resolve().parent))  # modules beside the file are found, as those of any program are
     function = runpy.run_path(str(path), run_name="everview_pipeline").get("pipeline")
     if not callable(function):
         raise InputError(
