@@ -1,7 +1,8 @@
-"""Steps on Spark, local[2]: a join with totals and two graph loops, next to stock Spark recomputing and to an empty
-Structured Streaming micro-batch, all in one run.
+"""Steps on Spark, local[2]: a join with totals, two graph loops and triangles, next to stock Spark recomputing and to
+an empty Structured Streaming micro-batch, all in one run.
 
-    python benchmarks/spark_steps.py [--rows 1000000] [--nodes 100000] [--edges 500000] [--part join|wcc|reach|all]
+    python benchmarks/spark_steps.py [--rows 1000000] [--nodes 100000] [--edges 500000]
+        [--part join|wcc|reach|triangles|all]
 
 Wall-clock seconds (what a user of Spark waits for; several processes work), medians of several steps. Steps that follow
 each other share a Spark job, also if they come once a second; `each a job` is what a step costs that comes alone.
@@ -19,7 +20,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import graphs
 import numpy as np
+import pyarrow as pa
 import spark_graphs
 
 import everview as ev
@@ -104,14 +107,14 @@ def join_totals(spark: Any, rows: int) -> dict[str, Any]:
     return found
 
 
-def graph(nodes: int, edges: int) -> np.ndarray:
+def random_graph(nodes: int, edges: int) -> np.ndarray:
     return np.random.default_rng(2).integers(0, nodes, (2, edges))
 
 
 def loop(spark: Any, kind: str, nodes: int, edges: int) -> dict[str, Any]:
     """Connected components or reachability: first evaluation, one edge, a thousand edges; next to iterated frames."""
     found: dict[str, Any] = {"nodes": nodes, "edges": edges}
-    pairs = graph(nodes, edges)
+    pairs = random_graph(nodes, edges)
     state = tempfile.mkdtemp(prefix="everview-")
     random = np.random.default_rng(3)
     with ev.connect(spark, state=state, shards=2) as db:
@@ -153,6 +156,43 @@ def loop(spark: Any, kind: str, nodes: int, edges: int) -> dict[str, Any]:
     return found
 
 
+TRIANGLES = "triangles(count()) :- edge(A, B), edge(B, C), edge(A, C)."
+
+
+def triangles(spark: Any, edges: int) -> dict[str, Any]:
+    """Triangles of the power-law graph c's first edges, counted: worst-case optimal, and join by join."""
+    pairs = graphs.load("c").edges[:edges].T
+    ways = {plan: kept_triangles(spark, plan, pairs) for plan in ("wco", "binary")}
+    rows = spark.createDataFrame(pa.table({"src": pairs[0].copy(), "dst": pairs[1].copy()}))
+    rows.localCheckpoint().createOrReplaceTempView("e")
+    text = "SELECT count(*) FROM e a JOIN e b ON a.dst = b.src JOIN e c ON a.src = c.src AND b.dst = c.dst"
+    assert {way["triangles"] for way in ways.values()} == {spark.sql(text).collect()[0][0]}
+    stock = median(lambda: spark.sql(text).collect(), 3)
+    return {"edges": edges, **ways, "stock Spark recompute": stock}
+
+
+def kept_triangles(spark: Any, plan: Any, pairs: np.ndarray) -> dict[str, Any]:
+    """First evaluation, one edge, a thousand edges."""
+    state = tempfile.mkdtemp(prefix="everview-")
+    with ev.connect(spark, state=state, shards=4) as db:
+        e = db.table("edge", {"src": int, "dst": int})
+        v = db.datalog(TRIANGLES, plan=plan).triangles
+        found: dict[str, Any] = {"first evaluation": clock(lambda: e.insert({"src": pairs[0], "dst": pairs[1]}))}
+        found |= {"triangles": v.rows()[0][0], "bytes of state": db.stats()["bytes"]}
+        at = 0
+        for size in (1, 1000):
+
+            def change(size: int = size) -> None:
+                nonlocal at
+                e.delete({"src": pairs[0, at : at + size], "dst": pairs[1, at : at + size]})
+                at += size
+
+            change()
+            found[f"change of {size}"] = median(change, 5)
+    shutil.rmtree(state)
+    return found
+
+
 def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--rows", type=int, default=1_000_000)
@@ -168,6 +208,8 @@ def main() -> None:
     for kind in ("wcc", "reach"):
         if given.part in ("all", kind):
             result[kind] = loop(spark, kind, given.nodes, given.edges)
+    if given.part in ("all", "triangles"):
+        result["triangles"] = triangles(spark, given.edges)
     print(json.dumps(result, indent=2))
     spark.stop()
 

@@ -110,10 +110,16 @@ class Inspecting(Transacting):
             "arrangements": arrangements,
         }
 
+    def _grid(self, joined: Extend) -> list[str]:
+        """Where the rows of a join of many inputs are, if there are shards."""
+        return []
+
     def _explain(self, view: View) -> str:
         operator = view._arrangement.operator
         lines = [str(view._said(d)) for d in self._builder.decided.get(view._node, [])]
-        lines += [line for o in self._upstream(operator) if isinstance(o, Extend) for line in o.explain()]
+        for joined in self._upstream(operator):
+            if isinstance(joined, Extend):
+                lines += [*joined.explain(), *self._grid(joined)]
         lines.append("arrangements:")
         mine = [v._name for v in self._views.values() if v._arrangement.operator is operator]
         for a in self._arrangements(operator):

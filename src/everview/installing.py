@@ -18,8 +18,7 @@ from everview.expr.resolve import Column
 from everview.inspecting import Inspecting
 from everview.kernels import make
 from everview.plan import nodes
-from everview.plan.multiway import Choice, planned
-from everview.plan.prune import prune
+from everview.plan.multiway import Choice
 from everview.table import Table
 from everview.view import View
 
@@ -107,8 +106,7 @@ class Installing(Inspecting):
     ) -> Arrangement:
         """An arrangement of a node by some columns, up to date from now on."""
         try:
-            installed, indexed = self._builder.installed, self._builder.indexed
-            pruned, decided = planned(prune(node, installed, self._builder), choice, installed, indexed)
+            pruned, decided = self._builder.planned(node, choice)
             arrangement = self._builder.stored(node, pruned, keys)
             self._install_new()
         except BaseException:

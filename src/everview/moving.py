@@ -5,8 +5,9 @@ Both runtimes keep the same things in a store: tables, views, dictionary, marks,
 differ in how many parts each operator's rows are in, and in a few operators. So a directory is moved by building the
 other dataflow from the catalogue and giving every operator the batches of its counterpart
 (`everview.dataflow.counterparts`): nothing is computed and no history is lost, but for views of which an operator has
-no counterpart: joins of many inputs at once, which shards do pair by pair, and whatever needs an index with all rows in
-one place (joins without an equality, windows over all rows). Those are computed, and their history begins anew.
+no counterpart: joins of many inputs at once, for which shards keep copies of rows (`everview.dataflow.spread`), and
+whatever needs an index with all rows in one place (joins without an equality, windows over all rows). Those are
+computed, and their history begins anew.
 
 All of it is one commit. Whoever dies before it leaves the directory as it was, whoever dies after it has moved it.
 
@@ -28,7 +29,7 @@ from everview.dataflow.builder import Builder
 from everview.dataflow.counterparts import Counterparts
 from everview.dataflow.graph import Graph
 from everview.dataflow.lockstep import Alone, Inputs, Shard
-from everview.dataflow.operators import BY_FIRST, Arrangement, Operator
+from everview.dataflow.operators import Arrangement, Operator
 from everview.dataflow.replica import Added, Command, Keep, Replica
 from everview.errors import StoreError
 from everview.journal import Entry
@@ -220,7 +221,7 @@ def _write_shards(session: DurableSession, entries: list[Entry], shards: int, co
         for operator, since, images in move.holding():
             assert operator.trace is not None
             for image in images:
-                for shard, part in split(image, shards, operator.spread != BY_FIRST):
+                for shard, part in split(image, shards, operator.spread):
                     ref = saved.tally_of(operator.trace, part, session._graph.time).on(store.put(part))
                     lists.setdefault((operator.number, shard), []).append(ref)
             if since is not None:

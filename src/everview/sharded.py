@@ -20,11 +20,13 @@ import numpy as np
 from everview.codes.interner import Interner
 from everview.dataflow import lockstep
 from everview.dataflow.builder import Builder
+from everview.dataflow.extend import Extend
 from everview.dataflow.graph import Graph
 from everview.dataflow.lockstep import Alone, Inputs, Shard
-from everview.dataflow.operators import ON_ONE, Arrangement, Operator
+from everview.dataflow.operators import Arrangement, Operator
 from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, Replica
-from everview.kernels import exchange, image
+from everview.dataflow.spread import shares
+from everview.kernels import image
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
 from everview.session import Session
@@ -116,10 +118,7 @@ class ShardedSession(Session):
     def _install(
         self, node: plan.Node, keys: tuple[int, ...], history: int = 0, choice: Choice | None = None
     ) -> Arrangement:
-        """Joins stay binary whatever the choice: a join of many inputs at once would have to read them all on one
-        shard.
-        """
-        return self._build(Install(node, keys, history))
+        return self._build(Install(node, keys, history, choice))
 
     def _build(self, command: MakeTable | Install) -> Arrangement:
         arrangement = self._skeleton.build(command)
@@ -174,20 +173,18 @@ class ShardedSession(Session):
     def _distribute(self, arrangement: Arrangement, columns: np.ndarray, time: int, diff: int, inputs: Inputs) -> None:
         """Add rows of a table to the inputs of the shards they belong to."""
         operator = arrangement.operator
-        ordered = [columns[c] for c in arrangement.order]
-        if operator.spread == ON_ONE:
-            inputs.setdefault(0, []).append((operator.number, inbox_rows(ordered, time, diff)))
-            return
-        owner = np.empty(columns.shape[1], dtype=np.int64)
-        exchange.shard_of(np.ascontiguousarray(ordered[0]), self._cluster.shards, owner)
-        for shard in np.flatnonzero(np.bincount(owner)).tolist():
-            here = np.flatnonzero(owner == shard)
-            part = [column[here] for column in ordered]
-            inputs.setdefault(shard, []).append((operator.number, inbox_rows(part, time, diff)))
+        ordered = columns[list(arrangement.order)]
+        for shard, here in operator.spread.parts(ordered, self._cluster.shards):
+            inputs.setdefault(shard, []).append((operator.number, inbox_rows(ordered[:, here], time, diff)))
 
     def _measure(self) -> Callable[[Operator], tuple[int, int, int]]:
         measures = self._cluster.measure().tolist()
         return lambda o: tuple(measures[o.number])
+
+    def _grid(self, joined: Extend) -> list[str]:
+        sides = shares(joined.node.variables, self._cluster.shards)
+        grid = " by ".join(f"{cells} for v{v}" for v, cells in sides) or "one for all"
+        return [f"  cells of a grid on {self._cluster.shards} shards: {grid}"]
 
     # reading
 
@@ -213,7 +210,7 @@ class ShardedSession(Session):
                     image.unpack(traces, np.concatenate([[number], words]), self._graph.time)
 
 
-def inbox_rows(columns: Sequence[np.ndarray], time: int, diff: int | np.ndarray) -> np.ndarray:
+def inbox_rows(columns: Sequence[np.ndarray] | np.ndarray, time: int, diff: int | np.ndarray) -> np.ndarray:
     """Rows as inboxes take them: columns, time and diff of one row after the other."""
     rows = np.empty((len(columns[0]), len(columns) + 2), dtype=np.int64)
     for place, column in enumerate(columns):

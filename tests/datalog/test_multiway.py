@@ -2,7 +2,7 @@
 
 Random natural joins of 2 to 6 inputs over a few small tables, so that self-joins, reversed copies, repeated variables,
 unary inputs, cartesian parts and duplicates all occur; several tables change in one transaction and several
-transactions in one step; outside loops, in a loop, and in a loop in a loop.
+transactions in one step; outside loops, in a loop, and in a loop in a loop; in one dataflow and on shards.
 """
 
 from __future__ import annotations
@@ -10,20 +10,24 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 import everview as ev
 from everview import col, lit
 from everview.collection import Collection
+from everview.sharded import LocalShardedSession
 
-PLANS = ("binary", "delta", "wco")
+Way = tuple[Literal["binary", "delta", "wco"], int]
+"""A plan, and a number of shards (0: one dataflow)."""
+
+ALONE: tuple[Way, ...] = (("binary", 0), ("delta", 0), ("wco", 0))
 TABLES = {"r": 2, "s": 2, "t": 3, "u": 1}
 
 
-def session() -> ev.Session:
-    db = ev.connect()
+def session(shards: int = 0) -> ev.Session:
+    db = LocalShardedSession(shards=shards) if shards else ev.connect()
     for name, width in TABLES.items():
         db.table(name, {f"c{i}": int for i in range(width)} | ({"maybe": int | None} if name == "s" else {}))
     return db
@@ -97,32 +101,40 @@ def apply(db: ev.Session, batch: list[dict[str, tuple[list[Any], list[Any]]]]) -
                     table.delete(gone)
 
 
-def agree(seed: int, build: Callable[[ev.Session, Shape], Collection], steps: int = 6) -> int:
-    """Install the same view by every plan, change, compare; gives how many changes were seen."""
+def agree(
+    seed: int, build: Callable[[ev.Session, Shape], Collection], steps: int = 6, ways: tuple[Way, ...] = ALONE
+) -> int:
+    """Install the same view in every way, change, compare; gives how many changes were seen."""
     rng = random.Random(seed)
     shape = Shape(rng)
     held: dict[str, Counter[Any]] = {name: Counter() for name in TABLES}
-    sessions = {plan: session() for plan in PLANS}
+    sessions = {way: session(way[1]) for way in ways}
     before = [changes(rng, held, most=12)]
     for db in sessions.values():
         apply(db, before)
-    views = {plan: db.view("v", build(db, shape), plan=plan) for plan, db in sessions.items()}
+    views = {way: db.view("v", build(db, shape), plan=way[0]) for way, db in sessions.items()}
     seen = 0
     for _ in range(steps):
         batch = [changes(rng, held) for _ in range(rng.randint(1, 3))]
-        since = sessions["wco"].time
+        since = sessions[ways[0]].time
         for db in sessions.values():
             apply(db, batch)
-        said = {plan: Counter({(r, t): d for r, t, d in v.changes(since=since)}) for plan, v in views.items()}
-        assert said["delta"] == said["binary"] and said["wco"] == said["binary"], shape
-        rows = {plan: Counter(v.rows()) for plan, v in views.items()}
-        assert rows["delta"] == rows["binary"] and rows["wco"] == rows["binary"], shape
-        seen += len(said["binary"])
-    late = {plan: db.view("late", build(db, shape).filter(col.o0 >= 0), plan=plan) for plan, db in sessions.items()}
-    assert Counter(late["wco"].rows()) == Counter(late["binary"].rows()) == Counter(late["delta"].rows()), shape
+        said = {w: Counter({(r, t): d for r, t, d in v.changes(since=since)}) for w, v in views.items()}
+        seen += len(same(shape, said))
+        same(shape, {way: Counter(v.rows()) for way, v in views.items()})
+    late = {way: db.view("late", build(db, shape).filter(col.o0 >= 0), plan=way[0]) for way, db in sessions.items()}
+    same(shape, {way: Counter(v.rows()) for way, v in late.items()})
     for db in sessions.values():
         db.close()
     return seen
+
+
+def same(shape: Shape, found: dict[Way, Counter[Any]]) -> Counter[Any]:
+    """What all ways say."""
+    first, *others = found.items()
+    for way, said in others:
+        assert said == first[1], (way, first[0], shape)
+    return first[1]
 
 
 def outside(db: ev.Session, shape: Shape) -> Collection:
@@ -182,11 +194,22 @@ def test_in_a_loop_in_a_loop(seed: int) -> None:
     assert sum(agree(9000 + 100 * seed + k, in_nested_loop) for k in range(5)) > 0
 
 
+@pytest.mark.parametrize(("build", "start"), [(outside, 100), (in_loop, 7100), (in_nested_loop, 9100)])
+@pytest.mark.parametrize("shards", [1, 2, 4, 7])
+def test_on_shards(build: Callable[[ev.Session, Shape], Collection], start: int, shards: int) -> None:
+    """Rows are in the cells of a grid, in copies, and every result is found once."""
+    ways: tuple[Way, ...] = (("binary", 0), ("delta", shards), ("wco", shards))
+    assert sum(agree(start + 10 * shards + k, build, ways=ways) for k in range(5)) > 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("build", [outside, in_loop, in_nested_loop])
 def test_many_more(build: Callable[[ev.Session, Shape], Collection]) -> None:
     for seed in range(20000, 20300):
         agree(seed, build, steps=4)
+    for seed in range(20300, 20400):
+        shards = 1 + seed % 8
+        agree(seed, build, steps=4, ways=(("binary", 0), ("delta", shards), ("wco", shards)))
 
 
 def star(db: ev.Session, arms: int) -> Collection:

@@ -25,11 +25,13 @@ from everview.dataflow.extend import levels, serving
 from everview.dataflow.graph import Graph
 from everview.dataflow.operators import Arrange, Arrangement, Operator, Wake, columns
 from everview.dataflow.scopes import Scope, deeper
+from everview.dataflow.spread import BY_FIRST, ON_ONE, Cells
 from everview.dataflow.streams import Flow, reordered
 from everview.expr.nodes import ColumnRef
 from everview.plan import nodes as plan
 from everview.plan.check import free_variables_below
-from everview.plan.multiway import Decision
+from everview.plan.multiway import Choice, Decision, planned
+from everview.plan.prune import prune
 from everview.plan.windows import Window
 
 Key = tuple[plan.Node, tuple[int, ...]]
@@ -46,6 +48,8 @@ class Builder:
         self.tables: dict[int, Arrangement] = {}
         self.flows: dict[Key, Flow] = {}
         self.arrangements: dict[Key, list[Arrangement]] = {}
+        self.in_cells: dict[tuple[Key, Cells], list[Arrangement]] = {}
+        """what joins of many inputs read on shards: apart from the others, because it has copies"""
         self.loops: dict[Key, loops.LoopBuild] = {}
         self.outgrown: list[loops.LoopBuild] = []
         """loops that go on for their readers and cannot tell a newcomer their past (kept: keys hold their ids)"""
@@ -76,6 +80,12 @@ class Builder:
         self._note_piece(("table", node, order), made)
         return arrangement
 
+    def planned(self, node: plan.Node, choice: Choice | None = None) -> tuple[plan.Node, list[Decision]]:
+        """What to build for a node: what there is of it already is used, joins of many inputs are kept as they are told
+        to be or as their shape says; and why so.
+        """
+        return planned(prune(node, self.installed, self), choice, self.installed, self.indexed)
+
     def stored(self, node: plan.Node, pruned: plan.Node, keys: tuple[int, ...]) -> Arrangement:
         """An arrangement outside all loops for a view of a node (and the same node, pruned, to build it from)."""
         for known in (node, pruned):
@@ -100,6 +110,8 @@ class Builder:
         self.flows = {k: f for k, f in self.flows.items() if not any(b.producer in gone for b in f)}
         kept = {k: [a for a in v if a.operator not in gone] for k, v in self.arrangements.items()}
         self.arrangements = {k: v for k, v in kept.items() if v}
+        in_cells = {k: [a for a in v if a.operator not in gone] for k, v in self.in_cells.items()}
+        self.in_cells = {k: v for k, v in in_cells.items() if v}
         self.loops = {k: b for k, b in self.loops.items() if not any(v.operator in gone for v in b.variables)}
         self.outgrown = [b for b in self.outgrown if not any(v.operator in gone for v in b.variables)]
         self.installed = {n for n in self.installed if (n, ()) in self.arrangements}
@@ -179,13 +191,23 @@ class Builder:
             if arrangement.serves(keys, gather=gather) and arrangement.operator.scope is scope and not late:
                 return arrangement
         label = f"by {list(keys)}" if keys else "rows"
-        operator = Arrange(self.graph, scope, len(order), label=label, gather=gather)
+        operator = Arrange(self.graph, scope, len(order), label=label, spread=ON_ONE if gather else BY_FIRST)
         operator.listen(reordered(flow, order))
         arrangement = Arrangement(operator, order)
         self.arrangements.setdefault(self.key(node), []).append(arrangement)
         if scope is self.scope(node) and not isinstance(node, plan.Table):
             # later readers take the rows from here: consolidated, and with a history to replay
             self.flows[self.key(node)] = columns(operator, node.types, order)
+        return arrangement
+
+    def arrange_in_cells(self, node: plan.Node, keys: tuple[int, ...], cells: Cells) -> Arrangement:
+        """A further arrangement of the node for a join of many inputs on shards; `cells` go by the node's columns."""
+        order = plan.keys_first(keys, len(node.types))
+        there = Cells(cells.inputs, tuple(cells.columns[c] for c in order))
+        operator = Arrange(self.graph, self.scope(node), len(order), label=f"by {list(keys)} in cells", spread=there)
+        operator.listen(reordered(self.flow(node), order))
+        arrangement = Arrangement(operator, order)
+        self.in_cells.setdefault((self.key(node), cells), []).append(arrangement)
         return arrangement
 
     # what is there already
@@ -207,7 +229,9 @@ class Builder:
         return sorted(found, key=lambda node: len(node.exprs))
 
     def indexed(self, node: plan.MultiJoin) -> bool:
-        """Whether all arrangements that the join needs, outside loops, are there already."""
+        """Whether all arrangements that the join needs, outside loops, are there already; on shards they never are."""
+        if self.graph.sharded:
+            return False
         there = [self.arrangements.get((i, ()), []) for i in node.inputs]
         parts = [p for i in range(len(node.inputs)) for level in levels(node, i) for p in level.parts]
         return all(there) and all(serving(there[p.input], p) is not None for p in parts)

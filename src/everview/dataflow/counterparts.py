@@ -1,7 +1,7 @@
 """Counterparts: operators of two dataflows that hold the same rows, though the dataflows are not the same.
 
 One dataflow and one that is cut into shards are built from the same history by the same builder, but not always in
-the same way: an index must have all rows on one shard, a join of many inputs is done pair by pair. Most operators have
+the same way: an index must have all rows on one shard, a join of many inputs reads copies of rows. Most operators have
 a counterpart all the same, and can take over its state; only the others have to be computed.
 
 Operators are compared *piece* by piece (`Builder.pieces`): what was made when the same plan was asked for by the same

@@ -76,7 +76,7 @@ def levels(node: plan.MultiJoin, source: int) -> list[Level]:
 def serving(arrangements: Sequence[Arrangement], part: Part) -> Arrangement | None:
     """The one that has the part's bound columns in front, in any order, then its new ones."""
     orders = [(*bound, *part.new) for bound in permutations(part.bound)]
-    return next((a for a in arrangements if any(a.serves(order) for order in orders)), None)
+    return next((a for a in arrangements if any(a.starts(order) for order in orders)), None)
 
 
 def _variables(node: plan.MultiJoin, i: int) -> set[int]:

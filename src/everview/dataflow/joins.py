@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from everview.dataflow.extend import Extend, Part, Pipeline, levels, serving
 from everview.dataflow.operators import Arrangement, Join, columns
 from everview.dataflow.scopes import deeper
+from everview.dataflow.spread import Cells
 from everview.dataflow.streams import Branch, Flow
 from everview.expr.functions import conjunction
 from everview.expr.nodes import Call, ColumnRef, Expr
@@ -83,7 +84,7 @@ def multiway(builder: Builder, node: plan.MultiJoin) -> Flow:
         builder.flow(i)
     plans = [levels(node, i) for i in range(len(node.inputs))]
     parts = [[tuple(_part(builder, node, p) for p in level.parts) for level in plan] for plan in plans]
-    sources = [_source(builder, i) for i in node.inputs]
+    sources = [_source(builder, node, i) for i in range(len(node.inputs))]
     pipelines = [
         Pipeline(source, tuple(zip(plan, arranged, strict=True)))
         for source, plan, arranged in zip(sources, plans, parts, strict=True)
@@ -100,16 +101,34 @@ def multiway(builder: Builder, node: plan.MultiJoin) -> Flow:
 
 def _part(builder: Builder, node: plan.MultiJoin, part: Part) -> Arrangement:
     """An arrangement with the part's bound columns in front, in any order, then its new ones."""
-    child = node.inputs[part.input]
-    return serving(builder.existing(child), part) or builder.arrange(child, (*part.bound, *part.new))
+    found = serving(_existing(builder, node, part.input), part)
+    return found or _arranged(builder, node, part.input, (*part.bound, *part.new))
 
 
-def _source(builder: Builder, node: plan.Node) -> Arrangement:
-    """An arrangement whose changes are the node's: an old one if there is one, because what an input says in the
+def _source(builder: Builder, node: plan.MultiJoin, i: int) -> Arrangement:
+    """An arrangement whose changes are an input's: an old one if there is one, because what an input says in the
     installing step must be new to all of its arrangements or counted as old by all.
     """
-    existing = builder.existing(node)
-    return next((a for a in existing if a.operator.old), existing[0] if existing else builder.arrange(node, ()))
+    existing = _existing(builder, node, i)
+    return next((a for a in existing if a.operator.old), existing[0] if existing else _arranged(builder, node, i, ()))
+
+
+def _existing(builder: Builder, node: plan.MultiJoin, i: int) -> list[Arrangement]:
+    """The arrangements of an input that the join can read: on shards, those in its cells."""
+    if builder.graph.sharded:
+        return builder.in_cells.get((builder.key(node.inputs[i]), _cells(node, i)), [])
+    return builder.existing(node.inputs[i])
+
+
+def _arranged(builder: Builder, node: plan.MultiJoin, i: int, keys: tuple[int, ...]) -> Arrangement:
+    """One more of them."""
+    if builder.graph.sharded:
+        return builder.arrange_in_cells(node.inputs[i], keys, _cells(node, i))
+    return builder.arrange(node.inputs[i], keys)
+
+
+def _cells(node: plan.MultiJoin, i: int) -> Cells:
+    return Cells(node.variables, node.variables[i])
 
 
 def _null_safe(node: plan.Join) -> plan.Node:

@@ -14,6 +14,7 @@ import numpy as np
 
 from everview.dataflow import pythonic
 from everview.dataflow.operators import Arrange, Arrangement, PythonMap, columns
+from everview.dataflow.spread import ON_ONE
 from everview.dataflow.streams import Flow
 from everview.errors import PlanError
 from everview.expr.lower import lower
@@ -34,7 +35,7 @@ def table(builder: Builder, node: plan.Table) -> Flow:
 def constant(builder: Builder, node: plan.Constant) -> Flow:
     """Rows that come with the operator; with several shards, on one."""
     cols = len(node.types)
-    operator = Arrange(builder.graph, builder.graph.root, cols, label="constant", gather=True)
+    operator = Arrange(builder.graph, builder.graph.root, cols, label="constant", spread=ON_ONE)
     rows = [
         [builder.graph.encode_literal(t, value) for t, value in zip(node.types, row, strict=True)] for row in node.rows
     ]

@@ -21,8 +21,9 @@ import numpy as np
 from everview.codes.interner import Interner
 from everview.dataflow import saved
 from everview.dataflow.graph import Stop
-from everview.dataflow.operators import ON_ONE, Operator, PythonMap, Reduce
+from everview.dataflow.operators import Operator, PythonMap, Reduce
 from everview.dataflow.replica import Added, Replica
+from everview.dataflow.spread import ON_ONE, Cells
 from everview.kernels import exchange as k
 from everview.kernels import executor as x
 from everview.kernels import image, make
@@ -178,19 +179,26 @@ class Shard:
 
     def parcels(self) -> list[Parcel]:
         """Empty the outboxes: rows by the shard they belong to."""
-        found: list[Parcel] = []
-        for operator in self._boxes():
-            shards = 0 if operator.spread == ON_ONE else self.shards
-            counts = np.zeros(self.shards, dtype=np.int64)
-            k.count_routes(operator.outbox, shards, counts)
-            width = int(make.peek(operator.outbox, inbox_k.WIDTH))
-            ends = np.cumsum(counts) * width
-            out = np.empty(int(ends[-1]), dtype=np.int64)
-            starts = ends - counts * width
-            k.route(operator.outbox, shards, starts.copy(), out)
-            for shard in np.flatnonzero(counts).tolist():
-                found.append((shard, operator.number, out[starts[shard] : ends[shard]]))
-        return found
+        return [(shard, o.number, rows) for o in self._boxes() for shard, rows in self._sent(o)]
+
+    def _sent(self, operator: Operator) -> Iterator[tuple[int, Rows]]:
+        spread = operator.spread
+        together = spread == ON_ONE or isinstance(spread, Cells)
+        shards = 0 if together else self.shards
+        counts = np.zeros(self.shards, dtype=np.int64)
+        k.count_routes(operator.outbox, shards, counts)
+        width = int(make.peek(operator.outbox, inbox_k.WIDTH))
+        ends = np.cumsum(counts) * width
+        out = np.empty(int(ends[-1]), dtype=np.int64)
+        starts = ends - counts * width
+        k.route(operator.outbox, shards, starts.copy(), out)
+        if isinstance(spread, Cells):
+            rows = out.reshape(-1, width)
+            for shard, places in spread.parts(rows.T[: _columns(operator)], self.shards):
+                yield shard, rows[places].reshape(-1)
+            return
+        for shard in np.flatnonzero(counts).tolist():
+            yield shard, out[starts[shard] : ends[shard]]
 
     def visit(self, time: int) -> None:
         """Have the loop that comes next enter a time."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from everview.dataflow.scopes import EPOCH_MASK, Scope
+from everview.dataflow.spread import ANYWHERE, BY_FIRST, ON_ONE, Cells, Spread
 from everview.dataflow.streams import Branch, Flow, Route, Sink, Stream
 from everview.expr.nodes import ColumnRef, Expr
 from everview.kernels import arrange as arrange_k
@@ -33,9 +34,6 @@ if TYPE_CHECKING:
     from everview.dataflow.graph import Graph
 
 NEVER = 2**62
-
-BY_FIRST, ON_ONE, ANYWHERE = "by first column", "on one shard", "anywhere"
-"""Where an operator's rows are when a dataflow has several shards: see `Operator.spread`."""
 
 Instruction = tuple[int, int]
 """(address of the compiled operator, context)"""
@@ -150,9 +148,8 @@ class Operator:
         self.errors: Arrange | None = None
         self.old = False  # part of a finished installation: a new reader needs a replay
         self.freed = False
-        self.spread = ANYWHERE
-        """Where its rows are when there are several shards: with equal first columns together, all on the first shard,
-        or wherever their inputs were."""
+        self.spread: Spread | Cells = ANYWHERE
+        """Where its rows are when there are several shards."""
         self.outbox = 0
         self._blocks: list[int] = []
 
@@ -183,8 +180,8 @@ class Operator:
 
     def _stays(self, branch: Branch) -> bool:
         """Whether the branch's rows are on the right shard already."""
-        if self.spread == ON_ONE:
-            return branch.producer.spread == ON_ONE
+        if self.spread != BY_FIRST:
+            return self.spread == branch.producer.spread == ON_ONE
         first = branch.exprs[0]
         return branch.producer.spread == BY_FIRST and isinstance(first, ColumnRef) and first.index == 0
 
@@ -253,10 +250,10 @@ class Arrange(Operator):
         stateless: bool = False,
         label: str = "",
         at_end: bool = False,
-        gather: bool = False,
+        spread: Spread | Cells = BY_FIRST,
     ) -> None:
         super().__init__(graph, scope, cols, label)
-        self.spread = ANYWHERE if at_end else ON_ONE if gather or cols == 0 else BY_FIRST
+        self.spread = ANYWHERE if at_end else ON_ONE if spread == BY_FIRST and cols == 0 else spread
         self.trace = Trace(graph, scope, cols, diffs, stateless=stateless)
         self.new_inbox(cols + 1 + diffs)
         words = [0] * arrange_k.A_WORDS
@@ -469,6 +466,10 @@ class Arrangement:
         spread = ON_ONE if gather else BY_FIRST
         if self.operator.graph.sharded and (gather or keys) and self.operator.spread != spread:
             return False
+        return self.starts(keys)
+
+    def starts(self, keys: tuple[int, ...]) -> bool:
+        """Whether its first columns are these, in this order."""
         return self.order[: len(keys)] == keys
 
 

@@ -19,8 +19,7 @@ from everview.dataflow.graph import Graph
 from everview.dataflow.operators import Arrangement
 from everview.kernels import image, make
 from everview.plan import nodes as plan
-from everview.plan.multiway import in_shards
-from everview.plan.prune import prune
+from everview.plan.multiway import Choice
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,8 @@ class Install:
     node: plan.Node
     keys: tuple[int, ...]
     history: int
+    choice: Choice | None = None
+    """how joins of many inputs are kept; None: as their shape says"""
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,7 @@ class Replica:
             if isinstance(command, MakeTable):
                 arrangement = self.builder.add_table(command.node, command.order, command.name)
             else:
-                pruned = prune(command.node, self.builder.installed, self.builder)
-                decided = in_shards(pruned, self.builder.installed)
+                pruned, decided = self.builder.planned(command.node, command.choice)
                 arrangement = self.builder.stored(command.node, pruned, command.keys)
                 self.builder.decided.setdefault(command.node, decided)
         except BaseException:

@@ -118,13 +118,6 @@ def planned(
     return rewriting.node(node), rewriting.decisions
 
 
-def in_shards(node: plan.Node, arranged: Container[plan.Node] = ()) -> list[Decision]:
-    """What there is to say of joins where all are binary, because a join at once would have to read its inputs on one
-    shard.
-    """
-    return [replace(d, why="the dataflow is in shards") for d in decisions(node, "binary", arranged)]
-
-
 def check_choice(choice: Any) -> None:
     """Refuse what is no way to join."""
     if choice is not None and choice not in CHOICES:

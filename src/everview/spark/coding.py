@@ -32,7 +32,8 @@ from everview.clock import Afar, values_of
 from everview.codes.codec import Codec
 from everview.codes.interner import Interner
 from everview.dataflow.graph import ABSENT_HINT
-from everview.dataflow.operators import ON_ONE, Arrangement
+from everview.dataflow.operators import Arrangement
+from everview.dataflow.spread import ON_ONE
 from everview.errors import EverviewError, InputError
 from everview.expr.nodes import Expr
 from everview.io.changes import Envelope

@@ -148,7 +148,7 @@ class Commands:
         if isinstance(command, Install):
             frozen = freeze(command.node, self._functions)
             functions = list(self._functions.unwritten())
-            body = (frozen, command.keys, command.history)
+            body = (frozen, command.keys, command.history, command.choice)
         elif isinstance(command, MakeTable):
             node = command.node
             body = ((node.id, node.columns, node.key), command.order, command.name, command.history, command.rows)
@@ -164,8 +164,8 @@ def read_command(data: bytes, functions: Functions) -> Command:
     for name, code in new:
         functions.read(name, code)
     if kind == "Install":
-        frozen, keys, history = body
-        return Install(thaw(frozen, functions), keys, history)
+        frozen, keys, history, *choice = body
+        return Install(thaw(frozen, functions), keys, history, *(choice or ("binary",)))  # once there was no choice
     if kind == "MakeTable":
         node, order, name, history, rows = body
         return MakeTable(plan.Table(*node), order, name, history, rows)

@@ -24,7 +24,7 @@ from everview.clock import Expiring
 from everview.codes.interner import Interner
 from everview.dataflow import saved
 from everview.dataflow.lockstep import Inputs
-from everview.dataflow.operators import BY_FIRST, Arrangement, Operator
+from everview.dataflow.operators import Arrangement, Operator
 from everview.dataflow.replica import Added, Command, Install, MakeTable, Replica
 from everview.durable import NOW, DurableSession
 from everview.errors import InputError, StoreError
@@ -33,7 +33,6 @@ from everview.moving import is_embedded, to_shards
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
 from everview.plan.multiway import Choice
-from everview.plan.prune import prune
 from everview.sharded import Cluster, ShardedSession
 from everview.spark.cluster import SparkCluster, contents_of, measure_of
 from everview.spark.coding import FOLDER as CODED
@@ -43,7 +42,7 @@ from everview.spark.interrupts import put_off
 from everview.spark.job import BUILT, DECLARED, read_command
 from everview.spark.local import on_this_machine
 from everview.store import Store
-from everview.store.reshard import reshard
+from everview.store.reshard import Spread, reshard
 from everview.table import Table
 from everview.transacting import Change, Work, not_there
 
@@ -108,7 +107,7 @@ class StoredShards(Catalogued, ShardedSession):
         if not self._loading:
             return super()._install(node, keys, history, choice)
         built = len(self._graph.numbered)
-        arrangement = self._builder.stored(node, prune(node, self._builder.installed, self._builder), keys)
+        arrangement = self._builder.stored(node, self._builder.planned(node, choice)[0], keys)
         if len(self._graph.numbered) != built:
             raise StoreError(
                 "E_VERSION",
@@ -122,14 +121,14 @@ class StoredShards(Catalogued, ShardedSession):
             super()._keep_only(roots)
 
 
-def _not_spread(store: Store) -> set[int]:
-    """The operators whose rows are not spread by their first column."""
+def _spreads(store: Store) -> dict[int, Spread]:
+    """Where the rows of each operator belong."""
     replica = Replica(Interner(), 1)
     functions = Functions()
     for data in store.manifest.commands:
         if data[:1] == BUILT:
             replica.load([read_command(data[1:], functions)])
-    found = {o.number for o in replica.graph.numbered if o is not None and o.spread != BY_FIRST}
+    found: dict[int, Spread] = {o.number: o.spread for o in replica.graph.numbered if o is not None}
     replica.close()
     return found
 
@@ -176,7 +175,7 @@ class SparkBackedSession(StoredShards):
             if store.manifest.version == 0:
                 store.commit(0, shards=store.manifest.shards)  # whoever opens it next may have another default
             elif shards is not None and store.manifest.shards != shards:
-                reshard(store, shards, _not_spread(store))
+                reshard(store, shards, _spreads(store))
             super().__init__(store, **options)
             self._load()
             self._clock.resume(int(self._marks.get(NOW, 0)))

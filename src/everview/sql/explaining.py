@@ -12,7 +12,7 @@ from everview.collection import Collection
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.plan.explain import numbered
-from everview.plan.multiway import Choice, decisions, in_shards
+from everview.plan.multiway import Choice
 from everview.plan.prune import prune
 from everview.sql import choice, names, reading
 from everview.sql.places import Source
@@ -51,12 +51,7 @@ def explain(sql: Statements, statement: reading.Statement) -> Result:
 
 def _joins(sql: Statements, node: plan.Node, how: Choice | None, why: str) -> Iterator[str]:
     """How joins of several inputs would be kept."""
-    builder = sql.session._builder
-    pruned = prune(node, builder.installed, builder)
-    if builder.graph.sharded:
-        yield from map(str, in_shards(pruned, builder.installed))
-        return
-    for decision in decisions(pruned, how, builder.installed, builder.indexed):
+    for decision in sql.session._builder.planned(node, how)[1]:
         yield str(replace(decision, why=why) if why else decision)
 
 
