@@ -7,8 +7,9 @@
 
 **Cells.** A join binds variables, and each of its inputs has some of them. The shards are thought of as a grid with a
 side for each variable, so a result belongs to the cell that the hashes of its values say, and only to that. A row of an
-input knows some of the coordinates; it goes to every cell that has these ("shares", or hypercube: Afrati and Ullman, 2010). Then each cell
-joins what it has, with the operator that one process would use, and every result is found in exactly one cell, once.
+input knows some of the coordinates; it goes to every cell that has these (Afrati and Ullman, 2010, call it "shares",
+others a hypercube). Then each cell joins what it has, with the operator that one process would use, and every result is
+found in exactly one cell, once.
 
 How long the sides are (`shares`) decides how many copies there are: for the triangle (a, b), (b, c), (a, c) on four
 shards 2 by 2 by 1, so rows (a, b) are in one cell and the others in two; for a star, whose inputs share one variable,

@@ -15,7 +15,7 @@ columns that must be equal are one variable. Three ways to keep it up to date:
     delta     for three inputs or more if every index that takes is there already: then nothing new is kept
     binary    for everything else
 
-`decisions` says what was chosen and why.
+`planned` also says what was chosen and why.
 """
 
 from __future__ import annotations
@@ -87,32 +87,23 @@ def rewrite(
     return planned(node, choice, arranged, indexed)[0]
 
 
-def decisions(
-    node: plan.Node,
-    choice: Choice | None = None,
-    arranged: Container[plan.Node] = (),
-    indexed: Indexed = _never,
-) -> list[Decision]:
-    """What `rewrite` does with each join of three inputs or more.
-
-    >>> from everview.types import INT
-    >>> e, f, g = (plan.Table(i, (INT, INT)) for i in range(3))
-    >>> chain = plan.Join(plan.Join(e, f, (1,), (0,)), g, (3,), (0,))
-    >>> print(*decisions(chain), *decisions(chain, indexed=lambda join: True), *decisions(chain, "wco"), sep="\\n")
-    join of 3 inputs: binary, because it is acyclic and not all indexes for delta are there
-    join of 3 inputs: delta, because it is acyclic and all its indexes are there
-    join of 3 inputs: wco, because that was asked for
-    """
-    return planned(node, choice, arranged, indexed)[1]
-
-
 def planned(
     node: plan.Node,
     choice: Choice | None = None,
     arranged: Container[plan.Node] = (),
     indexed: Indexed = _never,
 ) -> tuple[plan.Node, list[Decision]]:
-    """What `rewrite` and `decisions` give, at the price of one of them."""
+    """What `rewrite` gives, and what it does with each join of three inputs or more.
+
+    >>> from everview.types import INT
+    >>> e, f, g = (plan.Table(i, (INT, INT)) for i in range(3))
+    >>> chain = plan.Join(plan.Join(e, f, (1,), (0,)), g, (3,), (0,))
+    >>> for how in ({}, {"indexed": lambda join: True}, {"choice": "wco"}):
+    ...     print(*planned(chain, **how)[1])
+    join of 3 inputs: binary, because it is acyclic and not all indexes for delta are there
+    join of 3 inputs: delta, because it is acyclic and all its indexes are there
+    join of 3 inputs: wco, because that was asked for
+    """
     check_choice(choice)
     rewriting = _Rewriting(choice, arranged, indexed)
     return rewriting.node(node), rewriting.decisions
