@@ -306,7 +306,8 @@ class Graph:
             error = LoopError(
                 "E_LOOP_LIMIT",
                 f"{loop.label} did not converge within its limit of {loop.limit} rounds",
-                "raise max_rounds, use at_limit='stop', or check that the body reaches a fixed point",
+                "bound what grows in it, so that it comes to rest; its limit is set by max_rounds= and at_limit='stop' "
+                "in Python, WITH RECURSIVE (RETURN AT RECURSION LIMIT n) in SQL, a condition on the values in Datalog",
             )
             error.loop = self.scopes().index(loop)
             return error
