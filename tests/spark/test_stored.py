@@ -5,6 +5,7 @@ Tasks run in this process (`inprocess`): what is tested is the store's part.
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
@@ -177,3 +178,23 @@ def test_what_is_no_spark_session(tmp_path: Path) -> None:
     for given, words in ((remote, "Connect"), (context, "SparkContext is no"), (stopped, "has been stopped")):
         with pytest.raises(ev.InputError, match=rf"E_SPARK\] .*{words}"):
             ev.connect(given, state=str(tmp_path))
+
+
+def test_what_a_dead_driver_left_is_collected_when_it_is_opened_again(tmp_path: Path) -> None:
+    with connect(tmp_path) as db:
+        t, totals_ = declare(db)
+        for i in range(5):
+            t.insert(block(i, 1))
+        db._store.checkpoint()
+        expected = sorted(totals_.rows())
+    (tmp_path / "batches").mkdir(exist_ok=True)
+    old, new = tmp_path / "batches" / "old.arrow", tmp_path / "batches" / "new.arrow"
+    for path in (old, new):
+        path.write_bytes(b"of a task whose driver died")
+    os.utime(old, (1e9, 1e9))
+    assert len(list((tmp_path / "log").iterdir())) > 1
+    with connect(tmp_path) as db:
+        assert not old.exists(), "nobody needs it"
+        assert new.exists(), "its task may be running still"
+        assert len(list((tmp_path / "log").iterdir())) <= 1, "the checkpoint has it all"
+        assert sorted(db["totals"].rows()) == expected

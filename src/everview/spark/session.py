@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterable, Sequence, Set
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
 from everview.plan.multiway import Choice
 from everview.sharded import Cluster, ShardedSession
-from everview.spark.cluster import SparkCluster, contents_of, measure_of
+from everview.spark.cluster import COLLECT_GRACE, SparkCluster, contents_of, measure_of
 from everview.spark.coding import FOLDER as CODED
 from everview.spark.coding import Absent, Coded, Target, code, in_table_order
 from everview.spark.frames import FrameRows
@@ -172,6 +173,8 @@ class SparkBackedSession(StoredShards):
             to_shards(DurableSession(state, **options), wanted)
         store = Store(state, shards=shards or usual)
         try:
+            with suppress(OSError, StoreError):  # what the last driver left: on a full disk, that is the room to go on
+                store.collect(grace=COLLECT_GRACE)
             if store.manifest.version == 0:
                 store.commit(0, shards=store.manifest.shards)  # whoever opens it next may have another default
             elif shards is not None and store.manifest.shards != shards:
