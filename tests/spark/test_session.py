@@ -17,13 +17,16 @@ import pytest
 import everview as ev
 from everview import col, lit
 from everview.expr.language import count, udf
+from everview.sharded import ShardedSession
 from tests.spark import inprocess
 
 pytestmark = pytest.mark.spark
 
 
 def program(db: Any) -> dict[str, Any]:
-    """Tables and views of every kind: a loop, a loop in a loop, totals, extremes, strings, a function in Python."""
+    """Tables and views of every kind: loops, cyclic joins outside and in one, totals, extremes, strings, a function in
+    Python.
+    """
     edge = db.table("edge", {"src": int, "dst": int, "kind": str})
     root = db.table("root", {"node": int})
     start = root.select(node=root.node)
@@ -45,6 +48,12 @@ def program(db: Any) -> dict[str, Any]:
     db.view("all", edge.group_by().agg(n=count(), least=col.src.min()))
     db.view("doubled", edge.select(x=double(edge.src), k=edge.kind.upper()))
     db.view("pairs", edge.select(a=edge.src).distinct().join(root, how="cross"))
+    db.datalog("""
+        triangle(A, B, C) :- edge(A, B, _), edge(B, C, _), edge(C, A, _).
+        tied(A) :- root(A).
+        tied(C) :- tied(A), edge(A, B, _), edge(B, C, _), edge(A, C, _).
+    """)
+    assert "cells of a grid" in db["triangle"].explain() or not isinstance(db, ShardedSession)
     return {"edge": edge, "root": root}
 
 
