@@ -42,6 +42,7 @@ class Inbox(Place):
     def __init__(self, state: str, table: str) -> None:
         self.given = f"{state.rstrip('/')}/{INBOX}/{table}"
         self._store: Files = open_files(self.given)
+        self._batches: dict[str, list[str]] = {}  # those read so far: they do not change
 
     # delivering
 
@@ -83,8 +84,10 @@ class Inbox(Place):
 
     def files(self, order: str = "name") -> list[Found]:
         names = [name for name in self._store.list("") if name.startswith(BATCH)]
-        parts = [part for name in names for part in json.loads(self._store.read(name))]
-        return [Found(part, self._store.where(part), 0, 0) for part in parts]
+        for name in names:
+            if name not in self._batches:
+                self._batches[name] = json.loads(self._store.read(name))
+        return [Found(part, self._store.where(part), 0, 0) for name in names for part in self._batches[name]]
 
     def opener(self, file: Found) -> Callable[[], Any]:
         return lambda: pa.BufferReader(self._store.map(file.name))
