@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import everview as ev
+from everview.io import program
 
 pytestmark = pytest.mark.spark
 
@@ -83,3 +84,27 @@ def test_topics_are_refused_with_a_reason(spark: Any) -> None:
         v.write_to(ev.io.kafka(spark, "127.0.0.1:1", "t", key="X"))
     with pytest.raises(ev.InputError, match=r"E_SINK\] kafka t cannot be read: .*kafka.*\n  hint: Spark needs"):
         v.write_to(ev.io.kafka(spark, "127.0.0.1:1", "t", key="x"))
+
+
+def test_a_file_names_sources_and_sinks_of_sparks(spark: Any, tmp_path: Path) -> None:
+    """Without Python: a stream of a format that only Spark reads, its path relative to the file, into a database."""
+    spark.range(5).write.orc(str(tmp_path / "in"))
+    url = f"jdbc:derby:{tmp_path}/out;create=true"
+    (tmp_path / "p.toml").write_text(f"""
+[source.t]
+format = "orc"
+path = "in"
+spark_schema = "id long"
+select = ["id % 2 as K", "id as N"]
+[view]
+v = 'SELECT "K", sum("N") AS "TOTAL" FROM t GROUP BY "K"'
+[sink.v]
+format = "jdbc"
+url = "{url}"
+table = "V"
+""")
+    with ev.connect() as db:
+        program.load(tmp_path / "p.toml").build(db, lambda: spark)
+        assert db.run(until="caught_up").rows == {"t": 5}
+    held = {(row["K"], int(row["TOTAL"]), row["_diff"]) for row in spark.read.jdbc(url, "V").collect()}
+    assert held == {(0, 6, 1), (1, 4, 1)}

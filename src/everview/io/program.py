@@ -21,8 +21,9 @@ A TOML file says the same without Python; paths are relative to the file:
     format = "parquet"
     path = "out/revenue"
 
-Options of `db.source` and of the format are keys of the source's table; those of `view.write_to` keys of the sink's. A
-Spark stream may have a `spark_schema`, and `select`: expressions that make columns of what the format gives.
+Options of `db.source` and of the format are keys of the source's table; those of `view.write_to` keys of the sink's,
+which may also be one of Spark's (`jdbc` with `url` and `table`, `delta` with `path`, `kafka` with `servers` and
+`topic`). A Spark stream may have a `spark_schema`, and `select`: expressions that make columns of what it gives.
 Further keys of the file: `state` (a directory), `master` (Spark's; "local[2]" if nothing is said, "embedded" to run in
 this process), `shards` and `until`; the table `[spark]` has settings for Spark (`"spark.jars.packages" = "..."`).
 """
@@ -59,6 +60,12 @@ FORMATS: dict[str, Callable[..., io.Files]] = {
     "parquet": io.parquet,
     "arrow": io.arrow,
 }
+SPARK_SINKS: dict[str, tuple[Callable[..., io.Sink], tuple[str, ...]]] = {
+    "jdbc": (io.jdbc, ("url", "table")),
+    "delta": (io.delta, ("path",)),
+    "kafka": (io.kafka, ("servers", "topic")),
+}
+"""Sinks that Spark writes, and what each must be told; other options are Spark's."""
 FEED_OPTIONS = ("key", "mode", "schema", "bad", "change_column", "max_rows_per_step", "every")
 SINK_OPTIONS = ("mode", "every")
 
@@ -192,7 +199,7 @@ def _toml(path: Path) -> Program:
         for name, query in text.get("view", {}).items():
             db.sql(f'CREATE VIEW "{name}" AS {query}')
         for name, options in text.get("sink", {}).items():
-            _add_sink(db, name, dict(options), path)
+            _add_sink(db, spark, name, dict(options), path)
 
     return Program(settings, build, text.get("spark", {}))
 
@@ -205,6 +212,8 @@ def _add_source(db: Session, spark: GetSpark, name: str, options: dict[str, Any]
         _known(options, ("path", *inspect.signature(FORMATS[format]).parameters), place)
         db.source(name, FORMATS[format](_path(options, path, place), **options), **feed)
         return
+    if "path" in options:
+        options["path"] = _path(options, path, place)
     reader = spark().readStream.format(format)
     schema, select = options.pop("spark_schema", None), options.pop("select", None)
     stream = (reader.schema(schema) if schema else reader).options(**options).load()
@@ -213,7 +222,7 @@ def _add_source(db: Session, spark: GetSpark, name: str, options: dict[str, Any]
     db.source(name, stream, **feed)
 
 
-def _add_sink(db: Session, name: str, options: dict[str, Any], path: Path) -> None:
+def _add_sink(db: Session, spark: GetSpark, name: str, options: dict[str, Any], path: Path) -> None:
     place = f"{path.name}, [sink.{name}]"
     if name not in db.views:
         raise InputError("E_PIPELINE", f"{place}: no view is called {name!r}", did_you_mean(name, db.views))
@@ -221,8 +230,14 @@ def _add_sink(db: Session, name: str, options: dict[str, Any], path: Path) -> No
     assert isinstance(view, View)
     how = {option: options.pop(option) for option in SINK_OPTIONS if option in options}
     format = _needed(options, "format", place)
+    if format in SPARK_SINKS:
+        make, needed = SPARK_SINKS[format]
+        told = [_path(options, path, place) if n == "path" else str(_needed(options, n, place)) for n in needed]
+        view.write_to(make(spark(), *told, **options), **how)
+        return
     if format not in FORMATS:
-        raise InputError("E_PIPELINE", f"{place}: format {format!r} is not known", did_you_mean(format, FORMATS))
+        known = (*FORMATS, *SPARK_SINKS)
+        raise InputError("E_PIPELINE", f"{place}: format {format!r} is not known", did_you_mean(format, known))
     _known(options, ("path", *inspect.signature(FORMATS[format]).parameters), place)
     view.write_to(FORMATS[format](_path(options, path, place), **options), **how)
 
