@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import everview as ev
-from everview.spark import coding
+from everview.spark import coded, coding
 from tests.spark.inprocess import Rows, Script, parts, session
 
 
@@ -47,7 +47,7 @@ class Pair:
 
     def __exit__(self, *exc: object) -> None:
         db = self.feeds[0][0]
-        left = db._store.files.list(coding.FOLDER)
+        left = db._store.files.list(coded.FOLDER)
         for feed in self.feeds:
             feed[0].close()
         assert left == [], "files of coded rows lie about"

@@ -27,7 +27,7 @@ from everview.dataflow.saved import header, image_of
 from everview.errors import EverviewError, InputError, StoreError
 from everview.kernels import image as image_k
 from everview.plan.frozen import Functions
-from everview.spark.coding import Absent, Input
+from everview.spark.coded import Absent, Input
 from everview.spark.frames import first_line
 from everview.spark.host import read_image
 from everview.spark.interrupts import Running

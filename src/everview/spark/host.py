@@ -235,7 +235,7 @@ class Host:
                 arrangement = each.shard.replica.builder.tables[rows.table]
                 absent |= rows.absent(self.files, each.shard.number, arrangement, job.time, self.interner)
             if absent:
-                from everview.spark.coding import Absent  # most workers code nothing, and start sooner
+                from everview.spark.coded import Absent  # most workers code nothing, and start sooner
 
                 return Absent.of(rows.table, absent)
         return error

@@ -56,7 +56,7 @@ class Job:
     """new entries; of many, `dictionary_file` is the name of a file"""
     dictionary_file: str = ""
     coded: tuple[Any, ...] = ()
-    """rows that lie in files already (`everview.spark.coding`)"""
+    """rows that lie in files already (`everview.spark.coded`)"""
     forget: float = 0.0
     """seconds for which a worker keeps shards that another has taken over"""
 

@@ -36,8 +36,9 @@ from everview.plan.frozen import Functions
 from everview.plan.multiway import Choice
 from everview.sharded import Cluster, ShardedSession
 from everview.spark.cluster import COLLECT_GRACE, SparkCluster, contents_of, measure_of
-from everview.spark.coding import FOLDER as CODED
-from everview.spark.coding import Absent, Coded, Target, code, in_table_order
+from everview.spark.coded import FOLDER as CODED
+from everview.spark.coded import Absent, Coded, in_table_order
+from everview.spark.coding import Target, code
 from everview.spark.frames import FrameRows
 from everview.spark.interrupts import put_off
 from everview.spark.job import BUILT, DECLARED, read_command

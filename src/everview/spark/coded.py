@@ -1,0 +1,258 @@
+"""Coded rows: files of a step's input, by shard, and what a shard makes of them.
+
+The files are made by `everview.spark.coding`. An upsert is finished on the shards: which rows stand under the new rows'
+keys, and what differs from a snapshot, a shard knows by itself, so the driver needs no copy of the table. So is a
+change feed: all events of a key meet on one shard, which puts them in the order of their commits and sees what they
+leave. Without a key events are counted. If more of a row is taken away than there is, the step fails, and the shard
+says which rows those are (`Absent`); the feed reports them, or sets them aside and runs the step again without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from everview.clock import Afar, values_of
+from everview.codes.interner import Interner
+from everview.dataflow.graph import ABSENT_HINT
+from everview.dataflow.operators import Arrangement
+from everview.errors import EverviewError, InputError
+from everview.expr.nodes import Expr
+from everview.io.events import EXTRA, Told, outcome
+from everview.io.source import Bad
+from everview.sharded import inbox_rows
+from everview.snapshot import consolidated
+from everview.standing import Counted, last_of_each, records, standing, stored
+from everview.store.files import Files
+from everview.types import NULL
+
+if TYPE_CHECKING:
+    from everview.table import Table
+
+FOLDER = "rows"
+"""Where coded rows lie until their step is done; whatever is there when a session opens is of the dead."""
+
+Row = tuple[int, ...]
+
+
+@dataclass
+class Part:
+    """What one task made of its partition."""
+
+    number: int
+    files: list[tuple[int, str]] = field(default_factory=list)
+    """(shard, name), in order"""
+    rows: int = 0
+    texts: bytes | str = b""
+    """new entries of the dictionary, or the name of a file of them"""
+    bad: list[Bad] = field(default_factory=list)
+    cleared: bool = False
+    """whether the table was emptied; then the files hold what came after"""
+    late: int = 0
+    moments: bytes | str = b""
+    """when rows are due, or the name of a file of that"""
+    failure: EverviewError | None = None
+
+
+class Absent(InputError):
+    """Events take away rows that are not there."""
+
+    table: int
+    """the table's node"""
+    rows: dict[Row, int]
+    """codes in the index's order, and how often too often"""
+
+    @classmethod
+    def of(cls, table: int, rows: dict[Row, int]) -> Absent:
+        """Without a text, for which one needs the dictionary."""
+        error = cls("E_ABSENT", "a row was deleted that is not there", ABSENT_HINT)
+        error.table, error.rows = table, rows
+        return error
+
+
+@dataclass
+class Coded(Afar):
+    """A table's new rows in files, by shard."""
+
+    store: Files
+    table: int
+    """the table's node"""
+    operator: int
+    key: tuple[int, ...]
+    how: str
+    """append, upsert, changes or snapshot"""
+    files: dict[int, list[str]] = field(default_factory=dict)
+    rows: int = 0
+    words: int = 0
+    bad: list[Bad] = field(default_factory=list)
+    exact: bool = True
+    """whether events tell rows that go whole, not by their keys"""
+    cleared: bool = False
+    """whether the table is emptied first"""
+    excused: dict[Row, int] = field(default_factory=dict)
+    """rows that were taken away too often, in the index's order: let them be there"""
+    order: tuple[int, ...] = ()
+    """the index's order of columns"""
+    until: Expr | None = None
+    more: tuple[int, ...] = ()
+    """codes that follow those of every row in the files"""
+
+    def dated(self, table: Table, until: int) -> Coded:
+        operator = table._arrangement.operator.number
+        return replace(self, table=table._id, operator=operator, order=table._arrangement.order, more=(until,))
+
+    def take(self, part: Part, cols: int) -> None:
+        """Add what a task made; tasks come in the order of their rows."""
+        if part.cleared:
+            self.discard()
+            self.files, self.rows, self.words, self.cleared = {}, 1, 0, True
+        self.rows += part.rows
+        self.words += part.rows * (cols + 2)
+        self.bad += part.bad
+        self.late += part.late
+        for shard, name in part.files:
+            self.files.setdefault(shard, []).append(name)
+
+    def excuse(self, error: InputError) -> dict[Row, int]:
+        """If a step failed because rows were taken away too often, go on without; gives those rows."""
+        if not isinstance(error, Absent) or error.table != self.table:
+            return {}
+        for row, n in error.rows.items():
+            self.excused[row] = self.excused.get(row, 0) + n
+        return {in_table_order(row, self.order): n for row, n in error.rows.items()}
+
+    def discard(self) -> None:
+        """Delete the files."""
+        for names in self.files.values():
+            for name in names:
+                self.store.delete(f"{FOLDER}/{name}")
+
+    def at(self, time: int) -> Input:
+        """These rows as a step's input at a time."""
+        return Input(
+            self.table, self.operator, self.key, self.how, time, self.files, self.words,
+            self.exact, self.cleared, self.excused, self.until, self.now, self.more,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Input:
+    """Coded rows in a job."""
+
+    table: int
+    operator: int
+    key: tuple[int, ...]
+    how: str
+    time: int
+    files: dict[int, list[str]]
+    words: int
+    exact: bool = True
+    cleared: bool = False
+    excused: dict[Row, int] = field(default_factory=dict)
+    until: Expr | None = None
+    moment: int = 0
+    more: tuple[int, ...] = ()
+
+    def changes(
+        self, files: Files, shard: int, arrangement: Arrangement, now: int, interner: Interner
+    ) -> np.ndarray | None:
+        """What they change on a shard that is at the time `now`, as its inbox takes it."""
+        rows, diffs = self._in_time(self._changes(files, shard, arrangement, now), arrangement, interner)
+        return inbox_rows(list(rows), self.time, diffs) if len(diffs) else None
+
+    def _in_time(self, changes: Counted, arrangement: Arrangement, interner: Interner) -> Counted:
+        """Without changes that mean nothing, because their rows' time was over before they came. What stands under a
+        key, a shard has seen itself, so its going is meant.
+        """
+        rows, diffs = changes
+        if self.until is None or not len(diffs):
+            return changes
+        back = [arrangement.order.index(c) for c in range(arrangement.cols - len(self.more))]
+        until = values_of([self.until], np.ascontiguousarray(rows[back]), interner)[0]
+        kept = (until > self.moment) | (until == NULL)
+        if self.key:
+            kept |= diffs < 0
+        return rows[:, kept], diffs[kept]
+
+    def _changes(self, files: Files, shard: int, arrangement: Arrangement, now: int) -> Counted:
+        if self.how == "changes":
+            events = Told.unpacked(_read(files, self.files.get(shard, []), arrangement.cols + EXTRA))
+            told = self._by_key if self.key else self._counted
+            return told(events, arrangement, now)
+        new = _read(files, self.files.get(shard, []), arrangement.cols - len(self.more))
+        if self.more:
+            new = np.concatenate([new, np.repeat(np.array(self.more)[:, None], new.shape[1], axis=1)])
+        if self.key and new.shape[1]:
+            new = new[:, last_of_each(new[: len(self.key)])]
+        diffs = np.ones(new.shape[1], dtype=np.int64)
+        if self.how != "append":
+            keys = np.ascontiguousarray(new[: len(self.key)]) if self.how == "upsert" else None
+            old = standing(arrangement, now, (), self.key, keys)[list(arrangement.order)]
+            diffs = np.repeat(np.array([1, -1]), [new.shape[1], old.shape[1]])
+            new = np.concatenate([new, old], axis=1)  # what stays as it is cancels out in the inbox
+        return new, diffs
+
+    def _by_key(self, events: Told, arrangement: Arrangement, now: int) -> Counted:
+        """What events leave under their keys."""
+        found, width = events.in_order(), len(self.key)
+        if not len(found.counts):
+            return self._emptied(found.codes, found.counts, arrangement, now)
+        new, settled, taken = outcome(found.codes, found.counts, width, self.exact)
+        if self.cleared:
+            return self._emptied(new, np.ones(new.shape[1], dtype=np.int64), arrangement, now)
+        keys = np.ascontiguousarray(found.codes[:width, last_of_each(found.codes[:width])])
+        old = standing(arrangement, now, (), self.key, keys)[list(arrangement.order)]
+        old = old[:, np.isin(records(old[:width]), records(settled)) | np.isin(records(old), records(taken))]
+        return np.concatenate([new, old], axis=1), np.repeat(np.array([1, -1]), [new.shape[1], old.shape[1]])
+
+    def _counted(self, events: Told, arrangement: Arrangement, now: int) -> Counted:
+        """What events come to without a key: as often as a row came, less as often as it went."""
+        rows, diffs = events.codes, events.counts
+        if self.excused and len(diffs):
+            more = np.array(list(self.excused), dtype=np.int64).T
+            mine = np.isin(records(more), records(rows))
+            rows = np.concatenate([rows, more[:, mine]], axis=1)
+            diffs = np.concatenate([diffs, np.array(list(self.excused.values()))[mine]])
+        return self._emptied(rows, diffs, arrangement, now)
+
+    def _emptied(self, rows: np.ndarray, diffs: np.ndarray, arrangement: Arrangement, now: int) -> Counted:
+        """Changes of a table that is emptied first, if it is."""
+        if not self.cleared:
+            return rows, diffs
+        old = standing(arrangement, now, (), (), None)[list(arrangement.order)]
+        return np.concatenate([rows, old], axis=1), np.concatenate([diffs, np.full(old.shape[1], -1)])
+
+    def absent(
+        self, files: Files, shard: int, arrangement: Arrangement, now: int, interner: Interner
+    ) -> dict[Row, int]:
+        """Rows that events without a key take away from a shard more often than they are there, and how much more."""
+        if self.how != "changes" or self.key:
+            return {}
+        events = Told.unpacked(_read(files, self.files.get(shard, []), arrangement.cols + EXTRA))
+        told = self._in_time(self._counted(events, arrangement, now), arrangement, interner)
+        rows, diffs = consolidated(*told)
+        rows, diffs = np.ascontiguousarray(rows[:, diffs < 0]), diffs[diffs < 0]
+        if not len(diffs):
+            return {}
+        there, counts = stored(arrangement, now, arrangement.order, rows)
+        both = np.concatenate([rows, there[list(arrangement.order)]], axis=1), np.concatenate([diffs, counts])
+        rows, diffs = consolidated(*both)
+        return {tuple(row): -n for row, n in zip(rows.T.tolist(), diffs.tolist(), strict=True) if n < 0}
+
+
+def in_table_order(row: Row, order: tuple[int, ...]) -> Row:
+    """A row's codes in the table's order of columns, from those in an index's.
+
+    >>> in_table_order((7, 8, 9), (2, 0, 1))
+    (8, 9, 7)
+    """
+    return tuple(row[order.index(c)] for c in range(len(row)))
+
+
+def _read(files: Files, names: Iterable[str], cols: int) -> np.ndarray:
+    """The rows of some files, as columns in the index's order."""
+    parts = [np.frombuffer(files.map(f"{FOLDER}/{name}"), dtype=np.int64).reshape(cols, -1) for name in names]
+    return np.concatenate(parts, axis=1) if parts else np.empty((cols, 0), dtype=np.int64)
