@@ -62,6 +62,16 @@ def _dependency(wanted: str, alone: bool) -> str:
     return f"<dependency>{names}{_ALONE if alone else ''}</dependency>"
 
 
+HDFS = (
+    "org.apache.hadoop:hadoop-client-minicluster:3.5.0",  # and the rest of Hadoop from Spark's own jars
+    "org.junit.jupiter:junit-jupiter-api:5.13.4",
+    "org.junit.platform:junit-platform-commons:1.13.4",
+    "org.opentest4j:opentest4j:1.3.0",
+    "org.mockito:mockito-core:5.18.0",
+    "net.bytebuddy:byte-buddy:1.17.5",
+    "org.objenesis:objenesis:3.4",
+)
+
 S3_SERVER = ("moto[s3]==5.2.5", "flask==3.1.3", "flask-cors==6.0.5")
 """In a folder of its own, because it wants other versions of what pandas needs than pandas has."""
 S3A = ("org.apache.hadoop:hadoop-aws:3.5.0", "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1")
@@ -80,5 +90,8 @@ def python_package(*wanted: str) -> Path:
         if done.returncode:
             shutil.rmtree(work, ignore_errors=True)
             pytest.skip(f"{', '.join(wanted)} cannot be installed: {done.stderr[:300]}")
-        work.rename(place)
+        try:
+            work.rename(place)
+        except OSError:  # another process was quicker
+            shutil.rmtree(work)
     return place

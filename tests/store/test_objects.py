@@ -1,6 +1,6 @@
 """State on an object store, here one in memory: names that only one writer gets, a log of objects, takeovers.
 
-The same on a real S3 server is test_s3.py.
+The same on real servers is test_servers.py.
 """
 
 from __future__ import annotations

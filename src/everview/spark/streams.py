@@ -24,6 +24,7 @@ from everview.errors import EverviewError, InputError
 from everview.io.source import Chunk, Distant, Source, Wanted
 from everview.spark.frames import FrameRows, first_line, frame_schema
 from everview.store.files import open_files
+from everview.store.hdfs import HdfsFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -197,7 +198,10 @@ def for_spark(path: str) -> str:
     >>> for_spark("s3://bucket/state/streams/t"), for_spark("/state")
     ('s3a://bucket/state/streams/t', '/state')
     """
-    return f"s3a://{path[5:]}" if path.startswith("s3://") else path
+    if path.startswith("s3://"):
+        return f"s3a://{path[5:]}"
+    files = open_files(path)
+    return files.for_hadoop() if isinstance(files, HdfsFiles) else path
 
 
 def _checkpoint(path: str) -> tuple[str | None, bool]:

@@ -6,10 +6,10 @@ be claimed by one writer only (`create`), a file is replaced only while it is th
 read or mapped, listed and deleted.
 
 On a local filesystem `create` is a hard link, which fails if the name is taken, and files and folders are synced before
-a name counts. On object stores it is a conditional put (`everview.store.objects`). On the rest (HDFS, say) there is
-what PyArrow gives: files appear when they are renamed, and claiming a name is a look before that. Two writers that
-claim one name in the same instant may then both believe to have it (`exclusive` is False); the owner file
-(`everview.store.owner`) keeps them apart before it comes to that.
+a name counts. On object stores it is a conditional put (`everview.store.objects`), on HDFS a rename that refuses a name
+that is taken (`everview.store.hdfs`). On the rest there is what PyArrow gives: files appear when they are renamed, and
+claiming a name is a look before that. Two writers that claim one name in the same instant may then both believe to have
+it (`exclusive` is False); the owner file (`everview.store.owner`) keeps them apart before it comes to that.
 """
 
 from __future__ import annotations
@@ -85,6 +85,9 @@ class Files(ABC):
     def delete(self, name: str) -> None:
         """Remove a file; one that is gone already is fine."""
 
+    def delete_temporaries(self, folder: str) -> None:  # noqa: B027 (most kinds leave nothing)
+        """Remove what writers left that died while writing; only the owner may know that they are dead."""
+
     def list(self, folder: str) -> list[str]:
         """Names of a folder's finished files, in order."""
         return sorted(self.ages(folder))
@@ -100,7 +103,7 @@ class Files(ABC):
 
 
 def open_files(location: str | os.PathLike[str] | Files, filesystem: fs.FileSystem | None = None) -> Files:
-    """The files at a local path, at a URI (s3://..., hdfs://...), or of a given filesystem.
+    """The files at a local path, at a URI (s3://..., webhdfs://...), or of a given filesystem.
 
     >>> import tempfile
     >>> files = open_files(tempfile.mkdtemp())
@@ -113,10 +116,20 @@ def open_files(location: str | os.PathLike[str] | Files, filesystem: fs.FileSyst
     if filesystem is not None:
         return RemoteFiles(filesystem, text)
     if "://" in text:
-        from everview.store.objects import SCHEMES, ObjectFiles  # which is a kind of `Files`
+        from everview.store import hdfs  # which are kinds of `Files`
+        from everview.store.objects import SCHEMES, ObjectFiles
 
-        if text.split("://")[0].lower() in SCHEMES:
+        scheme = text.split("://")[0].lower()
+        if scheme in SCHEMES:
             return ObjectFiles(text)
+        if scheme in hdfs.SCHEMES:
+            return hdfs.HdfsFiles(text)
+        if scheme in ("hdfs", "viewfs"):
+            raise InputError(
+                "E_TARGET",
+                f"{text!r}: HDFS is reached through WebHDFS here",
+                "give webhdfs://namenode:9870/path, with the name node's HTTP port",
+            )
         try:
             found, path = fs.FileSystem.from_uri(text)
         except (pa.ArrowInvalid, OSError) as error:
@@ -209,7 +222,6 @@ class LocalFiles(Files):
         (self.path / name).unlink(missing_ok=True)
 
     def delete_temporaries(self, folder: str) -> None:
-        """Remove what writers left that died while writing; only the owner may know that they are dead."""
         if (self.path / folder).is_dir():
             for path in (self.path / folder).glob(".*"):
                 path.unlink(missing_ok=True)
@@ -278,6 +290,11 @@ class RemoteFiles(Files):
     def delete(self, name: str) -> None:
         if self.exists(name):
             self.filesystem.delete_file(self._at(name))
+
+
+def joined(data: Any) -> bytes:
+    """Data that may come in parts, as one."""
+    return b"".join(bytes(part) for part in data) if isinstance(data, list) else bytes(data)
 
 
 def sync_folder(path: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import pyarrow as pa
 
 from everview.errors import InputError, StoreError
-from everview.store.files import Files
+from everview.store.files import Files, joined
 
 SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
 """How the URIs of object stores begin."""
@@ -66,7 +66,7 @@ class ObjectFiles(Files):
         self._put(name, data, "overwrite")
 
     def create(self, name: str, data: Any) -> bool:
-        whole = _joined(data)
+        whole = joined(data)
         return self._put(name, whole, "create") is not None or self.read(name) == whole
 
     def swap(self, name: str, data: bytes, tag: str | None) -> str | None:
@@ -83,7 +83,7 @@ class ObjectFiles(Files):
         """The new object's tag; None if the condition did not hold."""
         known = self._client.exceptions
         try:
-            return str(self._client.put(self._store, name, _joined(data), mode=mode)["e_tag"])
+            return str(self._client.put(self._store, name, joined(data), mode=mode)["e_tag"])
         except (known.AlreadyExistsError, known.PreconditionError):
             return None
         except (FileNotFoundError, known.BaseError) as error:
@@ -136,10 +136,6 @@ def _client() -> Any:
             'pip install "everview[s3]" (PyArrow cannot put an object only if its name is free)',
         ) from None
     return obstore
-
-
-def _joined(data: Any) -> Any:
-    return b"".join(bytes(part) for part in data) if isinstance(data, list) else bytes(data)
 
 
 def _first_line(error: Exception) -> str:

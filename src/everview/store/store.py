@@ -30,7 +30,7 @@ from everview.errors import StoreError
 from everview.store import manifest as m
 from everview.store import pins
 from everview.store.batches import Image, from_bytes, open_batch, to_arrow, to_bytes
-from everview.store.files import Files, LocalFiles, open_files
+from everview.store.files import Files, open_files
 from everview.store.manifest import Commit, Manifest, Place, Ref
 from everview.store.owner import Owner
 from everview.store.pins import Pin
@@ -108,9 +108,8 @@ class Store:
             self.pin = None
 
     def _clear_temporaries(self) -> None:
-        if isinstance(self.files, LocalFiles):
-            for folder in (LOG, CHECKPOINT, BATCHES, WAL):
-                self.files.delete_temporaries(folder)
+        for folder in (LOG, CHECKPOINT, BATCHES, WAL):
+            self.files.delete_temporaries(folder)
 
     # opening
 

@@ -1,5 +1,5 @@
-"""On a real S3 server: a session on Spark whose state, stream checkpoint and sink are in a bucket, its driver killed
-between a commit and its sink, and opened again; and `format("everview")` for state in a bucket.
+"""On real servers of S3 and HDFS: a session on Spark whose state and stream checkpoint (on S3 also its sink) are there,
+its driver killed between a commit and its sink, and opened again; and `format("everview")` for state in a bucket.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import everview as ev
 from tests.spark.clusters import ROOT
 from tests.spark.dying import DYING, SHORT_LIVED, run_program
 from tests.spark.jars import AWS_SDK, S3A, jars
-from tests.store.s3 import s3
+from tests.store.servers import hdfs, s3
 
-__all__ = ["s3"]
+__all__ = ["hdfs", "s3"]
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200)]
 
 PROGRAM = (
@@ -31,12 +31,8 @@ import everview as ev
 from everview.io import file_sink
 from everview.spark import local_session
 
-where, folder, jars, die = sys.argv[1:5]
-spark = local_session("local[2]", **json.loads(sys.argv[5]), **{
-    "spark.jars": jars,
-    "spark.hadoop.fs.s3a.endpoint": os.environ["AWS_ENDPOINT_URL"],
-    "spark.hadoop.fs.s3a.path.style.access": "true",
-})
+where, out, folder, die = sys.argv[1:5]
+spark = local_session("local[2]", **json.loads(sys.argv[5]))
 """
     + DYING
     + """
@@ -50,17 +46,16 @@ with ev.connect(spark, state=where + "/state", shards=2) as db:
     db.source("large", spark.range(600_000).selectExpr("concat('k', id % 7) AS k", "id AS n"))
     v = db.sql('''CREATE VIEW v AS SELECT k, count(*) AS c, sum(n) AS n
                   FROM (SELECT * FROM t UNION ALL SELECT * FROM large) GROUP BY k''')
-    v.write_to(ev.io.parquet(where + "/out"))
+    v.write_to(ev.io.parquet(out))
     db.run(until="caught_up")
 spark.stop()
 """
 )
 
 
-def run(where: str, folder: Path, die: str = "") -> list[str]:
-    connector = ",".join(map(str, [*jars(*S3A, alone=True), *jars(*AWS_SDK)]))
+def run(where: str, out: str, folder: Path, die: str, settings: dict[str, str]) -> list[str]:
     env = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    done = run_program(PROGRAM, [where, str(folder), connector, die, json.dumps(SHORT_LIVED)], env, folder, 300)
+    done = run_program(PROGRAM, [where, out, str(folder), die, json.dumps(settings | SHORT_LIVED)], env, folder, 300)
     assert done.returncode == (-signal.SIGKILL if die else 0), done.stderr[-3000:]
     return done.stdout.split()
 
@@ -74,22 +69,37 @@ def expected(files: int) -> list[tuple[str, int, int]]:
     return sorted((k, counts[k], sums[k]) for k in counts)
 
 
-@pytest.mark.slow
-@pytest.mark.long
-def test_state_checkpoint_and_sink_in_a_bucket_with_drivers_killed(s3: str, tmp_path: Path) -> None:
-    where = f"{s3}/spark"
+def drivers_killed(where: str, out: str, folder: Path, **settings: str) -> None:
     for number, die in enumerate(["", "before", "after", ""]):
-        (tmp_path / f"{number}.json").write_text(json.dumps({"k": f"k{number % 3}", "n": number}) + "\n")
-        assert run(where, tmp_path, die)[:1] == ["E_LOCKED"]
+        (folder / f"{number}.json").write_text(json.dumps({"k": f"k{number % 3}", "n": number}) + "\n")
+        assert run(where, out, folder, die, settings)[:1] == ["E_LOCKED"]
     with ev.connect(f"{where}/state", read_only=True) as db:
         assert sorted(db["v"].rows()) == expected(4)
-    filesystem, root = fs.FileSystem.from_uri(f"{where}/out")
+    filesystem, root = fs.FileSystem.from_uri(out)
     held: Counter[Any] = Counter()
     for file in filesystem.get_file_info(fs.FileSelector(root)):
         if file.base_name.startswith("changes-"):
             for row in pq.read_table(file.path, filesystem=filesystem).to_pylist():
                 held[row["k"], row["c"], row["n"]] += row["_diff"]
     assert sorted(row for row, n in held.items() if n) == expected(4) and set(held.values()) <= {0, 1}
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_state_checkpoint_and_sink_in_a_bucket_with_drivers_killed(s3: str, tmp_path: Path) -> None:
+    settings = {
+        "spark.jars": ",".join(map(str, [*jars(*S3A, alone=True), *jars(*AWS_SDK)])),
+        "spark.hadoop.fs.s3a.endpoint": os.environ["AWS_ENDPOINT_URL"],
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+    }
+    drivers_killed(f"{s3}/spark", f"{s3}/spark/out", tmp_path, **settings)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_state_and_checkpoint_on_hdfs_with_drivers_killed(hdfs: str, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    drivers_killed(f"{hdfs}/spark", f"{tmp_path}/out", tmp_path / "in")
 
 
 FORMAT = """
