@@ -17,9 +17,6 @@ from everview import col, lit
 pytestmark = pytest.mark.spark
 
 
-LEFT = pytest.mark.xfail(reason="Spark does not always end the busy worker of a cancelled task", strict=False)
-
-
 def endless(db: Any) -> tuple[Any, Any]:
     """A view that counts for a very long time from the rows of a table on."""
     start = db.table("start", {"n": int})
@@ -55,8 +52,8 @@ def ticks(root: int) -> int:
     "options",
     [
         pytest.param({}, id="resident"),
-        pytest.param({"linger": 0}, id="a job", marks=[pytest.mark.slow, LEFT]),
-        pytest.param({"alone_rows": 0}, id="barrier", marks=[pytest.mark.slow, LEFT]),
+        pytest.param({"linger": 0}, id="a job"),
+        pytest.param({"alone_rows": 0}, id="barrier", marks=pytest.mark.slow),
     ],
 )
 def test_an_endless_step_is_interrupted(spark: Any, tmp_path: Path, options: dict[str, Any]) -> None:

@@ -94,13 +94,13 @@ class Running:
         self._collect = collect
         self._result: list[bytes] = []
         self._error: Exception | None = None
-        self._thread: threading.Thread | None = None
+        self._over = threading.Event()  # a thread whose `join` is interrupted says that it has ended, also if not
         if isinstance(context, SparkContext):
-            self._thread = InheritableThread(target=self._run, daemon=True, name="everview job")
-            self._thread.start()
+            InheritableThread(target=self._run, daemon=True, name="everview job").start()
         else:  # a stand-in for Spark, which runs tasks in this thread
             with heard():
                 self._result = collect()
+            self._over.set()
 
     def _run(self) -> None:
         try:
@@ -108,16 +108,17 @@ class Running:
             self._result = self._collect()
         except Exception as error:
             self._error = error
+        finally:
+            self._over.set()
 
     @property
     def over(self) -> bool:
         """Whether it has ended."""
-        return self._thread is None or not self._thread.is_alive()
+        return self._over.is_set()
 
     def wait(self, seconds: float) -> None:
         """Wait until it has ended, but no longer than so many seconds."""
-        if self._thread is not None:
-            self._thread.join(seconds)
+        self._over.wait(seconds)
 
     def result(self) -> list[bytes]:
         """What its tasks say; waits for them. Raises what Spark says of a job that failed."""
