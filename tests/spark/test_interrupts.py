@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +113,38 @@ def test_an_interrupt_while_the_step_is_committed(spark: Any, tmp_path: Path, mo
         assert (db.time, v.rows()) == (1, [(1,)])
         t.insert([(2,)])
         assert (db.time, sorted(v.rows())) == (2, [(1,), (2,)])
+
+
+def test_an_interrupt_while_spark_starts_leaves_no_jvm_behind() -> None:
+    program = "from everview.spark import local_session; local_session(); print('started', flush=True)"
+    driver = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells ignore it in the background
+    )
+    try:
+        wait_until(lambda: any("spark.deploy.SparkSubmit" in command for command in running(driver.pid)))
+        driver.send_signal(signal.SIGINT)
+        assert driver.wait(120) != 0
+        wait_until(lambda: not running(driver.pid))
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(driver.pid, signal.SIGKILL)
+
+
+def running(group: int) -> list[str]:
+    """The commands of a process group that are running."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has just ended
+            if os.getpgid(int(path.name)) == group and "zombie" not in (path / "status").read_text():
+                found.append((path / "cmdline").read_text())
+    return found
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)

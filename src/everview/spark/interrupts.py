@@ -6,7 +6,8 @@ a session that does not know what is in its own directory. So a step runs with i
 for its tasks, where they are `heard`; what was put off is raised when the step is complete.
 
 Nor may an interrupt come in the middle of a call to the JVM: Py4J then loses connections. So jobs run in a thread of
-their own (`Running`), and the main thread only waits for it.
+their own (`Running`), and the main thread only waits for it. And while Spark starts they are put off altogether
+(`until_started`).
 
 Only the main thread gets interrupts, so elsewhere they need not be put off.
 """
@@ -55,6 +56,30 @@ def put_off() -> Iterator[None]:
         _usual.clear()
         signal.signal(signal.SIGINT, before)
         _catch_up(before)
+
+
+@contextmanager
+def until_started() -> Iterator[None]:
+    """Interrupts are raised when Spark has started: one that comes while PySpark waits for its JVM would leave a JVM
+    behind that nobody can end but by its number. PySpark then hears interrupts itself, with a handler of its own.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    missed: list[Any] = []
+
+    def note(*what: Any) -> None:
+        missed.append(what)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:
+            signal.signal(signal.SIGINT, before)
+    if missed:
+        raise KeyboardInterrupt
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import InputError
+from everview.spark.interrupts import until_started
 from everview.spark.java import use_java
 
 if TYPE_CHECKING:
@@ -54,7 +55,8 @@ def local_session(master: str = "local[2]", *, app: str = "everview", **conf: An
     builder = SparkSession.builder.master(master).appName(app)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with until_started():
+        return builder.getOrCreate()
 
 
 def on_this_machine(master: str) -> bool:
