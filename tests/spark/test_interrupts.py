@@ -115,6 +115,7 @@ def test_an_interrupt_while_the_step_is_committed(spark: Any, tmp_path: Path, mo
         assert (db.time, sorted(v.rows())) == (2, [(1,), (2,)])
 
 
+@pytest.mark.slow
 def test_an_interrupt_while_spark_starts_leaves_no_jvm_behind() -> None:
     program = "from everview.spark import local_session; local_session(); print('started', flush=True)"
     driver = subprocess.Popen(
