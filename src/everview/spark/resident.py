@@ -69,7 +69,8 @@ class Resident:
         self._timer: threading.Timer | None = None
         self._answered = -math.inf  # when the last step was done
         self._pause = math.inf  # how long it took from there to the next
-        _all.add(self)
+        with _registering:
+            _all.add(self)
         atexit.register(self.leave)  # a task that waits while Spark is stopped makes Spark complain
 
     def run(self, job: bytes, commands: Sequence[bytes]) -> bytes:
@@ -148,10 +149,13 @@ class Resident:
 
 
 _all: weakref.WeakSet[Resident] = weakref.WeakSet()
+_registering = threading.Lock()
 
 
 def _others(one: Resident | None, context: Any) -> list[Resident]:
-    return [r for r in list(_all) if r is not one and r._context is context and r._call is not None]
+    with _registering:
+        known = list(_all)
+    return [r for r in known if r is not one and r._context is context and r._call is not None]
 
 
 def all_leave(context: Any) -> None:
