@@ -327,11 +327,24 @@ class View(Collection):
         self._alive()
         return Outlet(pipeline_of(self._session), self, as_sink(sink), mode, every)
 
-    def to_spark(self, spark: SparkSession) -> DataFrame:
-        """The present contents as a Spark DataFrame; timestamps are instants (UTC)."""
-        from everview.spark.frames import to_frame
+    def to_spark(self, spark: SparkSession | None = None, *, changes: bool = False) -> DataFrame:
+        """The present contents as a Spark DataFrame; timestamps are instants (UTC). With `changes`, a streaming
+        DataFrame of every change from now on and the contents before, with columns `_time` and `_diff`; for that the
+        session must be durable.
 
-        return to_frame(spark, self.to_arrow())
+        `spark` is the session's own, or the one that is active, if none is given.
+
+        >>> revenue.to_spark().createOrReplaceTempView("revenue")  # doctest: +SKIP
+        >>> revenue.to_spark(changes=True).writeStream.format("console").start()  # doctest: +SKIP
+        """
+        from everview.spark.frames import to_frame
+        from everview.spark.views import stream_of_changes, usual_session
+
+        spark = spark or usual_session(self._session)
+        if not changes:
+            return to_frame(spark, self.to_arrow())
+        self._alive()
+        return stream_of_changes(spark, self._session, self._name)
 
     # about itself
 

@@ -26,6 +26,28 @@ def test_to_spark(spark: Any) -> None:
     assert frame.filter("at = timestamp'2024-01-02 03:04:05'").count() == 1
 
 
+def test_to_spark_of_a_session_on_spark(spark: Any, tmp_path: Path) -> None:
+    held: Counter[Any] = Counter()
+
+    def take(frame: Any, number: int) -> None:
+        for row in frame.collect():
+            held[row.k, row.n] += row["_diff"]
+
+    with ev.connect(spark, state=str(tmp_path / "state"), shards=2) as db:
+        t = db.table("t", {"k": int})
+        v = db.view("v", t.group_by("k").agg(n=ev.count()))
+        t.insert([(1,), (1,), (2,)])
+        assert sorted(map(tuple, v.to_spark().collect())) == [(1, 2), (2, 1)]
+        stream = v.to_spark(changes=True).writeStream.foreachBatch(take)
+        for _ in range(2):
+            query = stream.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+            query.awaitTermination()
+            assert +held == Counter(v.rows())
+            t.insert([(2,), (3,)])
+    with pytest.raises(ev.InputError, match=r"E_TARGET\] a session in memory"):
+        ev.connect().sql("CREATE VIEW one AS SELECT 1 AS x").to_spark(changes=True)
+
+
 def test_jdbc_holds_each_change_once(spark: Any, tmp_path: Path) -> None:
     url = f"jdbc:derby:{tmp_path}/out;create=true"
     db = ev.connect()

@@ -1,0 +1,36 @@
+"""Views as DataFrames: what `view.to_spark()` needs besides their rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from everview.errors import InputError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from everview.session import Session
+
+
+def usual_session(session: Session) -> SparkSession:
+    """The SparkSession of a session on Spark, else the active one."""
+    from pyspark.sql import SparkSession
+
+    found: SparkSession | None = getattr(session, "_spark", None) or SparkSession.getActiveSession()
+    if found is None:
+        raise InputError("E_SPARK", "there is no SparkSession", "give one: view.to_spark(spark)")
+    return found
+
+
+def stream_of_changes(spark: SparkSession, session: Session, view: str) -> DataFrame:
+    """A view's changes as a streaming DataFrame, read from the session's directory."""
+    from everview.spark.datasource import register
+
+    store = getattr(session, "_store", None)
+    if store is None:
+        raise InputError(
+            "E_TARGET", "a session in memory has no changes that Spark could read", 'open it as connect("directory")'
+        )
+    register(spark)
+    stream = spark.readStream.format("everview").option("view", view).option("changes", "true")
+    return stream.load(store.files.root)
