@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -31,8 +32,8 @@ from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
 from everview.session import Session
 from everview.spark.job import is_sharded
-from everview.store import Manifest, Ref, Store, steps, tally
-from everview.store.logs import Log, drop_log, open_log
+from everview.store import Manifest, Ref, Store, steps, tally, words
+from everview.store.logs import Log, drop_log, open_log, read_log
 from everview.store.wal import Sync
 from everview.transacting import Work
 
@@ -198,6 +199,9 @@ class DurableSession(Stored):
         self._closed = True  # until it is open
         store = Store(location)
         try:
+            if words.due(store.manifest) and next(read_log(store.files, store.manifest.version), None) is None:
+                with suppress(OSError, StoreError):  # no room: another time
+                    words.forget(store)
             super().__init__(store, **options)
             self._open(sync)
         except BaseException:

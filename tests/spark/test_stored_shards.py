@@ -11,7 +11,7 @@ import pytest
 import everview as ev
 from everview import count, udf
 from everview.kernels import native
-from everview.spark import cluster, host, merging
+from everview.spark import cluster, host, merging, room
 from tests.spark.inprocess import session
 
 
@@ -164,3 +164,19 @@ def test_memory_of_many_small_steps_is_given_back(tmp_path: Path, monkeypatch: A
         if not native.DEBUG:
             assert max(int(each._owned()[:, 1].max()) for each in held(context, tmp_path)) < 1500
         assert sorted(v.rows()) == sorted(v2.rows())
+
+
+def test_workers_whose_address_space_is_limited(tmp_path: Path, monkeypatch: Any) -> None:
+    """They refuse to map what does not fit, with what it takes and what to do; what they hold they go on with."""
+    with ev.connect(session(1), state=str(tmp_path), shards=2) as db:
+        t, _ = totals(db)
+        t.insert([(k % 7, k) for k in range(200_000)])
+        monkeypatch.setattr(room, "limit", lambda: room.used() + room.STEP_BYTES + (1 << 20))
+        t.insert([(1, 1)])  # the worker has its shards
+    with ev.connect(session(1), state=str(tmp_path)) as db:
+        with pytest.raises(ev.StoreError, match=r"E_MEMORY.*maps 3 MB of state") as refused:
+            db["t"].insert([(1, 2)])
+        assert "spark.executor.pyspark.memory" in refused.value.hint
+        monkeypatch.setattr(room, "limit", lambda: room.used() + room.STEP_BYTES + (8 << 20))
+        db["t"].insert([(1, 2)])
+        assert sum(n for _, n, _ in db["v"].rows()) == 200_002

@@ -13,7 +13,8 @@ text inside a tuple is interned itself, so tuples are of fixed width, nest, and 
 publishes a new `_Snapshot`; readers take the snapshot once and need no lock. Beside it live Python dictionaries that
 make single values fast; they are caches, bounded by `CACHED` entries.
 
-Hazard: values are never forgotten. A stream of ever new texts grows the dictionary for ever; `nbytes` tells.
+Hazard: values are never forgotten while a process has the dictionary. A stream of ever new texts grows it for ever;
+`nbytes` tells. In a directory they are forgotten when it is opened (`everview.store.words`).
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import pickle
 import secrets
+import warnings
 from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -34,10 +35,12 @@ from everview.spark.interrupts import Running
 from everview.spark.job import BUILT, Answer, Commands, Job, bytes_table, table_bytes, write_rows
 from everview.spark.merging import INLINE_BYTES, Merger
 from everview.spark.resident import LINGER, LONGEST, Resident, Unreachable, all_leave
+from everview.spark.room import NoRoom
 from everview.spark.slots import stage_slots
 from everview.spark.versions import checked, guarded, other_in
 from everview.store.manifest import Manifest, Place, Ref
 from everview.store.store import BATCHES, Store
+from everview.store.words import version_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,6 +90,7 @@ class SparkCluster:
         self._tidied = 0
         self._left: dict[str, int] = {}  # files, and their sizes, that merges have left behind since some were deleted
         self.alone_rows = ALONE_ROWS
+        self._apart = False  # whether no task may run all shards
         self._resident: Resident | None = None
         self.linger(LINGER if self._spark.defaultParallelism > 1 else 0.0, LONGEST)
         self.forget = FORGET
@@ -150,7 +154,10 @@ class SparkCluster:
     def follow(self, command: Command) -> None:
         """A command whose state is in the store already."""
         self._commands.append(command)
-        self._words = len(self._interner)
+
+    def knows(self, words: int) -> None:
+        """So many entries of the dictionary are in the store."""
+        self._words = words
 
     def step(self, inputs: Inputs, epochs: int, wanted: Set[int]) -> list[Added]:
         manifest = self._store.manifest
@@ -179,6 +186,7 @@ class SparkCluster:
             f"{BATCHES}/{manifest.version + 1:020d}-{attempt}.texts" if len(texts) >= FILE_BYTES else "",
             self.coded,
             self.forget,
+            version_of(manifest),
         )
         try:
             for shard, name in files.items():
@@ -199,9 +207,22 @@ class SparkCluster:
         words += sum(rows.words for rows in self.coded)
         if epochs == 0:
             words = max(words, sum(r.size // 8 for refs in self._store.manifest.lists.values() for r in refs))
-        return min(self.shards, stage_slots(self._spark)) if words > 4 * self.alone_rows else 1
+        return min(self.shards, stage_slots(self._spark)) if words > 4 * self.alone_rows or self._apart else 1
 
     def _submit(self, job: Job, tasks: int) -> list[Answer]:
+        """Run a job; by several tasks if one may not map all shards."""
+        try:
+            return self._answers(job, tasks)
+        except NoRoom as error:
+            most = min(self.shards, stage_slots(self._spark))
+            if tasks >= most:
+                raise
+            told = f"{error.message}; steps are run by {most} tasks from now on, which takes longer ({error.hint})"
+            warnings.warn(told, stacklevel=2)
+            self._apart = True
+            return self._answers(job, most)
+
+    def _answers(self, job: Job, tasks: int) -> list[Answer]:
         data = pickle.dumps(job, protocol=5)
         left = WORKER_TRIES
         while True:

@@ -40,7 +40,9 @@ from everview.dataflow.replica import Keep, Replica
 from everview.errors import InputError, InternalError, StoreError
 from everview.kernels import image as image_k
 from everview.plan.frozen import Functions
+from everview.spark import room
 from everview.spark.job import Answer, Job, bytes_table, map_privately, read_command, read_rows, table_bytes, words_of
+from everview.spark.room import NoRoom
 from everview.store import manifest as m
 from everview.store.batches import Image, from_arrow, from_bytes, open_batch, write_batch
 from everview.store.files import Files, open_files
@@ -173,6 +175,7 @@ class Host:
         self._held: dict[int, Held] = {}
         self._functions: dict[Held, Functions] = {}
         self._words = 0  # version up to which the dictionary is loaded
+        self._forgotten = 0  # version at which words were forgotten
         self._commits: dict[int, Commit] = {}
         self._known = Manifest()
         self._busy = threading.Lock()
@@ -196,7 +199,13 @@ class Host:
             return answer
 
     def _answer(self, job: Job, commands: Sequence[bytes], numbers: Sequence[int], wire: Wire) -> Answer:
+        self._forget_words(job.forgotten)
         known = len(self.interner)
+        try:
+            self._make_room(job, numbers)
+        except NoRoom as error:
+            wire.fail(error)
+            return Answer.failed(error)
         held = [self._bring(number, job, commands) for number in numbers]
         self._commits.clear()
         self._known = Manifest()
@@ -327,6 +336,20 @@ class Host:
             and all(self.files.exists(numbered(LOG, v)) for v in range(held.version + 1, job.version + 1))
         )
 
+    def _make_room(self, job: Job, numbers: Sequence[int]) -> None:
+        """Where address space is limited: refuse shards whose files do not fit, before they are mapped."""
+        if room.limit() is None:
+            return
+        built = job.commands - (1 if job.epochs == 0 else 0)
+        for number, held in list(self._held.items()):
+            if number not in numbers or not self._usable(held, job, built):
+                self._drop(number)
+        missing = set(numbers).difference(self._held)
+        if missing:
+            give_back()
+            lists = self._manifest(job.version).lists.items()
+            room.check(sum(ref.size for (_, shard), refs in lists if shard in missing for ref in refs))
+
     def _load(self, number: int, job: Job, commands: Sequence[bytes], built: int) -> Held:
         """A shard as the store has it at the job's version."""
         held = Held(self, number, job.shards, job.merge_effort)
@@ -365,6 +388,13 @@ class Host:
         for operator, shard, ref in commit.adds:
             if shard == held.shard.number:
                 held.append(self.files, operator, ref, commit.time)
+
+    def _forget_words(self, version: int) -> None:
+        """If words were forgotten in the store since, know no others: they would not be told to the driver."""
+        if version != self._forgotten:
+            for number in list(self._held):
+                self._drop(number)
+            self.interner, self._words, self._forgotten = Interner(), 0, version
 
     def _learn(self, version: int, dictionary: Sequence[Ref]) -> None:
         """Load dictionary entries up to a version."""

@@ -59,6 +59,8 @@ class Job:
     """rows that lie in files already (`everview.spark.coded`)"""
     forget: float = 0.0
     """seconds for which a worker keeps shards that another has taken over"""
+    forgotten: int = 0
+    """the version at which the dictionary was last freed of words that nobody needs (`everview.store.words`)"""
 
 
 @dataclass

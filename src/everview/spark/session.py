@@ -43,7 +43,7 @@ from everview.spark.frames import FrameRows
 from everview.spark.interrupts import put_off
 from everview.spark.job import BUILT, DECLARED, read_command
 from everview.spark.local import on_this_machine
-from everview.store import Store
+from everview.store import Store, words
 from everview.store.reshard import Spread, reshard
 from everview.table import Table
 from everview.transacting import Change, Work, not_there
@@ -73,6 +73,7 @@ class StoredShards(Catalogued, ShardedSession):
         manifest = self._store.manifest
         for ref in manifest.dictionary:
             self._interner.load(self._store.get_dictionary(ref))
+        self._stored_words = len(self._interner)  # what is built may bring others
         for data in manifest.commands:
             if data[:1] == BUILT:
                 self._follow(read_command(data[1:], self._built_functions), data[1:])
@@ -180,8 +181,12 @@ class SparkBackedSession(StoredShards):
                 store.commit(0, shards=store.manifest.shards)  # whoever opens it next may have another default
             elif shards is not None and store.manifest.shards != shards:
                 reshard(store, shards, _spreads(store))
+            if words.due(store.manifest):
+                with suppress(OSError, StoreError):  # no room: another time
+                    words.forget(store)
             super().__init__(store, **options)
             self._load()
+            self._cluster.knows(self._stored_words)
             self._clock.resume(int(self._marks.get(NOW, 0)))
             for name in store.files.list(CODED):
                 store.files.delete(f"{CODED}/{name}")
