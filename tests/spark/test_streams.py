@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import shutil
@@ -276,7 +277,29 @@ def test_a_stream_that_breaks_says_why(spark: Any, tmp_path: Path) -> None:
     db = ev.connect()
     stream = spark.readStream.schema("x long").json(str(tmp_path / "in")).selectExpr("raise_error('boom') as x")
     db.source("t", stream, schema={"x": str})
-    with pytest.raises(ev.InputError, match=r"(?s)\[E_STREAM\] source 't': the stream ended: .*hint: correct its"):
+    with pytest.raises(ev.InputError, match=r"(?s)\[E_STREAM\] source 't': DataFrame.*boom.*hint: correct its"):
+        db.run(until="caught_up")
+
+
+def test_a_batch_that_cannot_be_read_says_why_and_spark_is_silent(
+    spark: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The error is the pipeline's; what Spark hears is that its query was stopped."""
+    (tmp_path / "1.json").write_text('{"x": 1}\n')
+    stream = spark.readStream.schema("x long").json(str(tmp_path))
+    db = ev.connect()
+    db.source("t", stream.selectExpr("cast(assert_true(x > 1, 'x is small') as string) as y"), schema={"y": str})
+    capfd.readouterr()
+    with pytest.raises(ev.InputError, match=r"E_STREAM\] source 't': DataFrame\(y\) cannot be read: .*x is small"):
+        db.run(until="caught_up")
+    db = ev.connect()
+    db.source("t", stream, schema={"x": dt.date})
+    with pytest.raises(ev.InputError, match="E_RECORD"):
+        db.run(until="caught_up")
+    assert "MicroBatchExecution" not in "".join(capfd.readouterr())
+    db = ev.connect()
+    db.source("t", stream.groupBy("x").count())
+    with pytest.raises(ev.InputError, match=r"(?s)E_STREAM.*aggregate them in a view"):
         db.run(until="caught_up")
 
 

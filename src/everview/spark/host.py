@@ -47,6 +47,7 @@ from everview.store import manifest as m
 from everview.store.batches import Image, from_arrow, from_bytes, open_batch, write_batch
 from everview.store.files import Files, open_files
 from everview.store.manifest import Commit, Manifest, Place, Ref
+from everview.store.nearby import with_copies
 from everview.store.store import BATCHES, CHECKPOINT, LOG, numbered
 
 LARGE_WORDS = 1 << 16
@@ -170,7 +171,7 @@ class Host:
     """All shards of one store that this process holds."""
 
     def __init__(self, root: str) -> None:
-        self.files = open_files(root)
+        self.files = with_copies(open_files(root))
         self.interner = Interner()
         self._held: dict[int, Held] = {}
         self._functions: dict[Held, Functions] = {}

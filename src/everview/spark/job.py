@@ -119,11 +119,19 @@ def read_rows(files: Files, name: str) -> list[tuple[int, np.ndarray]]:
 
 
 def map_privately(files: Files, name: str) -> mmap.mmap | None:
-    """A local file as memory that can be written to (kernels want that), which does not change the file."""
-    if files.local is None:
+    """A file as memory that can be written to (kernels want that), which does not change the file; None if it is not
+    nearby.
+    """
+    path = files.near(name)
+    if path is None:
         return None
-    with open(files.local / name, "rb") as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    try:
+        with open(path, "rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    except FileNotFoundError:
+        if files.local is None:  # the copy has just made room for others
+            return None
+        raise
 
 
 class Commands:

@@ -36,6 +36,7 @@ from everview.store import tally
 from everview.store.batches import Image, to_bytes, write_batch
 from everview.store.files import Files, open_files
 from everview.store.manifest import Place, Ref
+from everview.store.nearby import with_copies
 from everview.store.pieces import Spool, cut
 from everview.store.store import BATCHES, Store
 from everview.store.tally import Tally
@@ -241,7 +242,7 @@ def _task(root: str, request: Request) -> Callable[[Iterable[Any]], Iterator[byt
         drain(partition)
         if in_a_worker():
             share_memory()
-        found = request.run(open_files(root))
+        found = request.run(with_copies(open_files(root)))
         give_back()
         yield pickle.dumps(found)
 

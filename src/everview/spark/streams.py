@@ -1,7 +1,8 @@
 """Spark streams as sources: Structured Streaming's micro-batches, each one a transaction.
 
 `foreachBatch` calls us, in a thread of Spark's, with a micro-batch and its number. A small batch is fetched there, and
-the thread then waits until the run loop has committed it: one batch in flight, so Spark is never ahead of the views.
+the thread then waits until the run loop has committed it: one batch in flight, so Spark is never ahead of the views. A
+batch that cannot be taken waits until the run has ended.
 
 Exactly once is a matter of two logs in step. Spark writes a batch's offsets to its checkpoint, then calls us, then
 notes that the batch is done. We commit rows and batch number in one transaction. If the process dies between our commit
@@ -15,8 +16,9 @@ from __future__ import annotations
 import json
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -24,7 +26,7 @@ from everview.errors import EverviewError, InputError
 from everview.io.source import Chunk, Distant, Source, Wanted
 from everview.spark.frames import FrameRows, first_line, frame_schema
 from everview.store.files import open_files
-from everview.store.hdfs import HdfsFiles
+from everview.store.hdfs import SCHEMES, HdfsFiles
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -32,7 +34,17 @@ if TYPE_CHECKING:
 
 
 class Stopped(Exception):
-    """Ends a micro-batch that the pipeline no longer takes, so that Spark sends it again."""
+    """Ends a micro-batch that the pipeline no longer takes, so that Spark sends it again.
+
+    Spark logs a page for a batch that fails, unless it ends the query anyway and the failure looks like the
+    interruption of a call to Java. Ours is one in meaning, and its text says so in Spark's terms.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(
+            f"batch {number} was not taken; py4j.protocol.Py4JJavaError: An error occurred while calling everview.\n"
+            ": java.lang.InterruptedException: the pipeline has stopped"
+        )
 
 
 class Stream(Source):
@@ -52,8 +64,8 @@ class Stream(Source):
         self._counted = -1  # the last batch that was looked at for rows that Spark dropped
         self._stopping = False
         self._lock = threading.Condition()
-        self._offered: tuple[int, pa.Table | Distant] | None = None
-        self._outcome: BaseException | Literal[True] | None = None
+        self._offered: tuple[int, pa.Table | Distant | EverviewError] | None = None
+        self._taken = False
         self._wake: Callable[[], None] = lambda: None
 
     def describe(self) -> str:
@@ -83,7 +95,7 @@ class Stream(Source):
     def start(self, follow: bool, wake: Callable[[], None]) -> None:
         self._check_checkpoint()
         self._wake = wake
-        self._stopping, self._offered, self._outcome = False, None, None
+        self._stopping, self._offered, self._taken = False, None, False
         where = for_spark(self._checkpoint)
         writer = self._frame.writeStream.foreachBatch(self._batch).option("checkpointLocation", where)
         with self._lock:  # no batch is looked at before the query's identity is known
@@ -96,6 +108,8 @@ class Stream(Source):
     def _not_started(self, error: Exception) -> InputError:
         if "ClassNotFound" in str(error) or "No FileSystem for scheme" in str(error):
             hint = "add Hadoop's module for that store to Spark (for S3: hadoop-aws, in Hadoop's own version)"
+        elif "STREAMING_OUTPUT_MODE" in str(error):
+            hint = "give the stream's rows as they are, and aggregate them in a view, which needs no watermark"
         else:
             hint = "correct its cause and run again"
         return InputError("E_STREAM", f"source {self._name!r}: the stream did not start: {first_line(error)}", hint)
@@ -117,10 +131,14 @@ class Stream(Source):
         query = self._query
         if query is None:
             return
+        ending = threading.Thread(target=query.stop, name="everview stream", daemon=True)  # until its thread has ended
+        ending.start()
+        while query.isActive and ending.is_alive():  # until Spark knows that what follows is no failure
+            time.sleep(0.01)
         with self._lock:
             self._stopping = True
             self._lock.notify_all()
-        query.stop()  # waits until Spark's thread has ended
+        ending.join()
         self._count_dropped()
         self._query = None
 
@@ -142,33 +160,29 @@ class Stream(Source):
         self._count_dropped()
         if number <= self._last:
             return
-        rows: pa.Table | Distant = FrameRows(frame)
-        if not rows.large:
-            rows = rows.fetch()
-            if not rows.num_rows and self._known:
-                return
-        outcome = self._offer(number, rows)
-        if outcome is not True:
-            raise outcome or Stopped(f"batch {number} was not taken")
+        rows = _near_or_far(frame)
+        if isinstance(rows, pa.Table) and not rows.num_rows and self._known:
+            return
+        if not self._offer(number, rows):
+            raise Stopped(number)
         self._known = True
 
-    def _offer(self, number: int, rows: pa.Table | Distant) -> BaseException | Literal[True] | None:
-        """Wait until the run loop has dealt with a batch, or ends without."""
+    def _offer(self, number: int, rows: pa.Table | Distant | EverviewError) -> bool:
+        """Wait until the run loop has taken a batch, or ends without; whether it was taken."""
         with self._lock:
-            self._offered, self._outcome = (number, rows), None
+            self._offered, self._taken = (number, rows), False
             self._wake()
-            self._lock.wait_for(self._settled)
+            self._lock.wait_for(lambda: self._taken or self._stopping)
             self._offered = None
-            return self._outcome
-
-    def _settled(self) -> bool:
-        return self._outcome is not None or self._stopping
+            return self._taken
 
     def poll(self, limit: int | None) -> Chunk | None:
         with self._lock:
-            offered = None if self._outcome is not None else self._offered
+            offered = None if self._taken else self._offered
         if offered is not None:
             number, rows = offered
+            if isinstance(rows, EverviewError):
+                raise InputError(rows.code, f"source {self._name!r}: {rows.message}", rows.hint) from rows
             return Chunk(f"batch {number}", rows, {"batch": str(number), "query": self._query_id})
         query = self._query
         if query is not None and not query.isActive and (error := query.exception()) is not None:
@@ -180,16 +194,19 @@ class Stream(Source):
         return None
 
     def committed(self, chunk: Chunk) -> None:
-        self._settle(True)
         self._last = int(chunk.marks["batch"])
-
-    def failed(self, error: BaseException) -> None:
-        self._settle(error if isinstance(error, EverviewError) else Stopped(str(error)))
-
-    def _settle(self, outcome: BaseException | Literal[True]) -> None:
         with self._lock:
-            self._outcome = outcome
+            self._taken = True
             self._lock.notify_all()
+
+
+def _near_or_far(frame: DataFrame) -> pa.Table | Distant | EverviewError:
+    """A batch's rows, fetched if they are few; or why they cannot be had, which is the run loop's business."""
+    rows = FrameRows(frame)
+    try:
+        return rows if rows.large else rows.fetch()
+    except EverviewError as error:
+        return error
 
 
 def for_spark(path: str) -> str:
@@ -200,8 +217,7 @@ def for_spark(path: str) -> str:
     """
     if path.startswith("s3://"):
         return f"s3a://{path[5:]}"
-    files = open_files(path)
-    return files.for_hadoop() if isinstance(files, HdfsFiles) else path
+    return HdfsFiles(path).for_hadoop() if path.split("://")[0] in SCHEMES else path
 
 
 def _checkpoint(path: str) -> tuple[str | None, bool]:

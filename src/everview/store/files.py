@@ -101,6 +101,10 @@ class Files(ABC):
         """The directory, if it is a local one."""
         return None
 
+    def near(self, name: str) -> Path | None:
+        """A file of this machine with the same contents, if there can be one: one to be mapped (`store.nearby`)."""
+        return None if self.local is None else self.local / name
+
 
 def open_files(location: str | os.PathLike[str] | Files, filesystem: fs.FileSystem | None = None) -> Files:
     """The files at a local path, at a URI (s3://..., webhdfs://...), or of a given filesystem.

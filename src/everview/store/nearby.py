@@ -1,0 +1,136 @@
+"""Copies nearby: batches of a distant store on this machine's disk, so that they can be mapped as local ones are.
+
+A batch file never changes, so a copy of it is as good as the file for as long as it is there, and for every process of
+the machine. What is mapped is the page cache's, not the process's: state in a bucket takes no more memory in workers
+than state in a directory.
+
+Copies are in `EVERVIEW_CACHE_DIR`, usually a folder of the system's temporary one, that is this user's alone and begins
+anew with every start of the machine (a copy is not synced). When they take more than `EVERVIEW_CACHE_BYTES`, usually
+16 GB, those that were not asked for longest are deleted; who has one mapped keeps it. If there is no room at all, files
+are read into memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from everview.store.files import Files, joined
+from everview.store.owner import boot_id
+
+LIMIT = 16 << 30
+
+
+def with_copies(files: Files) -> Files:
+    """The files, with copies of batches nearby if they are not local.
+
+    >>> from everview.store.files import open_files
+    >>> str(with_copies(open_files("/tmp/state")).near("batches/1.arrow"))
+    '/tmp/state/batches/1.arrow'
+    """
+    return files if files.local is not None or isinstance(files, Nearby) else Nearby(files)
+
+
+class Nearby(Files):
+    """Distant files with copies of the batches among them."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self.root = files.root
+        self.exclusive = files.exclusive
+        home = os.environ.get("EVERVIEW_CACHE_DIR") or f"{tempfile.gettempdir()}/everview-copies-{os.getuid()}"
+        self._limit = int(os.environ.get("EVERVIEW_CACHE_BYTES") or LIMIT)
+        self._home = Path(home) / (boot_id() or "boot")
+        self._folder = self._home / hashlib.sha256(self.root.encode()).hexdigest()[:24]
+
+    def near(self, name: str) -> Path | None:
+        if not name.endswith(".arrow"):  # everything else is read once
+            return None
+        path = self._path(name)
+        try:
+            os.utime(path)
+        except OSError:
+            return self._keep(name, self._files.map(name))
+        return path
+
+    def _path(self, name: str) -> Path:
+        return self._folder / name.replace("/", "-")
+
+    def _keep(self, name: str, data: Any) -> Path | None:
+        """Make a copy; None if there is no room for it, or no place that is ours alone."""
+        path = self._path(name)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._home.parent.stat().st_uid != os.getuid():
+                return None
+            temporary.write_bytes(data)
+            temporary.replace(path)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            return None
+        self._make_room()
+        return path
+
+    def _make_room(self) -> None:
+        """Delete what was not asked for longest, until the rest fits."""
+        found = []
+        for path in self._home.glob("*/*"):
+            with suppress(FileNotFoundError):
+                about = path.stat()
+                found.append((about.st_mtime, about.st_size, path))
+        left = sum(size for _, size, _ in found) - self._limit
+        for _, size, path in sorted(found):
+            if left <= 0:
+                return
+            path.unlink(missing_ok=True)
+            left -= size
+
+    # as the files themselves
+
+    def map(self, name: str) -> pa.Buffer:
+        path = self.near(name)
+        if path is not None:
+            with suppress(FileNotFoundError), pa.memory_map(str(path), "rb") as source:
+                return source.read_buffer()
+        return self._files.map(name)
+
+    def write(self, name: str, data: Any, *, lasting: bool = True) -> None:
+        whole = joined(data)
+        self._files.write(name, whole, lasting=lasting)
+        if name.endswith(".arrow"):
+            self._keep(name, whole)
+
+    def delete(self, name: str) -> None:
+        self._files.delete(name)
+        if name.endswith(".arrow"):
+            self._path(name).unlink(missing_ok=True)
+
+    def read(self, name: str) -> bytes:
+        return self._files.read(name)
+
+    def create(self, name: str, data: Any) -> bool:
+        return self._files.create(name, data)
+
+    def tagged(self, name: str) -> tuple[bytes, str]:
+        return self._files.tagged(name)
+
+    def swap(self, name: str, data: bytes, tag: str | None) -> str | None:
+        return self._files.swap(name, data, tag)
+
+    def exists(self, name: str) -> bool:
+        return self._files.exists(name)
+
+    def ages(self, folder: str) -> dict[str, float]:
+        return self._files.ages(folder)
+
+    def delete_temporaries(self, folder: str) -> None:
+        self._files.delete_temporaries(folder)
