@@ -20,7 +20,6 @@ from everview.catalogue import TRANSIENT
 from everview.collection import Collection
 from everview.durable import Stored
 from everview.errors import InputError
-from everview.spark.job import is_sharded
 from everview.store import Store
 from everview.store.logs import read_log
 from everview.table import Table
@@ -77,7 +76,7 @@ class AttachedSession(Stored):
                 self._place = 0
                 commit = self._store.follow()
                 # a log was collected before it was read, or the directory is Spark's now
-                if commit.time != self._graph.time or is_sharded(self._store.manifest):
+                if commit.time != self._graph.time or self._store.manifest.is_sharded:
                     raise self._store.stale()
             self._again = {*self._tables, *self._views}
         return self.time

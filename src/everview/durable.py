@@ -31,7 +31,6 @@ from everview.moving import Move, from_shards
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
 from everview.session import Session
-from everview.spark.job import is_sharded
 from everview.store import Manifest, Ref, Store, steps, tally, words
 from everview.store.logs import Log, drop_log, open_log, read_log
 from everview.store.wal import Sync
@@ -72,7 +71,7 @@ class Stored(Catalogued):
             self._interner.load(self._store.get_dictionary(ref))
         self._words = len(self._interner)
         self._marks = dict(manifest.marks)
-        if is_sharded(manifest):
+        if manifest.is_sharded:
             self._anew = True
             from_shards(self, manifest)
             return
@@ -225,7 +224,7 @@ class DurableSession(Stored):
         self._wal.done()
         self._replaying = False
         self._again = {*self._tables, *self._views}
-        if is_sharded(manifest):
+        if manifest.is_sharded:
             self._checkpoint()
         self._set_limit()
 
@@ -457,7 +456,7 @@ def open_directory(
         from everview.spark.session import ShardReader
 
         store = Store(location, read_only=True)
-        if is_sharded(store.manifest):
+        if store.manifest.is_sharded:
             return ShardReader(store, **options)
         store.close()
 

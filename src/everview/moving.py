@@ -36,10 +36,10 @@ from everview.journal import Entry
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
 from everview.sharded import Cluster, ShardedSession
-from everview.spark.job import BUILT, DECLARED, Commands, is_sharded, read_command
+from everview.spark.job import Commands, read_command
 from everview.store import Image, Manifest, Ref, Store
 from everview.store.logs import read_log
-from everview.store.manifest import Place
+from everview.store.manifest import BUILT, DECLARED, Place
 from everview.store.reshard import split
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _take_over(session: Stored, entries: Iterable[Entry], counterparts: Counterp
 
 def is_embedded(store: Store) -> bool:
     """Whether an embedded session left something here."""
-    if is_sharded(store.manifest):
+    if store.manifest.is_sharded:
         return False
     log = read_log(store.files, store.manifest.version)
     return bool(store.manifest.commands) or next(log, None) is not None

@@ -168,3 +168,22 @@ def test_nothing_goes_if_ids_depend_on_who_came_first(tmp_path: Path) -> None:
     interner = Interner(hash_bits=6)
     codes = interner.encode([f"w{i}" for i in range(60)])
     assert len(kept(tmp_path, interner, codes[30:].tolist())) == 60
+
+
+def test_pieces_of_the_dictionary_stay_few(tmp_path: Path) -> None:
+    """Each step brings a word; readers and workers that follow know them all."""
+    with shards(tmp_path) as db:
+        t = db.table("t", {"name": str})
+        v = db.view("v", t.select(n=t.name.upper()))
+        t.insert([("word 0",)])
+        with ev.connect(tmp_path, read_only=True) as reader:
+            for i in range(1, 150):
+                t.insert([(f"word {i}",)])
+                assert len(db._store.manifest.dictionary) < 30
+                if i % 50 == 0:
+                    reader.refresh()
+                    assert len(reader["v"].rows()) == i + 1
+        assert known(db) == 300
+        assert sorted(v.rows()) == sorted((f"WORD {i}",) for i in range(150))
+    with shards(tmp_path) as db:
+        assert sorted(db["v"].rows()) == sorted((f"WORD {i}",) for i in range(150))

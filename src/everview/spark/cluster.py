@@ -32,13 +32,13 @@ from everview.spark.coded import Absent, Input
 from everview.spark.frames import first_line
 from everview.spark.host import read_image
 from everview.spark.interrupts import Running
-from everview.spark.job import BUILT, Answer, Commands, Job, bytes_table, table_bytes, write_rows
+from everview.spark.job import Answer, Commands, Job, bytes_table, table_bytes, write_rows
 from everview.spark.merging import INLINE_BYTES, Merger
 from everview.spark.resident import LINGER, LONGEST, Resident, Unreachable, all_leave
 from everview.spark.room import NoRoom
 from everview.spark.slots import stage_slots
 from everview.spark.versions import checked, guarded, other_in
-from everview.store.manifest import Manifest, Place, Ref
+from everview.store.manifest import BUILT, Manifest, Place, Ref
 from everview.store.store import BATCHES, Store
 from everview.store.words import version_of
 
@@ -342,13 +342,13 @@ class SparkCluster:
 
     def _tidy(self, places: set[Place]) -> None:
         """Commit merges of lists that have become long."""
-        changed = self._merger.tidy(places)
-        if not changed:
+        changed, texts = self._merger.tidy(places), self._merger.tidy_dictionary()
+        if not changed and not texts:
             return
         lists = self._store.manifest.lists
         for place, refs in changed.items():
             self._left |= {ref.file: ref.size for ref in set(lists[place]).difference(refs) if ref.file}
-        self._store.commit(self._store.manifest.time, replaces=changed)
+        self._store.commit(self._store.manifest.time, replaces=changed, **texts)
         self.passed()
         self._tidied += 1
         if self._merger.busy:  # its file may be there, but in no version yet

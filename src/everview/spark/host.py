@@ -381,7 +381,8 @@ class Host:
             name = numbered(LOG, version)
             self._commits[version] = m.decode_commit(self.files.read(name), self.files.where(name))
         commit = self._commits[version]
-        self._learn(version, commit.dictionary)
+        fresh = not commit.whole_dictionary or version == self._forgotten  # else the same words in fewer pieces
+        self._learn(version, commit.dictionary if fresh else ())
         return commit
 
     def _follow(self, held: Held, version: int) -> None:
@@ -399,7 +400,7 @@ class Host:
 
     def _learn(self, version: int, dictionary: Sequence[Ref]) -> None:
         """Load dictionary entries up to a version."""
-        if version <= self._words:
+        if version <= self._words or version < self._forgotten:
             return
         for ref in dictionary:
             data = ref.inline if ref.inline is not None else self.files.read(f"{BATCHES}/{ref.file}")

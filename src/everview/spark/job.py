@@ -20,16 +20,8 @@ from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions, freeze, thaw
 from everview.store.files import Files
-from everview.store.manifest import Manifest, Ref
+from everview.store.manifest import Ref
 from everview.store.store import BATCHES
-
-DECLARED, BUILT = b"E", b"B"
-"""How a store's commands begin: what people declared, and what was built on the shards for it."""
-
-
-def is_sharded(manifest: Manifest) -> bool:
-    """Whether a session on Spark wrote it."""
-    return any(data[:1] == BUILT for data in manifest.commands)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ The last batches of a list are merged into one while the older is not much large
 rewritten a logarithmic number of times, and opening and catching up stay cheap. The first ones, whose times nobody
 tells apart any more, are merged when more than half of their rows would go (`everview.store.tally`), also if there is
 but one. All lists are looked at for that now and then: one that no step changes any more may have outlived its history.
+The dictionary's pieces, one for each step that brought new words, are merged as the last batches of a list are.
 
 Small merges are done at once and become part of the store with a commit of their own. Larger ones run beside the steps,
 one at a time, in a thread of the driver, or from `TASK_BYTES` on in a Spark task, where the memory is; the first step
@@ -24,6 +25,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from everview.dataflow import saved
 from everview.dataflow.operators import Trace
@@ -160,6 +163,15 @@ class Merger:
             else:
                 self._running[place] = request, self._pool.submit(self._run, request)
         return changed
+
+    def tidy_dictionary(self) -> dict[str, Any]:
+        """What a commit has to say to make one piece of the dictionary's last ones, if they are many and alike."""
+        pieces = self._store.manifest.dictionary
+        last = _alike(pieces) if pieces else ()
+        if not last:
+            return {}
+        one = self._store.put_dictionary(pa.concat_tables([self._store.get_dictionary(ref) for ref in last]))
+        return {"dictionary": (*pieces[: len(pieces) - len(last)], one), "whole_dictionary": True}
 
     @property
     def busy(self) -> bool:

@@ -41,9 +41,10 @@ from everview.spark.coded import Absent, Coded, in_table_order
 from everview.spark.coding import Target, code
 from everview.spark.frames import FrameRows
 from everview.spark.interrupts import put_off
-from everview.spark.job import BUILT, DECLARED, read_command
+from everview.spark.job import read_command
 from everview.spark.local import on_this_machine
 from everview.store import Store, words
+from everview.store.manifest import BUILT, DECLARED
 from everview.store.reshard import Spread, reshard
 from everview.table import Table
 from everview.transacting import Change, Work, not_there
@@ -305,7 +306,7 @@ class ShardReader(StoredShards):
     def _take(self, commit: Any) -> None:
         if commit.history:  # it has changed hands
             raise self._store.stale()
-        for ref in commit.dictionary:
+        for ref in () if commit.whole_dictionary else commit.dictionary:  # else it brings the same in fewer pieces
             self._interner.load(self._store.get_dictionary(ref))
         for data in commit.commands:
             if data[:1] == BUILT:

@@ -17,6 +17,11 @@ from everview.store import records
 Place = tuple[int, int]
 """(operator, shard)"""
 
+DECLARED, BUILT = b"E", b"B"
+"""How commands of a session in shards begin: what people declared, and what was built on the shards for it. Those of an
+embedded session, which builds what is declared, begin otherwise.
+"""
+
 FORMAT = 2
 """Version of the files' meaning; a store of a later one is refused. 2: batches have tallies."""
 
@@ -104,6 +109,15 @@ class Manifest:
             fingerprints=self.fingerprints if commit.fingerprints is None else commit.fingerprints,
             token=commit.token,
         )
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether a session in shards wrote it.
+
+        >>> Manifest(commands=(BUILT + b"...",)).is_sharded, Manifest().is_sharded
+        (True, False)
+        """
+        return any(data[:1] == BUILT for data in self.commands)
 
     def refs(self) -> Iterator[Ref]:
         """Every piece it is made of."""
