@@ -2,6 +2,7 @@
 
     python benchmarks/spark_state.py --part size [--rows 1000000,10000000]    # local[2]
     python benchmarks/spark_state.py --part move [--rows 1000000]             # no JVM: only the driver works
+    python benchmarks/spark_state.py --part churn [--rows 1000000] [--epochs 400]  # no JVM
     python benchmarks/spark_state.py --part load [--rows 20000000] [--pieces 20] [--worker-memory 2g]
 
 *size*: two tables joined, totals by group (as in spark_steps.py); after loading, epochs of 1 and of 1,000 changes,
@@ -9,6 +10,9 @@ which should cost the same whatever there is. Wall-clock medians.
 
 *move*: the same program, loaded by an embedded session, opened on shards, and embedded again; next to opening it with
 the runtime that wrote it. CPU seconds of this process.
+
+*churn*: a table of --rows rows in two shards and totals by group; every epoch replaces 5,000 rows. CPU seconds of this
+process per epoch, rows and bytes in the directory at the end, with `history` 0 and 50; next to loading as many rows.
 
 *load*: one table of --rows rows and totals by group, on one executor process with a JVM of 2 GB and two cores
 (`local-cluster[1,2,2048]`), in --pieces transactions. The memory of every process is sampled: the executor's JVM, the
@@ -115,6 +119,38 @@ def move(rows: int) -> dict[str, Any]:
     return found
 
 
+# ------------------------------------------------------------------------------------------- bounds
+
+
+def churn(rows: int, epochs: int, history: int, changes: int = 5000) -> dict[str, Any]:
+    """What epochs cost, and what they leave, that replace rows of a table."""
+    state = Path(tempfile.mkdtemp(prefix="everview-"))
+
+    def part(start: int, end: int) -> dict[str, np.ndarray]:
+        ids = np.arange(start, end)
+        return {"id": ids, "k": ids % 997, "x": ids % 1013}
+
+    with ev.connect(inprocess.session(1), state=str(state), shards=2, history=history) as db:
+        t = db.table("t", {"id": int, "k": int, "x": int})
+        db.view("v", t.group_by("k").agg(s=col.x.sum()))
+        t.insert(part(0, rows))
+        found: dict[str, Any] = {"history": history, "epochs": epochs, "MB, loaded": megabytes(state)}
+        began = time.process_time()
+        for i in range(0, epochs * changes, changes):
+            with db.transaction():
+                t.delete(part(i, i + changes))
+                t.insert(part(rows + i, rows + i + changes))
+        found["CPU ms per epoch"] = 1000 * (time.process_time() - began) / max(epochs, 1)
+        found["updates held"] = sum(ref.rows for ref in db._store.manifest.refs())
+        found["MB"] = megabytes(state)
+    shutil.rmtree(state)
+    return found
+
+
+def megabytes(folder: Path) -> float:
+    return round(sum(file.stat().st_size for file in folder.glob("**/*") if file.is_file()) / 1e6, 1)
+
+
 # ------------------------------------------------------------------------------------------- memory
 
 
@@ -211,14 +247,19 @@ def load(spark: Any, rows: int, pieces: int) -> dict[str, Any]:
 
 def main() -> None:
     options = argparse.ArgumentParser()
-    options.add_argument("--part", choices=("size", "load", "move"), required=True)
+    options.add_argument("--part", choices=("size", "load", "move", "churn"), required=True)
     options.add_argument("--rows", default="")
     options.add_argument("--pieces", type=int, default=20)
+    options.add_argument("--epochs", type=int, default=400)
     options.add_argument("--worker-memory", default="")
     given = options.parse_args()
     result: dict[str, Any] = {"benchmark": f"spark_state {given.part}", "load average": os.getloadavg()[0]}
     if given.part == "move":
         result["move"] = move(int(given.rows or 1_000_000))
+        print(json.dumps(result, indent=2))
+        return
+    if given.part == "churn":
+        result["churn"] = [churn(int(given.rows or 1_000_000), given.epochs, history) for history in (0, 50)]
         print(json.dumps(result, indent=2))
         return
     if given.part == "size":
