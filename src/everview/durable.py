@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -198,9 +198,8 @@ class DurableSession(Stored):
         self._closed = True  # until it is open
         store = Store(location)
         try:
-            if words.due(store.manifest) and next(read_log(store.files, store.manifest.version), None) is None:
-                with suppress(OSError, StoreError):  # no room: another time
-                    words.forget(store)
+            if words.due(store.manifest):
+                _forget_words(store, options)
             super().__init__(store, **options)
             self._open(sync)
         except BaseException:
@@ -421,6 +420,27 @@ class DurableSession(Stored):
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
             self._let_go()  # whatever was acknowledged is in the log
+
+
+class _Folding(DurableSession):
+    """A session that puts the log of a store into files, no more; the store stays open."""
+
+    def __init__(self, store: Store, **options: Any) -> None:
+        Stored.__init__(self, store, **options)
+        try:
+            self._open("normal")
+            self._checkpoint()
+            self._wal.close()
+        finally:
+            Stored.close(self)
+
+
+def _forget_words(store: Store, options: Mapping[str, Any]) -> None:
+    """Free a store of words that nobody needs, if there is room for it: else another time."""
+    with suppress(OSError, StoreError):
+        if next(read_log(store.files, store.manifest.version), None) is not None:  # the last session was killed
+            _Folding(store, **options)
+        words.forget(store)
 
 
 class _Sketch(Stored):
