@@ -1,12 +1,12 @@
 """State and memory on Spark: the same change on ever more rows of state, and a large load with small executors.
 
-    python benchmarks/spark_state.py --part size [--rows 1000000,10000000]    # local[2]
+    python benchmarks/spark_state.py --part size [--rows 1000000,10000000]    # local[3]
     python benchmarks/spark_state.py --part move [--rows 1000000]             # no JVM: only the driver works
     python benchmarks/spark_state.py --part churn [--rows 1000000] [--epochs 400]  # no JVM
     python benchmarks/spark_state.py --part load [--rows 20000000] [--pieces 20] [--worker-memory 2g]
 
 *size*: two tables joined, totals by group (as in spark_steps.py); after loading, epochs of 1 and of 1,000 changes,
-which should cost the same whatever there is. Wall-clock medians.
+which should cost the same whatever there is, on all sizes in turn. Wall-clock medians.
 
 *move*: the same program, loaded by an embedded session, opened on shards, and embedded again; next to opening it with
 the runtime that wrote it. CPU seconds of this process.
@@ -32,6 +32,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,37 +56,53 @@ def clock(what: Callable[[], Any]) -> float:
 # ------------------------------------------------------------------------------------------- state
 
 
-def size(spark: Any, rows: int) -> dict[str, Any]:
-    """Epochs of 1 and 1,000 changes on two tables of so many rows."""
-    random = np.random.default_rng(1)
-    state = tempfile.mkdtemp(prefix="everview-")
-    found: dict[str, Any] = {"rows": rows}
-    with ev.connect(spark, state=state, shards=2) as db:
-        o = db.table("orders", {"customer": int, "amount": int})
-        c = db.table("customers", {"id": int, "country": int})
-        db.view("revenue", o.join(c, o.customer == c.id).group_by("country").agg(total=col.amount.sum()))
+class Sized:
+    """Two tables of so many rows in a session of their own."""
+
+    def __init__(self, spark: Any, rows: int) -> None:
+        self.rows = rows
+        self._random = np.random.default_rng(1)
+        self.state = tempfile.mkdtemp(prefix="everview-")
+        self.db = ev.connect(spark, state=self.state, shards=2)
+        self._orders = o = self.db.table("orders", {"customer": int, "amount": int})
+        self._customers = c = self.db.table("customers", {"id": int, "country": int})
+        self.db.view("revenue", o.join(c, o.customer == c.id).group_by("country").agg(total=col.amount.sum()))
+
+    def load(self) -> None:
         piece = 1_000_000
+        for start in range(0, self.rows, piece):
+            ids = np.arange(start, min(start + piece, self.rows))
+            self._customers.insert({"id": ids, "country": self._random.integers(0, 200, len(ids))})
+        for start in range(0, self.rows, piece):
+            self.change(min(piece, self.rows - start))
 
-        def load() -> None:
-            for start in range(0, rows, piece):
-                ids = np.arange(start, min(start + piece, rows))
-                c.insert({"id": ids, "country": random.integers(0, 200, len(ids))})
-            for start in range(0, rows, piece):
-                count = min(piece, rows - start)
-                o.insert({"customer": random.integers(0, rows, count), "amount": random.integers(0, 1000, count)})
+    def change(self, count: int) -> None:
+        """An epoch of so many changes."""
+        customers, amounts = self._random.integers(0, self.rows, count), self._random.integers(0, 1000, count)
+        self._orders.insert({"customer": customers, "amount": amounts})
 
-        found["load"] = clock(load)
-        for changes in (1, 1000):
+    def close(self) -> None:
+        assert len(self.db["revenue"].rows()) == 200
+        self.db.close()
+        shutil.rmtree(self.state)
 
-            def change(changes: int = changes) -> None:
-                o.insert({"customer": random.integers(0, rows, changes), "amount": random.integers(0, 1000, changes)})
 
-            for _ in range(3):
-                change()
-            took = [clock(change) for _ in range(21)]
-            found[f"epoch of {changes}"] = {"median": statistics.median(took), "worst": max(took)}
-        assert len(db["revenue"].rows()) == 200
-    shutil.rmtree(state)
+def size(spark: Any, sizes: list[int], epochs: int) -> list[dict[str, Any]]:
+    """Epochs of 1 and 1,000 changes on tables of several sizes. They take turns, so that what else the machine does
+    meets all alike.
+    """
+    every = [Sized(spark, rows) for rows in sizes]
+    found: list[dict[str, Any]] = [{"rows": each.rows, "load": clock(each.load)} for each in every]
+    for changes in (1, 1000):
+        took: list[list[float]] = [[] for _ in every]
+        for _ in range(epochs):
+            for each, times in zip(every, took, strict=True):
+                times.append(clock(partial(each.change, changes)))
+        for point, times in zip(found, took, strict=True):
+            late = times[len(times) // 10 :]  # the first ones warm up
+            point[f"epoch of {changes}"] = {"median": statistics.median(late), "worst": max(late)}
+    for each in every:
+        each.close()
     return found
 
 
@@ -263,9 +280,9 @@ def main() -> None:
         print(json.dumps(result, indent=2))
         return
     if given.part == "size":
-        spark = local_session("local[2]")
         sizes = [int(n) for n in (given.rows or "1000000,10000000").split(",")]
-        points = [size(spark, n) for n in sizes]
+        spark = local_session(f"local[{1 + len(sizes)}]")  # a slot for each to keep its task, and a free one
+        points = size(spark, sizes, min(given.epochs, 200))
         result["points"] = points
         for name in ("epoch of 1", "epoch of 1000"):
             result[f"ratio, {name}"] = points[-1][name]["median"] / points[0][name]["median"]
