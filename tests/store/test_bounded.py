@@ -113,6 +113,19 @@ def test_what_is_deleted_again_does_not_stay(connect: Callable[..., Any], histor
         check(connect, where, db, [rows(0, 20_000)])
 
 
+def test_files_go_also_while_merges_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under constant change there is always one."""
+    monkeypatch.setattr(merging.Merger, "busy", True)
+    with shards(tmp_path / "state", history=0) as db:
+        t, _ = declared(db)
+        t.insert(rows(0, 20_000))
+        for _ in range(5):
+            t.insert(rows(100_000, 200_000))
+            t.delete(rows(100_000, 200_000))
+        idle(db, 3 * merging.LOOK_EVERY)
+        check(shards, tmp_path / "state", db, [rows(0, 20_000)])
+
+
 @pytest.mark.parametrize("connect", [embedded, shards])
 def test_deletes_that_are_each_much_smaller_than_what_is_left(connect: Callable[..., Any], tmp_path: Path) -> None:
     """No two batches are of similar sizes, but all of the first is gone in the end."""

@@ -12,6 +12,7 @@ JVM would cost more than the step.
 
 from __future__ import annotations
 
+import math
 import pickle
 import secrets
 import warnings
@@ -351,14 +352,13 @@ class SparkCluster:
         self._store.commit(self._store.manifest.time, replaces=changed, **texts)
         self.passed()
         self._tidied += 1
-        if self._merger.busy:  # its file may be there, but in no version yet
-            return
+        grace = math.inf if self._merger.busy else COLLECT_GRACE  # its file may be there, but in no version yet
         if sum(self._left.values()) > max(self._store.size(), COLLECT_BYTES):
             self._store.checkpoint()  # the last one has what was merged since
-            self._store.collect(grace=COLLECT_GRACE, left=self._left)
+            self._store.collect(grace=grace, left=self._left)
             self._left.clear()
         elif self._tidied >= COLLECT_EVERY:
-            self._store.collect(grace=COLLECT_GRACE)
+            self._store.collect(grace=grace)
             self._tidied = 0
 
     def contents(self, operators: set[int]) -> Iterable[Added]:
