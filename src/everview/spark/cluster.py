@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from everview.codes.interner import Interner
 from everview.dataflow.lockstep import Inputs
@@ -60,6 +61,9 @@ FORGET = 30.0
 
 FILE_BYTES = 1 << 17
 """Size from which a step's input travels as files."""
+
+WORDS = 1 << 19
+"""Entries of the dictionary in one file."""
 
 COLLECT_EVERY = 8
 """Merges after which files that nobody needs are deleted."""
@@ -169,7 +173,8 @@ class SparkCluster:
             files = {s: f"{manifest.version + 1:020d}-{s}-{attempt}.rows" for s in inputs}
         else:
             small = {s: [(o, rows.tobytes()) for o, rows in parts] for s, parts in inputs.items()}
-        texts = table_bytes(self._interner.export(self._words))
+        fresh, words = self._interner.export(self._words), len(self._interner)
+        stored = self._saved(fresh) if fresh.nbytes >= FILE_BYTES else ()
         job = Job(
             self._store.files.root,
             manifest.version,
@@ -183,8 +188,8 @@ class SparkCluster:
             self._skeleton.graph.merge_effort,
             small,
             files,
-            texts if len(texts) < FILE_BYTES else b"",
-            f"{BATCHES}/{manifest.version + 1:020d}-{attempt}.texts" if len(texts) >= FILE_BYTES else "",
+            b"" if stored else table_bytes(fresh),
+            stored,
             self.coded,
             self.forget,
             version_of(manifest),
@@ -192,15 +197,11 @@ class SparkCluster:
         try:
             for shard, name in files.items():
                 write_rows(self._store.files, name, inputs[shard])
-            if job.dictionary_file:
-                self._store.files.write(job.dictionary_file, texts, lasting=False)
             answers = self._submit(job, self._tasks_for(inputs, epochs))
         finally:
             for name in files.values():
                 self._store.files.delete(f"{BATCHES}/{name}")
-            if job.dictionary_file:
-                self._store.files.delete(job.dictionary_file)
-        return self._commit(job, answers, wanted)
+        return self._commit(job, answers, wanted, words if stored else self._words)
 
     def _tasks_for(self, inputs: Inputs, epochs: int) -> int:
         """How many tasks a step deserves."""
@@ -311,7 +312,8 @@ class SparkCluster:
 
     # versions
 
-    def _commit(self, job: Job, answers: list[Answer], wanted: Set[int]) -> list[Added]:
+    def _commit(self, job: Job, answers: list[Answer], wanted: Set[int], saved: int) -> list[Added]:
+        """Make a version of what the tasks made; `saved` entries of the dictionary are in the store."""
         adds: list[tuple[int, int, Ref]] = []
         result: list[Added] = []
         for answer in answers:
@@ -331,15 +333,18 @@ class SparkCluster:
                     adds.append((operator, shard, ref))
                 result.append(added)
             result += contents_of(self._store, (f for f in answer.files if f[0] in wanted))
-        dictionary = []
-        if len(self._interner) > self._words:
-            dictionary = [self._store.put_dictionary(self._interner.export(self._words))]
-        self._store.commit(job.time + job.epochs, adds=adds, dictionary=tuple(dictionary), **self.notes)
+        dictionary = (*job.stored, *self._saved(self._interner.export(saved)))
+        self._store.commit(job.time + job.epochs, adds=adds, dictionary=dictionary, **self.notes)
         self._words = len(self._interner)
         self._remember(self._store.manifest.version, job.attempt)
         with suppress(OSError, StoreError):  # the step is done: lists can be merged next time
             self._tidy({(operator, shard) for operator, shard, _ in adds})
         return result
+
+    def _saved(self, entries: pa.Table) -> tuple[Ref, ...]:
+        """Entries of the dictionary, put into the store a piece at a time: the whole once more would take memory."""
+        pieces = (entries.slice(start, WORDS) for start in range(0, len(entries), WORDS))
+        return tuple(self._store.put_dictionary(piece) for piece in pieces)
 
     def _tidy(self, places: set[Place]) -> None:
         """Commit merges of lists that have become long."""

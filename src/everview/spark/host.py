@@ -210,10 +210,10 @@ class Host:
         held = [self._bring(number, job, commands) for number in numbers]
         self._commits.clear()
         self._known = Manifest()
-        fresh = bytes_table(self.files.read(job.dictionary_file) if job.dictionary_file else job.dictionary)
-        if fresh is not None:
-            self.interner.load(fresh)
-            known = max(known, len(self.interner))
+        for fresh in (*map(self._words_of, job.stored), bytes_table(job.dictionary)):
+            if fresh is not None:
+                self.interner.load(fresh)
+                known = max(known, len(self.interner))
         wire.begin(self.interner)
         try:
             inputs = self._inputs(job, held)
@@ -403,9 +403,13 @@ class Host:
         if version <= self._words or version < self._forgotten:
             return
         for ref in dictionary:
-            data = ref.inline if ref.inline is not None else self.files.read(f"{BATCHES}/{ref.file}")
-            self.interner.load(pa.ipc.open_file(pa.BufferReader(data)).read_all())
+            self.interner.load(self._words_of(ref))
         self._words = version
+
+    def _words_of(self, ref: Ref) -> pa.Table:
+        """Entries of the dictionary that are in the store."""
+        data = pa.py_buffer(ref.inline) if ref.inline is not None else self.files.map(f"{BATCHES}/{ref.file}")
+        return pa.ipc.open_file(pa.BufferReader(data)).read_all()
 
     # memory
 

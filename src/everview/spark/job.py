@@ -45,8 +45,9 @@ class Job:
     input_files: dict[int, str]
     """the inputs of a large step: a file for each shard"""
     dictionary: bytes
-    """new entries; of many, `dictionary_file` is the name of a file"""
-    dictionary_file: str = ""
+    """new entries, if they are few"""
+    stored: tuple[Ref, ...] = ()
+    """many new entries, in the store already"""
     coded: tuple[Any, ...] = ()
     """rows that lie in files already (`everview.spark.coded`)"""
     forget: float = 0.0
