@@ -35,7 +35,8 @@ from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
 from everview.plan.multiway import Choice
 from everview.sharded import Cluster, ShardedSession
-from everview.spark.cluster import COLLECT_GRACE, SparkCluster, contents_of, measure_of
+from everview.spark import cluster
+from everview.spark.cluster import SparkCluster, contents_of, measure_of
 from everview.spark.coded import FOLDER as CODED
 from everview.spark.coded import Absent, Coded, in_table_order
 from everview.spark.coding import Target, code
@@ -177,7 +178,7 @@ class SparkBackedSession(StoredShards):
         store = Store(state, shards=shards or usual)
         try:
             with suppress(OSError, StoreError):  # what the last driver left: on a full disk, that is the room to go on
-                store.collect(grace=COLLECT_GRACE)
+                store.collect(grace=cluster.COLLECT_GRACE)
             if store.manifest.version == 0:
                 store.commit(0, shards=store.manifest.shards)  # whoever opens it next may have another default
             elif shards is not None and store.manifest.shards != shards:
