@@ -147,6 +147,32 @@ def test_rate_and_socket(spark: Any) -> None:
     assert numbers and numbers == list(range(len(numbers)))
 
 
+def test_another_connection_of_a_socket_loses_no_lines(spark: Any, tmp_path: Path) -> None:
+    """Spark counts lines per connection: its old checkpoint would make it pass over the first lines of the next."""
+    server = socket.create_server(("127.0.0.1", 0))
+    ended = threading.Event()
+
+    def serve() -> None:
+        for numbers in (range(5), range(5, 8)):
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall("".join(f"{n}\n" for n in numbers).encode())
+                ended.wait(60)
+                ended.clear()
+
+    threading.Thread(target=serve, daemon=True).start()
+    lines = spark.readStream.format("socket").option("host", "127.0.0.1").option("port", server.getsockname()[1])
+    for wanted in (5, 8):
+        with ev.connect(tmp_path / "state") as db:
+            t = db.source("t", lines.load().selectExpr("cast(value as long) as n"))
+            v = db.view("v", t.group_by("n").agg(c=ev.count()))
+            v.subscribe(lambda batch, v=v, wanted=wanted: os.kill(os.getpid(), 2) if len(v.rows()) == wanted else None)
+            db.run(until="60s")
+            assert sorted(t.rows()) == [(n,) for n in range(wanted)]
+        ended.set()
+    server.close()
+
+
 def test_late_rows_correct_views_whatever_the_watermark_says(spark: Any, tmp_path: Path) -> None:
     """A watermark alone drops nothing; what an operator of Spark's drops by one is counted and told."""
     schema, folder = "ts timestamp, n long", tmp_path / "in"

@@ -8,7 +8,8 @@ Exactly once is a matter of two logs in step. Spark writes a batch's offsets to 
 notes that the batch is done. We commit rows and batch number in one transaction. If the process dies between our commit
 and Spark's note, Spark sends the same batch again under the same number, and it is recognised by its number and
 skipped. The checkpoint lives in the state directory; its identity is marked too, because numbers mean nothing in
-another one: a checkpoint that was deleted or exchanged is an error and not a silent gap.
+another one: a checkpoint that was deleted or exchanged is an error and not a silent gap. A socket has nothing to come
+back to, so its checkpoint lasts as long as a run; what was on its way when a run ended is gone, as Spark says of it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -93,6 +94,8 @@ class Stream(Source):
     # the life of a query
 
     def start(self, follow: bool, wake: Callable[[], None]) -> None:
+        if self._forgetful:
+            self._begin_anew()
         self._check_checkpoint()
         self._wake = wake
         self._stopping, self._offered, self._taken = False, None, False
@@ -104,6 +107,20 @@ class Stream(Source):
             except Exception as error:
                 raise self._not_started(error) from error
             self._query_id = str(self._query.id)
+
+    @property
+    def _forgetful(self) -> bool:
+        """Whether the stream cannot give again what it gave: Spark's socket counts the lines of each connection anew,
+        and with an old checkpoint it would pass over as many of them as it had read before.
+        """
+        plan: Any = self._frame._jdf.queryExecution().logical()
+        return "TextSocket" in str(plan.toString())
+
+    def _begin_anew(self) -> None:
+        """Know nothing of batches and checkpoints of before."""
+        self._home = tempfile.TemporaryDirectory(prefix="everview-stream-")
+        self._checkpoint = self._home.name
+        self._last, self._known = -1, False
 
     def _not_started(self, error: Exception) -> InputError:
         if "ClassNotFound" in str(error) or "No FileSystem for scheme" in str(error):
