@@ -37,7 +37,7 @@ def distant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Distant:
 
 
 def copies(tmp_path: Path) -> list[str]:
-    return sorted(path.name for path in (tmp_path / "copies").glob("*/*/*"))
+    return sorted(path.name for path in (tmp_path / "copies").glob("*/*/*/*"))
 
 
 def test_a_batch_is_fetched_once_and_mapped(distant: Distant, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_what_was_not_asked_for_longest_makes_room(distant: Distant, tmp_path: P
     files = with_copies(distant)
     for i in range(3):
         files.write(f"batches/{i}.arrow", bytes([i]) * 40)
-        os.utime(tmp_path / "copies" / next((tmp_path / "copies").glob(f"*/*/batches-{i}.arrow")), (i, i))
+        os.utime(tmp_path / "copies" / next((tmp_path / "copies").glob(f"*/*/*/batches-{i}.arrow")), (i, i))
         if i == 1:
             files.map("batches/0.arrow")  # now the other one is the oldest
     assert copies(tmp_path) == ["batches-0.arrow", "batches-2.arrow"]

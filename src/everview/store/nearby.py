@@ -4,10 +4,11 @@ A batch file never changes, so a copy of it is as good as the file for as long a
 the machine. What is mapped is the page cache's, not the process's: state in a bucket takes no more memory in workers
 than state in a directory.
 
-Copies are in `EVERVIEW_CACHE_DIR`, usually a folder of the system's temporary one, that is this user's alone and begins
-anew with every start of the machine (a copy is not synced). When they take more than `EVERVIEW_CACHE_BYTES`, usually
-16 GB, those that were not asked for longest are deleted; who has one mapped keeps it. If there is no room at all, files
-are read into memory.
+Copies are in a folder of `EVERVIEW_CACHE_DIR`, else of the directory that Spark gives its workers, which ends with the
+application, else of the system's temporary one; it is this user's alone and begins anew with every start of the machine
+(a copy is not synced). When they take more than `EVERVIEW_CACHE_BYTES`, usually 16 GB but not more than half of the
+room there is, those that were not asked for longest are deleted; who has one mapped keeps it. If there is no room at
+all, files are read into memory.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -45,9 +47,10 @@ class Nearby(Files):
         self._files = files
         self.root = files.root
         self.exclusive = files.exclusive
-        home = os.environ.get("EVERVIEW_CACHE_DIR") or f"{tempfile.gettempdir()}/everview-copies-{os.getuid()}"
+        local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+        home = os.environ.get("EVERVIEW_CACHE_DIR") or local or tempfile.gettempdir()
         self._limit = int(os.environ.get("EVERVIEW_CACHE_BYTES") or LIMIT)
-        self._home = Path(home) / (boot_id() or "boot")
+        self._home = Path(home) / f"everview-copies-{os.getuid()}" / (boot_id() or "boot")
         self._folder = self._home / hashlib.sha256(self.root.encode()).hexdigest()[:24]
 
     def near(self, name: str) -> Path | None:
@@ -87,7 +90,8 @@ class Nearby(Files):
             with suppress(FileNotFoundError):
                 about = path.stat()
                 found.append((about.st_mtime, about.st_size, path))
-        left = sum(size for _, size, _ in found) - self._limit
+        taken = sum(size for _, size, _ in found)
+        left = taken - min(self._limit, (taken + shutil.disk_usage(self._home).free) // 2)
         for _, size, path in sorted(found):
             if left <= 0:
                 return
