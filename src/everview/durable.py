@@ -27,6 +27,7 @@ from everview.dataflow import saved
 from everview.dataflow.operators import Arrangement, Trace
 from everview.errors import EverviewError, InputError, StoreError, did_you_mean
 from everview.journal import Entry, TableMade
+from everview.marks import change_marks
 from everview.moving import Move, from_shards
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
@@ -272,7 +273,7 @@ class DurableSession(Stored):
         self._wal.done()
         for work in transactions:
             if work.marks:
-                self._marks.update(work.marks)
+                change_marks(self._marks, work.marks)
         if words is not None:
             self._words += len(words)
 

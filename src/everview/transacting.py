@@ -20,6 +20,7 @@ from everview.dataflow.scopes import MAX_EPOCHS
 from everview.errors import InputError, LoopError
 from everview.kernels import make
 from everview.listening import Listening
+from everview.marks import change_marks
 from everview.standing import how_often, last_of_each, standing
 from everview.table import Table
 
@@ -117,7 +118,7 @@ class Transacting(Listening):
 
     def _mark(self, name: str, value: str) -> None:
         """Note a text under a name together with the transaction under way: both are committed or neither is. Outside
-        one it is a transaction of its own; `_marks` has those that are complete.
+        one it is a transaction of its own; `_marks` has those that are complete. An empty text takes a mark away.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -213,7 +214,7 @@ class Transacting(Listening):
         """What a complete step means to others: positions of sources, batches of subscribers."""
         for changes in transactions:
             if changes.marks:
-                self._marks.update(changes.marks)
+                change_marks(self._marks, changes.marks)
         if self._listening:
             self._take_batches()
 

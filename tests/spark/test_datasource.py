@@ -65,10 +65,10 @@ def test_written_by_a_stream_taken_by_a_session(reading: Any, tmp_path: Path) ->
     folder.mkdir()
     (folder / "1.json").write_text('{"id": 1, "v": "a"}\n{"id": 2, "v": "b"}\n')
 
-    def write() -> None:
+    def write(checkpoint: str = "c") -> None:
         stream = reading.readStream.schema("id long, v string").json(str(folder))
         query = stream.writeStream.format("everview").option("table", "orders")
-        query = query.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
+        query = query.option("checkpointLocation", str(tmp_path / checkpoint)).trigger(availableNow=True)
         query.start(state).awaitTermination()
 
     with ev.connect(state) as db:
@@ -88,6 +88,8 @@ def test_written_by_a_stream_taken_by_a_session(reading: Any, tmp_path: Path) ->
         box = tmp_path / "state" / "inbox" / "orders"
         named = [name for file in box.glob("batch-*") for name in json.loads(file.read_text())]
         assert sorted(named) == sorted(f.name for f in box.glob("part-*")), "no parts are left behind"
+        write("another")  # its batches have the same numbers
+        assert db.run(until="caught_up").rows["orders"] == 3
 
 
 def test_refusals(reading: Any, tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ class Feed:
         except BaseException as error:
             self._ready = False
             # subscribers and sinks run after the commit: their failure does not undo it
-            if marks and marks.items() <= self.session._marks.items():
+            if marks and all(self.session._marks.get(name, "") == text for name, text in marks.items()):
                 self.source.committed(chunk)
             else:
                 self.source.failed(error)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -96,6 +96,8 @@ class Files(Source):
         self._tail = tail
         self._order = order
         self._read: dict[str, _Read] = {}
+        self._safe: set[str] = set()  # files that were read to their end and committed
+        self._gone: Set[str] = frozenset()  # those of them whose marks can go
         self._wanted: Wanted | None = None
         self._snapshots = False
         self._seen = ""
@@ -126,6 +128,8 @@ class Files(Source):
     def open(self, marks: Mapping[str, str], wanted: Wanted | None, snapshots: bool) -> None:
         self.place.check()
         self._read = {name[5:]: _Read.of(text) for name, text in marks.items() if name.startswith("file/")}
+        self._safe = {name for name, read in self._read.items() if read.done}
+        self._gone = frozenset()
         self._seen = marks.get("seen", "")
         self._wanted = wanted
         self._snapshots = snapshots
@@ -141,6 +145,7 @@ class Files(Source):
             if self._reading is None:
                 if not self._waiting and not listed:
                     self._waiting = [f for f in self.place.files(self._order) if self._has_more(f)]
+                    self._gone = self.place.let_go(self._safe)
                     listed = True
                 if not self._waiting:
                     return None
@@ -177,7 +182,16 @@ class Files(Source):
         if piece is None:
             return None
         where = f"{file.path} up to {'byte' if self.format.text else 'row'} {at}"
-        return Chunk(where, piece.rows, {f"file/{file.name}": read.text()}, piece.bad)
+        marks = {f"file/{name}": "" for name in self._gone}
+        return Chunk(where, piece.rows, marks | {f"file/{file.name}": read.text()}, piece.bad)
+
+    def committed(self, chunk: Chunk) -> None:
+        for name, text in chunk.marks.items():
+            if name.startswith("file/") and text and _Read.of(text).done:
+                self._safe.add(name[5:])
+            elif name.startswith("file/") and not text:
+                self._safe.discard(name[5:])
+                self._read.pop(name[5:], None)
 
     # snapshots
 

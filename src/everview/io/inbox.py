@@ -4,13 +4,18 @@ An inbox is a folder `inbox/<table>` of the state, on whatever the state is on. 
 under names of its own, as many at once as it likes, and then one small file `batch-<number>` that names them. Only
 that one counts, and it is claimed (`Files.create`): a batch that is delivered again finds its name taken, and its files
 are thrown away. So it needs no renaming, which object stores have not, and nobody copies the records.
+
+A number is that of a batch of a stream: the stream's identity stands before it, so two streams may feed one table, and
+one that begins anew with another checkpoint is another. What the table's session has taken it throws away, but for each
+stream's last batch, which may be delivered again, and which tells the columns.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -88,6 +93,16 @@ class Inbox(Place):
             if name not in self._batches:
                 self._batches[name] = json.loads(self._store.read(name))
         return [Found(part, self._store.where(part), 0, 0) for name in names for part in self._batches[name]]
+
+    def let_go(self, names: Set[str]) -> Set[str]:
+        last = {batch.rpartition("-")[0]: batch for batch in sorted(self._batches)}
+        for batch, parts in list(self._batches.items()):
+            if batch not in last.values() and names >= set(parts):
+                with suppress(OSError):  # it stays, and is tried again
+                    self.discard([*parts, batch])  # the batch last: who dies on the way does it again
+                    del self._batches[batch]
+        there = {part for parts in self._batches.values() for part in parts}
+        return {name for name in names if name not in there}
 
     def opener(self, file: Found) -> Callable[[], Any]:
         return lambda: pa.BufferReader(self._store.map(file.name))

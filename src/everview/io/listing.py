@@ -9,6 +9,7 @@ from __future__ import annotations
 import fnmatch
 import os
 import posixpath
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +73,10 @@ class Place:
             if f.type == fs.FileType.File and self._taken(name := posixpath.relpath(f.path, self.root))
         ]
         return sorted(found, key=lambda f: (f.modified, f.name) if order == "modified" else (0, f.name))
+
+    def let_go(self, names: Set[str]) -> Set[str]:
+        """These files were read for good: which of them are gone for good, too. A place of others' files keeps them."""
+        return frozenset()
 
     def _taken(self, name: str) -> bool:
         if name.endswith(UNFINISHED) or any(part.startswith(("_", ".")) for part in name.split("/")):

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -194,10 +195,12 @@ def _view(found: Any) -> View:
 
 
 class Part(WriterCommitMessage):
-    """What one task wrote, not yet delivered."""
+    """What one task wrote, not yet delivered, and for which stream (if it is one)."""
 
     def __init__(self, names: list[str]) -> None:
         self.names = names
+        context = TaskContext.get()
+        self.stream = None if context is None else context.getLocalProperty("sql.streaming.queryId")
 
 
 class Delivery(DataSourceArrowWriter):
@@ -239,7 +242,8 @@ class StreamDelivery(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """In the driver: make the batch known, once."""
-        self._delivery.inbox.deliver(f"{batchId:020d}", _names(messages))
+        stream = next((m.stream for m in messages if isinstance(m, Part) and m.stream), "stream")
+        self._delivery.inbox.deliver(f"{stream}-{batchId:020d}", _names(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """In the driver, when a task failed for good."""

@@ -30,6 +30,7 @@ from everview.dataflow.replica import Added, Command, Install, MakeTable, Replic
 from everview.durable import NOW, DurableSession
 from everview.errors import InputError, StoreError
 from everview.io.fitting import Fitting
+from everview.marks import change_marks
 from everview.moving import is_embedded, to_shards
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
@@ -318,7 +319,7 @@ class ShardReader(StoredShards):
                     self._perform(journal.decode(data[1:], where, self._plan_functions), data[1:])
         self._graph.time = commit.time
         self._fill(self._filled, contents_of(self._store, commit.adds))
-        self._marks.update(commit.marks)
+        change_marks(self._marks, commit.marks)
 
 
 class _Shelf:

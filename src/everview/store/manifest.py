@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from everview.marks import change_marks
 from everview.store import records
 
 Place = tuple[int, int]
@@ -103,7 +104,7 @@ class Manifest:
             shards=commit.shards or self.shards,
             lists=lists,
             commands=commit.commands if commit.history else self.commands + commit.commands,
-            marks={**self.marks, **commit.marks},
+            marks=change_marks(dict(self.marks), commit.marks),
             dictionary=commit.dictionary if commit.whole_dictionary else self.dictionary + commit.dictionary,
             sinces=commit.sinces if commit.history else {**self.sinces, **commit.sinces},
             fingerprints=self.fingerprints if commit.fingerprints is None else commit.fingerprints,
