@@ -190,6 +190,7 @@ db = ev.connect(sys.argv[1])
 t = db.table("t", {"k": int, "s": str})
 v = db.view("v", t.group_by("s").agg(n=ev.count()))
 print("ready", flush=True)
+sys.stdin.readline()
 for i in range(3000):
     t.insert([(i, f"word {i % 40}")])
 sys.stdin.read()
@@ -206,6 +207,8 @@ def test_beside_a_writing_process(tmp_path: Path) -> None:
     )
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     reader = attach(tmp_path)
+    assert process.stdin is not None
+    print("go", file=process.stdin, flush=True)  # a writer that begins at once may be done before the reader is there
     seen = set()
     while reader.refresh() < 3000:
         seen.add(reader.time)

@@ -23,7 +23,7 @@ from everview.dataflow import saved
 from everview.dataflow.graph import Stop
 from everview.dataflow.operators import Operator, PythonMap, Reduce
 from everview.dataflow.replica import Added, Replica
-from everview.dataflow.spread import ON_ONE, Cells
+from everview.dataflow.spread import BY_FIRST, Cells
 from everview.kernels import exchange as k
 from everview.kernels import executor as x
 from everview.kernels import image, make
@@ -183,8 +183,7 @@ class Shard:
 
     def _sent(self, operator: Operator) -> Iterator[tuple[int, Rows]]:
         spread = operator.spread
-        together = spread == ON_ONE or isinstance(spread, Cells)
-        shards = 0 if together else self.shards
+        shards = self.shards if spread == BY_FIRST else 0
         counts = np.zeros(self.shards, dtype=np.int64)
         k.count_routes(operator.outbox, shards, counts)
         width = int(make.peek(operator.outbox, inbox_k.WIDTH))

@@ -27,13 +27,12 @@ from everview.clock import values_of
 from everview.codes.codec import Codec
 from everview.codes.interner import Interner
 from everview.dataflow.operators import Arrangement
-from everview.dataflow.spread import ON_ONE
+from everview.dataflow.spread import BY_FIRST, ON_ONE
 from everview.errors import EverviewError
 from everview.expr.nodes import Expr
 from everview.io.changes import Envelope
 from everview.io.events import told
 from everview.io.fitting import Fitting
-from everview.kernels import exchange
 from everview.spark.coded import FOLDER, Coded, Part
 from everview.spark.frames import unreadable
 from everview.spark.job import bytes_table, table_bytes
@@ -196,11 +195,8 @@ class _Coder:
     def _take(self, batches: list[pa.RecordBatch]) -> None:
         ordered = self._ordered(pa.Table.from_batches(batches))
         self._part.rows += ordered.shape[1]
-        owner = np.zeros(ordered.shape[1], dtype=np.int64)
-        if self._order.shards > 1:
-            exchange.shard_of(np.ascontiguousarray(ordered[0]), self._order.shards, owner)
-        for shard in np.flatnonzero(np.bincount(owner)).tolist():
-            self._held.setdefault(shard, []).append(ordered[:, owner == shard])
+        for shard, places in BY_FIRST.parts(ordered, self._order.shards):
+            self._held.setdefault(shard, []).append(ordered[:, places])
         self._words += ordered.size
         if self._words >= FLUSH_WORDS:
             self._flush()
