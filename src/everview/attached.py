@@ -83,7 +83,7 @@ class AttachedSession(Stored):
 
     def _follow_log(self) -> None:
         store = self._store
-        for end, payload in read_log(store.files, store.manifest.version, self._place, done=True):
+        for end, payload in read_log(store.files, store.manifest.version, self._place, done=True, bound=store.bound):
             self._replay(payload)
             self._place = end
 

@@ -33,7 +33,7 @@ from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
 from everview.session import Session
 from everview.store import Manifest, Ref, Store, steps, tally, words
-from everview.store.logs import Log, drop_log, open_log, read_log
+from everview.store.logs import Log, next_version, open_log, read_log
 from everview.store.wal import Sync
 from everview.transacting import Work
 
@@ -221,10 +221,10 @@ class DurableSession(Stored):
         self._limit = LOG_BYTES
         self._catch_up_with(payloads)
         self._clock.resume(int(self._marks.get(NOW, 0)))
-        self._wal.done()
+        self._wal.begin()
         self._replaying = False
         self._again = {*self._tables, *self._views}
-        if manifest.is_sharded:
+        if manifest.is_sharded or self._wal.sealed:
             self._checkpoint()
         self._set_limit()
 
@@ -291,35 +291,30 @@ class DurableSession(Stored):
 
     def _checkpoint(self) -> None:
         store = self._store
-        version = store.manifest.version + 1
-        drop_log(store.files, version)  # of an attempt that failed
-        lists = {(n, 0): refs for n, refs in self._put_all()}
-        new = [*lists.items(), *((place, ()) for place in store.manifest.lists if place not in lists)]
-        operators = saved.live(self._graph)
-        sinces = {n: saved.since(t) for n, o in enumerate(operators) if (t := saved.state_of(o)) is not None}
         words = len(self._interner)
-        log, _ = open_log(store, version, self._sync_mode)
-        try:
-            store.commit(
-                self._graph.time,
-                replaces={place: refs for place, refs in new if store.manifest.lists.get(place) != refs},
-                marks=self._marks,
-                sinces={n: s for n, s in sinces.items() if s is not None},
-                fingerprints=saved.fingerprints(self._graph),
-                **self._new_commands(),
-                **self._new_dictionary(),
-            )
-        except BaseException:
-            log.close()
-            drop_log(store.files, version)
-            raise
-        self._wal.close()
-        self._wal = log
+        self._wal = next_version(store, self._wal, self._sync_mode, self._new_version)
         self._words = words
         self._anew = False
         self._kept = len(self._entries)
         store.checkpoint()
         store.collect()
+
+    def _new_version(self) -> dict[str, Any]:
+        """Write what is new into the store; gives what the version brings."""
+        store = self._store
+        lists = {(n, 0): refs for n, refs in self._put_all()}
+        new = [*lists.items(), *((place, ()) for place in store.manifest.lists if place not in lists)]
+        operators = saved.live(self._graph)
+        sinces = {n: saved.since(t) for n, o in enumerate(operators) if (t := saved.state_of(o)) is not None}
+        return {
+            "time": self._graph.time,
+            "replaces": {place: refs for place, refs in new if store.manifest.lists.get(place) != refs},
+            "marks": self._marks,
+            "sinces": {n: s for n, s in sinces.items() if s is not None},
+            "fingerprints": saved.fingerprints(self._graph),
+            **self._new_commands(),
+            **self._new_dictionary(),
+        }
 
     def _put_all(self) -> Iterable[tuple[int, tuple[Ref, ...]]]:
         """Every trace's batches in the store; a trace of which little is alive is compacted first."""
@@ -439,7 +434,8 @@ class _Folding(DurableSession):
 def _forget_words(store: Store, options: Mapping[str, Any]) -> None:
     """Free a store of words that nobody needs, if there is room for it: else another time."""
     with suppress(OSError, StoreError):
-        if next(read_log(store.files, store.manifest.version), None) is not None:  # the last session was killed
+        log = read_log(store.files, store.manifest.version, bound=store.bound)
+        if next(log, None) is not None:  # the last session was killed
             _Folding(store, **options)
         words.forget(store)
 

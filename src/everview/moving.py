@@ -189,7 +189,7 @@ def is_embedded(store: Store) -> bool:
     """Whether an embedded session left something here."""
     if store.manifest.is_sharded:
         return False
-    log = read_log(store.files, store.manifest.version)
+    log = read_log(store.files, store.manifest.version, bound=store.bound)
     return bool(store.manifest.commands) or next(log, None) is not None
 
 

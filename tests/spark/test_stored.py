@@ -17,6 +17,8 @@ import pytest
 import everview as ev
 from everview.expr.language import udf
 from everview.spark import merging
+from everview.store.files import LocalFiles
+from everview.store.witness import Witness
 from tests.spark import inprocess
 from tests.store.disk import full_disk
 
@@ -112,11 +114,15 @@ def test_a_torn_commit_never_was_and_damage_is_named(tmp_path: Path) -> None:
     whole = last.read_bytes()
     for size in (0, 1, len(whole) // 2, len(whole) - 1):
         last.write_bytes(whole[:size])
+        with pytest.raises(ev.StoreError, match=r"E_DAMAGED\].*it was acknowledged"):
+            connect(tmp_path)
+        Witness(LocalFiles(tmp_path)).made(int(last.name) - 1)  # as if the driver had died before the step returned
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             with connect(tmp_path) as db:
                 assert (db.time, sorted(db["totals"].rows())) == (3, totals(rows + 2))
         assert "was never finished: it is ignored" in str(said[0].message)
+        Witness(LocalFiles(tmp_path)).made(int(last.name))
     last.write_bytes(whole)
     with connect(tmp_path) as db:
         db["t"].insert(block(rows + 3, 1))
@@ -188,13 +194,16 @@ def test_what_a_dead_driver_left_is_collected_when_it_is_opened_again(tmp_path: 
         db._store.checkpoint()
         expected = sorted(totals_.rows())
     (tmp_path / "batches").mkdir(exist_ok=True)
-    old, new = tmp_path / "batches" / "old.arrow", tmp_path / "batches" / "new.arrow"
-    for path in (old, new):
+    old, new = (tmp_path / "batches" / f"{9:020d}-0-0-{name}.arrow" for name in ("old", "new"))
+    foreign = tmp_path / "batches" / "mine.arrow"
+    for path in (old, new, foreign):
         path.write_bytes(b"of a task whose driver died")
     os.utime(old, (1e9, 1e9))
+    os.utime(foreign, (1e9, 1e9))
     assert len(list((tmp_path / "log").iterdir())) > 1
     with connect(tmp_path) as db:
         assert not old.exists(), "nobody needs it"
+        assert foreign.exists(), "nobody of us made it"
         assert new.exists(), "its task may be running still"
         assert len(list((tmp_path / "log").iterdir())) <= 1, "the checkpoint has it all"
         assert sorted(db["totals"].rows()) == expected

@@ -73,12 +73,12 @@ def test_transactions_are_there_again(files: ObjectFiles) -> None:
 def test_a_step_that_fails_leaves_no_record(files: ObjectFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     db, sale, total = opened(files)
     sale.insert([("north", 1)])
-    before = files.list("wal")
+    before = list(wal_objects.read(files, 0))
     with monkeypatch.context() as patch:
         patch.setattr(ev.Session, "_run", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             sale.insert([("north", 10)])
-    assert files.list("wal") == before
+    assert list(wal_objects.read(files, 0)) == before
     sale.insert([("north", 5)])
     db._let_go()
     db, _, total = opened(files)
@@ -113,6 +113,91 @@ def test_the_second_writer_is_refused_and_one_that_slept_is_fenced(
         db, _, total = opened(files)
         assert ("south", 7) in total.rows() and sorted(total.rows())[0][0] == "north"
         db.close()
+
+
+def taken_over(files: ObjectFiles, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A second writer, of a directory whose first one is silent for so long that it counts as gone."""
+    monkeypatch.setattr(owner, "STALE", -60.0)
+    return opened(files)
+
+
+def test_a_writer_that_slept_before_its_commit_does_not_overwrite_what_another_did(
+    files: ObjectFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, sale, _ = opened(files)
+    sale.insert([("north", 1)])
+    second: list[Any] = []
+    commit = first._store.commit
+
+    def late(*args: Any, **more: Any) -> int:
+        second.extend(taken_over(files, monkeypatch))
+        second[1].insert([("south", 7)])
+        return commit(*args, **more)
+
+    monkeypatch.setattr(first._store, "commit", late)
+    with pytest.raises(ev.StoreError, match="E_FENCED"):
+        first.checkpoint()
+    first._let_go()
+    second[0]._let_go()
+    db, _, total = opened(files)
+    assert sorted(total.rows()) == [("north", 1), ("south", 7)]
+    db.close()
+
+
+def test_a_writer_that_slept_in_a_step_does_not_take_back_what_another_has_read(
+    files: ObjectFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, sale, _ = opened(files)
+    sale.insert([("north", 1)])
+    second: list[Any] = []
+    run = ev.Session._run
+
+    def late(self: Any, work: Any) -> None:
+        if self is first:
+            second.extend(taken_over(files, monkeypatch))
+            second[1].insert([("south", 7)])
+            raise KeyboardInterrupt
+        run(self, work)
+
+    monkeypatch.setattr(ev.Session, "_run", late)
+    with pytest.raises((KeyboardInterrupt, ev.StoreError)):
+        sale.insert([("north", 10)])
+    first._let_go()
+    assert sorted(second[2].rows()) == [("north", 11), ("south", 7)]  # it was in the log, never acknowledged
+    second[1].insert([("south", 1)])
+    second[0]._let_go()
+    db, _, total = opened(files)
+    assert sorted(total.rows()) == [("north", 11), ("south", 8)]
+    db.close()
+
+
+def test_removing_the_owners_object_ends_the_first_writers_right(files: ObjectFiles) -> None:
+    first, sale, _ = opened(files)
+    sale.insert([("north", 1)])
+    files.delete("owner")
+    second, sale_2, _ = opened(files)
+    with pytest.raises(ev.StoreError, match="E_FENCED"):
+        sale.insert([("north", 10)])
+    sale_2.insert([("south", 7)])
+    with pytest.raises(ev.StoreError, match="E_FENCED"):
+        first.checkpoint()
+    first._let_go()
+    second._let_go()
+    db, _, total = opened(files)
+    assert sorted(total.rows()) == [("north", 1), ("south", 7)]
+    db.close()
+
+
+def test_the_last_records_of_a_closed_log_are_missed(files: ObjectFiles) -> None:
+    db, sale, _ = opened(files)
+    for i in range(3):
+        sale.insert([("north", i)])
+    db._wal.sync()
+    db._let_go()
+    names = files.list("wal")
+    files.delete(f"wal/{names[-1]}")
+    with pytest.raises(ev.StoreError, match=r"E_DAMAGED.*is missing"):
+        opened(files)
 
 
 def test_a_reader_follows_and_is_told_of_the_last_transaction_by_a_sign_of_life(files: ObjectFiles) -> None:

@@ -16,7 +16,7 @@ from pyarrow import fs
 
 import everview as ev
 from everview.codes.interner import Interner
-from everview.store import Image, Store, manifest
+from everview.store import Image, Store, manifest, witness
 from everview.store import store as store_module
 from everview.store.files import Files, LocalFiles, RemoteFiles
 from everview.store.objects import ObjectFiles
@@ -198,12 +198,50 @@ def three_versions(path: Path) -> Path:
     return path / "log" / f"{3:020d}"
 
 
+def never_acknowledged(path: Path, version: int) -> None:
+    """As if the writer had died before this version's commit returned."""
+    witness.Witness(LocalFiles(path)).made(version - 1)
+
+
+def test_a_commit_that_was_acknowledged_and_is_cut_off_or_gone_is_damage(tmp_path: Path) -> None:
+    last = three_versions(tmp_path)
+    good = last.read_bytes()
+    for size in range(0, len(good), 9):
+        last.write_bytes(good[:size])
+        for read_only in (False, True):
+            with pytest.raises(ev.StoreError, match=r"E_DAMAGED.*acknowledged"):
+                Store(tmp_path, read_only=read_only)
+    last.unlink()
+    for read_only in (False, True):
+        with pytest.raises(ev.StoreError, match=r"E_DAMAGED.*version 3 was made, but the newest that is there is 2"):
+            Store(tmp_path, read_only=read_only)
+    last.write_bytes(good)
+    Store(tmp_path).close()
+
+
+def test_a_store_whose_versions_are_all_gone_is_not_an_empty_one(tmp_path: Path) -> None:
+    three_versions(tmp_path)
+    for path in (tmp_path / "log").iterdir():
+        path.unlink()
+    for read_only in (False, True):
+        with pytest.raises(ev.StoreError, match="E_DAMAGED"):
+            Store(tmp_path, read_only=read_only)
+
+
+def test_a_commit_that_is_an_older_ones_copy_is_damage(tmp_path: Path) -> None:
+    last = three_versions(tmp_path)
+    last.write_bytes(last.with_name(f"{2:020d}").read_bytes())
+    with pytest.raises(ev.StoreError, match=r"E_DAMAGED.*copy of version 2"):
+        Store(tmp_path)
+
+
 @pytest.mark.filterwarnings("ignore:.*never finished")
 def test_a_log_file_cut_anywhere_is_a_commit_that_never_was(tmp_path: Path) -> None:
     last = three_versions(tmp_path)
     good = last.read_bytes()
     for size in range(0, len(good), 9):
         last.write_bytes(good[:size])
+        never_acknowledged(tmp_path, 3)
         with Store(tmp_path) as store:
             assert store.manifest.version == 2 and store.manifest.marks == {"i": "1"}
             store.commit(3, marks={"i": "again"})
@@ -214,6 +252,7 @@ def test_a_log_file_cut_anywhere_is_a_commit_that_never_was(tmp_path: Path) -> N
 def test_a_reader_ignores_a_torn_commit_and_changes_nothing(tmp_path: Path) -> None:
     last = three_versions(tmp_path)
     last.write_bytes(last.read_bytes()[:-1])
+    never_acknowledged(tmp_path, 3)
     with pytest.warns(UserWarning, match="never finished"), Store(tmp_path, read_only=True) as store:
         assert store.manifest.version == 2
     assert last.exists()

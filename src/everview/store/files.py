@@ -17,9 +17,11 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import re
 import secrets
 import time
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +29,13 @@ import pyarrow as pa
 from pyarrow import fs
 
 from everview.errors import InputError, StoreError
+from everview.store.disk import DISK, Disk
 
 FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 """What the system says when there is no room."""
+
+TEMPORARY = re.compile(r"\..+\.\d+\.[0-9a-f]{8}")
+"""How files are called that a local writer has not finished; other hidden files are somebody else's."""
 
 
 class Files(ABC):
@@ -38,6 +44,8 @@ class Files(ABC):
     root: str
     exclusive = False
     """Whether `create` and `swap` let only one of several writers through, whatever their timing."""
+    disk: Disk = DISK
+    """What a local directory is on."""
 
     @abstractmethod
     def read(self, name: str) -> bytes:
@@ -154,42 +162,42 @@ class LocalFiles(Files):
 
     exclusive = True
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: Disk = DISK) -> None:
         self.path = path.absolute()
         self.root = str(self.path)
+        self.disk = disk
 
     @property
     def local(self) -> Path | None:
         return self.path
 
     def read(self, name: str) -> bytes:
-        return (self.path / name).read_bytes()
+        return self.disk.read(self.path / name)
 
     def map(self, name: str) -> pa.Buffer:
-        with pa.memory_map(str(self.path / name), "rb") as source:
-            return source.read_buffer()
+        return self.disk.map(self.path / name)
 
     def write(self, name: str, data: Any, *, lasting: bool = True) -> None:
         temporary = self._temporary(name, data, lasting)
         try:
-            os.replace(temporary, self.path / name)
+            self.disk.replace(temporary, self.path / name)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
+            self.disk.unlink(temporary)
             raise no_room(self.where(name), error) from error
         if lasting:
-            sync_folder((self.path / name).parent)
+            self.disk.sync_folder((self.path / name).parent)
 
     def create(self, name: str, data: Any) -> bool:
         temporary = self._temporary(name, data)
         try:
-            os.link(temporary, self.path / name)
+            self.disk.link(temporary, self.path / name)
         except FileExistsError:
             return False
         except OSError as error:
             raise no_room(self.where(name), error) from error
         finally:
-            temporary.unlink(missing_ok=True)
-        sync_folder((self.path / name).parent)
+            self.disk.unlink(temporary)
+        self.disk.sync_folder((self.path / name).parent)
         return True
 
     def _temporary(self, name: str, data: Any, lasting: bool = True) -> Path:
@@ -197,38 +205,28 @@ class LocalFiles(Files):
         target = self.path / name
         temporary = target.parent / f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}"
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with open(temporary, "wb") as file:
-                for part in data if isinstance(data, list) else [data]:
-                    file.write(part)
-                if lasting:
-                    file.flush()
-                    os.fsync(file.fileno())
+            self.disk.folder(target.parent)
+            self.disk.make(temporary, data if isinstance(data, list) else [data], sync=lasting)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):
+                self.disk.unlink(temporary)
             raise no_room(self.where(name), error) from error
         return temporary
 
     def exists(self, name: str) -> bool:
-        return (self.path / name).exists()
+        return self.disk.exists(self.path / name)
 
     def ages(self, folder: str) -> dict[str, float]:
-        now, found = time.time(), {}
-        try:
-            for entry in os.scandir(self.path / folder):
-                if entry.is_file() and not entry.name.startswith("."):
-                    found[entry.name] = now - entry.stat().st_mtime
-        except FileNotFoundError:
-            pass
-        return found
+        now = time.time()
+        return {n: now - at for n, at in self.disk.names(self.path / folder).items() if not n.startswith(".")}
 
     def delete(self, name: str) -> None:
-        (self.path / name).unlink(missing_ok=True)
+        self.disk.unlink(self.path / name)
 
     def delete_temporaries(self, folder: str) -> None:
-        if (self.path / folder).is_dir():
-            for path in (self.path / folder).glob(".*"):
-                path.unlink(missing_ok=True)
+        for name in self.disk.names(self.path / folder):
+            if TEMPORARY.fullmatch(name):
+                self.disk.unlink(self.path / folder / name)
 
 
 OBJECT_STORES = ("s3", "gcs", "abfs")
@@ -303,8 +301,4 @@ def joined(data: Any) -> bytes:
 
 def sync_folder(path: Path) -> None:
     """Make a folder's names durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    DISK.sync_folder(path)

@@ -1,18 +1,20 @@
 """One writer per directory: the owner's lock.
 
 The file `owner` says who has the directory open for writing: process, host, and the host's boot, so that a number of a
-process of before a restart means nothing. On a local filesystem the owner also holds an flock on it, which ends with
-the process however it ends; on others the owner rewrites the file every few seconds, and one that has not been
-rewritten for `STALE` seconds is taken over. A second writer is refused with the name of the first. A file is only
-rewritten by who has seen its last state (`Files.swap`), so an owner that slept through a takeover finds out.
+process of before a restart means nothing. On a local filesystem the owner holds an flock on the *directory*, which ends
+with the process however it ends; the file is only a note about who that is, and removing it lets nobody in (where
+folders cannot be locked, as on NFS, the lock is on the file). On other filesystems the owner rewrites the file every
+few seconds, and one that has not been rewritten for `STALE` seconds is taken over. A second writer is refused with the
+name of the first. A file is only rewritten by who has seen its last state (`Files.swap`), so an owner that slept
+through a takeover finds out.
 
-This is for people's sake. What makes two writers *safe* is that a version's log file can be created only once
-(`everview.store.store`): the slower of two finds its next version taken, and stops.
+Whoever keeps the lock by mistake is still stopped: a version's log file can be created only once
+(`everview.store.store`), and a record counts only if the log it went into is still the one under that name
+(`everview.store.wal`) or if the writer is still the owner (`everview.store.wal_objects`).
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
@@ -25,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from everview.errors import StoreError
+from everview.store.disk import Handle
 from everview.store.files import Files, no_room
 
 NAME = "owner"
@@ -69,7 +72,9 @@ class Owner:
         self.files = files
         self.token = secrets.token_hex(8)
         self.done = ""  # what of the log was done, for readers where no file is mapped (`store.wal_objects`)
-        self._handle = -1
+        self.before: dict[str, Any] = {}  # the note of whoever died here
+        self.firm = False  # whether nobody else can be let in while this process lives
+        self._held: list[Handle] = []
         self._tag: str | None = None
         self._beating = threading.Lock()
         self._stop = threading.Event()
@@ -80,24 +85,39 @@ class Owner:
             self._claim()
 
     def _lock(self, path: Path) -> None:
+        disk = self.files.disk
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            disk.folder(path.parent)
+            folder = disk.open_folder(path.parent)
         except OSError as error:
             raise no_room(str(path), error) from error
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            about = os.read(handle, 4096)
-            os.close(handle)
-            raise _locked(self.files.root, _parsed(about)) from None
-        self._handle = handle
-        _held.add(self)
+            self._keep(folder, path)
+            self.firm = True
+        except OSError:  # a filesystem that has no locks for folders
+            folder.close()
         try:
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, json.dumps(self._about).encode(), 0)
-        except OSError:  # no room for the note: the lock itself holds
-            pass
+            note = disk.open(path)
+            self._keep(note, path)
+            note.truncate(0)
+            note.write(json.dumps(self._about).encode(), 0)
+        except OSError as error:
+            if not self._held:
+                raise no_room(str(path), error) from error
+            # no room for the note: the lock itself holds
+
+    def _keep(self, handle: Handle, note: Path) -> None:
+        """Lock it for good; a folder that cannot be locked at all is an OSError."""
+        if not handle.lock():
+            handle.close()
+            try:
+                about = self.files.disk.read(note)
+            except OSError:
+                about = b""
+            self._let_go()
+            raise _locked(self.files.root, _parsed(about)) from None
+        self._held.append(handle)
+        _held.add(self)
 
     def _claim(self) -> None:
         """Without locks: look who is there, then say so ourselves and keep saying it."""
@@ -106,6 +126,7 @@ class Owner:
             age = self.files.ages("").get(NAME, 0.0)
             if age < STALE:
                 raise _locked(self.files.root, present)
+        self.before = present
         self._beat()
         if self._tag is None:
             raise _locked(self.files.root, self._present()[0])
@@ -143,20 +164,26 @@ class Owner:
     def release(self) -> None:
         """Let others write."""
         self._stop.set()
-        if self._handle >= 0:
-            try:
-                os.ftruncate(self._handle, 0)
-                fcntl.flock(self._handle, fcntl.LOCK_UN)  # also for children that are just being forked
-            finally:
-                self.forget()
+        if self._held:
+            self._let_go()
         elif self.files.local is None and self.holds():
             self.files.delete(NAME)
 
+    def _let_go(self) -> None:
+        try:
+            if len(self._held) == 2:
+                with suppress(OSError):
+                    self._held[1].truncate(0)
+            for handle in reversed(self._held):
+                handle.unlock()
+        finally:
+            self.forget()
+
     def forget(self) -> None:
-        """Close the lock's file: after a fork the child must not keep the parent's lock alive."""
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
+        """Close the locks' files: after a fork the child must not keep the parent's locks alive."""
+        for handle in self._held:
+            handle.close()
+        self._held = []
         _held.discard(self)
 
 

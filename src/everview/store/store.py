@@ -5,6 +5,8 @@
     batches/<name>.arrow  batches of many rows, pieces of the dictionary
     wal/<version>         what an embedded session did after a version (`everview.store.wal`)
     owner                 who writes here
+    acknowledged          what must be there (`everview.store.witness`)
+    aside/                records that ended the process that ran them (`everview.store.attempts`)
     pins/<reader>         which versions readers hold
 
 A commit exists if and only if its log file does, and that file is made whole under a name that can be made only once.
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import warnings
 import zlib
 from collections.abc import Container, Iterable, Mapping
@@ -28,12 +31,13 @@ from pyarrow import fs
 
 from everview.errors import StoreError
 from everview.store import manifest as m
-from everview.store import pins
+from everview.store import pins, witness
 from everview.store.batches import Image, from_bytes, open_batch, to_arrow, to_bytes
 from everview.store.files import Files, open_files
 from everview.store.manifest import Commit, Manifest, Place, Ref
 from everview.store.owner import Owner
 from everview.store.pins import Pin
+from everview.store.witness import Witness
 
 LOG, CHECKPOINT, BATCHES, WAL = "log", "checkpoint", "batches", "wal"
 
@@ -42,6 +46,15 @@ INLINE = 4096
 
 CHECKPOINT_EVERY = 32
 """Commits after which the next one brings a checkpoint."""
+
+
+VERSION = re.compile(r"[0-9]{20}")
+LOGGED = re.compile(r"[0-9]{20}(\.[0-9]{10})?")
+BATCH = re.compile(r"([0-9a-f]{40}|words-[0-9a-f]{40}|[0-9]{20}-.*)\.arrow")
+"""How files are called that are ours: others are left alone."""
+
+EMPTY_LOG = 16
+"""Bytes of a log's file without a record (`everview.store.wal`)."""
 
 
 def numbered(folder: str, version: int) -> str:
@@ -77,6 +90,7 @@ class Store:
         self.read_only = read_only
         self.owner: Owner | None = None
         self.pin: Pin | None = None
+        self.witness: Witness | None = None
         self._fenced = False
         if read_only:
             self._open_to_read()
@@ -84,7 +98,7 @@ class Store:
             self.owner = Owner(self.files)
             try:
                 self._clear_temporaries()
-                self.manifest = self._load(Manifest(shards=shards))
+                self._open_to_write(shards)
             except BaseException:
                 self.close()
                 raise
@@ -101,6 +115,8 @@ class Store:
     def close(self) -> None:
         """Let others write, or drop the reader's pin."""
         if self.owner is not None:
+            if self.witness is not None:
+                self.witness.close()
             self.owner.release()
             self.owner = None
         if self.pin is not None:
@@ -113,9 +129,25 @@ class Store:
 
     # opening
 
+    def _open_to_write(self, shards: int) -> None:
+        self.witness = Witness(self.files)
+        self.bound = self.witness.found
+        self.manifest = self._load(Manifest(shards=shards))
+        if not self.files.exists(witness.NAME):
+            self._check_not_bereft()
+            self.witness.made(self.manifest.version)
+
+    def _check_not_bereft(self) -> None:
+        """A store that nobody bears witness of may be new, or older than witnesses; but then it is not empty."""
+        if not self.manifest.version and not self.files.list(WAL) and self.files.list(BATCHES):
+            raise witness.lost(self.files.root, "there are batches, but no version and no log that names them")
+
     def _open_to_read(self) -> None:
         """Pin what is to be loaded first, then load: else it might be collected in between."""
+        self.bound = witness.load(self.files)  # first: what is found later can only be more
         if not self.files.list(LOG) and not self.files.list(CHECKPOINT) and not self.files.list(WAL):
+            if self.bound.version or self.bound.done:
+                raise witness.lost(self.files.root, "its files are missing")
             raise StoreError(
                 "E_TARGET", f"there is no Everview store in {self.files.root}", "check the path, or open it for writing"
             )
@@ -129,13 +161,31 @@ class Store:
         self.pin.move(self.manifest.version)
 
     def _versions(self, folder: str) -> list[int]:
-        return [int(name) for name in self.files.list(folder) if name.isdigit()]
+        return [int(name) for name in self.files.list(folder) if VERSION.fullmatch(name)]
 
     def _last_checkpoint(self) -> int:
         return max(self._versions(CHECKPOINT), default=0)
 
     def _load(self, empty: Manifest) -> Manifest:
-        """The newest checkpoint that is whole, then the log after it."""
+        """The newest checkpoint that is whole, then the log after it; all that was acknowledged must be there."""
+        logs = self._logs_with_records()  # before the versions: a reader may be overtaken meanwhile
+        manifest = self._load_versions(empty)
+        needed = max([self.bound.version, *logs])
+        if manifest.version < needed:
+            found = f"the newest that is there is {manifest.version}" if manifest.version else "there is none"
+            what = f"version {needed} was made, but {found}: files of {LOG}/ or {CHECKPOINT}/ are missing"
+            raise witness.lost(self.files.root, what)
+        return manifest
+
+    def _logs_with_records(self) -> list[int]:
+        """The versions that logs with something in them continue."""
+        names = [name for name in self.files.list(WAL) if LOGGED.fullmatch(name)]
+        if self.files.local is not None:
+            path = self.files.local / WAL
+            names = [name for name in names if self.files.disk.size(path / name) > EMPTY_LOG]
+        return [int(name.split(".")[0]) for name in names]
+
+    def _load_versions(self, empty: Manifest) -> Manifest:
         for version in sorted(self._versions(CHECKPOINT), reverse=True):
             try:
                 return self._follow(self._checkpoint(version))
@@ -154,7 +204,13 @@ class Store:
 
     def _checkpoint(self, version: int) -> Manifest:
         name = numbered(CHECKPOINT, version)
-        return m.decode_manifest(self.files.read(name), self.files.where(name))
+        found = m.decode_manifest(self.files.read(name), self.files.where(name))
+        self._check_version(name, version, found.version)
+        return found
+
+    def _check_version(self, name: str, wanted: int, found: int) -> None:
+        if wanted != found:
+            raise witness.lost(self.files.where(name), f"it is a copy of version {found}'s file")
 
     def _follow(self, manifest: Manifest) -> Manifest:
         """The manifest after all commits that follow it in the log."""
@@ -165,6 +221,8 @@ class Store:
             except StoreError as error:
                 if error.code != "E_TORN" or manifest.version + 1 != max(known):
                     raise
+                if manifest.version < self.bound.version:
+                    raise witness.lost(error.message, "it was acknowledged") from error
                 self._set_aside(numbered(LOG, manifest.version + 1))
                 return manifest
         beyond = [v for v in known if v > manifest.version]
@@ -180,7 +238,9 @@ class Store:
     def read_commit(self, version: int) -> Commit:
         """The commit that made a version."""
         name = numbered(LOG, version)
-        return m.decode_commit(self.files.read(name), self.files.where(name))
+        found = m.decode_commit(self.files.read(name), self.files.where(name))
+        self._check_version(name, version, found.version)
+        return found
 
     # pieces
 
@@ -264,6 +324,9 @@ class Store:
                 "this session is outdated: close it and open the directory again",
             )
         self.manifest = self.manifest.after(commit)
+        if self.witness is not None:
+            with suppress(OSError, StoreError):  # the commit is made: an older witness is one, too
+                self.witness.made(version)
         self._since_checkpoint += 1
         if self._since_checkpoint >= CHECKPOINT_EVERY:
             with suppress(OSError, StoreError):  # the commit is made: the next one tries again
@@ -326,8 +389,9 @@ class Store:
             needed |= {r.file for r in m.refs_of(self.read_commit(version))}
         gone = [numbered(LOG, v) for v in self._versions(LOG) if v <= base]
         gone += [numbered(CHECKPOINT, v) for v in self._versions(CHECKPOINT) if v < base]
-        gone += [f"{WAL}/{name}" for name in self.files.list(WAL) if int(name.split(".")[0]) < held]
-        ages = self.files.ages(BATCHES).items()
+        logs = [name for name in self.files.list(WAL) if LOGGED.fullmatch(name)]
+        gone += [f"{WAL}/{name}" for name in logs if int(name.split(".")[0]) < held]
+        ages = [(name, age) for name, age in self.files.ages(BATCHES).items() if BATCH.fullmatch(name)]
         gone += [f"{BATCHES}/{n}" for n, age in ages if n not in needed and (age >= grace or n in left)]
         for name in gone:
             self.files.delete(name)

@@ -7,30 +7,40 @@ version. `wal/<version>` continues that version; the next version begins a new f
     record:  "EVW!" | crc32 of the payload | length of the payload | crc32 of the sixteen bytes before | payload
 
 A process that is killed in the middle of a write leaves a torn record at the end, which was never acknowledged: it is
-cut off when the file is opened again (and kept beside it, with a warning). A record that is not what was written with
-whole ones after it is damage, not a tear: that is an error that names the place, because what follows was acknowledged.
+cut off when the file is opened again (and kept beside it, with a warning). Anything else that is not what was written
+is an error that names the place, because it was acknowledged: a record with whole ones after it, and whatever is
+missing below what was done. How far that was, the file itself says (the size at its head, which the writer keeps in a
+mapped page and readers in other processes follow) and a second file as well (`everview.store.witness`), for the
+case that the log as a whole is gone, emptied, or an older copy of itself.
 
-Records are written before what they say is done, and taken out if that fails. The size at the head of the file, which
-the writer keeps in a mapped page, tells readers in other processes how far everything was done.
+Records are written before what they say is done, and taken out if that fails. So of what lies behind the size at the
+head only the last record can be one that was never done.
 
 `sync="normal"` hands records to the operating system: they survive the death of the process, not the loss of power in
-the next seconds. `sync="full"` waits for the disk.
+the next seconds. `sync="full"` waits for the disk. After the machine has stopped, what `sync="normal"` left may end
+anywhere behind what was safe, in any order of its pages: it is cut off at the first record that is not whole, and the
+warning says that it may have been acknowledged.
+
+A record counts only if the log is still the file of its name after it was written, so a writer whose directory was
+moved away, restored from a copy, or taken over where locks do not hold, stops (E_FENCED) before it acknowledges.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 import warnings
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from everview.errors import StoreError
-from everview.store.files import no_room, sync_folder
+from everview.store.disk import DISK, Disk
+from everview.store.files import no_room
 from everview.store.records import damaged
+from everview.store.witness import Bound, Witness, lost
 
 Sync = Literal["normal", "full"]
 
@@ -56,23 +66,30 @@ class Wal:
     [b'one']
     """
 
-    def __init__(self, path: Path, sync: Sync = "normal") -> None:
+    sealed = False
+
+    def __init__(
+        self, path: Path, sync: Sync = "normal", *, disk: Disk = DISK, witness: Witness | None = None, version: int = 0
+    ) -> None:
         self.path = path
+        self._version = version
+        self._witness = witness
         self._full = sync == "full"
         self._process = os.getpid()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            self.size = os.fstat(self._handle).st_size
+            disk.folder(path.parent)
+            self._handle = disk.open(path)
+            self.size = self._handle.size()
             if self.size < START:
-                os.ftruncate(self._handle, 0)
-                os.pwrite(self._handle, MAGIC + START.to_bytes(8, "little"), 0)
+                self._handle.truncate(0)
+                self._handle.write(MAGIC + START.to_bytes(8, "little"), 0)
                 self.size = START
-                os.fsync(self._handle)
-                sync_folder(path.parent)
-            self._head = memoryview(mmap.mmap(self._handle, START)).cast("Q")
+                self._handle.sync()
+                disk.sync_folder(path.parent)
+            self._head = self._handle.words(START // 8)
         except OSError as error:
             raise no_room(str(path), error) from error
+        self._open = True
 
     def append(self, payload: bytes) -> int:
         """Write a record; gives the size of the file after it. What could not be written whole is not there."""
@@ -80,11 +97,11 @@ class Wal:
         head = _HEAD.pack(MARK, zlib.crc32(payload), len(payload))
         record = head + _CRC.pack(zlib.crc32(head)) + payload
         try:
-            written = os.pwrite(self._handle, record, self.size)
-            while written < len(record):
-                written += os.pwrite(self._handle, memoryview(record)[written:], self.size + written)
+            self._handle.write(record, self.size)
             if self._full:
-                os.fdatasync(self._handle)
+                self._handle.sync()
+            if not self._handle.is_at(self.path):
+                raise self._fenced()
         except BaseException as error:
             self.cut(self.size)
             if isinstance(error, OSError):
@@ -93,9 +110,31 @@ class Wal:
         self.size += len(record)
         return self.size
 
+    def _fenced(self) -> StoreError:
+        return StoreError(
+            "E_FENCED",
+            f"{self.path} is not the log of this session any more: it was moved, deleted, or taken over",
+            "this session is outdated: close it and open the directory again",
+        )
+
+    def seal(self) -> None:
+        """A version is about to be made of all that is there; E_FENCED if this is not our log any more."""
+        if not self._handle.is_at(self.path):
+            raise self._fenced()
+
+    def unseal(self) -> None:
+        """No version was made: the log goes on."""
+
+    def begin(self) -> None:
+        """Everything that is there was done, and is safe; from now on a witness says so, too."""
+        self._head[1] = self.size
+        self._handle.sync()
+        if self._witness is not None:
+            self._witness.follows(self._version, self.size, self.size)
+
     def cut(self, size: int) -> None:
         """Forget everything after this size: what it stands for did not happen."""
-        os.ftruncate(self._handle, size)
+        self._handle.truncate(size)
         self.size = size
 
     def take_back(self, payload: bytes) -> None:
@@ -105,41 +144,67 @@ class Wal:
     def done(self) -> None:
         """Everything so far was done: readers may do it too."""
         self._head[1] = self.size
+        if self._witness is not None:
+            self._witness.done(self.size)
+            if self._full:
+                self._witness.safe(self.size)
 
     def sync(self) -> None:
         """Wait until everything is on the disk."""
-        os.fdatasync(self._handle)
+        self._handle.sync()
+        if self._witness is not None:
+            self._witness.safe(self.size)
 
     def close(self) -> None:
         """Close the file."""
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
+        if self._open:
+            self._open = False
             self._head.release()
+            self._handle.close()
 
 
-def read(path: Path, start: int = 0, *, done: bool = False) -> Iterator[tuple[int, bytes]]:
+def read(path: Path, start: int = 0, *, done: bool = False, least: int = 0) -> Iterator[tuple[int, bytes]]:
     """The whole records from byte `start` on (0: all), each with the place after it; stops at a torn end, raises at
-    damage. `done`: only what was also done, as a reader beside the writer wants it.
+    damage. `done`: only what was also done, as a reader beside the writer wants it, and all of that; `least`: what
+    must have been done, as a witness says.
     """
     try:
         with open(path, "rb") as file:
             head = file.read(START)
             start = file.seek(max(start, START))
-            data = file.read(max(0, int.from_bytes(head[len(MAGIC) :], "little") - start) if done else -1)
+            mark = int.from_bytes(head[len(MAGIC) :], "little")
+            data = file.read(max(0, mark - start) if done else -1)
     except FileNotFoundError:
+        if least:
+            raise lost(str(path), "it is missing, and had transactions that were acknowledged") from None
         return
     if len(head) < START:
+        if least:
+            raise lost(str(path), "it is cut off, and had transactions that were acknowledged")
         return
-    if head[: len(MAGIC)] != MAGIC:
-        raise damaged(str(path), 0, "it does not begin as a write-ahead log does")
+    _check_magic(head, path)
     at = 0
     while (end := _whole(data, at)) is not None:
         yield start + end, data[at + HEAD : end]
         at = end
+    if start + at < max(least, mark if done else 0):
+        raise not_whole(path, start + at)
     if at < len(data) and (later := _next_whole(data, at)) is not None:
-        what = f"a record is not what was written, and whole ones follow (at byte {start + later})"
-        raise damaged(str(path), start + at, what)
+        raise damaged(str(path), start + at, _followed(start + later))
+
+
+def _check_magic(head: bytes, path: Path) -> None:
+    if head[: len(MAGIC)] != MAGIC:
+        raise damaged(str(path), 0, "it does not begin as a write-ahead log does")
+
+
+def _followed(later: int) -> str:
+    return f"a record is not what was written, and whole ones follow (at byte {later})"
+
+
+def not_whole(path: Path, at: int) -> StoreError:
+    """The error for a log that has less than was acknowledged."""
+    return lost(f"{path} is damaged at byte {at}", "what was acknowledged there is missing or not what was written")
 
 
 def _whole(data: bytes, at: int) -> int | None:
@@ -166,28 +231,65 @@ def _next_whole(data: bytes, at: int) -> int | None:
     return None
 
 
-def repair(path: Path) -> list[bytes]:
+@dataclass
+class Found:
+    """The records of a log. `done` says up to which byte they were surely done; behind it `unsure` are those of which
+    nobody knows, because the machine stopped since, else there is one at most, and it was never acknowledged.
+    """
+
+    payloads: list[bytes] = field(default_factory=list)
+    ends: list[int] = field(default_factory=lambda: [START])
+    done: int = START
+    unsure: bool = False
+
+
+def repair(path: Path, bound: Bound | None = None, disk: Disk = DISK) -> list[bytes]:
     """The records of a log that is about to be continued; a torn end is cut off and kept beside the file."""
-    found, end = [], 0
-    for end, payload in read(path):  # noqa: B007
-        found.append(payload)
-    end = max(end, min(START, path.stat().st_size if path.exists() else 0))
-    if path.exists() and path.stat().st_size > end:
-        _cut_off(path, end)
+    return examine(path, bound, disk, cutting=True).payloads
+
+
+def examine(path: Path, bound: Bound | None = None, disk: Disk = DISK, *, cutting: bool = False) -> Found:
+    """The same with what is known about them. Nothing is changed unless `cutting`."""
+    bound = bound or Bound()
+    if disk.size(path) < START:
+        if bound.least:
+            raise lost(str(path), "the log is missing or emptied, though there were transactions in it")
+        return Found()
+    data = disk.read(path)
+    _check_magic(data, path)
+    mark = int.from_bytes(data[len(MAGIC) : START], "little")
+    found = Found(done=mark, unsure=not bound.same_boot)
+    at = START
+    while (end := _whole(data, at)) is not None:
+        found.payloads.append(data[at + HEAD : end])
+        found.ends.append(end)
+        at = end
+    if at < (max(bound.least, mark) if bound.same_boot else bound.least):
+        raise not_whole(path, at)
+    if bound.same_boot and (later := _next_whole(data, at)) is not None:
+        raise damaged(str(path), at, _followed(later))
+    found.done = min(mark, at)
+    if at < len(data) and cutting:
+        _cut_off(path, data, at, disk, bound.same_boot)
     return found
 
 
-def _cut_off(path: Path, end: int) -> None:
-    data = path.read_bytes()
+def _cut_off(path: Path, data: bytes, end: int, disk: Disk, same_boot: bool) -> None:
     kept = path.with_name(f"{path.name}.torn-{end}")
     try:
-        kept.write_bytes(data[end:])
+        disk.make(kept, [data[end:]], sync=True)
     except OSError:  # no room: the copy is only for the curious
-        kept.unlink(missing_ok=True)
-    os.truncate(path, end)
+        disk.unlink(kept)
+    handle = disk.open(path)
+    handle.truncate(end)
+    handle.sync()
+    handle.close()
+    what = "it was never acknowledged"
+    if not same_boot:
+        what = 'the machine stopped before it was on the disk, which only sync="full" waits for'
     warnings.warn(
         f"{path}: {len(data) - end} bytes of an unfinished record were cut off at byte {end} (kept in {kept.name}); "
-        "it was never acknowledged",
+        + what,
         stacklevel=2,
     )
 

@@ -1,0 +1,175 @@
+"""What a store asks of a local disk: the calls, and no more, by which its files come to be.
+
+`LocalFiles`, the write-ahead log and the owner's lock go through a `Disk`, so that everything that can be torn, lost or
+reordered when a machine stops passes through one narrow place. `Disk` is the real one; tests put a simulated one there
+that stops at any call and forgets what was not synced (`tests/store/simulated.py`).
+
+What a real disk promises, and what is built upon here: bytes are safe once the file was synced, a name is safe once its
+folder was synced (a folder's own name once *its* folder was), renaming and linking are whole or not at all. Everything
+else may be lost, in any order, and a file that was being written may have any mixture of old and new pages.
+
+Files are for their owner alone (0600, folders 0700): they hold everybody's rows.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+FILE, FOLDER = 0o600, 0o700
+
+
+class Handle:
+    """A file that is written in place."""
+
+    def __init__(self, path: Path) -> None:
+        self.number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE)
+        about = os.fstat(self.number)
+        self._identity = (about.st_dev, about.st_ino)
+
+    def size(self) -> int:
+        """Bytes of the file."""
+        return os.fstat(self.number).st_size
+
+    def read(self, size: int) -> bytes:
+        """The first bytes."""
+        return os.pread(self.number, size, 0)
+
+    def write(self, data: bytes, at: int) -> None:
+        """Write all of it at this place."""
+        written = os.pwrite(self.number, data, at)
+        while written < len(data):
+            written += os.pwrite(self.number, memoryview(data)[written:], at + written)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file, or fill it up with zeros."""
+        os.ftruncate(self.number, size)
+
+    def sync(self) -> None:
+        """Wait until all that was written is safe."""
+        os.fdatasync(self.number)
+
+    def words(self, count: int) -> memoryview:
+        """The first eight-byte numbers of the file, mapped: storing one is seen by every process at once."""
+        return memoryview(mmap.mmap(self.number, 8 * count)).cast("Q")
+
+    def is_at(self, path: Path) -> bool:
+        """Whether this is still the file of that name: about a microsecond."""
+        try:
+            about = os.stat(path)
+        except FileNotFoundError:
+            return False
+        return (about.st_dev, about.st_ino) == self._identity
+
+    def lock(self) -> bool:
+        """Keep it for this process until it ends, however it ends; False: another has it."""
+        try:
+            fcntl.flock(self.number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def unlock(self) -> None:
+        """Let others have it; also for children that are just being forked, which have a copy."""
+        fcntl.flock(self.number, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close it; what was mapped stays mapped."""
+        if self.number >= 0:
+            os.close(self.number)
+            self.number = -1
+
+
+class FolderHandle(Handle):
+    """A folder, to be locked: nobody can remove it and leave what is in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        about = os.fstat(self.number)
+        self._identity = (about.st_dev, about.st_ino)
+
+
+class Disk:
+    """The machine's own disk."""
+
+    def read(self, path: Path) -> bytes:
+        """The whole file."""
+        return path.read_bytes()
+
+    def map(self, path: Path) -> pa.Buffer:
+        """The whole file, mapped."""
+        with pa.memory_map(str(path), "rb") as source:
+            return source.read_buffer()
+
+    def make(self, path: Path, parts: Iterable[Any], *, sync: bool) -> None:
+        """A new file with these contents."""
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE), "wb") as file:
+            for part in parts:
+                file.write(part)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+
+    def open(self, path: Path) -> Handle:
+        """A file to be written in place; made if it is not there."""
+        return Handle(path)
+
+    def open_folder(self, path: Path) -> Handle:
+        """A folder to be locked."""
+        return FolderHandle(path)
+
+    def replace(self, old: Path, new: Path) -> None:
+        """Give a file another name, whoever has that so far."""
+        os.replace(old, new)
+
+    def link(self, old: Path, new: Path) -> None:
+        """Give a file a second name; FileExistsError if it is taken."""
+        os.link(old, new)
+
+    def unlink(self, path: Path) -> None:
+        """Take a name away; one that is gone already is fine."""
+        path.unlink(missing_ok=True)
+
+    def folder(self, path: Path) -> None:
+        """Make a folder, and those above it, if they are not there; their names are safe then."""
+        if path.is_dir():
+            return
+        self.folder(path.parent)
+        path.mkdir(mode=FOLDER, exist_ok=True)
+        self.sync_folder(path.parent)
+
+    def sync_folder(self, path: Path) -> None:
+        """Make a folder's names safe."""
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def exists(self, path: Path) -> bool:
+        """Whether there is such a file."""
+        return path.exists()
+
+    def size(self, path: Path) -> int:
+        """Bytes of a file; -1 if there is none."""
+        try:
+            return path.stat().st_size
+        except FileNotFoundError:
+            return -1
+
+    def names(self, path: Path) -> dict[str, float]:
+        """A folder's files, hidden ones included, each with the time it was written."""
+        try:
+            return {entry.name: entry.stat().st_mtime for entry in os.scandir(path) if entry.is_file()}
+        except FileNotFoundError:
+            return {}
+
+
+DISK = Disk()
+"""The disk of this machine."""
