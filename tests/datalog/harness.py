@@ -116,15 +116,13 @@ def run(path: Path, plan: Any = None) -> None:
         where = f"{path.name}:{number}"
         text = "\n".join(lines)
         if kind == "table":
-            name, columns = re.fullmatch(r"(\w+)\((.*)\)", " ".join(args)).groups()  # type: ignore[union-attr]
-            world.table(name, dict(c.split() for c in columns.split(",")))  # type: ignore[misc]
+            world.table(*declared(" ".join(args)))
         elif kind == "program":
             world.add(text, plan)
             world.check(world.db.time)
         elif kind == "step":
             since = world.db.time
-            signed = [(line[0], _rows(line[1:])) for line in lines]
-            world.change(*([row for s, rows in signed if s == sign for row in rows] for sign in "+-"))
+            world.change(*changes_of(lines))
             world.check(since)
         elif kind == "expect":
             rows = {ast.literal_eval(f"({line},)") for line in lines}
@@ -135,6 +133,19 @@ def run(path: Path, plan: Any = None) -> None:
         else:
             raise ValueError(f"{where}: {kind}")
     world.db.close()
+
+
+def declared(text: str) -> tuple[str, dict[str, str]]:
+    """A table's name and columns."""
+    name, columns = re.fullmatch(r"(\w+)\((.*)\)", text).groups()  # type: ignore[union-attr]
+    return name, dict(c.split() for c in columns.split(","))  # type: ignore[misc]
+
+
+def changes_of(lines: Sequence[str]) -> tuple[list[tuple[str, Row]], list[tuple[str, Row]]]:
+    """What a step inserts and deletes."""
+    signed = [(line[0], _rows(line[1:])) for line in lines]
+    inserts, deletes = ([row for s, rows in signed if s == sign for row in rows] for sign in "+-")
+    return inserts, deletes
 
 
 def _rows(text: str) -> list[tuple[str, Row]]:

@@ -148,3 +148,28 @@ def test_a_program_is_found_again_in_a_durable_session(tmp_path: Path) -> None:
         assert set(db.views) == {"triangle", "reach"}
         db["edge"].delete([(2, 3)])
         assert db["triangle"].rows() == []
+
+
+def test_relations_may_be_called_like_functions_and_aggregates(db: ev.Session) -> None:
+    for name in ("add", "sub", "mul", "div", "floordiv", "mod", "pow", "neg", "count", "sum", "min"):
+        db.table(name, {"x": int}).insert([(1,), (2,)])
+        rules = db.datalog(f"r_{name}(X) :- edge(X, _), {name}(X), X + 1 > 0.")
+        db["edge"].insert([(2, 2)])
+        assert rules[f"r_{name}"].rows() == [(2,)]
+
+
+def test_a_pattern_that_cannot_be_read_is_refused_with_its_place(db: ev.Session) -> None:
+    with pytest.raises(DatalogError, match=r"E_PATTERN. line 1, column 18(?s:.*)missing \]"):
+        db.datalog('m(X) :- t(X, V), regexp_matches(V, "b.*[").')
+    with pytest.raises(ev.PlanError, match="E_PATTERN"):
+        db.sql("SELECT k FROM t WHERE v ~ 'b.*['")
+
+
+def test_parts_of_a_body_that_share_nothing_are_not_multiplied_out(db: ev.Session) -> None:
+    """Every combination would be 27 million rows."""
+    rules = db.datalog("some(X) :- edge(X, X), edge(Y, Z), Y < Z, edge(V, W), W > 10 * V, not edge(0, _).")
+    db["edge"].insert([(i, i) for i in range(1, 300)] + [(i, 20 * i) for i in range(1, 300)])
+    assert len(rules.some.rows()) == 299
+    db["edge"].delete([(i, 20 * i) for i in range(1, 300)])
+    assert rules.some.rows() == []
+    assert db.stats()["bytes"] < 1_000_000

@@ -7,7 +7,8 @@ The modules, in reading order:
     edn           the Datomic-like spelling
     attributes    facts (entity, attribute, value)
     solutions     ways to make literals hold, as plans
-    bodies        from literals to solutions: safety, order, negation, disjunction
+    scopes        which variable a name means, and when a literal can be taken
+    bodies        from literals to solutions: order, negation, disjunction
     aggregates    whose an aggregate is, and over what
     strata        from rules to plans: who reads whom, loops, types
     magic         rules rewritten for questions with arguments

@@ -12,8 +12,9 @@ that goes on computing with its aggregate (`N = count(Y), N > 3`) is two rules, 
     fan'1(X, count(Y)) :- edge(X, Y).
     fan(X)             :- fan'1(X, N), N > 3.
 
-What is aggregated is the bag of solutions, one for each way to make the body hold. A group without solutions is not
-there: a count is never 0.
+What is aggregated are solutions: a value for every variable of the body, as often as the tables' rows are there that it
+is made of. One that several sides of a disjunction have is one solution; those of two rules are two. A group without
+solutions is not there: a count is never 0.
 """
 
 from __future__ import annotations

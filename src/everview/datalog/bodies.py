@@ -6,7 +6,10 @@ go round in a circle, negations wait for all of them: these are then joined at o
 part of the pattern is kept. A literal that can never be taken has a variable that nothing binds: the rule is *unsafe*.
 
     not (...)    solutions for which the inner body has none; variables that occur only inside mean "any"
-    (a ; b)      a rule without a name: the *set* of what either side binds, joined with the rest
+    (a ; b)      the *set* of what either side says of its variables, joined with the rest
+
+Under an aggregate it matters how often a solution holds. A solution is a value for every variable, `_` being one
+without a name; one that several branches have is one solution, so (a ; a) is a, and brackets around a change nothing.
 
 An inner body that can stand alone is computed alone and shared; one that needs variables from outside, as in
 `(P < 5 ; home(X))`, is computed from the distinct values those have ("sideways").
@@ -15,12 +18,15 @@ An inner body that can stand alone is computed alone and shared; one that needs 
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from everview.datalog.solutions import CONDITIONS, Relation, Solutions, distinct, union
+from everview.datalog.scopes import after, assigned, components, exports, gains, neighbours, shown, stuck
+from everview.datalog.solutions import CONDITIONS, Relation, Solutions, distinct, most, union
 from everview.datalog.syntax import (
+    AGGREGATES,
     Aggregate,
     Apply,
     Atom,
@@ -43,6 +49,9 @@ from everview.plan import joins
 from everview.plan.nodes import ONE_ROW, Project
 from everview.types import INT
 
+MOST_ALTERNATIVES = 1000
+"""Branches of a disjunction under an aggregate, with the brackets inside multiplied out."""
+
 Find = Callable[[Atom], Relation | None]
 """The relation that an atom reads, if there is one."""
 
@@ -58,17 +67,41 @@ class Bodies:
     suggest: Callable[[str], str]
     _fresh: Iterator[int] = field(default_factory=itertools.count)
 
-    def solve(self, body: Body, needed: set[str], start: Solutions | None = None) -> Solutions:
-        """All ways to make the body hold, extending `start`; `needed` variables are read outside the body."""
-        pending = [part for literal in body for part in self._read(literal)]
+    def solve(self, body: Body, outside: set[str], start: Solutions | None = None, *, bag: bool = False) -> Solutions:
+        """All ways to make the body hold, extending `start`; `outside`: variables that occur outside the body.
+
+        `bag`: how often a solution holds matters, to an aggregate. Else parts of the body that share no variable are
+        solved apart, and of each only what is read outside is kept: of most, whether there is a solution at all.
+        """
+        parts = neighbours([part for literal in body for part in self._read(literal)], outside)
+        have = start.bound if start is not None else set()
+        groups = [[l for l, _ in parts]] if bag and parts else components([l for l, _ in parts], frozenset(have))
         current = start
-        cyclic = _cyclic([{v.name for v in part.variables()} for part in pending if isinstance(part, Atom)])
-        while pending:
-            at = self._next(pending, current, needed, cyclic)
-            literal = pending.pop(at)
-            bound = current.bound if current is not None else set()
-            current = self._take(literal, current, needed | bound | names_of(tuple(pending)))
+        for group in sorted(groups, key=_only_computes):  # N = 3 needs no rows, and is put to those that there are
+            mine = [(l, around) for l, around in parts if any(l is other for other in group)]
+            names = names_of(tuple(group))
+            if len(groups) == 1 or names & have or _only_computes(group):
+                current = self._solve(mine, current, bag)
+            else:
+                found = self._only(self._solve(mine, None, bag), names & outside)
+                current = found if current is None else current.joined(found, group[0].place)
         return current if current is not None else self._unit()
+
+    def _solve(self, pending: list[tuple[Literal, set[str]]], current: Solutions | None, bag: bool) -> Solutions:
+        """Take literals, each with the names outside of it, one after the other."""
+        pending = list(pending)
+        cyclic = _cyclic([names_of((literal,)) for literal, _ in pending if isinstance(literal, Atom)])
+        while pending:
+            literal, around = pending.pop(self._next(pending, current, cyclic))
+            current = self._take(literal, current, around, bag)
+        assert current is not None
+        return current
+
+    def _only(self, found: Solutions, names: set[str]) -> Solutions:
+        """The values of these variables, each once; without any: whether there is a solution."""
+        if not names:
+            return self._unit_if(found)
+        return found if found.bound == names and None not in found.names else found.distinct(sorted(names))
 
     def _unit(self) -> Solutions:
         return Solutions(ONE_ROW, (None,) * len(ONE_ROW.types))
@@ -98,6 +131,9 @@ class Bodies:
     def _function(self, atom: Atom) -> Literal:
         if (atom.function is not None or atom.name in CONDITIONS) and not atom.named:
             return Test(Apply(atom.name, atom.args, atom.function, place=atom.place), place=atom.place)
+        if atom.name in AGGREGATES and len(atom.args) <= 1:
+            hint = f"N = {atom.name}(X) gives it a variable, to be compared with something"
+            raise atom.place.error("E_AGGREGATE", f"{atom.name} cannot stand here", hint)
         raise self.unknown(atom)
 
     def unknown(self, atom: Atom) -> EverviewError:
@@ -106,105 +142,50 @@ class Bodies:
 
     # ------------------------------------------------------------------------------- which comes next
 
-    def _next(self, pending: list[Literal], current: Solutions | None, needed: set[str], cyclic: bool) -> int:
+    def _next(self, pending: list[tuple[Literal, set[str]]], current: Solutions | None, cyclic: bool) -> int:
         bound = current.bound if current is not None else set()
-        patient = cyclic and any(isinstance(literal, Atom) for literal in pending)
+        patient = cyclic and any(isinstance(literal, Atom) for literal, _ in pending)
         sources = []
-        for i, literal in enumerate(pending):
-            if isinstance(literal, Atom):
+        for i, (literal, around) in enumerate(pending):
+            if isinstance(literal, Atom) or (isinstance(literal, Or) and self._alone(literal, around)):
                 sources.append(i)
-            if isinstance(literal, Atom) or (patient and isinstance(literal, Not)):
+            elif patient and isinstance(literal, Not):
                 continue
-            how = self._ready(literal, bound, needed | bound | _others(pending, i))
-            if how == "now":
+            elif gains(literal, bound, around, self._read) is not None:
                 return i
-            if how == "source":
-                sources.append(i)
         for i in sources:
-            if not bound or bound & {v.name for v in pending[i].variables()}:
+            if not bound or bound & names_of((pending[i][0],)):
                 return i
         if sources:
             return sources[0]
         raise self._unsafe(pending, bound)
 
-    def _ready(self, literal: Literal, bound: set[str], outside: set[str]) -> str:
-        """Whether a literal can be taken: now, as a source of rows, or not yet."""
-        names = {v.name for v in literal.variables()}
-        if isinstance(literal, Compare):
-            return "now" if names <= bound or _assigned(literal, bound) is not None else "no"
-        if isinstance(literal, Test):
-            return "now" if names <= bound else "no"
-        if isinstance(literal, Not):
-            simple = len(literal.body) == 1 and isinstance(literal.body[0], Atom)
-            free = names - bound
-            ready = not (free if simple else free & outside) and self._binds(literal.body, bound) is not None
-            return "now" if ready else "no"
-        assert isinstance(literal, Or)
-        if self._exports(literal, set(), outside) is not None:
-            return "source"
-        return "now" if self._exports(literal, bound, outside) is not None else "no"
+    def _alone(self, literal: Or, around: set[str]) -> bool:
+        """Whether it needs nothing from outside, and so is a source of rows."""
+        return exports(literal, set(), around, self._read) is not None
 
-    def _binds(self, body: Body, bound: set[str]) -> set[str] | None:
-        """The variables bound after the body, or None if it cannot be taken from these."""
-        have = set(bound)
-        pending = [part for literal in body for part in self._read(literal)]
-        while pending:
-            for i, literal in enumerate(pending):
-                outside = have | _others(pending, i)
-                if isinstance(literal, Atom):
-                    gained: set[str] | None = {v.name for v in literal.variables()}
-                elif isinstance(literal, Or):
-                    gained = self._exports(literal, set(), outside)
-                    gained = gained if gained is not None else self._exports(literal, have, outside)
-                elif self._ready(literal, have, outside) == "now":
-                    assigned = _assigned(literal, have) if isinstance(literal, Compare) else None
-                    gained = set() if assigned is None else {assigned[0].name}
-                else:
-                    gained = None
-                if gained is not None:
-                    have |= gained
-                    del pending[i]
-                    break
-            else:
-                return None
-        return have
-
-    def _exports(self, either: Or, bound: set[str], outside: set[str]) -> set[str] | None:
-        """The variables that every branch binds and others read; None if branches disagree or cannot be taken."""
-        found: set[str] | None = None
-        for branch in either.branches:
-            have = self._binds(branch, bound)
-            if have is None:
-                return None
-            mine = (have & outside & (names_of(branch) | bound)) - bound
-            if found is not None and mine != found:
-                return None
-            found = mine
-        return found
-
-    def _unsafe(self, pending: list[Literal], bound: set[str]) -> EverviewError:
-        for literal in pending:
-            for variable in literal.variables():
-                if variable.name not in bound:
-                    name = variable.name if not variable.name.startswith("'") else "the argument"
-                    return unsafe(variable.place, name, isinstance(literal, Not))
-        return pending[0].place.error("E_UNSAFE", "nothing binds the variables of this condition")
+    def _unsafe(self, pending: list[tuple[Literal, set[str]]], bound: set[str]) -> EverviewError:
+        found = stuck(pending, bound)
+        if found is None:
+            return pending[0][0].place.error("E_UNSAFE", "nothing binds the variables of this condition")
+        variable, literal = found
+        return unsafe(variable.place, variable.name, isinstance(literal, Not))
 
     # ---------------------------------------------------------------------------------- taking one
 
-    def _take(self, literal: Literal, current: Solutions | None, outside: set[str]) -> Solutions:
+    def _take(self, literal: Literal, current: Solutions | None, around: set[str], bag: bool) -> Solutions:
         if isinstance(literal, Atom):
             rows = self.rows(literal)
             return rows if current is None else current.joined(rows, literal.place)
         if isinstance(literal, Or):
-            return self._either(literal, current, outside)
+            return self._either(literal, current, around, bag)
         current = current if current is not None else self._unit()
         if isinstance(literal, Compare):
             return self._compare(literal, current)
         if isinstance(literal, Test):
             return current.where(_truth(current, literal.term))
         assert isinstance(literal, Not)
-        return self._negation(literal, current)
+        return self._negation(literal, current, around)
 
     def rows(self, atom: Atom) -> Solutions:
         """The relation's rows that fit the atom's constants and repeated variables."""
@@ -224,9 +205,9 @@ class Bodies:
         return found.where(functions.conjunction(tests)) if tests else found
 
     def _compare(self, literal: Compare, current: Solutions) -> Solutions:
-        assigned = _assigned(literal, current.bound)
-        if assigned is not None:
-            variable, term = assigned
+        gets = assigned(literal, current.bound)
+        if gets is not None:
+            variable, term = gets
             return current.extended(variable.name, current.value(term))
         left, right = current.value(literal.left), current.value(literal.right)
         try:
@@ -234,41 +215,103 @@ class Bodies:
         except EverviewError as error:
             raise literal.place.placed(error) from None
 
-    def _negation(self, literal: Not, current: Solutions) -> Solutions:
+    def _negation(self, literal: Not, current: Solutions, around: set[str]) -> Solutions:
         shared = sorted(names_of(literal.body) & current.bound)
-        alone = self._binds(literal.body, set()) is not None
-        start = None if alone else current.distinct(shared)
-        inner = self.solve(literal.body, set(shared), start)
+        alone = after(literal.body, set(), around, self._read)
+        start = None if alone is not None and set(shared) <= alone else current.distinct(shared)
+        inner = self.solve(literal.body, around, start)
         names = tuple(n if n in shared else None for n in inner.names)
         return current.without(Solutions(inner.node, names), literal.place)
 
-    def _either(self, literal: Or, current: Solutions | None, outside: set[str]) -> Solutions:
-        exports = self._exports(literal, set(), outside)
+    def _either(self, literal: Or, current: Solutions | None, around: set[str], bag: bool) -> Solutions:
         start: Solutions | None = None
-        names = sorted(exports or ())
-        if exports is None:
+        names = sorted(exports(literal, set(), around, self._read) or ())
+        if not self._alone(literal, around):
             assert current is not None
             shared = sorted(names_of((literal,)) & current.bound)
             start = current.distinct(shared) if shared else None
-            names = shared + sorted(self._exports(literal, current.bound, outside) or ())
-        parts = []
-        for branch in literal.branches:
-            found = self.solve(branch, set(names), start)
-            if not names:  # nobody reads its variables: it only says whether there is a solution
-                found = self._unit_if(found)
-            else:
-                found = Solutions(joins.take(found.node, [found.at(n) for n in names]), tuple(names))
-            parts.append(found)
-        places = [branch[0].place for branch in literal.branches]
-        node = distinct(union([p.node for p in parts], places, "the alternatives"))
-        rows = Solutions(node, parts[0].names)
+            names = shared + sorted(exports(literal, current.bound, around, self._read) or ())
+        branches = flat(self._all_named(literal)) if bag else literal.branches
+        parts = [self.solve(branch, around, start, bag=bag) for branch in branches]
+        places = [branch[0].place for branch in branches]
+        if bag:
+            rows = self._bag_of(parts, places, names)
+        else:
+            rows = self._set_of(parts, places, names)
         return rows if current is None else current.joined(rows, literal.place)
+
+    def _set_of(self, parts: list[Solutions], places: list[Place], names: list[str]) -> Solutions:
+        """What the branches say of some variables, each once; of none: whether one of them has a solution."""
+        if not names:
+            return self._unit_if(
+                Solutions(union([self._unit_if(p).node for p in parts], places, "the alternatives"), (None,))
+            )
+        node = distinct(union([p.taken(names).node for p in parts], places, "the alternatives"))
+        return Solutions(node, tuple(names))
+
+    def _bag_of(self, parts: list[Solutions], places: list[Place], names: list[str]) -> Solutions:
+        """The solutions of all branches: what two of them say of the same variables is one solution."""
+        alike: dict[frozenset[str], list[int]] = {}
+        for i in range(len(parts)):
+            alike.setdefault(_named(parts[i]), []).append(i)
+        nodes_found = []
+        for group in alike.values():
+            every = sorted(_named(parts[group[0]]))
+            same = [parts[i].taken(every).node for i in group]
+            whole = Solutions(most(same, [places[i] for i in group], "the alternatives"), tuple(every))
+            nodes_found.append(whole.taken(names).node if names else Project(whole.node, (nodes.Literal(INT, 1),)))
+        found = union(nodes_found, [places[group[0]] for group in alike.values()], "the alternatives")
+        return Solutions(found, tuple(names) if names else (None,))
+
+    def _all_named(self, either: Or) -> Or:
+        """The alternatives with a name for every `_` outside of negations, and for columns that are left out."""
+
+        def named(literal: Literal) -> Literal:
+            if isinstance(literal, Or):
+                return self._all_named(literal)
+            relation = self.find(literal) if isinstance(literal, Atom) else None
+            if not isinstance(literal, Atom) or relation is None:
+                return literal
+            args = (Var(f"_'{next(self._fresh)}") if isinstance(a, Wild) else a for a in _in_order(literal, relation))
+            return Atom(literal.name, tuple(args), place=literal.place)
+
+        return Or(tuple(tuple(map(named, branch)) for branch in either.branches), place=either.place)
 
     def _unit_if(self, found: Solutions) -> Solutions:
         return Solutions(distinct(Project(found.node, (nodes.Literal(INT, 1),))), (None,))
 
 
 # ------------------------------------------------------------------------------------------ helpers
+
+
+def flat(either: Or) -> list[Body]:
+    """The branches, brackets of alternatives inside them multiplied out.
+
+    >>> from everview.datalog.grammar import parse
+    >>> len(flat(parse("p(X) :- t(X), (a(X), (b(X) ; c(X)) ; d(X)).")[0].body[1]))
+    3
+    """
+    found: list[Body] = []
+    for branch in either.branches:
+        choices = [flat(l) if isinstance(l, Or) else [(l,)] for l in branch]
+        if math.prod(map(len, choices)) + len(found) > MOST_ALTERNATIVES:
+            raise either.place.error(
+                "E_SIZE",
+                f"an aggregate over more than {MOST_ALTERNATIVES} alternatives, multiplied out",
+                "give the inner brackets a relation of their own",
+            )
+        found += [tuple(l for body in picked for l in body) for picked in itertools.product(*choices)]
+    return found
+
+
+def _only_computes(literals: Sequence[Literal]) -> bool:
+    """Whether these are conditions only, which look up nothing."""
+    return all(isinstance(literal, Compare | Test) for literal in literals)
+
+
+def _named(found: Solutions) -> frozenset[str]:
+    """The variables of some solutions, without those that stand for computed arguments."""
+    return frozenset(n for n in found.bound if not n.startswith("'"))
 
 
 def _cyclic(atoms: list[set[str]]) -> bool:
@@ -288,26 +331,11 @@ def _cyclic(atoms: list[set[str]]) -> bool:
         left = kept
 
 
-def _others(pending: list[Literal], i: int) -> set[str]:
-    """Variables that other literals than number i read; those inside two negations are two variables."""
-    others = (p for k, p in enumerate(pending) if k != i)
-    return names_of(tuple(p for p in others if not (isinstance(pending[i], Not) and isinstance(p, Not))))
-
-
 def unsafe(place: Place, name: str, negated: bool = False) -> EverviewError:
     """The error for a variable without values."""
     hint = "write _ for any value, or bind it" if negated else "bind it"
+    name = shown(name)
     return place.error("E_UNSAFE", f"nothing gives {name} a value", f"{hint} in a positive literal: relation({name})")
-
-
-def _assigned(literal: Compare, bound: set[str]) -> tuple[Var, Term] | None:
-    """The variable that an equality binds, and the term it gets."""
-    if literal.op != "eq":
-        return None
-    for variable, term in ((literal.left, literal.right), (literal.right, literal.left)):
-        if isinstance(variable, Var) and variable.name not in bound and {v.name for v in term.variables()} <= bound:
-            return variable, term
-    return None
 
 
 def _equal(a: nodes.Expr, b: nodes.Expr, place: Place) -> nodes.Expr:

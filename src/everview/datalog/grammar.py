@@ -15,6 +15,7 @@ clearly. `%` and `//` begin a comment where an operand is due, and are modulo an
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -23,6 +24,7 @@ from lark.exceptions import VisitError
 
 from everview.datalog.syntax import (
     AGGREGATES,
+    COUNTING,
     Aggregate,
     Apply,
     Atom,
@@ -167,9 +169,18 @@ class _Star:
     """The `*` of count(*)."""
 
 
+@dataclass(frozen=True)
+class _Called:
+    """A name with arguments in brackets: a relation, a function or an aggregate, as its place will say."""
+
+    name: str
+    args: tuple[Any, ...]
+    place: Place
+
+
 @v_args(meta=True)
 class _Reader(Transformer[Any, Any]):
-    """The tree as rules; a name followed by brackets stays an Apply until its place says whether it is a relation."""
+    """The tree as rules; a name followed by brackets is a _Called until its place says what it is."""
 
     def program(self, _meta: Any, rules: list[list[Rule]]) -> list[Rule]:
         return [rule for group in rules for rule in group]
@@ -179,8 +190,10 @@ class _Reader(Transformer[Any, Any]):
 
     def rule(self, meta: Any, parts: list[Any]) -> list[Rule]:
         head, _, body = parts
-        branches = body.branches if isinstance(body, Or) else (_conjunction(body),)
-        return [_rule(head, branch, _place(meta)) for branch in branches]
+        whole = _rule(head, _conjunction(body), _place(meta))
+        if not isinstance(body, Or) or any(isinstance(t, Aggregate) and t.kind in COUNTING for t in whole.head):
+            return [whole]
+        return [replace(whole, body=branch) for branch in body.branches]
 
     def either(self, meta: Any, parts: list[Any]) -> Any:
         return Or(tuple(_conjunction(p) for p in parts), place=_place(meta))
@@ -237,16 +250,9 @@ class _Reader(Transformer[Any, Any]):
         functor: Token = parts[0]
         args = [p for p in parts[1:] if p is not None]
         name, place = str(functor).strip("`"), _place(meta)
-        if name in AGGREGATES and len(args) <= 1 and not any(isinstance(a, tuple) for a in args):
-            arg = args[0] if args and not isinstance(args[0], _Star) else None
-            return Aggregate(name, None if arg is None else _term(arg), place=place)
-        if any(isinstance(a, _Star) for a in args):
+        if any(isinstance(a, _Star) for a in args) and (name != "count" or len(args) > 1):
             raise place.error("E_SYNTAX", "* stands only in count(*)", "name a value, or write _ for any")
-        named = tuple((a[0], a[1]) for a in args if isinstance(a, tuple))
-        plain = tuple(_term(a) for a in args if not isinstance(a, tuple))
-        if named:
-            return Atom(name, plain, named, place=place)
-        return Apply(name, plain, place=place)
+        return _Called(name, tuple(args), place)
 
 
 def _place(meta: Any) -> Place:
@@ -254,21 +260,32 @@ def _place(meta: Any) -> Place:
 
 
 def _rule(head: Any, body: Body, place: Place) -> Rule:
-    if isinstance(head, Aggregate):
-        raise place.error("E_SYNTAX", f"{head.kind} is an aggregate, no name for a relation", "choose another name")
-    if not isinstance(head, Apply):
+    assert isinstance(head, _Called)
+    if head.name in AGGREGATES and len(head.args) <= 1:
+        raise place.error("E_SYNTAX", f"{head.name} is an aggregate, no name for a relation", "choose another name")
+    if any(isinstance(a, tuple) for a in head.args):
         raise place.error("E_SYNTAX", "the head must be a relation with its columns in order", "name(X, Y) :- ...")
-    return Rule(head.op, head.args, body, place)
+    return Rule(head.name, tuple(map(_term, head.args)), body, place)
 
 
 def _term(part: Any) -> Term:
     """The part as a value."""
     if isinstance(part, Term):
         return part
-    place = part.place if isinstance(part, Literal) else part[0].place
+    if isinstance(part, _Called) and not any(isinstance(a, tuple) for a in part.args):
+        return _value(part)
+    place = part.place if isinstance(part, Literal | _Called) else part[0].place
     raise place.error(
         "E_SYNTAX", "a condition stands where a value is due", "conditions are parted by commas: p(X), X > 3"
     )
+
+
+def _value(call: _Called) -> Term:
+    """A function's value, or an aggregate."""
+    if call.name in AGGREGATES and len(call.args) <= 1:
+        arg = call.args[0] if call.args and not isinstance(call.args[0], _Star) else None
+        return Aggregate(call.name, None if arg is None else _term(arg), place=call.place)
+    return Apply(call.name, tuple(map(_term, call.args)), place=call.place)
 
 
 def _conjunction(part: Any) -> Body:
@@ -277,7 +294,11 @@ def _conjunction(part: Any) -> Body:
         return tuple(part)
     if isinstance(part, Literal):
         return (part,)
-    if isinstance(part, Apply) and part.op not in OPERATORS.values() and part.op != "neg":
-        return (Atom(part.op, part.args, place=part.place),)
+    if isinstance(part, _Called):
+        if any(isinstance(a, _Star) for a in part.args):
+            return (Test(_value(part), place=part.place),)
+        named = tuple((a[0], a[1]) for a in part.args if isinstance(a, tuple))
+        plain = tuple(_term(a) for a in part.args if not isinstance(a, tuple))
+        return (Atom(part.name, plain, named, place=part.place),)
     assert isinstance(part, Term)
     return (Test(part, place=part.place),)

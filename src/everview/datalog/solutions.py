@@ -16,7 +16,7 @@ from everview.expr import functions, language, nodes
 from everview.expr.resolve import Column, Scope, resolve
 from everview.plan import joins
 from everview.plan.keys import unique_columns
-from everview.plan.nodes import Filter, Node, Project, Threshold, Types, Union
+from everview.plan.nodes import Filter, Negate, Node, Project, Threshold, Types, Union
 from everview.types import BOOL, BYTES, DATE, FLOAT, INT, STR, TIMESTAMP, DataType, decimal
 
 CASTS: dict[str, DataType] = {
@@ -74,6 +74,10 @@ class Solutions:
             return Solutions(self.node, tuple(names))
         return Solutions(Project(self.node, (*joins.refs(self.node.types), value)), (*self.names, name))
 
+    def taken(self, names: Sequence[str]) -> Solutions:
+        """The values of these variables, as often as there are solutions."""
+        return Solutions(joins.take(self.node, [self.at(n) for n in names]), tuple(names))
+
     def distinct(self, names: Sequence[str]) -> Solutions:
         """The values of these variables, each once."""
         return Solutions(distinct(joins.take(self.node, [self.at(n) for n in names])), tuple(names))
@@ -114,12 +118,29 @@ def distinct(node: Node) -> Node:
 
 def union(parts: Sequence[Node], places: Sequence[Place], what: str) -> Node:
     """All rows of all parts, their columns made to agree in type."""
+    same = cast_alike(parts, places, what)
+    return same[0] if len(same) == 1 else Union(tuple(same))
+
+
+def cast_alike(parts: Sequence[Node], places: Sequence[Place], what: str) -> list[Node]:
+    """The parts with columns of common types."""
     types = list(parts[0].types)
     for part, place in zip(parts, places, strict=True):
         for i, have in enumerate(part.types):
             types[i] = common(types[i], have, place, f"column {i + 1} of {what}")
-    same = [cast_to(part, tuple(types)) for part in parts]
-    return same[0] if len(same) == 1 else Union(tuple(same))
+    return [cast_to(part, tuple(types)) for part in parts]
+
+
+def most(parts: Sequence[Node], places: Sequence[Place], what: str) -> Node:
+    """Each row of any part, as often as it is in the part that has it most: a + what b has more than a."""
+    same = cast_alike(parts, places, what)
+    if len(same) > 1 and all(unique_columns(part) for part in same):
+        return Threshold(Union(tuple(same)), "distinct")
+    found = same[0]
+    for part in same[1:]:
+        more = Threshold(Union((part, Negate(found))), "positive")
+        found = Union((found, more))
+    return found
 
 
 def common(before: DataType, here: DataType, place: Place, what: str) -> DataType:

@@ -17,8 +17,22 @@ from typing import Any
 
 from everview.datalog import aggregates
 from everview.datalog.bodies import Bodies, unsafe
+from everview.datalog.scopes import apart
 from everview.datalog.solutions import Relation, Solutions, cast_to, common, distinct, union
-from everview.datalog.syntax import Aggregate, Apply, Atom, Const, Literal, Place, Rule, Term, Var, Wild, mapped
+from everview.datalog.syntax import (
+    COUNTING,
+    Aggregate,
+    Apply,
+    Atom,
+    Const,
+    Literal,
+    Place,
+    Rule,
+    Term,
+    Var,
+    Wild,
+    mapped,
+)
 from everview.errors import PlanError, did_you_mean
 from everview.expr import language, nodes
 from everview.expr.language import UserFunction
@@ -52,7 +66,7 @@ class Strata:
         self.open: dict[str, Relation | None] = {}
         self.bodies = Bodies(self._find, self._suggest)
         for number, rule in enumerate(rules):
-            for part in aggregates.split(_with_functions(rule, functions or {}), number):
+            for part in aggregates.split(apart(_with_functions(rule, functions or {})), number):
                 self.rules.setdefault(part.name, []).append(part)
         self.shapes = {name: self._shape(rules) for name, rules in self.rules.items()}
 
@@ -179,7 +193,8 @@ class Strata:
         shape = self.shapes[name]
         facts = [r for r in rules if r.is_fact]
         first = [r for r in rules if not r.is_fact or r is facts[0]]
-        parts = [self.facts(facts) if r.is_fact else self._rule(r) for r in first]
+        bag = any(kind in COUNTING for kind in shape.kinds)
+        parts = [self.facts(facts) if r.is_fact else self._rule(r, bag) for r in first]
         places = [r.place for r in first]
         node = union(parts, places, _shown(name))
         node = self._aggregated(node, shape, rules) if shape.aggregates else distinct(node)
@@ -199,10 +214,10 @@ class Strata:
         )
         return Constant(tuple(dict.fromkeys(rows)), tuple(types))
 
-    def _rule(self, rule: Rule) -> Node:
+    def _rule(self, rule: Rule, bag: bool) -> Node:
         """A row for every solution of the rule's body: the head, with the values that aggregates take."""
         needed = {v.name for t in rule.head for v in t.variables()}
-        found = self.bodies.solve(rule.body, needed)
+        found = self.bodies.solve(rule.body, needed, bag=bag)
         return Project(found.node, tuple(_head_value(found, aggregates.contribution(t)) for t in rule.head))
 
     def _aggregated(self, node: Node, shape: aggregates.Shape, rules: Sequence[Rule]) -> Node:

@@ -101,6 +101,10 @@ class Apply(Term):
 AGGREGATES = ("count", "count_distinct", "sum", "avg", "min", "max")
 
 
+COUNTING = ("count", "sum", "avg")
+"""Aggregates to which it matters how often a solution holds."""
+
+
 @dataclass(frozen=True)
 class Aggregate(Term):
     """An aggregate of the values that a term has over a group's solutions; no term: how many there are.

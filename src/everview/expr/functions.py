@@ -94,6 +94,9 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal as OneOf
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from everview.errors import PlanError, did_you_mean
 from everview.expr.nodes import Call, Expr, Literal
 from everview.types import BOOL, BYTES, DATE, FLOAT, INT, STR, TIMESTAMP, DataType, decimal
@@ -520,8 +523,23 @@ def _check_literals(function: Function, args: Sequence[Expr]) -> None:
             )
     if function.name == "date_trunc":
         _check_date_unit(args)
+    if function.name == "regexp_matches" and isinstance(args[1], Literal) and isinstance(args[1].value, str):
+        _check_pattern(args[1].value)
     if function.name == "round" and len(args) == 2 and isinstance(args[1], Literal) and args[1].value not in range(16):
         raise PlanError("E_RANGE", f"round to {args[1].value!r} digits", "give a number of digits from 0 to 15")
+
+
+def _check_pattern(pattern: str) -> None:
+    """The one who reads patterns in the end says now what is wrong with this one."""
+    try:
+        pc.match_substring_regex(pa.scalar(""), pattern=pattern)
+    except pa.ArrowInvalid as error:
+        what = str(error).removeprefix("Invalid regular expression: ")
+        raise PlanError(
+            "E_PATTERN",
+            f"the regular expression {pattern!r} cannot be read: {what}",
+            "RE2's syntax; a backslash before a sign makes it plain: \\[",
+        ) from None
 
 
 def _check_date_unit(args: Sequence[Expr]) -> None:

@@ -1,0 +1,181 @@
+"""Scopes: which variable a name means, and when a literal can be taken.
+
+A name means one variable in the whole rule, with one exception: what occurs inside a negation and nowhere outside it
+(but for other negations) belongs to that negation and means "any". `apart` gives such variables names of their own, so
+that from then on equal names are equal variables, however deep the brackets they stand in. In
+
+    r(Y) :- y(Y), z(Z), (y(Y), (q(Y) ; Z = 2) ; q(Y)).
+
+the Z of `Z = 2` is z's, two brackets up. So whoever looks into brackets must know what is *outside* of them: the names
+that the head or any literal around them reads.
+
+    a relation      can always be taken
+    a condition     when its variables have values; `=` gives one to a variable that has none
+    not (...)       when all its variables that occur outside have values
+    (a ; b)         when each side can be, and all sides give values to the same variables among those outside
+
+More values never make a literal worse, so that the order in which literals are looked at does not decide what is safe.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from everview.datalog.syntax import Atom, Body, Compare, Literal, Not, Or, Rule, Term, Test, Var, mapped, names_of
+
+Read = Callable[[Literal], list[Literal]]
+"""A literal with functions told from relations, and computed arguments as conditions of their own."""
+
+
+def apart(rule: Rule) -> Rule:
+    """The rule with variables that belong to a negation under names of their own.
+
+    >>> from everview.datalog.grammar import parse
+    >>> rule = apart(parse("p(X) :- t(X), not (t(L), L > X), not (t(X), u(L)).")[0])
+    >>> [sorted({v.name for v in literal.variables()}) for literal in rule.body]
+    [['X'], ["L'n0", 'X'], ["L'n1", 'X']]
+    """
+    head = {v.name for term in rule.head for v in term.variables()}
+    return replace(rule, body=_apart(rule.body, head, itertools.count()))
+
+
+def shown(name: str) -> str:
+    """A variable as it was written; one without a name stands for a computed argument."""
+    return name.split("'")[0] or "the argument"
+
+
+def _apart(body: Sequence[Literal], outside: set[str], numbers: Iterator[int]) -> Body:
+    found: list[Literal] = []
+    for i, literal in enumerate(body):
+        around = outside.union(*(positive(l) for k, l in enumerate(body) if k != i))
+        if isinstance(literal, Or):
+            branches = tuple(_apart(branch, around, numbers) for branch in literal.branches)
+            literal = replace(literal, branches=branches)
+        elif isinstance(literal, Not) and not is_simple(literal):
+            own = names_of(literal.body) - around
+            inner = renamed(literal.body, own, next(numbers)) if own else literal.body
+            literal = replace(literal, body=_apart(inner, around, numbers))
+        found.append(literal)
+    return tuple(found)
+
+
+def is_simple(literal: Not) -> bool:
+    """`not a(X, Y)`: a variable that stands nowhere else is a slip more often than "any", so it is refused."""
+    return len(literal.body) == 1 and isinstance(literal.body[0], Atom)
+
+
+def renamed(body: Body, names: set[str], number: int) -> Body:
+    """The body with other names for some variables."""
+
+    def change(thing: Any) -> Any:
+        return (
+            replace(thing, name=f"{thing.name}'n{number}") if isinstance(thing, Var) and thing.name in names else thing
+        )
+
+    return tuple(mapped(literal, change) for literal in body)
+
+
+def positive(literal: Literal) -> set[str]:
+    """Names that stand outside the literal's negations."""
+    if isinstance(literal, Not):
+        return set()
+    if isinstance(literal, Or):
+        return {name for branch in literal.branches for part in branch for name in positive(part)}
+    return names_of((literal,))
+
+
+def neighbours(literals: Sequence[Literal], outside: set[str]) -> list[tuple[Literal, set[str]]]:
+    """Each literal of a body with the names that occur outside of it."""
+    names = [names_of((literal,)) for literal in literals]
+    return [(l, outside.union(*names[:i], *names[i + 1 :])) for i, l in enumerate(literals)]
+
+
+# --------------------------------------------------------------------------------------------- safety
+
+
+def gains(literal: Literal, bound: set[str], outside: set[str], read: Read) -> set[str] | None:
+    """The variables that get values when the literal is taken; None if it cannot be taken yet."""
+    names = names_of((literal,))
+    if isinstance(literal, Atom):
+        return names - bound
+    if isinstance(literal, Compare):
+        found = assigned(literal, bound)
+        return {found[0].name} if found is not None else set() if names <= bound else None
+    if isinstance(literal, Test):
+        return set() if names <= bound else None
+    if isinstance(literal, Not):
+        missing = (names if is_simple(literal) else names & outside) - bound
+        return None if missing or after(literal.body, bound, outside, read) is None else set()
+    assert isinstance(literal, Or)
+    return exports(literal, bound, outside, read)
+
+
+def exports(either: Or, bound: set[str], outside: set[str], read: Read) -> set[str] | None:
+    """The variables read outside that every branch gives values; None if branches disagree or cannot be taken."""
+    found: set[str] | None = None
+    for branch in either.branches:
+        have = after(branch, bound, outside, read)
+        if have is None:
+            return None
+        mine = (have & outside) - bound
+        if found is not None and mine != found:
+            return None
+        found = mine
+    return found
+
+
+def after(body: Body, bound: set[str], outside: set[str], read: Read) -> set[str] | None:
+    """The variables that have values after the body, or None if it cannot be taken from these."""
+    have = set(bound)
+    pending = neighbours([part for literal in body for part in read(literal)], outside)
+    while pending:
+        for i, (literal, around) in enumerate(pending):
+            gained = gains(literal, have, around, read)
+            if gained is not None:
+                have |= gained
+                del pending[i]
+                break
+        else:
+            return None
+    return have
+
+
+def assigned(literal: Compare, bound: set[str]) -> tuple[Var, Term] | None:
+    """The variable that an equality binds, and the term it gets."""
+    if literal.op != "eq":
+        return None
+    for variable, term in ((literal.left, literal.right), (literal.right, literal.left)):
+        if isinstance(variable, Var) and variable.name not in bound and {v.name for v in term.variables()} <= bound:
+            return variable, term
+    return None
+
+
+def stuck(pending: Sequence[tuple[Literal, set[str]]], bound: set[str]) -> tuple[Var, Literal] | None:
+    """A variable without a value that keeps a literal from being taken: in brackets, rather one that others read."""
+    for literal, around in pending:
+        free = [v for v in literal.variables() if v.name not in bound]
+        shared = [v for v in free if v.name in around]
+        if free:
+            return (shared or free)[0], literal
+    return None
+
+
+def components(literals: Sequence[Literal], together: frozenset[str] = frozenset()) -> list[list[Literal]]:
+    """The literals in groups that share no variable, in the order of the text; those `together` count as one.
+
+    >>> from everview.datalog.grammar import parse
+    >>> [len(group) for group in components(parse("p(X) :- a(X, Y), b(Z), c(Y), d(Z), e(_).")[0].body)]
+    [2, 2, 1]
+    """
+    groups: list[tuple[set[str], list[int]]] = [(set(together), [])] if together else []
+    for i, literal in enumerate(literals):
+        names, members = names_of((literal,)), [i]
+        for group in [g for g in groups if g[0] & names]:
+            names |= group[0]
+            members = group[1] + members
+            groups.remove(group)
+        groups.append((names, sorted(members)))
+    return [[literals[i] for i in members] for _, members in sorted(groups, key=lambda g: g[1]) if members]
