@@ -32,7 +32,8 @@ from everview.journal import (
     encode,
 )
 from everview.plan import nodes as plan
-from everview.plan.frozen import Functions, canonical, digest
+from everview.plan.digest import digest
+from everview.plan.frozen import Functions, canonical
 from everview.plan.multiway import Choice
 from everview.session import Session
 from everview.table import Table
@@ -292,7 +293,7 @@ class Catalogued(Session):
             not isinstance(collection, Collection)
             or [c.name for c in collection._columns] != names
             or wanted != [names[i] for i in view._index]
-            or digest(collection._meaning or collection._node) != self._meaning_of(view)
+            or not self._means(view, collection)
         ):
             raise PlanError(
                 "E_NAME",
@@ -302,10 +303,13 @@ class Catalogued(Session):
         self._again.discard(view._name)
         return view
 
-    def _meaning_of(self, view: View) -> str:
-        """The digest of a view's definition."""
+    def _means(self, view: View, collection: Collection) -> bool:
+        """Whether a collection is what a view was defined as."""
         made = [e for e, _ in self._entries if isinstance(e, ViewMade) and e.name == view._name]
-        return made[-1].meaning or digest(view._node)
+        meaning = digest(collection._meaning or collection._node)
+        if len(made[-1].meaning) == len(meaning):
+            return made[-1].meaning == meaning
+        return digest(view._node) in (meaning, digest(collection._node))  # digests were longer once
 
     def _index(self, view: View, keys: tuple[int, ...]) -> Arrangement:
         with self._lock:

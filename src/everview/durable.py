@@ -6,9 +6,9 @@ written as batch files and a new version of the store is committed, which emptie
 their content, so those that have not changed since the last version are not written again.
 
 Opening is: read the last version, build the dataflow from its catalogue, put the batches back into the traces, then
-run the log's transactions. Nothing is computed anew but those. If this version of Everview builds other operators from
-the catalogue than the one that wrote it, the batches are of no use to them: then tables are put back and views
-computed from them, with a warning.
+run the log's transactions. Nothing is computed anew but those. State is found by what it is the state of
+(`everview.restoring`). If this version of Everview builds other operators from the catalogue than the one that wrote
+it, their state is computed from what they read, with a warning.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from everview.catalogue import Catalogued
 from everview.dataflow import saved
 from everview.dataflow.operators import Arrangement, Trace
 from everview.errors import EverviewError, InputError, StoreError, did_you_mean
-from everview.journal import Entry, TableMade
+from everview.journal import Entry
 from everview.marks import change_marks
 from everview.moving import Move, from_shards
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
+from everview.restoring import Kept, Restoring
 from everview.session import Session
 from everview.store import Manifest, Ref, Store, steps, tally, words
 from everview.store.logs import Log, next_version, open_log, read_log
@@ -59,7 +60,7 @@ class Stored(Catalogued):
     def __init__(self, store: Store, **options: Any) -> None:
         self._store = store
         self._loading = False
-        self._move: Move | None = None  # while the state of shards is taken over
+        self._move: Move | Restoring | None = None  # while state is taken over that is not all of it
         self._anew = False  # whether the store has other commands than this dataflow was built from
         self._words = 0  # entries of the dictionary that are in the store or the log
         super().__init__(**options)
@@ -82,50 +83,36 @@ class Stored(Catalogued):
         for entry, data in entries:
             self._perform(entry, data)
         self._loading = False
-        if saved.fingerprints(self._graph) == manifest.fingerprints:
+        if saved.held(self._graph).keys() <= set(manifest.fingerprints):
             self._put_back(manifest)
         else:
-            self._recompute(manifest, entries)
+            self._restore(manifest, entries)
         self._graph.time = manifest.time
 
     def _put_back(self, manifest: Manifest) -> None:
-        """Fill the traces; `T_SINCE` first, because appending may merge."""
-        for number, operator in enumerate(saved.live(self._graph)):
-            trace = saved.state_of(operator)
-            if trace is not None:
-                if number in manifest.sinces and trace.scope.is_root:
-                    saved.set_since(trace, manifest.sinces[number])
-                for ref in self._refs(manifest, number):
-                    saved.put_back(trace, self._store.get(ref), manifest.time)
+        kept = Kept(self._store, manifest)
+        for operator in saved.live(self._graph):
+            if saved.state_of(operator) is not None:
+                kept.fill(operator)
 
-    @staticmethod
-    def _refs(manifest: Manifest, number: int) -> Iterable[Ref]:
-        return (ref for (operator, _), refs in manifest.lists.items() if operator == number for ref in refs)
-
-    def _recompute(self, manifest: Manifest, entries: list[tuple[Entry, bytes]]) -> None:
-        """Other operators would be built today: keep the tables, compute the views."""
+    def _restore(self, manifest: Manifest, entries: list[tuple[Entry, bytes]]) -> None:
+        """Other operators would be built today: keep the state of those that are the same, compute the others."""
         warnings.warn(
-            f"{self._store.files.root} was written by another version of Everview: its views are computed again",
+            f"{self._store.files.root} was written by another version of Everview: views are computed again",
             stacklevel=2,
         )
         self._anew = True
-        kept = journal.surviving(entries)
         self._start_again()
-        self._loading = True
-        for entry, data in kept:
-            if isinstance(entry, TableMade):
-                self._perform(entry, data)
-        self._loading = False
         self._graph.time = manifest.time
-        for name, table in self._tables.items():
-            trace = table._arrangement.trace
-            number = next(i for i, text in enumerate(manifest.fingerprints) if text.startswith(f"table {name!r} "))
-            saved.set_since(trace, manifest.sinces.get(number, 0))
-            for ref in self._refs(manifest, number):
-                saved.put_back(trace, self._store.get(ref), manifest.time)
-        for entry, data in kept:
-            if not isinstance(entry, TableMade):
+        self._move = move = Restoring(self._graph, Kept(self._store, manifest))
+        self._loading = True
+        try:
+            for entry, data in journal.surviving(entries):
                 self._perform(entry, data)
+            move.fill()
+        finally:
+            self._loading = False
+            self._move = None
 
     def _start_again(self) -> None:
         effort = self._graph.merge_effort
@@ -355,17 +342,17 @@ class DurableSession(Stored):
         return {"commands": tuple(data for _, data in self._entries[self._kept :])}
 
     def _living_entries(self) -> list[tuple[Entry, bytes]]:
-        """The entries without what was dropped, if they alone make the operators that there are; else all."""
+        """The entries without what was dropped, if they alone make no other operators than there are; else all."""
         kept = journal.surviving(self._entries)
         return kept if self._builds_the_same(kept) else self._entries
 
     def _builds_the_same(self, entries: list[tuple[Entry, bytes]]) -> bool:
-        """Whether these entries alone make the operators that there are."""
+        """Whether these entries alone make no other operators than there are."""
         sketch = _Sketch(self._store, history=0)
         try:
             for entry, _ in entries:
                 sketch._perform(entry)
-            return saved.fingerprints(sketch._graph) == saved.fingerprints(self._graph)
+            return saved.held(sketch._graph).keys() <= saved.held(self._graph).keys()
         finally:
             sketch.close()
 

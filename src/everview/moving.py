@@ -36,7 +36,7 @@ from everview.journal import Entry
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
 from everview.sharded import Cluster, ShardedSession
-from everview.spark.job import Commands, read_command
+from everview.spark.job import Commands, rebuild
 from everview.store import Image, Manifest, Ref, Store
 from everview.store.logs import read_log
 from everview.store.manifest import BUILT, DECLARED, Place
@@ -154,7 +154,7 @@ def from_shards(session: Stored, manifest: Manifest) -> None:
     where = session._store.files.root
     replica = Replica(session._interner, 1)
     built = Functions()
-    replica.load(read_command(data[1:], built) for data in manifest.commands if data[:1] == BUILT)
+    rebuild(replica, manifest, built, where)
     declared = Functions(travel=True, like=built)
     entries = [journal.decode(d[1:], where, declared) for d in manifest.commands if d[:1] == DECLARED]
     try:
@@ -234,7 +234,7 @@ def _write_shards(session: DurableSession, entries: list[Entry], shards: int, co
             history=True,
             sinces=sinces,
             marks=session._marks,
-            fingerprints=(),
+            fingerprints=(new._cluster.fingerprint,),
             shards=shards,
             **session._new_dictionary(),
         )
@@ -276,6 +276,7 @@ class _OneShard:
 
     def __init__(self, origin: DurableSession, counterparts: Counterparts, commands: Commands) -> None:
         self._commands = commands
+        self.fingerprint = ""
         replica = Replica(origin._interner, origin._graph.merge_effort)
         replica.graph.time = origin._graph.time
         self._shard = Shard(replica, 0, 1)
@@ -285,6 +286,7 @@ class _OneShard:
         self._commands.append(command)
         self._shard.replica.build(command)
         if not isinstance(command, Keep):
+            self.fingerprint = self._shard.replica.fingerprint()
             self.move.settle(self._compute)
         return []
 

@@ -15,7 +15,8 @@ import everview as ev
 from everview import col
 from everview.expr.language import udf
 from everview.plan import nodes as plan
-from everview.plan.frozen import Functions, digest, freeze, thaw
+from everview.plan.digest import digest
+from everview.plan.frozen import Functions, freeze, thaw
 from everview.types import INT
 
 
@@ -56,7 +57,8 @@ def test_hashes_do_not_travel(tmp_path: Path) -> None:
     script = f"""
 import everview as ev
 from everview import col
-from everview.plan.frozen import Functions, digest, thaw
+from everview.plan.digest import digest
+from everview.plan.frozen import Functions, thaw
 node = thaw(open({str(tmp_path / "plan")!r}, "rb").read(), Functions())
 same = ev.connect().table("t", {{"x": str}}).filter(col.x == "pear")._node
 assert node == same and hash(node) == hash(same)

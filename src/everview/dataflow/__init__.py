@@ -10,6 +10,6 @@ In reading order:
     linear, joins, reductions, loops    how each kind of plan node is built
     pythonic, windows    what the kernels ask Python to compute
     team          a second thread
-    saved, counterparts    state as images, for directories
+    identity, saved, counterparts    state as images, for directories, and what it is the state of
     replica, lockstep    the same dataflow on several shards, run together
 """

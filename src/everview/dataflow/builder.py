@@ -17,12 +17,14 @@ a reduction, another query's index.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from everview.dataflow import joins, linear, loops, reductions
 from everview.dataflow.extend import levels, serving
 from everview.dataflow.graph import Graph
+from everview.dataflow.identity import Purpose
 from everview.dataflow.operators import Arrange, Arrangement, Operator, Wake, columns
 from everview.dataflow.scopes import Scope, deeper
 from everview.dataflow.spread import BY_FIRST, ON_ONE, Cells
@@ -71,7 +73,8 @@ class Builder:
     def add_table(self, node: plan.Table, order: tuple[int, ...], label: str) -> Arrangement:
         """The operator of a base table: its rows, arranged."""
         made = len(self.graph.numbered)
-        operator = Arrange(self.graph, self.graph.root, len(order), label=label)
+        with self.making(node):
+            operator = Arrange(self.graph, self.graph.root, len(order), label=label)
         operator.check_deletes()
         arrangement = Arrangement(operator, order)
         self.tables[node.id] = arrangement
@@ -120,6 +123,21 @@ class Builder:
         self._wakes = {(o, s) for o, s in self._wakes if o not in gone}
         self.pieces = {p: made for p, made in self.pieces.items() if not all(o.freed for o in made)}
 
+    @contextmanager
+    def making(self, node: plan.Node) -> Iterator[None]:
+        """Operators made inside are for this node: that is what they are known by (`everview.dataflow.identity`)."""
+        before = self.graph.purpose
+        self.graph.purpose = self.purpose(node)
+        try:
+            yield
+        finally:
+            self.graph.purpose = before
+
+    def purpose(self, node: plan.Node) -> Purpose:
+        """The node, and the loops whose variables it reads."""
+        depths = sorted({depth for depth, _ in self.free(node)})
+        return Purpose(node, tuple(self.around[d].purpose for d in depths))
+
     # memo
 
     def key(self, node: plan.Node) -> Key:
@@ -148,7 +166,8 @@ class Builder:
         key = self.key(node)
         found = self.flows.get(key)
         if found is None or not self.sharable(found):
-            found = _BUILD[type(node)](self, node)
+            with self.making(node):
+                found = _BUILD[type(node)](self, node)
             self.flows[key] = found
         return found
 
@@ -191,7 +210,8 @@ class Builder:
             if arrangement.serves(keys, gather=gather) and arrangement.operator.scope is scope and not late:
                 return arrangement
         label = f"by {list(keys)}" if keys else "rows"
-        operator = Arrange(self.graph, scope, len(order), label=label, spread=ON_ONE if gather else BY_FIRST)
+        with self.making(node):
+            operator = Arrange(self.graph, scope, len(order), label=label, spread=ON_ONE if gather else BY_FIRST)
         operator.listen(reordered(flow, order))
         arrangement = Arrangement(operator, order)
         self.arrangements.setdefault(self.key(node), []).append(arrangement)
@@ -204,7 +224,9 @@ class Builder:
         """A further arrangement of the node for a join of many inputs on shards; `cells` go by the node's columns."""
         order = plan.keys_first(keys, len(node.types))
         there = Cells(cells.inputs, tuple(cells.columns[c] for c in order))
-        operator = Arrange(self.graph, self.scope(node), len(order), label=f"by {list(keys)} in cells", spread=there)
+        label = f"by {list(keys)} in cells"
+        with self.making(node):
+            operator = Arrange(self.graph, self.scope(node), len(order), label=label, spread=there)
         operator.listen(reordered(self.flow(node), order))
         arrangement = Arrangement(operator, order)
         self.in_cells.setdefault((self.key(node), cells), []).append(arrangement)

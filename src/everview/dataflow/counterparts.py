@@ -5,8 +5,8 @@ the same way: an index must have all rows on one shard, a join of many inputs re
 a counterpart all the same, and can take over its state; only the others have to be computed.
 
 Operators are compared *piece* by piece (`Builder.pieces`): what was made when the same plan was asked for by the same
-keys. A piece corresponds if it has the same operators in the same order and each reads the counterparts of what the
-other reads. So nothing that has a counterpart depends on anything that has none.
+keys. A piece corresponds if it has operators of the same identities (`everview.dataflow.identity`) in the same order
+and each reads the counterparts of what the other reads. So nothing that has a counterpart depends on anything that has none.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from everview.dataflow.builder import Piece
+from everview.dataflow.identity import identity
 from everview.dataflow.operators import Operator
-from everview.dataflow.saved import describe
 
 
 class Counterparts:
@@ -34,7 +34,7 @@ class Counterparts:
             return False
         tried = self.of | dict(zip(made, others, strict=True))
         for operator, other in zip(made, others, strict=True):
-            if describe(operator) != describe(other) or [tried.get(i) for i in operator.inputs] != other.inputs:
+            if identity(operator) != identity(other) or [tried.get(i) for i in operator.inputs] != other.inputs:
                 return False
         self.of = tried
         return True

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from everview.kernels import stream as stream_k
 from everview.kernels import trace as trace_k
 from everview.kernels.reduction import FAULT_LARGE
 from everview.types import DataType
+
+if TYPE_CHECKING:
+    from everview.dataflow.identity import Purpose
 
 
 class Stop(NamedTuple):
@@ -52,6 +55,8 @@ class Graph:
         """whether it is one of several shards: then rows are exchanged and the program has stops"""
         self.numbered: list[Operator | None] = []
         """every operator by the order in which they were made, equal on all shards; None once dropped"""
+        self.purpose: Purpose | None = None
+        """the part of a plan that operators are being made for"""
         self.time = 0
         self.serving = 0
         """the thread that is in a user's function, called by the step under way; else 0"""

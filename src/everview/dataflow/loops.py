@@ -24,6 +24,7 @@ from everview.plan.keys import starts_as_given
 
 if TYPE_CHECKING:
     from everview.dataflow.builder import Builder
+    from everview.dataflow.identity import Purpose
 
 DEFAULT_ROUNDS = 1_000_000
 """Rounds after which a loop without max_rounds counts as diverging."""
@@ -32,8 +33,9 @@ DEFAULT_ROUNDS = 1_000_000
 class LoopBuild:
     """A loop under construction or built: its scope, and the operators of its variables."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, purpose: Purpose) -> None:
         self.scope = scope
+        self.purpose = purpose
         self.variables: list[Arrangement] = []
         self.entered: dict[plan.Node, Flow] = {}
         """collections that enter the loop by priority"""
@@ -80,14 +82,19 @@ def _inside(builder: Builder, build: LoopBuild, depth: int) -> Iterator[None]:
 
 
 def _loop(builder: Builder, loop: plan.Loop) -> None:
-    key = builder.key(loop)
-    if key in builder.loops:
+    if builder.key(loop) in builder.loops:
         return
+    with builder.making(loop):
+        _build(builder, loop)
+
+
+def _build(builder: Builder, loop: plan.Loop) -> None:
+    key = builder.key(loop)
     parent = builder.graph.root
     for depth, _ in builder.free(loop):
         parent = deeper(parent, builder.around[depth].scope)
     scope = Scope(parent, levels=_levels(loop) if parent.is_root else 0)
-    build = LoopBuild(scope)
+    build = LoopBuild(scope, builder.purpose(loop))
     initials = [None if i is None else builder.flow(i) for i in loop.initials]
     if loop.priority is not None and loop.initials[0] is not None and initials[0] is not None:
         build.entered[loop.initials[0]] = _enter(builder, initials[0], loop, scope)

@@ -32,6 +32,7 @@ from everview.kernels.trace import NO_SINCE
 
 if TYPE_CHECKING:
     from everview.dataflow.graph import Graph
+    from everview.dataflow.identity import Purpose
 
 NEVER = 2**62
 
@@ -141,11 +142,15 @@ class Operator:
         self.label = label
         self.number = len(graph.numbered)
         graph.numbered.append(self)
+        self.purpose: Purpose | None = graph.purpose
+        """The part of a plan that it was made for; with `heard`, what it computes (`everview.dataflow.identity`)."""
+        self.heard: list[tuple[Branch, Route]] = []
         self.inputs: list[Operator] = []
         self.inbox = 0
         self.trace: Trace | None = None
         self.stream: Stream | None = None
         self.errors: Arrange | None = None
+        self.errors_of: Operator | None = None
         self.old = False  # part of a finished installation: a new reader needs a replay
         self.freed = False
         self.spread: Spread | Cells = ANYWHERE
@@ -166,6 +171,7 @@ class Operator:
     def listen(self, flow: Flow, route: Route = Route()) -> None:  # noqa: B008
         """Receive a flow's rows in the inbox."""
         for branch in flow:
+            self.heard.append((branch, route))
             sink = Sink(branch, self, self.graph.encode_literal, route)
             self.inputs.append(branch.producer)
             self.graph.attach(branch.producer, sink)
@@ -191,6 +197,7 @@ class Operator:
             self.errors = Arrange(
                 self.graph, self.graph.root, 1, label=f"errors of {self.label or self.kind}", at_end=True
             )
+            self.errors.errors_of = self
         return self.errors.inbox
 
     def say(self) -> Stream:
@@ -375,6 +382,7 @@ class Reduce(Operator):
         self.new_inbox(keys + 2)
         self.context = self.block([0] * reduction_k.D_WORDS)
         self.reduction = reduction_k.DISTINCT
+        self.spec: tuple[int, ...] = ()
         self.run: Callable[..., Any] | None = None
 
     def bind(
@@ -383,6 +391,7 @@ class Reduce(Operator):
         """Say what is reduced and how; puts the operator into the program."""
         assert self.trace is not None
         self.source, self.reduction, self.run = source, kind, run
+        self.spec = tuple(spec or ())
         self.spread = source.operator.spread
         self.inputs = [source.operator]
         words = {

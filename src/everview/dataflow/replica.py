@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from hashlib import blake2b
 
 import numpy as np
 
 from everview.codes.interner import Interner
 from everview.dataflow.builder import Builder
 from everview.dataflow.graph import Graph
+from everview.dataflow.identity import identity
 from everview.dataflow.operators import Arrangement
 from everview.kernels import image, make
 from everview.plan import nodes as plan
+from everview.plan.digest import hashed
 from everview.plan.multiway import Choice
 
 
@@ -123,10 +124,8 @@ class Replica:
 
     def fingerprint(self) -> str:
         """A hash of all operators: equal on replicas that had the same commands."""
-        digest = blake2b(digest_size=8)
-        for o in self.graph.numbered:
-            digest.update(b"-" if o is None else f"{o.kind} {o.label} {o.cols} {o.scope.depth} {o.spread}".encode())
-        return digest.hexdigest()
+        names = (None if o is None else (identity(o, code=False), o.spread) for o in self.graph.numbered)
+        return hashed(*map(str, names))  # functions count by name: they come with the commands
 
     def close(self) -> None:
         """Free everything."""

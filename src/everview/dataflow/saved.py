@@ -2,7 +2,7 @@
 
 Between steps all state is in traces (`everview.kernels.trace`), so a dataflow is saved by writing the batches of every
 trace, and restored by building the same operators and putting the batches back: nothing is computed. `fingerprints`
-tells whether they are the same operators.
+say which is which (`everview.dataflow.identity`): never the order in which they were made.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from everview.dataflow.graph import Graph
+from everview.dataflow.identity import identity
 from everview.dataflow.operators import Arrange, Operator, Trace
 from everview.kernels import image as image_k
 from everview.kernels import make
@@ -23,7 +24,7 @@ from everview.store.tally import Tally
 
 
 def live(graph: Graph) -> list[Operator]:
-    """The operators that exist, in the order in which they were made: their places here are their names in files."""
+    """The operators that exist, in the order in which they were made: their places here are their numbers in files."""
     return [o for o in graph.numbered if o is not None]
 
 
@@ -113,22 +114,31 @@ def restore_since(trace: Trace, time: int) -> None:
 
 
 def fingerprints(graph: Graph) -> tuple[str, ...]:
-    """What each operator is: equal if the same history of commands has built the same operators.
+    """What each operator is, in the order of `live`: a description for people, and its identity.
 
     >>> import everview as ev
     >>> db = ev.connect()
     >>> t = db.table("t", {"x": int})
     >>> v = db.view("v", t.distinct())
-    >>> fingerprints(db._graph)
-    ("table 't' 1x1 depth 0 of []", "reduce 'distinct' 1x1 depth 0 of [0]")
+    >>> [text.rpartition(" ")[0] for text in fingerprints(db._graph)]
+    ["table 't' 1x1 depth 0", "reduce 'distinct' 1x1 depth 0"]
     """
-    operators = live(graph)
-    places = {o: i for i, o in enumerate(operators)}
-    return tuple(f"{describe(o)} of {[places[i] for i in o.inputs if i in places]}" for o in operators)
+    return tuple(map(fingerprint, live(graph)))
+
+
+def fingerprint(operator: Operator) -> str:
+    """What an operator is."""
+    return f"{describe(operator)} {identity(operator)}"
+
+
+def held(graph: Graph) -> dict[str, Operator]:
+    """The operators that hold state, by their fingerprints; those that have the same hold the same."""
+    named = zip(fingerprints(graph), live(graph), strict=False)
+    return {text: operator for text, operator in named if state_of(operator) is not None}
 
 
 def describe(operator: Operator) -> str:
-    """What an operator is, but for what it reads."""
+    """What an operator looks like: not enough to tell it from others."""
     kind = "table" if is_table(operator) else operator.kind
     trace = state_of(operator)
     width = f"{operator.cols}"

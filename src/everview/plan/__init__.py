@@ -10,4 +10,5 @@ In reading order:
     multiway      joins of many inputs: which are done at once
     sizes         how many rows there will be, roughly
     frozen        plans as bytes
+    digest        what a plan says, as a hash
 """

@@ -7,14 +7,10 @@ views that use one function (nodes compare functions by `==`) must find one func
 A function of an importable module is written as its name, any other (a lambda, one of `__main__`) as its code, by
 cloudpickle; reading such bytes runs code, so only read what you trust. For processes on other machines (`Functions(
 travel=True)`) importable means installed: of a script's own modules, which only its directory has, the code is sent.
-
-`digest` is for people: it says whether two plans, perhaps of different runs of a program, say the same.
 """
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import io
 import pickle
 import sys
@@ -22,13 +18,14 @@ import sysconfig
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from typing import Any
 
 import cloudpickle
 
 from everview.errors import StoreError
 from everview.expr.nodes import Expr, Udf
+from everview.plan.digest import children_first
 from everview.plan.nodes import Node
 
 Function = Callable[..., Any]
@@ -196,7 +193,7 @@ def freeze(node: Node, functions: Functions) -> bytes:
     """
     file = io.BytesIO()
     places: dict[int, int] = {}
-    for place, each in enumerate(_children_first(node)):
+    for place, each in enumerate(children_first(node)):
         writer = _Writer(file, places, functions)
         writer.node = each
         writer.named = {id(f) for f in _functions_of(each)}
@@ -215,7 +212,7 @@ def canonical(node: Node, functions: Functions) -> Node:
     >>> one == other, canonical(one, known) == canonical(other, known)
     (False, True)
     """
-    found = {f for each in _children_first(node) for f in _functions_of(each)}
+    found = {f for each in children_first(node) for f in _functions_of(each)}
     if all(functions.canonical(f) is f for f in found):
         return node
     named = Functions()
@@ -236,22 +233,6 @@ def thaw(data: bytes, functions: Functions) -> Node:
     return nodes[-1]
 
 
-def _children_first(node: Node) -> list[Node]:
-    """The node and all below it, each once, behind what it reads."""
-    found: list[Node] = []
-    seen: set[int] = set()
-    todo: list[tuple[Node, bool]] = [(node, False)]
-    while todo:
-        each, ready = todo.pop()
-        if ready:
-            found.append(each)
-        elif id(each) not in seen:
-            seen.add(id(each))
-            todo.append((each, True))
-            todo.extend((child, False) for child in each.children() if id(child) not in seen)
-    return found
-
-
 def _functions_of(node: Node) -> Iterator[Function]:
     """The Python functions that a node itself names."""
     for field in fields(node):  # type: ignore[arg-type]
@@ -261,66 +242,3 @@ def _functions_of(node: Node) -> Iterator[Function]:
         for each in value if isinstance(value, tuple) else (value,):
             if isinstance(each, Expr):
                 yield from (e.function for e in each.walk() if isinstance(e, Udf))
-
-
-# saying the same
-
-
-def digest(node: Node) -> str:
-    """A hash of what a plan says, the same in every run of a program: functions count by their code.
-
-    >>> from everview.plan import nodes as plan
-    >>> from everview.types import INT
-    >>> def doubled():
-    ...     return plan.FlatMap(plan.Table(0, (INT,)), lambda x: [2 * x], (INT,))
-    >>> digest(doubled()) == digest(doubled()), doubled() == doubled()
-    (True, False)
-    """
-    known: dict[int, str] = {}
-    for each in _children_first(node):
-        text = _said([type(each).__name__, *(getattr(each, f.name) for f in fields(each))], known, ())  # type: ignore[arg-type]
-        known[id(each)] = hashlib.sha256(text.encode()).hexdigest()
-    return known[id(node)]
-
-
-def _said(value: Any, known: dict[int, str], inside: tuple[int, ...]) -> str:
-    """A text that is equal for values that mean the same; `inside`: what is being described, for what holds itself."""
-    if id(value) in known:
-        return known[id(value)]
-    if id(value) in inside:
-        return f"itself {inside.index(id(value))}"
-    parts = _parts(value)
-    if parts is None:
-        return f"{type(value).__name__} {value!r}"
-    return f"({', '.join(_said(p, known, (*inside, id(value))) for p in parts)})"
-
-
-def _parts(value: Any) -> list[Any] | None:
-    """What a value is made of; None for plain values."""
-    if isinstance(value, (list, tuple)):
-        return list(value)
-    if isinstance(value, dict):
-        return [part for item in value.items() for part in item]
-    if isinstance(value, types.FunctionType):
-        cells = [_cell(c) for c in value.__closure__ or ()]
-        return [value.__qualname__, value.__code__, value.__defaults__, value.__kwdefaults__, *cells]
-    if isinstance(value, types.CodeType):
-        return [value.co_code, value.co_names, value.co_varnames, *value.co_consts]
-    if isinstance(value, (types.BuiltinFunctionType, type, types.ModuleType)):
-        return [getattr(value, "__module__", ""), getattr(value, "__qualname__", value.__name__)]
-    if isinstance(value, types.MethodType):
-        return [value.__func__, value.__self__]
-    if isinstance(value, functools.partial):
-        return [value.func, value.args, value.keywords]
-    if is_dataclass(value) and not isinstance(value, type):
-        return [type(value), *(getattr(value, f.name) for f in fields(value))]
-    if " at 0x" in repr(value):  # says nothing but its address
-        return [type(value), *getattr(value, "__dict__", {}).items()]
-    return None
-
-
-def _cell(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not filled yet
-        return None

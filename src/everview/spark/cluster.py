@@ -123,6 +123,7 @@ class SparkCluster:
             if isinstance(command, Keep):
                 self._drop_lists(command)
                 return []
+            self.notes["fingerprints"] = (self._skeleton.fingerprint(),)
             new = (o for o in self._skeleton.graph.new() if o.scope.is_root)
             self.notes["sinces"] = {o.number: self._skeleton.graph.time for o in new}
             if not inputs and (isinstance(command, MakeTable) or not self.notes["sinces"]):

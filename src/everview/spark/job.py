@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import mmap
 import pickle
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable
+from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, Replica
+from everview.errors import StoreError
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions, freeze, thaw
 from everview.store.files import Files
-from everview.store.manifest import Ref
+from everview.store.manifest import BUILT, Manifest, Ref
 from everview.store.store import BATCHES
 
 
@@ -173,6 +174,33 @@ def read_command(data: bytes, functions: Functions) -> Command:
         node, order, name, history, rows = body
         return MakeTable(plan.Table(*node), order, name, history, rows)
     return Keep(body)
+
+
+def rebuild(
+    replica: Replica,
+    manifest: Manifest,
+    functions: Functions,
+    where: str,
+    follow: Callable[[Command], None] | None = None,
+) -> None:
+    """Build in a replica what was built on a store's shards, and make sure that it is that: batches go by numbers."""
+    found = ""
+    for data in manifest.commands:
+        if data[:1] == BUILT:
+            command = read_command(data[1:], functions)
+            replica.load([command]) if follow is None else follow(command)
+            found = found if isinstance(command, Keep) else replica.fingerprint()
+    check_built(found, manifest.fingerprints, where)
+
+
+def check_built(found: str, expected: Sequence[str] | None, where: str) -> None:
+    """Refuse shards whose operators are not those that would be built today; once nothing was written about that."""
+    if expected and found != expected[0]:
+        raise StoreError(
+            "E_VERSION",
+            f"{where} was written by another version of Everview, which built other operators from its views",
+            "open it with that version, or load its tables into a new directory",
+        )
 
 
 def table_bytes(table: pa.Table) -> bytes:

@@ -43,7 +43,7 @@ from everview.spark.coded import Absent, Coded, in_table_order
 from everview.spark.coding import Target, code
 from everview.spark.frames import FrameRows
 from everview.spark.interrupts import put_off
-from everview.spark.job import read_command
+from everview.spark.job import check_built, read_command, rebuild
 from everview.spark.local import on_this_machine
 from everview.store import Store, words
 from everview.store.manifest import BUILT, DECLARED
@@ -77,9 +77,7 @@ class StoredShards(Catalogued, ShardedSession):
         for ref in manifest.dictionary:
             self._interner.load(self._store.get_dictionary(ref))
         self._stored_words = len(self._interner)  # what is built may bring others
-        for data in manifest.commands:
-            if data[:1] == BUILT:
-                self._follow(read_command(data[1:], self._built_functions), data[1:])
+        rebuild(self._skeleton, manifest, self._built_functions, self._store.files.root, self._follow)
         self._graph.time = manifest.time
         declared = [data[1:] for data in manifest.commands if data[:1] == DECLARED]
         entries = [(journal.decode(data, self._store.files.root, self._plan_functions), data) for data in declared]
@@ -89,7 +87,7 @@ class StoredShards(Catalogued, ShardedSession):
         self._marks = dict(manifest.marks)
         self._again = {*self._tables, *self._views}
 
-    def _follow(self, command: Command, data: bytes) -> None:
+    def _follow(self, command: Command) -> None:
         """Build operators whose state is in the directory."""
         self._skeleton.load([command])
         for number, since in self._store.manifest.sinces.items():
@@ -130,10 +128,7 @@ class StoredShards(Catalogued, ShardedSession):
 def _spreads(store: Store) -> dict[int, Spread]:
     """Where the rows of each operator belong."""
     replica = Replica(Interner(), 1)
-    functions = Functions()
-    for data in store.manifest.commands:
-        if data[:1] == BUILT:
-            replica.load([read_command(data[1:], functions)])
+    rebuild(replica, store.manifest, Functions(), store.files.root)
     found: dict[int, Spread] = {o.number: o.spread for o in replica.graph.numbered if o is not None}
     replica.close()
     return found
@@ -209,8 +204,8 @@ class SparkBackedSession(StoredShards):
     def _make_cluster(self, merge_effort: int) -> Cluster:
         return SparkCluster(self._spark, self._store, self._interner, self._skeleton, self._more_functions())
 
-    def _follow(self, command: Command, data: bytes) -> None:
-        super()._follow(command, data)
+    def _follow(self, command: Command) -> None:
+        super()._follow(command)
         self._cluster.follow(command)
 
     def _build(self, command: MakeTable | Install) -> Arrangement:
@@ -312,7 +307,8 @@ class ShardReader(StoredShards):
             self._interner.load(self._store.get_dictionary(ref))
         for data in commit.commands:
             if data[:1] == BUILT:
-                self._follow(read_command(data[1:], self._built_functions), data[1:])
+                self._follow(read_command(data[1:], self._built_functions))
+                check_built(self._skeleton.fingerprint(), commit.fingerprints, self._store.files.root)
             else:
                 with self._loaded():
                     where = self._store.files.root

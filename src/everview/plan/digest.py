@@ -1,0 +1,166 @@
+"""What a plan says, as a hash: equal for plans that say the same, in whatever process, and for no others.
+
+Everything that a plan is made of counts: kinds of nodes, expressions, types, constants, options, and Python functions,
+by their name and code, with what they close over and the plain constants and functions of their module that they name.
+(Of a function in an installed or importable module only its own code counts: a library's insides are its own affair.)
+
+Two things rest on it. A program that declares a view again is told whether it is the view that is there. And the state
+of an operator on disk is found by the plan it was made for (`everview.dataflow.identity`), so two plans that differ
+must not have one digest; two digests for one plan only cost a computation.
+
+Hazards. Values are described by what pickling them would take apart, so an object that changes when it is used (a cache
+in a closure) has another digest afterwards. `_digest` and `_outline` are kept in the node for as long as it lives.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import types
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from everview.plan.nodes import Node
+
+_PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...))
+
+
+def digest(node: Node) -> str:
+    """A hash of what a plan says, the same in every run of a program: functions count by their code.
+
+    >>> from everview.plan import nodes as plan
+    >>> from everview.types import INT
+    >>> def doubled():
+    ...     return plan.FlatMap(plan.Table(0, (INT,)), lambda x: [2 * x], (INT,))
+    >>> digest(doubled()) == digest(doubled()), doubled() == doubled()
+    (True, False)
+    """
+    return _hashed(node, "_digest", _Saying(code=True))
+
+
+def outline(node: Node) -> str:
+    """The same where functions count by their names alone: for processes that have had them from one another."""
+    return _hashed(node, "_outline", _Saying(code=False))
+
+
+def said(value: Any, *, code: bool = True) -> str:
+    """A text that is equal for values that mean the same: plans, expressions, types and whatever is in them."""
+    return _Saying(code).text(value, ())
+
+
+def hashed(*texts: str) -> str:
+    """One short text for several.
+
+    >>> hashed("a", "b") == hashed("ab", "")
+    False
+    """
+    found = hashlib.blake2b(digest_size=16)
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        found.update(len(data).to_bytes(8, "little"))
+        found.update(data)
+    return found.hexdigest()
+
+
+def children_first(node: Node) -> list[Node]:
+    """The node and all below it, each once, behind what it reads."""
+    found: list[Node] = []
+    seen: set[int] = set()
+    todo: list[tuple[Node, bool]] = [(node, False)]
+    while todo:
+        each, ready = todo.pop()
+        if ready:
+            found.append(each)
+        elif id(each) not in seen:
+            seen.add(id(each))
+            todo.append((each, True))
+            todo.extend((child, False) for child in each.children() if id(child) not in seen)
+    return found
+
+
+def _hashed(node: Node, kept: str, saying: _Saying) -> str:
+    if kept not in node.__dict__:
+        for each in children_first(node):  # deep plans need no deep recursion
+            if kept not in each.__dict__:
+                parts = (saying.text(getattr(each, f.name), ()) for f in fields(each))  # type: ignore[arg-type]
+                each.__dict__[kept] = hashed(type(each).__name__, *parts)
+    return str(node.__dict__[kept])
+
+
+class _Saying:
+    """Describes values; `code`: functions by what they do."""
+
+    def __init__(self, code: bool) -> None:
+        self._code = code
+
+    def text(self, value: Any, inside: tuple[int, ...]) -> str:
+        """`inside`: what is being described, for what holds itself."""
+        if isinstance(value, Node):
+            return digest(value) if self._code else outline(value)
+        if type(value) in _PLAIN:
+            return f"{type(value).__name__} {value!r}"
+        if id(value) in inside:
+            return f"itself {inside.index(id(value))}"
+        inside = (*inside, id(value))
+        if isinstance(value, (set, frozenset)):
+            return f"{{{', '.join(sorted(self.text(v, inside) for v in value))}}}"
+        return f"({', '.join(self.text(part, inside) for part in self._parts(value))})"
+
+    def _parts(self, value: Any) -> list[Any]:
+        """What a value is made of."""
+        if isinstance(value, (list, tuple)):
+            return [type(value).__name__, *value]
+        if isinstance(value, dict):
+            return [part for item in value.items() for part in item]
+        if isinstance(value, types.FunctionType):
+            return self._function(value) if self._code else [value.__qualname__]
+        if isinstance(value, types.CodeType):
+            names = (value.co_names, value.co_varnames, value.co_freevars, value.co_cellvars, value.co_flags)
+            return [value.co_code, *names, *value.co_consts]
+        if isinstance(value, (types.BuiltinFunctionType, type, types.ModuleType)):
+            return [getattr(value, "__module__", ""), getattr(value, "__qualname__", value.__name__)]
+        if isinstance(value, types.MethodType):
+            return [value.__func__, value.__self__ if self._code else type(value.__self__)]
+        if isinstance(value, functools.partial):
+            return [value.func, value.args, value.keywords] if self._code else [value.func]
+        if is_dataclass(value):
+            return [type(value), *(getattr(value, f.name) for f in fields(value))]
+        return [type(value), *(self._reduced(value) if self._code else ())]
+
+    def _function(self, function: types.FunctionType) -> list[Any]:
+        parts = [function.__qualname__, function.__code__, function.__defaults__, function.__kwdefaults__]
+        parts += [_cell(c) for c in function.__closure__ or ()]
+        if function.__module__ == "__main__":  # it is written with what it names, and is as if it had it in itself
+            parts += [part for item in sorted(_named(function)) for part in (item, function.__globals__[item])]
+        return parts
+
+    @staticmethod
+    def _reduced(value: Any) -> list[Any]:
+        """What pickling takes of any other value; its text, if it cannot be pickled."""
+        try:
+            reduced = value.__reduce_ex__(4)
+        except Exception:
+            return [str(repr(value))]
+        if isinstance(reduced, str):
+            return [reduced]
+        return [list(part) if isinstance(part, Iterator) else part for part in reduced]
+
+
+def _named(function: types.FunctionType) -> set[str]:
+    """The plain constants and functions of its module that a function names, also in functions inside it."""
+    names: set[str] = set()
+    todo = [function.__code__]
+    while todo:
+        code = todo.pop()
+        names |= set(code.co_names)
+        todo += [c for c in code.co_consts if isinstance(c, types.CodeType)]
+    known = function.__globals__
+    return {n for n in names if isinstance(known.get(n, ...), (*_PLAIN[:-1], types.FunctionType))}
+
+
+def _cell(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # not filled yet
+        return None
