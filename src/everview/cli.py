@@ -1,4 +1,4 @@
-"""The `everview` command: `demo`, `sql`, `run`, `doctor` and `bench` so far.
+"""The `everview` command: `demo`, `sql`, `run`, `check`, `doctor` and `bench` so far.
 
 Each command is a thin face: the demo's story is in `everview.demo`, benchmarks live in the checkout's `benchmarks/`.
 Imports happen inside the commands, so `everview --help` does not load a compiler.
@@ -95,6 +95,34 @@ def sql(
 
     with everview.connect(state) as session:
         repl.main(session)
+
+
+@app.command()
+def check(
+    state: Annotated[str, typer.Argument(help="Directory of a durable session, or of one on Spark.")],
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Compute every view again from its tables, and compare row by row.")
+    ] = False,
+) -> None:
+    """Read a directory through, and say whether it is whole; nothing in it is changed."""
+    import everview
+    from everview import checking
+    from everview.errors import EverviewError
+
+    try:
+        with everview.connect(state, read_only=True) as db:
+            pieces = checking.read_through(db._store)  # type: ignore[attr-defined]
+            typer.echo(f"{pieces} pieces are whole, time {db.time}: {len(db.tables)} tables, {len(db.views)} views")
+            found = db.check() if deep else []
+    except EverviewError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    for line in checking.told(found):
+        typer.echo(line, err=True)
+    if found:
+        raise typer.Exit(1)
+    if deep:
+        typer.echo("every view is what its tables say")
 
 
 @app.command()

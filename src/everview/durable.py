@@ -213,6 +213,8 @@ class DurableSession(Stored):
         self._again = {*self._tables, *self._views}
         if manifest.is_sharded or self._wal.sealed:
             self._checkpoint()
+        elif self._anew:  # what was computed need not be computed the next time
+            self._checkpoint_or_warn()
         self._set_limit()
 
     def _catch_up_with(self, payloads: list[bytes]) -> None:

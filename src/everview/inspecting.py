@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,9 @@ from everview.expr.evaluate import evaluate
 from everview.snapshot import read_codes
 from everview.transacting import Transacting
 from everview.view import View
+
+if TYPE_CHECKING:
+    from everview.checking import Difference
 
 MOST_SEARCHED = 1_000_000
 """Updates of a table up to which it is searched for a row that failed."""
@@ -109,6 +112,22 @@ class Inspecting(Transacting):
             "bytes": sum(a["bytes"] for a in arrangements) + self._interner.nbytes,
             "arrangements": arrangements,
         }
+
+    def check(self) -> list[Difference]:
+        """Compute every view again from the tables and compare: gives the rows of views that are not what they should
+        be, none if all is well. It costs what computing everything once costs.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> t = db.table("t", {"x": int})
+        >>> v = db.view("v", t.distinct())
+        >>> db.check()
+        []
+        """
+        from everview.checking import differences
+
+        self._alive()
+        return differences(self)  # type: ignore[arg-type]
 
     def _grid(self, joined: Extend) -> list[str]:
         """Where the rows of a join of many inputs are, if there are shards."""

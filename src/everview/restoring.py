@@ -43,8 +43,8 @@ class Kept:
         """Put an operator's state back; the time since when it knows history first, because appending may merge."""
         number, trace = self.number(operator), saved.state_of(operator)
         assert number is not None and trace is not None
-        if number in self._sinces and trace.scope.is_root:
-            saved.set_since(trace, self._sinces[number])
+        if trace.scope.is_root:
+            saved.restore_since(trace, self._sinces.get(number, 0))
         for ref in self._refs.get(number, ()):
             saved.put_back(trace, self._store.get(ref), self._time)
 

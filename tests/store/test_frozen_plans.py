@@ -164,3 +164,24 @@ def test_functions_of_modules_that_only_this_process_has(tmp_path: Path, monkeyp
 
     assert [elsewhere(data["f0"]), elsewhere(data["f1"]), elsewhere(data["f2"], "'ab'")] == ["15", "5", "2"]
     assert elsewhere(data["f3"]) == "ModuleNotFoundError: No module named 'prices'"  # its lock cannot travel
+
+
+def test_functions_that_were_read_as_one_do_not_lend_their_names_to_others(tmp_path: Path) -> None:
+    """Two functions of the same code are one when they are read; the next one got the name of the second, and was
+    taken for it from then on.
+    """
+
+    def adding(k: int) -> Any:
+        return lambda x: x + k
+
+    with ev.connect(tmp_path) as db:
+        t = db.table("t", {"x": int})
+        for name in "ab":
+            db.view(name, t.map(adding(1), {"y": int}))
+    with ev.connect(tmp_path) as db:
+        db.view("c", db["t"].map(adding(3), {"y": int}))  # type: ignore[union-attr]
+        db["t"].insert([(0,)])  # type: ignore[union-attr]
+    with ev.connect(tmp_path) as db:
+        assert [db[name].rows() for name in "abc"] == [[(1,)], [(1,)], [(3,)]]
+        db["t"].insert([(1,)])  # type: ignore[union-attr]
+        assert sorted(db["c"].rows()) == [(3,), (4,)]

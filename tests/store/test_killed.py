@@ -95,6 +95,7 @@ def check(where: Path | str, acknowledged: int) -> int:
             tops[label] = max(dst, tops.get(label, -1))
         amounts = Counter(label for *_, label in now)
         assert sorted(db["labels"].rows()) == sorted((label, n, tops[label]) for label, n in amounts.items())
+        assert db.check() == []
         return count
 
 

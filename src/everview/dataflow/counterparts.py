@@ -6,7 +6,8 @@ a counterpart all the same, and can take over its state; only the others have to
 
 Operators are compared *piece* by piece (`Builder.pieces`): what was made when the same plan was asked for by the same
 keys. A piece corresponds if it has operators of the same identities (`everview.dataflow.identity`) in the same order
-and each reads the counterparts of what the other reads. So nothing that has a counterpart depends on anything that has none.
+and each reads the counterparts of what the other reads. So nothing that has a counterpart depends on anything that has
+none.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class Functions:
     def name(self, function: Function) -> str:
         """The function's name, a new one if it is new."""
         if function not in self._names:
-            name = f"f{len(self._names)}"
+            name = f"f{len(self._functions)}"  # functions of the same code were read under several names
             self._names[function] = name
             self._functions[name] = function
         return self._names[function]
@@ -72,7 +72,7 @@ class Functions:
         """Forget the functions after the first `count`: what they were for did not happen."""
         for name in list(self._functions)[count:]:
             function = self._functions.pop(name)
-            del self._names[function]
+            self._names.pop(function, None)
             self._code.pop(function, None)  # what it refers to may have changed when it comes again
         self._written = min(self._written, count)
 
