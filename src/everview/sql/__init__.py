@@ -4,6 +4,7 @@ sqlglot parses; the modules here, in reading order, turn the tree into the plans
 
     reading       statements, and forms sqlglot does not know
     places        where in the text a mistake is
+    parts, tokens     nothing that was written is passed over
     names         types and column names
     scopes        relations, and how names find columns
     constants, scalars    expressions

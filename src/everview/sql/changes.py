@@ -2,11 +2,13 @@
 
 Each is one transaction, or part of the one that BEGIN opened. Rows that a statement has to find first are asked for by
 a SELECT with its WHERE clause.
+
+Every function here binds a statement and gives back what is to be done (see `everview.sql.statements`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -17,7 +19,7 @@ from everview.expr.nodes import Expr
 from everview.expr.nodes import Literal as Constant
 from everview.plan import joins
 from everview.plan import nodes as plan
-from everview.sql import constants, names
+from everview.sql import constants, names, parts
 from everview.sql.places import Source
 from everview.sql.query import Compiler, Query
 from everview.sql.result import Row
@@ -27,42 +29,61 @@ from everview.table import Table
 from everview.types import INT
 
 if TYPE_CHECKING:
-    from everview.sql.statements import Statements
+    from everview.sql.statements import Do, Statements
+
+Rows = Callable[[], list[Row]]
+"""Rows that are asked for when a statement is done."""
 
 _NOTHING = plan.Table(-1, (INT,))
 """A plan with types and no rows, for expressions that read no columns."""
 
 
-def insert(sql: Statements, node: exp.Insert, source: Source) -> None:
+def insert(sql: Statements, node: exp.Insert, source: Source) -> Do:
     """INSERT INTO t [(columns)] VALUES ... or SELECT ..."""
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
     table = _table(sql, target, source)
-    conflict = _conflict(node, source)
+    conflict = _conflict(node, table, source)
     if node.args.get("returning"):
         raise source.refuse(node, "RETURNING is not supported")
     if node.expression is None:
         raise source.refuse(node, "DEFAULT VALUES is not supported: columns have no defaults", "give VALUES (...)")
     listed = node.this.expressions if isinstance(node.this, exp.Schema) else None
     at = list(range(len(table._columns))) if listed is None else _positions(listed, table, source)
-    rows = _constants(sql, node.expression, table, at, source)
-    if rows is None:
-        query, compiler = sql.bound(node.expression, source)
-        sql.refuse_pending(compiler.used, node, source)
-        _check_width(len(query.names), table, at, node, source)
-        rows = sql.answer(_fitted(query, table, at, node, source), compiler).rows()
-    columns = [dict(zip(at, row, strict=True)) for row in rows]
-    full = [tuple(row.get(i) for i in range(len(table._columns))) for row in columns]
-    _insert(sql, table, full, conflict)
+    rows = _given(sql, node, table, at, source)
+
+    def do() -> None:
+        columns = [dict(zip(at, row, strict=True)) for row in rows()]
+        full = [tuple(row.get(i) for i in range(len(table._columns))) for row in columns]
+        _insert(sql, table, full, conflict)
+
+    return do
 
 
-def update(sql: Statements, node: exp.Update, source: Source) -> None:
+def _given(sql: Statements, node: exp.Insert, table: Table, at: Sequence[int], source: Source) -> Rows:
+    """The rows to insert, as the listed columns want them."""
+    known = _constants(sql, node.expression, table, at, source) if node.args.get("with_") is None else None
+    if known is not None:
+        return lambda: known
+    query, compiler = sql.bound(node.expression, source, change=node)
+    sql.refuse_pending(compiler.used, node, source)
+    _check_width(len(query.names), table, at, node, source)
+    fitted = _fitted(query, table, at, node, source)
+    return lambda: sql.answer(fitted, compiler).rows()
+
+
+def update(sql: Statements, node: exp.Update, source: Source) -> Do:
     """UPDATE t SET column = ... [WHERE ...]"""
     _refuse_extras(node, source)
     table = _table(sql, node.this, source)
     new = _positions([setting.this for setting in node.expressions], table, source)
     items: list[exp.Expr] = [exp.Star(), *(setting.expression for setting in node.expressions)]
-    select = exp.Select(expressions=items).from_(node.this)
+    select = exp.Select(expressions=items, from_=exp.From(this=node.this))
     rows = _read_rows(sql, select, node, source, table, new)
+    return lambda: _update(sql, table, new, rows())
+
+
+def _update(sql: Statements, table: Table, new: Sequence[int], rows: list[Row]) -> None:
+    """Replace rows; each is a row of the table, then what its columns at `new` become."""
     if not rows:
         return
     width = len(table._columns)
@@ -75,22 +96,32 @@ def update(sql: Statements, node: exp.Update, source: Source) -> None:
     sql.mark(table)
 
 
-def delete(sql: Statements, node: exp.Delete, source: Source) -> None:
+def delete(sql: Statements, node: exp.Delete, source: Source) -> Do:
     """DELETE FROM t [WHERE ...]"""
     _refuse_extras(node, source)
     table = _table(sql, node.this, source)
-    rows = _read_rows(sql, exp.select("*").from_(node.this), node, source)
-    if rows:
-        table.delete(rows)
-        sql.mark(table)
+    rows = _read_rows(sql, exp.Select(expressions=[exp.Star()], from_=exp.From(this=node.this)), node, source)
+
+    def do() -> None:
+        gone = rows()
+        if gone:
+            table.delete(gone)
+            sql.mark(table)
+
+    return do
 
 
-def truncate(sql: Statements, node: exp.TruncateTable, source: Source) -> None:
-    """TRUNCATE t"""
-    for target in node.expressions:
-        table = _table(sql, target, source)
-        table.clear()
-        sql.mark(table)
+def truncate(sql: Statements, node: exp.TruncateTable, source: Source) -> Do:
+    """TRUNCATE t, u: all of them or none"""
+    tables = [_table(sql, target, source) for target in node.expressions]
+
+    def do() -> None:
+        with sql.session.transaction():
+            for table in tables:
+                table.clear()
+                sql.mark(table)
+
+    return do
 
 
 def _table(sql: Statements, target: exp.Expr, source: Source) -> Table:
@@ -108,7 +139,7 @@ def _table(sql: Statements, target: exp.Expr, source: Source) -> Table:
 
 def _constants(sql: Statements, node: exp.Expr, table: Table, at: Sequence[int], source: Source) -> list[Row] | None:
     """The rows of VALUES, if they are all constants: the usual case, which needs no dataflow."""
-    if not isinstance(node, exp.Values) or node.find(exp.Query) is not None:
+    if not isinstance(node, exp.Values) or node.find(exp.Query, exp.Order, exp.Limit, exp.Offset) is not None:
         return None
     compiler = Compiler(sql.session, source)
     scalars = Scalars(compiler, Scope(Relation(_NOTHING, (HIDDEN,)), source), {})
@@ -129,13 +160,25 @@ def _check_width(given: int, table: Table, at: Sequence[int], node: exp.Expr, so
         raise source.error(node, "E_WIDTH", f"{given} values for {len(at)} columns of {table._label}")
 
 
-def _conflict(node: exp.Insert, source: Source) -> str:
+def _check_conflict_keys(clause: exp.OnConflict, table: Table, source: Source) -> None:
+    """ON CONFLICT (columns) names the key: nothing else is unique."""
+    columns = [o.this if isinstance(o, exp.Ordered) else o for o in clause.args.get("conflict_keys") or []]
+    for ordered in clause.args.get("conflict_keys") or []:
+        parts.understood(ordered)
+    if columns and set(_positions(columns, table, source)) != set(table._key):
+        key = ", ".join(table._columns[k].name for k in table._key)
+        hint = f"the key is ({key})" if key else f"{table._label} has no key"
+        raise source.error(columns[0], "E_KEY", "these columns are not the key, so they can be there twice", hint)
+
+
+def _conflict(node: exp.Insert, table: Table, source: Source) -> str:
     """What to do with a key that exists: error, nothing or update."""
     clause = node.args.get("conflict")
     if clause is None:
         return "update" if str(node.args.get("alternative") or "").upper() == "REPLACE" else "error"
     action = clause.args.get("action")
     if action is not None and "NOTHING" in action.name.upper():
+        _check_conflict_keys(clause, table, source)
         return "nothing"
     raise source.refuse(node, "ON CONFLICT is only supported with DO NOTHING", "INSERT OR REPLACE replaces rows by key")
 
@@ -217,16 +260,16 @@ def _read_rows(
     source: Source,
     table: Table | None = None,
     assigned: Sequence[int] = (),
-) -> list[Any]:
+) -> Rows:
     """What the select gives with the statement's WHERE, its columns as those of the table and the assigned ones."""
     where = node.args.get("where")
     if where is not None:
         select.set("where", where)
-    query, compiler = sql.bound(select, source)
+    query, compiler = sql.bound(select, source, change=node)
     sql.refuse_pending(compiler.used, node, source)
     if table is not None:
         query = _fitted(query, table, [*range(len(table._columns)), *assigned], node, source)
-    return sql.answer(query, compiler).rows()
+    return lambda: sql.answer(query, compiler).rows()
 
 
 def _refuse_extras(node: exp.Expr, source: Source) -> None:

@@ -20,6 +20,7 @@ from sqlglot import Token, exp
 from everview.errors import did_you_mean
 from everview.plan import nodes as plan
 from everview.plan.multiway import CHOICES, Choice, rewrite
+from everview.sql.parts import understood
 from everview.sql.places import Source, SqlError
 
 PATTERN = 3
@@ -52,6 +53,7 @@ def setting(node: exp.Set, source: Source) -> Choice | None:
     if not isinstance(equal, exp.EQ) or equal.this.name.lower() != "plan":
         raise source.refuse(node, "there is nothing to SET but plan", "SET plan = 'delta'")
     name = equal.expression.name
+    understood(equal.expression)  # quoted or not
     if name.lower() == "default":
         return None
     return _known(name, source.error(equal.expression, "E_PLAN", f"there is no plan {name!r}"))

@@ -16,6 +16,7 @@ from everview.errors import EverviewError
 from everview.expr.evaluate import evaluate
 from everview.expr.nodes import Call, Expr, Literal
 from everview.expr.resolve import literal
+from everview.sql.parts import understood
 from everview.sql.places import Source
 from everview.types import DataType
 
@@ -102,8 +103,8 @@ def without_difference(node: exp.Binary) -> exp.Binary:
     for difference, distance, ordered in ((left, right, True), (right, left, False)):
         is_difference = isinstance(difference, exp.Sub) and not isinstance(difference.expression, exp.Interval)
         if is_difference and isinstance(distance, exp.Interval):
-            moved = exp.Add(this=difference.expression.copy(), expression=distance.copy())
-            sides = (difference.this.copy(), moved)
+            moved = exp.Add(this=difference.expression, expression=distance)
+            sides = (difference.this, moved)
             return type(node)(this=sides[not ordered], expression=sides[ordered])
     return node
 
@@ -115,7 +116,10 @@ def interval(node: exp.Interval, source: Source) -> tuple[int, int]:
     >>> interval(sqlglot.parse_one("interval '1 year 3 days'", read="postgres"), Source(""))
     (12, 259200000000)
     """
-    text = str(node.this.name if isinstance(node.this, exp.Literal) else "")
+    text = ""
+    if isinstance(node.this, exp.Literal):
+        text = str(node.this.name)
+        understood(node.this)  # quoted or not
     words = [*text.split(), node.args["unit"].name] if node.args.get("unit") else text.split()
     months = microseconds = 0
     if len(words) % 2 or not words:

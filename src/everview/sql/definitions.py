@@ -20,7 +20,7 @@ from everview.expr.nodes import Expr
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
-from everview.sql import choice, constants, names, reading
+from everview.sql import choice, constants, names, parts, reading
 from everview.sql.places import Source
 from everview.sql.query import Compiler
 from everview.sql.scalars import Scalars
@@ -31,10 +31,10 @@ from everview.view import View
 
 if TYPE_CHECKING:
     from everview.session import Session
-    from everview.sql.statements import Statements
+    from everview.sql.statements import Do, Statements
 
 
-def create(sql: Statements, node: exp.Create, source: Source) -> Any:
+def create(sql: Statements, node: exp.Create, source: Source) -> Do:
     """CREATE TABLE and CREATE [MATERIALIZED] VIEW."""
     sql.refuse_in_transaction(node, source)
     kind = str(node.args.get("kind")).upper()
@@ -42,41 +42,49 @@ def create(sql: Statements, node: exp.Create, source: Source) -> Any:
         raise source.refuse(node, f"CREATE {kind} is not supported", "there are tables and views")
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
     name = _new_name(sql, target, node, source)
-    if name is None:
-        return sql.session[sql.spelled(target.name)]
-    return _create_table(sql, name, node, source) if kind == "TABLE" else create_view(sql, name, node, source)
+    make = _create_table if kind == "TABLE" else create_view
+    do = make(sql, name or target.name, node, source)
+    return do if name is not None else lambda: sql.session[sql.spelled(target.name)]
 
 
 def _new_name(sql: Statements, target: exp.Table, node: exp.Create, source: Source) -> str | None:
     """The name to create; None if it exists and that is fine."""
     name = sql.spelled(target.name)
+    optional, replaced = bool(node.args.get("exists")), bool(node.args.get("replace"))
+    if replaced and str(node.args.get("kind")).upper() != "VIEW":
+        raise source.refuse(node, "only views can be replaced", "DROP TABLE IF EXISTS first")
     if name in sql.session:
-        if node.args.get("exists"):
+        if optional:
             return None
-        replaced = node.args.get("replace") and name in sql.session.views
+        replaced = replaced and name in sql.session.views
         if not replaced and name not in sql.session._again:
             raise source.error(target, "E_NAME", f"the name {name} is taken", "choose another, or DROP it first")
     return name
 
 
-def define(sql: Statements, node: exp.Expr, source: Source) -> View:
+def define(sql: Statements, node: exp.Expr, source: Source) -> Do:
     """WITH RECURSIVE a AS (...), b AS (...) and no query: views a and b; the last one is the answer."""
     sql.refuse_in_transaction(node, source)
     clause = node.args["with_"]
+    parts.understood(node.expressions[0])  # the query that stands for the missing one
     for cte in clause.expressions:
         name = sql.spelled(cte.alias)
         if name in sql.session and name not in sql.session._again:
             raise source.error(cte.args["alias"], "E_NAME", f"the name {name} is taken", "choose another, or DROP it")
-    for cte in clause.expressions:
-        query = exp.Select(expressions=[exp.Star()], with_=clause.copy()).from_(exp.to_table(cte.alias))
-        view = create_view(sql, cte.alias, exp.Create(this=exp.to_table(cte.alias), expression=query), source)
-    return view
+    made = [_defined(sql, cte.alias, clause, source) for cte in clause.expressions]
+    return lambda: [do() for do in made][-1]
 
 
-def create_view(sql: Statements, name: str, node: exp.Create, source: Source) -> View:
+def _defined(sql: Statements, name: str, clause: exp.With, source: Source) -> Do:
+    query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.to_table(name)), with_=clause)
+    return create_view(sql, name, exp.Create(this=exp.to_table(name), expression=query), source)
+
+
+def create_view(sql: Statements, name: str, node: exp.Create, source: Source) -> Do:
     """Install the query of a CREATE VIEW under a name."""
     if not isinstance(node.expression, reading.QUERIES):
         raise source.refuse(node, "CREATE VIEW name AS is followed by a query")
+    refuse_properties(node, source)
     written = node.expression.copy()
     query, compiler = sql.bound(node.expression, source, standing=True)
     columns = list(query.names)
@@ -101,8 +109,17 @@ def create_view(sql: Statements, name: str, node: exp.Create, source: Source) ->
     how = sql.how_to_join(plain, source)
     collection._plan_why = choice.why(how, sql.asked(source))
     if name in sql.session.views and node.args.get("replace"):
-        return _replaced(sql.session, name, collection, how)
-    return sql.session.view(name, collection, plan=how)
+        return lambda: _replaced(sql.session, name, collection, how)
+    return lambda: sql.session.view(name, collection, plan=how)
+
+
+def refuse_properties(node: exp.Create, source: Source) -> None:
+    """A view is materialized, said or not; WITH (...) and the like mean nothing here."""
+    properties = node.args.get("properties")
+    for item in properties.expressions if properties is not None else []:
+        if not isinstance(item, exp.MaterializedProperty):
+            word = "TEMPORARY" if isinstance(item, exp.TemporaryProperty) else item.sql("postgres")
+            raise source.refuse(item, f"{word} is not supported in CREATE VIEW")
 
 
 def _replaced(session: Session, name: str, collection: Collection, how: Choice | None) -> View:
@@ -125,24 +142,30 @@ def _replaced(session: Session, name: str, collection: Collection, how: Choice |
         raise
 
 
-def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) -> Table:
+def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) -> Do:
     if not isinstance(node.this, exp.Schema) or node.expression is not None:
         raise source.refuse(
             node, "CREATE TABLE lists its columns", "CREATE TABLE t (x int); then INSERT INTO t SELECT ..."
         )
     schema, key = _columns(node.this, source)
     ttl = _ttl(sql, node, schema, source)
-    if not isinstance(ttl, Expr):
-        return sql.session.table(name, schema, key=key or None, ttl=ttl)
-    table = sql.session.table(name, schema, key=key or None)
-    sql.session._clock.add(Expiring(sql.session, table, ttl))
-    return table
+
+    def do() -> Table:
+        if not isinstance(ttl, Expr):
+            return sql.session.table(name, schema, key=key or None, ttl=ttl)
+        table = sql.session.table(name, schema, key=key or None)
+        sql.session._clock.add(Expiring(sql.session, table, ttl))
+        return table
+
+    return do
 
 
 def columns_of(name: str, columns: str) -> tuple[dict[str, Any], list[str]]:
     """Types of columns as CREATE TABLE lists them, and the key."""
     source = Source(f"CREATE TABLE {name} {columns}")
-    return _columns(reading.parsed(source.text).this, source)
+    listed: exp.Schema = reading.parsed(source).this
+    parts.understood(listed.this)
+    return parts.whole(listed, source, lambda: _columns(listed, source))
 
 
 def _columns(listed: exp.Schema, source: Source) -> tuple[dict[str, Any], list[str]]:
@@ -211,20 +234,27 @@ def _column(item: exp.ColumnDef, source: Source) -> tuple[Any, bool]:
     return declared, is_key
 
 
-def drop(sql: Statements, node: exp.Drop, source: Source) -> None:
-    """DROP TABLE and DROP [MATERIALIZED] VIEW."""
+def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
+    """DROP TABLE and DROP [MATERIALIZED] VIEW: all that are named, or none."""
     sql.refuse_in_transaction(node, source)
     kind = str(node.args.get("kind")).upper()
     if kind not in ("TABLE", "VIEW"):
         raise source.refuse(node, f"DROP {kind} is not supported")
     there = sql.session.tables if kind == "TABLE" else sql.session.views
+    found: list[str] = []
+    optional, cascade = bool(node.args.get("exists")), bool(node.args.get("cascade"))
     for target in node.args.get("tables") or [node.this]:
         name = names.spelled(target.name, there)
-        if name not in there:
-            if node.args.get("exists"):
-                continue
+        if name in there:
+            found.append(name)
+        elif not optional:
             raise source.error(target, "E_TABLE", f"there is no {kind.lower()} {name}", did_you_mean(name, there))
-        if kind == "VIEW":
-            sql.session._views[name].drop()
-        else:
-            sql.session._tables[name].drop(cascade=bool(node.args.get("cascade")))
+
+    def do() -> None:
+        for name in dict.fromkeys(found):
+            if kind == "VIEW":
+                sql.session._views[name].drop()
+            else:
+                sql.session._tables[name].drop(cascade=cascade)
+
+    return do

@@ -14,7 +14,8 @@ from everview.plan import nodes as plan
 from everview.plan.explain import numbered
 from everview.plan.multiway import Choice
 from everview.plan.prune import prune
-from everview.sql import choice, names, reading
+from everview.sql import choice, names, parts, reading
+from everview.sql.definitions import refuse_properties
 from everview.sql.places import Source
 from everview.sql.result import Result
 
@@ -28,25 +29,36 @@ def explain(sql: Statements, statement: reading.Statement) -> Result:
     start = text.lower().index("explain")
     # sqlglot takes what follows EXPLAIN for one token: what is to be noted is in there
     explained = next(reading.statements(f"{text[:start]}       {text[start + 7 :]}"), statement)
-    source = Source(explained.text, explained.notes)
+    source = explained.source()
     name = names.spelled(source.text.strip(), sql.session.views)
     if name in sql.session.views:
         view = sql.session[name]
         return sql.texts("plan", view.explain().split("\n"))
-    node = reading.parsed(source.text)
-    if isinstance(node, exp.Create) and isinstance(node.expression, reading.QUERIES):
-        node = node.expression
-    if not isinstance(node, reading.QUERIES):
-        raise source.refuse(
-            node, "only queries and views can be explained", "EXPLAIN SELECT ..., or EXPLAIN name_of_a_view"
-        )
-    query, compiler = sql.bound(node, source)
+    tree = reading.parsed(source)
+    node = _explained(tree, source)
+    query, compiler = parts.whole(tree, source, lambda: sql.bound(node, source))
     plain = joins.take(query.node, range(query.width))
     collection = sql.collection(compiler, plain, query.names)
     how = sql.how_to_join(plain, source)
     joined = _joins(sql, plain, how, choice.why(how, sql.asked(source)))
     lines = [*collection.explain().split("\n"), *joined, *_kept(sql, collection)]
     return sql.texts("plan", lines)
+
+
+def _explained(tree: exp.Expr, source: Source) -> exp.Expr:
+    """The query to explain: the statement, or what a CREATE VIEW would keep."""
+    node = tree
+    if isinstance(tree, exp.Create) and isinstance(tree.expression, reading.QUERIES):
+        refuse_properties(tree, source)
+        for part in ("this", "kind", "exists", "replace"):
+            tree.args.get(part)
+        parts.understood(tree.this)
+        node = tree.expression
+    if not isinstance(node, reading.QUERIES):
+        raise source.refuse(
+            node, "only queries and views can be explained", "EXPLAIN SELECT ..., or EXPLAIN name_of_a_view"
+        )
+    return node
 
 
 def _joins(sql: Statements, node: plan.Node, how: Choice | None, why: str) -> Iterator[str]:

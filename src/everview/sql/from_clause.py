@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from everview.sql.query import Compiler, Env
 
 
+SIDES = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
+
+
 class FromClause:
     """The relations of a FROM and the conditions between them, growing join by join."""
 
@@ -163,19 +166,25 @@ class FromClause:
     def _join(self, join: exp.Join) -> None:
         self.source.only(join, "this", "side", "kind", "method", "on", "using")
         side, kind, method = join.side.upper(), join.kind.upper(), join.method.upper()
-        if kind in ("SEMI", "ANTI") or method not in ("", "NATURAL"):
-            raise self.source.refuse(join, f"{method or kind} JOIN is not supported", "use [NOT] EXISTS, or USING")
+        if kind not in ("", "INNER", "OUTER", "CROSS") or side not in SIDES or method not in ("", "NATURAL"):
+            what = " ".join(word for word in (method, side, kind) if word)
+            raise self.source.refuse(join, f"{what} JOIN is not supported", "use [NOT] EXISTS, or USING")
         on, using = join.args.get("on"), join.args.get("using")
-        how = {"LEFT": "left", "RIGHT": "right", "FULL": "full"}.get(side, "inner")
+        how = SIDES[side]
         self.comma |= not (side or kind or method or on or using)
         if isinstance(join.this, exp.Lateral):
-            self._lateral(join.this, how, on)
+            self._lateral(join.this, "left" if join.this.args.get("cross_apply") is False else how, on)
             return
+        joined = kind == "INNER" or (not kind and self.source.word_before(join.this) == "JOIN")
+        if not (side or method or on or using) and joined:
+            raise self.source.error(join, "E_JOIN", "an inner join needs ON or USING", "or write CROSS JOIN")
         right = self._factor(join.this)
         if method == "NATURAL":
             using = _common_names(self.relation, right)
         if how != "inner" and method != "NATURAL" and on is None and using is None:
             raise self.source.error(join, "E_JOIN", f"a {how} join needs ON or USING")
+        if using and on is not None:
+            raise self.source.error(join, "E_JOIN", "a join has ON or USING, not both")
         if using:
             self._using(right, [u if isinstance(u, str) else u.name for u in using], how, join)
         elif how == "inner":
@@ -193,10 +202,11 @@ class FromClause:
             spec = self.source.notes.windows.get(node.this.meta.get("start", -1))
             if spec is not None:
                 relation = timed.window(self.compiler, node, relation, spec)
-            found = self._inner_joins(node, relation.called(node.name))
-            return self._aliased(found, node)
-        if isinstance(node, exp.Subquery) and isinstance(node.this, (exp.Table, exp.Subquery)) and not node.alias:
-            return self._inner_joins(node, self._factor(node.this))  # joins in parentheses
+            return self._inner_joins(node, self._aliased(relation.called(node.name), node))
+        if isinstance(node, exp.Subquery) and _holds_joins(node):
+            self.source.only(node, "this", "alias", "joins")
+            inside = self._factor(node.this)
+            return self._inner_joins(node, self._aliased(visible(inside), node) if node.alias else inside)
         if isinstance(node, (exp.Subquery, exp.Values)):
             return self._inner_joins(node, self._aliased(self.compiler.derived(node, self.env), node))
         raise self.source.refuse(node, f"{node.key} is not supported in FROM")
@@ -206,7 +216,7 @@ class FromClause:
         if not node.args.get("joins"):
             return first
         clause = FromClause(self.compiler, self.env, None)
-        clause.leaves.append(self._aliased(first, node) if isinstance(node, exp.Table) else first)
+        clause.leaves.append(first)
         for join in node.args["joins"]:
             clause._join(join)
         if clause.late:
@@ -215,7 +225,7 @@ class FromClause:
 
     def _aliased(self, relation: Relation, node: exp.Expr) -> Relation:
         alias = node.args.get("alias")
-        if alias is None or not alias.name or (isinstance(node, exp.Table) and node.args.get("joins")):
+        if alias is None or not alias.name:
             return relation
         columns = tuple(c.name for c in alias.args.get("columns") or [])
         if len(columns) > relation.width:
@@ -317,6 +327,21 @@ class FromClause:
             raise self.source.error(
                 at, "E_TYPE", f"{name} is {a.type!r} on one side and {b.type!r} on the other"
             ) from None
+
+
+def _holds_joins(node: exp.Subquery) -> bool:
+    """Whether parentheses in FROM hold tables and joins, not a query."""
+    inner = node.this
+    if isinstance(inner, exp.Subquery):
+        return bool(inner.alias or inner.args.get("joins")) or _holds_joins(inner)
+    return isinstance(inner, exp.Table)
+
+
+def visible(relation: Relation) -> Relation:
+    """Without the columns that are only there under their tables' names: what * gives."""
+    kept = [i for i, f in enumerate(relation.fields) if f.plain or i < len(relation.parameters)]
+    fields = tuple(relation.fields[i] for i in kept)
+    return replace(relation, node=joins.take(relation.node, kept), fields=fields)
 
 
 def _common_names(left: Relation, right: Relation) -> list[str]:

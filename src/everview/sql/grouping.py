@@ -32,8 +32,9 @@ from everview.plan.nodes import (
     Threshold,
     Union,
 )
+from everview.sql import moments, parts
 from everview.sql.lists import Listing
-from everview.sql.moments import MOMENTS, parts
+from everview.sql.moments import MOMENTS
 from everview.sql.scalars import Scalars, has_query, sort_keys
 from everview.sql.scopes import HIDDEN, Field, Relation, Scope
 from everview.sql.subqueries import same_keys
@@ -185,7 +186,7 @@ class Grouped(Scalars):
         value = joins.canonical(arg)
         of = (value,) if distinct else ()
         count = _Slot("count", value if value.type.nullable else None, of, INT)
-        sums = [_Slot("sum", p, of, p.type) for p in parts(value)]
+        sums = [_Slot("sum", p, of, p.type) for p in moments.parts(value)]
         found = [self._column(s) for s in (count, *sums)]
         return lambda: Udf(FLOAT.optional(), MOMENTS[type(node)], tuple(f() for f in found))
 
@@ -223,8 +224,8 @@ class Grouped(Scalars):
         if not self.slots:
             self.slots.append(_Slot("count", None, (), INT))  # groups exist while they have rows
         keys = [joins.canonical(k) for k in self.keys]
-        parts = [self._one_set(keys, s, one_row or not s[self.context :]) for s in self.sets]
-        node = parts[0] if len(parts) == 1 else Union(tuple(parts))
+        groups = [self._one_set(keys, s, one_row or not s[self.context :]) for s in self.sets]
+        node = groups[0] if len(groups) == 1 else Union(tuple(groups))
         fields = [self._field(k) for k in self.keys]
         fields += [HIDDEN] * (len(self.slots) + len(self.groupings))
         self.scope = Scope(Relation(node, tuple(fields)), self.source, self.scope.outer)
@@ -316,6 +317,7 @@ class Grouped(Scalars):
         if id(inner) in self.columns:
             return self.columns[id(inner)]()
         if node in self.written:
+            parts.understood(node)
             return self.scope.relation.ref(self.written[node])
         if isinstance(node, exp.Literal) or has_query(node) or any(aggregates_in(node)) or any(windows_in(node)):
             return None
@@ -352,8 +354,8 @@ def aggregates_in(node: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr | None]]:
             inner = inner.this
         if isinstance(inner, (exp.IgnoreNulls, exp.RespectNulls)):
             inner = inner.this
-        parts = [*inner.iter_expressions(), *(node.args.get("partition_by") or [])]
-        for part in [*parts, *([node.args["order"]] if node.args.get("order") else [])]:
+        below = [*inner.iter_expressions(), *(node.args.get("partition_by") or [])]
+        for part in [*below, *([node.args["order"]] if node.args.get("order") else [])]:
             yield from aggregates_in(part)
         return
     if isinstance(node, exp.Filter):
@@ -378,7 +380,9 @@ def grouping_sets(group: exp.Group | None) -> tuple[list[exp.Expr], list[list[in
     keys: list[exp.Expr] = []
 
     def index(key: exp.Expr) -> int:
-        if key not in keys:
+        if key in keys:
+            parts.understood(key)
+        else:
             keys.append(key)
         return keys.index(key)
 
@@ -389,18 +393,25 @@ def grouping_sets(group: exp.Group | None) -> tuple[list[exp.Expr], list[list[in
     choices: list[list[list[int]]] = []
     given = [*group.expressions] if group is not None else []
     for arg in ("grouping_sets", "rollup", "cube"):
-        given += (group.args.get(arg) or []) if group is not None else []
+        for item in (group.args.get(arg) or []) if group is not None else []:
+            if item.expressions:
+                given.append(item)
+            else:  # WITH ROLLUP: of all that was listed
+                given = [type(item)(expressions=given)]
     for item in given:
-        parts = (
+        inside = (
             [several(e) for e in item.expressions] if isinstance(item, (exp.Rollup, exp.Cube, exp.GroupingSets)) else []
         )
         if isinstance(item, exp.Rollup):
-            choices.append([[i for p in parts[:n] for i in p] for n in range(len(parts), -1, -1)])
+            choices.append([[i for p in inside[:n] for i in p] for n in range(len(inside), -1, -1)])
         elif isinstance(item, exp.Cube):
-            chosen = itertools.product((True, False), repeat=len(parts))
-            choices.append([[i for p, take in zip(parts, c, strict=True) if take for i in p] for c in chosen])
+            chosen = itertools.product((True, False), repeat=len(inside))
+            choices.append([[i for p, take in zip(inside, c, strict=True) if take for i in p] for c in chosen])
         elif isinstance(item, exp.GroupingSets):
-            choices.append(parts)
+            choices.append(inside)
         else:
             choices.append([several(item)] if isinstance(item, exp.Tuple) else [[index(item)]])
-    return keys, [sorted({i for part in combination for i in part}) for combination in itertools.product(*choices)]
+    sets = [sorted({i for part in combination for i in part}) for combination in itertools.product(*choices)]
+    if group is not None and group.args.get("all") is False:  # GROUP BY DISTINCT
+        sets = [s for i, s in enumerate(sets) if s not in sets[:i]]
+    return keys, sets

@@ -15,7 +15,7 @@ from everview.errors import InputError, did_you_mean
 from everview.expr.resolve import Column
 from everview.plan import nodes as plan
 from everview.snapshot import read_codes
-from everview.sql import choice, reading
+from everview.sql import choice, parts, reading
 from everview.sql.parameters import Learned, Parameters
 from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Query
@@ -54,7 +54,7 @@ class Prepared:
         if name not in session._again:
             session._new_name(name)
         source, node = _one_query(text)
-        self._types = _types(session, source, node)
+        self._types = parts.whole(node, source, lambda: _types(session, source, node))
         self._values = self._table()
         try:
             self._query, self._view = self._install(source, node)
@@ -166,8 +166,8 @@ def _one_query(text: str) -> tuple[Source, exp.Expr]:
     found = list(reading.statements(text))
     if len(found) != 1:
         raise SqlError("E_SYNTAX", f"one query is prepared, not {len(found)}", "", 1, 1)
-    source = Source(found[0].text, found[0].notes)
-    node = reading.parsed(source.text)
+    source = found[0].source()
+    node = reading.parsed(source)
     if not isinstance(node, exp.Query) or found[0].notes.definitions or found[0].notes.as_of is not None:
         raise source.refuse(node, "only queries of the present can be prepared")
     return source, node

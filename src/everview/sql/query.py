@@ -95,6 +95,8 @@ class Compiler:
         """Whether joins are in the text's order whatever the sizes: so a definition is the same on any day."""
         self.by_size = False
         """Whether some joins were ordered by sizes."""
+        self.target: exp.Expr | None = None
+        """The table that a statement changes: a table whatever WITH calls so."""
         self.loop_depth = 0
         self.used: dict[str, None] = {}
         """Tables and views read, in order."""
@@ -141,7 +143,7 @@ class Compiler:
         if node.args.get("db") is not None:
             raise self.source.refuse(node, "there are no schemas", f"write {node.name}")
         name = node.name.lower()
-        if name in env:
+        if name in env and node is not self.target:
             found = env[name]
             if found is None:
                 raise recursion.Untyped(node)
@@ -170,10 +172,7 @@ class Compiler:
         if isinstance(node, exp.SetOperation):
             return self._limited(node, self._set_operation(node, self.with_clause(node, env), outer))
         if isinstance(node, exp.Values):
-            return self._values(node, env, outer)
-        if isinstance(node, exp.Table):
-            relation = self.table(node, env)
-            return Query(relation.node, tuple(f.name for f in relation.fields))
+            return self._limited(node, self._values(node, self.with_clause(node, env), outer))
         raise self.source.refuse(node, f"{node.key} is not a query")
 
     def with_clause(self, node: exp.Expr, env: Env) -> Env:
@@ -263,7 +262,7 @@ class Compiler:
         order, qualify = select.args.get("order"), select.args.get("qualify")
         nodes = [*select.expressions, *(order.expressions if order else []), *([qualify.this] if qualify else [])]
         calls = [w for n in nodes for w in windows_in(n)]
-        if calls:
+        if calls or select.args.get("windows"):
             Windows(select, scalars, context).place(calls)
         if qualify is not None:
             place_alias(scalars.scope, qualify.this, select.expressions, scalars)
@@ -313,15 +312,20 @@ class Compiler:
     def _items(self, select: exp.Select, scalars: Scalars) -> list[tuple[str, Expr]]:
         found: list[tuple[str, Expr]] = []
         for i, item in enumerate(select.expressions):
-            if isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star)):
-                found += self._star(item, scalars)
+            if self.is_star(item):
+                found += self.star(item, scalars)
             else:
                 found.append((output_name(item, i), scalars.bind(item)))
         if not found:
             raise self.source.error(select, "E_EMPTY", "SELECT has no columns", "name at least one")
         return found
 
-    def _star(self, item: exp.Expr, scalars: Scalars) -> list[tuple[str, Expr]]:
+    @staticmethod
+    def is_star(item: exp.Expr) -> bool:
+        """Whether an output is * or t.*"""
+        return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
+
+    def star(self, item: exp.Expr, scalars: Scalars) -> list[tuple[str, Expr]]:
         if any(item.args.get(a) for a in ("except_", "replace", "rename")):
             raise self.source.refuse(item, "* EXCEPT and REPLACE are not supported", "name the columns")
         table = item.args["table"].name.lower() if isinstance(item, exp.Column) else ""
@@ -346,7 +350,7 @@ class Compiler:
         order = select.args.get("order")
         sorting: list[tuple[Expr, bool]] = []
         for ordered in order.expressions if order is not None else []:
-            key = self._order_key(ordered.this, scalars, items)
+            key = self.order_key(ordered.this, scalars, items)
             if distinct is not None and on is None and key not in outputs:
                 raise self.source.error(ordered, "E_ORDER", "with DISTINCT, ORDER BY can only use outputs")
             sorting += sort_keys(key, ordered)
@@ -370,7 +374,7 @@ class Compiler:
             node = TopK(node, keys, ordering, 1)
         return self._top(select, replace(query, node=node, order=ordering))
 
-    def _order_key(self, key: exp.Expr, scalars: Scalars, items: list[tuple[str, Expr]]) -> Expr:
+    def order_key(self, key: exp.Expr, scalars: Scalars, items: list[tuple[str, Expr]]) -> Expr:
         """An output by number or name, else an expression over the input."""
         if isinstance(key, exp.Literal) and not key.is_string:
             self._numbered(key, [exp.Null()] * len(items))

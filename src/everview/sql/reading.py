@@ -26,7 +26,9 @@ from sqlglot.errors import ParseError, TokenError
 
 from everview.sql.choice import hinted
 from everview.sql.notes import Notes, TableWindow
-from everview.sql.places import SqlError
+from everview.sql.parts import recorded
+from everview.sql.places import Source, SqlError
+from everview.sql.tokens import stray_commas
 
 Remove = Callable[[int, int], None]
 """Blanks out tokens, from one to another."""
@@ -47,6 +49,12 @@ class Statement:
     """its first word in upper case"""
     start: str
     """its first two words"""
+    tokens: tuple[Token, ...] = ()
+    """what it is made of, without what was noted"""
+
+    def source(self) -> Source:
+        """The text to find places in."""
+        return Source(self.text, self.notes, self.tokens)
 
 
 def statements(text: str) -> Iterator[Statement]:
@@ -85,9 +93,12 @@ def _noted(text: str, tokens: list[Token]) -> Statement:
     blank = re.sub(r"[^\n]", " ", text)
     letters = list(blank[: tokens[0].start] + text[tokens[0].start : tokens[-1].end + 1])
 
+    kept = list(tokens)
+
     def remove(first: int, last: int) -> None:
         start, end = tokens[first].start, tokens[last].end + 1
         letters[start:end] = blank[start:end]
+        kept[:] = [t for t in kept if not start <= t.start < end]
 
     words = [t.text.upper() for t in tokens]
     depth = 0
@@ -103,7 +114,11 @@ def _noted(text: str, tokens: list[Token]) -> Statement:
             remove(i - 2 if named else i, i + 2)
     notes.definitions = _only_defines(words)
     return Statement(
-        "".join(letters) + (" SELECT 1" if notes.definitions else ""), notes, words[0], " ".join(words[:2])
+        "".join(letters) + (" SELECT 1" if notes.definitions else ""),
+        notes,
+        words[0],
+        " ".join(words[:2]),
+        tuple(kept),
     )
 
 
@@ -160,14 +175,16 @@ def _only_defines(words: list[str]) -> bool:
     return words[opened - 1] in ("AS", "MATERIALIZED")
 
 
-def parsed(text: str) -> exp.Expr:
+def parsed(source: Source) -> exp.Expr:
     """sqlglot's tree of one statement."""
+    for token in stray_commas(source.tokens):
+        raise source.error_at(token.start, "E_SYNTAX", "a comma stands between two things", "take it away")
     logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about commands, which are refused here
     try:
-        node = sqlglot.parse_one(text, read="postgres")
+        node = sqlglot.parse_one(source.text, read="postgres")
     except (ParseError, TokenError) as error:
         raise _syntax_error(error) from None
-    return node
+    return recorded(node)
 
 
 def _incomplete(found: re.Match[str]) -> str:

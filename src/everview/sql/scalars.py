@@ -337,7 +337,7 @@ class Scalars:
         if not node.expressions:
             raise self.source.refuse(node, "this form of IN is not supported", "list the values: IN (1, 2)")
         if isinstance(node.this, exp.Tuple):
-            tests = [self._tuples(exp.EQ(this=node.this.copy(), expression=v.copy()), "eq") for v in node.expressions]
+            tests = [self._tuples(exp.EQ(this=node.this, expression=v), "eq") for v in node.expressions]
         else:
             tests = [self.compare("eq", *self._pair(node.this, v)) for v in node.expressions]
         return functions.conjunction(tests, "or")
@@ -425,7 +425,10 @@ class Scalars:
         return self.on_like(node)  # type: ignore[arg-type]
 
     def on_escape(self, node: exp.Escape) -> Expr:
-        return self.on_like(node.this, node.expression.name)
+        given = node.expression
+        if not isinstance(given, exp.Literal) or not given.is_string or len(given.name) > 1:
+            raise self.source.error(given, "E_LITERAL", "the escape character of LIKE must be a constant letter")
+        return self.on_like(node.this, given.name)
 
     def on_dpipe(self, node: exp.DPipe) -> Expr:
         return self.call("concat", *(self._as_text(self.bind(x)) for x in (node.this, node.expression)))

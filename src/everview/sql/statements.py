@@ -4,6 +4,9 @@ Statements of one text run one after the other; the answer is the last one's. A 
 moment, read, and dropped, so it uses (and shares) the indexes that are there. A transaction's own changes are not
 visible before COMMIT, so a statement that would have to read them is refused.
 
+A statement is bound first, which changes nothing; then every part of it must have been read (`everview.sql.parts`);
+then it is done. So handlers give back what is to be done, as a function.
+
 Here are queries and transactions; `definitions`, `changes`, `explaining`, `subscription` and `pipelines` have the rest.
 """
 
@@ -21,9 +24,9 @@ from everview.errors import EverviewError
 from everview.expr.resolve import Column
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
-from everview.sql import changes, choice, definitions, explaining, names, pipelines, reading, subscription
+from everview.sql import changes, choice, definitions, explaining, names, parts, pipelines, reading, subscription
 from everview.sql.places import Source, SqlError
-from everview.sql.query import Compiler, Query
+from everview.sql.query import Compiler, Env, Query
 from everview.sql.result import Result, in_order
 from everview.sql.scopes import Correlated
 from everview.table import Table
@@ -32,6 +35,9 @@ from everview.types import STR
 if TYPE_CHECKING:
     from everview.session import Session
     from everview.transacting import Transaction
+
+Do = Callable[[], Any]
+"""What a bound statement does, and its answer."""
 
 QUERY = "(query)"
 """The name a SELECT has while it is installed."""
@@ -62,15 +68,16 @@ class Statements:
         command = _COMMANDS.get(statement.first) or _COMMANDS.get(statement.start)
         if command is not None:
             return command(self, statement)
-        source = Source(statement.text, statement.notes)
-        node = reading.parsed(source.text)
+        source = statement.source()
+        node = reading.parsed(source)
         if statement.notes.as_of is not None and not isinstance(node, reading.QUERIES):
             raise source.refuse(node, "only a SELECT can be asked AS OF an earlier time")
         handler = _handler(node, source)
         staged = self.session._pending()
         before = len(staged) if staged is not None else 0
         try:
-            return handler(self, node, source)
+            do = parts.whole(node, source, lambda: handler(self, node, source))
+            return do()
         except BaseException as error:
             if staged is not None:
                 del staged[before:]  # a statement that fails inside a transaction changes nothing
@@ -86,11 +93,18 @@ class Statements:
 
     # queries
 
-    def bound(self, node: exp.Expr, source: Source, standing: bool = False) -> tuple[Query, Compiler]:
-        """The query's plan, and the compiler that knows what it reads; `standing`: it is kept, not asked once."""
+    def bound(
+        self, node: exp.Expr, source: Source, standing: bool = False, change: exp.Expr | None = None
+    ) -> tuple[Query, Compiler]:
+        """The query's plan, and the compiler that knows what it reads. `standing`: it is kept, not asked once;
+        `change`: the statement that it is asked for, whose WITH it sees.
+        """
         compiler = Compiler(self.session, source, standing)
-        query = compiler.query(node, {}, None)
-        return query, compiler
+        env: Env = {}
+        if change is not None:
+            compiler.target = change.this
+            env = compiler.with_clause(change, {})
+        return compiler.query(node, env, None), compiler
 
     def collection(self, compiler: Compiler, node: plan.Node, columns: Sequence[str]) -> Collection:
         """A plan as what `db.view` takes."""
@@ -99,13 +113,14 @@ class Statements:
             node, [Column(n, t) for n, t in zip(columns, node.types, strict=True)], self.session, parents=parents
         )
 
-    def select(self, node: exp.Expr, source: Source) -> Result:
+    def select(self, node: exp.Expr, source: Source) -> Do:
         """A query's rows, now or as of an earlier time."""
         query, compiler = self.bound(node, source)
-        if source.notes.as_of is not None:
-            return self._answer_as_of(node, source, source.notes.as_of, compiler.used)
+        time = source.notes.as_of
+        if time is not None:
+            return lambda: self._answer_as_of(node, source, time, compiler.used)
         self.refuse_pending(compiler.used, node, source)
-        return self.answer(query, compiler)
+        return lambda: self.answer(query, compiler)
 
     def _answer_as_of(self, node: exp.Expr, source: Source, time: int, used: Iterable[str]) -> Result:
         """Ask a session that holds nothing but what the query reads, as it was at that time."""
@@ -119,7 +134,8 @@ class Statements:
                 table = past.table(name, {c.name: c.type for c in found._columns})
                 table._session._stage(table, snapshot._repeated(), 1)
             plain = Source(source.text, replace(source.notes, as_of=None))
-            return Statements(past).select(node, plain)
+            answer: Result = Statements(past).select(node, plain)()
+            return answer
 
     def answer(self, query: Query, compiler: Compiler) -> Result:
         """Install, read, sort, drop."""
@@ -146,9 +162,14 @@ class Statements:
         """How to join, if somebody said so."""
         return source.notes.plan or self.plan
 
-    def set_plan(self, node: exp.Set, source: Source) -> None:
+    def set_plan(self, node: exp.Set, source: Source) -> Do:
         """SET plan = 'binary' | 'delta' | 'wco' | default"""
-        self.plan = choice.setting(node, source)
+        setting = choice.setting(node, source)
+
+        def do() -> None:
+            self.plan = setting
+
+        return do
 
     def refuse_pending(self, used: Sequence[str] | dict[str, None], node: exp.Expr, source: Source) -> None:
         """Changes of the open transaction cannot be read yet."""
@@ -186,24 +207,32 @@ class Statements:
 
     # transactions
 
-    def begin(self, node: exp.Transaction, source: Source) -> None:
+    def begin(self, node: exp.Transaction, source: Source) -> Do:
         """BEGIN"""
         if self.transaction is not None:
             raise source.error(node, "E_TRANSACTION", "a transaction is open already", "COMMIT or ROLLBACK it")
+        return self._begin
+
+    def _begin(self) -> None:
         self.transaction = self.session.transaction()
         self.transaction.__enter__()
 
-    def commit(self, node: exp.Commit, source: Source) -> None:
+    def commit(self, node: exp.Commit, source: Source) -> Do:
         """COMMIT"""
-        self._end(node, source, None)
+        self._need_transaction(node, source)
+        return lambda: self._end(None)
 
-    def rollback(self, node: exp.Rollback, source: Source) -> None:
+    def rollback(self, node: exp.Rollback, source: Source) -> Do:
         """ROLLBACK"""
-        self._end(node, source, RuntimeError)
+        self._need_transaction(node, source)
+        return lambda: self._end(RuntimeError)
 
-    def _end(self, node: exp.Expr, source: Source, failure: type[Exception] | None) -> None:
+    def _need_transaction(self, node: exp.Expr, source: Source) -> None:
         if self.transaction is None:
             raise source.error(node, "E_TRANSACTION", "no transaction is open", "begin one with BEGIN")
+
+    def _end(self, failure: type[Exception] | None) -> None:
+        assert self.transaction is not None
         transaction, self.transaction = self.transaction, None
         self.changed.clear()
         transaction.__exit__(failure, None, None)
@@ -239,7 +268,7 @@ _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
 }
 """Statements that sqlglot does not know, by their first word or two."""
 
-_Handler = Callable[[Statements, Any, Source], Any]
+_Handler = Callable[[Statements, Any, Source], Do]
 
 _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.Create: definitions.create,

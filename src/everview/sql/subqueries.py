@@ -26,7 +26,7 @@ from everview.expr.nodes import Literal as Constant
 from everview.plan import joins
 from everview.plan.nodes import Aggregate, Node, Project, Reduce, Threshold
 from everview.sql.from_clause import FromClause, outer_join, shifted
-from everview.sql.scalars import Scalars, conjuncts, has_query
+from everview.sql.scalars import Scalars, conjuncts, has_query, sort_keys
 from everview.sql.scopes import Correlated, Outer, PairScope, Scope
 from everview.sql.timed import mentions_now
 from everview.types import BOOL, INT
@@ -125,7 +125,7 @@ class Subqueries:
                     clause.conditions.append(shifted(bound, -width))
                 else:
                     crossing.append(bound)
-            outputs = [pair.bind(e) for e in select.expressions] if values else []
+            outputs = self._outputs(select, pair, Scalars(self.compiler, clause.scope(), env))
             inner = Scope(clause.joined(), self.source, Outer(self.scope))
             columns = len(inner.relation.fields)
             for part in clause.late:
@@ -136,6 +136,21 @@ class Subqueries:
             return None
         crossing += self._equalities(values, Scalars(self.compiler, self.scope, self.env), outputs, query)
         return joins.take(inner.relation.node, range(columns)), crossing
+
+    def _outputs(self, select: exp.Select, pair: Scalars, own: Scalars) -> list[Expr]:
+        """What a subquery of only FROM and WHERE gives. The order of its rows is checked, though it does not matter."""
+        width = len(self.scope.relation.fields)
+        found: list[Expr] = []
+        for item in select.expressions:
+            if self.compiler.is_star(item):
+                found += [shifted(e, width) for _, e in self.compiler.star(item, own)]
+            else:
+                found.append(pair.bind(item))
+        order = select.args.get("order")
+        for ordered in order.expressions if order is not None else []:
+            self.compiler.order_key(ordered.this, pair, [("", e) for e in found])
+            sort_keys(Constant(BOOL, True), ordered)
+        return found
 
     def _equalities(
         self, values: tuple[exp.Expr, ...], left: Scalars, outputs: Sequence[Expr], at: exp.Expr

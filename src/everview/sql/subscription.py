@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from everview.errors import did_you_mean
-from everview.sql import names, reading
+from everview.sql import names, parts, reading
 from everview.sql.definitions import create_view
 from everview.sql.pipelines import Words
 from everview.sql.places import Source
@@ -93,6 +93,7 @@ def subscribe(sql: Statements, statement: reading.Statement) -> Subscription:
     blank = "".join("\n" if c == "\n" else " " for c in statement.text[:start])
     source = Source(blank + query, statement.notes)
     sql.subscriptions += 1
-    created = exp.Create(this=exp.to_table("s"), expression=reading.parsed(source.text))
-    view = create_view(sql, f"(subscription {sql.subscriptions})", created, source)
+    created = exp.Create(this=exp.to_table("s"), expression=reading.parsed(source))
+    named = f"(subscription {sql.subscriptions})"
+    view = parts.whole(created.expression, source, lambda: create_view(sql, named, created, source))()
     return Subscription(view, snapshot=snapshot, own=True)

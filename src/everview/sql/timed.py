@@ -48,15 +48,20 @@ def terms(node: exp.Expr, scalars: Scalars) -> list[Term]:
     """A condition on now() as terms, which must all hold."""
     inner = node.unnest() if isinstance(node, exp.Paren) else node
     if isinstance(inner, exp.Not) and type(inner.this.unnest()) in _OPPOSITE:
-        inner = _OPPOSITE[type(inner.this.unnest())](**inner.this.unnest().args)
+        inner = _as(_OPPOSITE[type(inner.this.unnest())], inner.this.unnest())
     if isinstance(inner, exp.EQ) and _is_a_day(inner, scalars):  # that day: neither before nor after
-        both = (exp.GTE(**inner.args), exp.LTE(**inner.args))
+        both = (_as(exp.GTE, inner), _as(exp.LTE, inner))
         return [term for part in both for term in _bound(part, scalars)]
     if isinstance(inner, exp.Between):
         low = exp.GTE(this=inner.this, expression=inner.args["low"])
         high = exp.LTE(this=inner.this, expression=inner.args["high"])
         return [*_bound(low, scalars), *_bound(high, scalars)]
     return _bound(inner, scalars)
+
+
+def _as(kind: type[exp.Expr], node: exp.Expr) -> exp.Expr:
+    """The same two sides compared in another way."""
+    return kind(this=node.this, expression=node.expression)
 
 
 def _bound(node: exp.Expr, scalars: Scalars) -> list[Term]:

@@ -111,6 +111,8 @@ class Windows:
 
     def place(self, calls: Sequence[exp.Window]) -> None:
         """Compute the calls and make them columns of the scope."""
+        for base in map(self._complete, self.named.values()):
+            self._frame(base, self._spec(base))  # also those that no call names must make sense
         by_spec: dict[Spec, list[tuple[exp.Window, _Wanted]]] = {}
         for node in calls:
             base = self._complete(node)
@@ -182,6 +184,8 @@ class Windows:
     def _bound(self, node: exp.Window, clause: exp.Expr, part: str, unit: str, spec: Spec) -> int | float | None:
         given, side = clause.args[part], str(clause.args.get(f"{part}_side") or "").lower()
         if isinstance(given, str):
+            if given.upper() not in ("UNBOUNDED", "CURRENT ROW"):
+                raise self.source.refuse(node, f"{given} is no bound of a frame")
             return None if given.upper() == "UNBOUNDED" else 0
         amount = self._range_offset(node, given, spec) if unit == "range" else self._constant(given, "a frame's bound")
         if amount < 0:
