@@ -179,34 +179,44 @@ class Builder:
     # arrangements
 
     def arrange(
-        self, node: plan.Node, keys: tuple[int, ...], *, gather: bool = False, now: bool = False
+        self, node: plan.Node, keys: tuple[int, ...], *, gather: bool = False, now: bool = False, plain: bool = False
     ) -> Arrangement:
         """An arrangement of the node with these key columns in front: an existing one if there is one.
 
         `gather`: with several shards, all rows on one of them. `now`: not that of a loop variable that is read a round
-        later, which joins can do and reductions cannot.
+        later, which joins can do and reductions cannot. `plain`: with all columns in the node's own order (the keys are
+        its first ones), for readers that take rows as they are kept.
         """
-        found = self._serving(node, keys, gather, now)
+        found = self._serving(node, keys, gather, now, plain)
         if found is None:
             self.flow(node)  # building the node may bring an arrangement with it
-            found = self._serving(node, keys, gather, now)
-        return found or self._arrange(node, keys, self.scope(node), gather=gather, now=now)
+            found = self._serving(node, keys, gather, now, plain)
+        return found or self._arrange(node, keys, self.scope(node), gather=gather, now=now, plain=plain)
 
-    def _serving(self, node: plan.Node, keys: tuple[int, ...], gather: bool, now: bool) -> Arrangement | None:
+    def _serving(
+        self, node: plan.Node, keys: tuple[int, ...], gather: bool, now: bool, plain: bool
+    ) -> Arrangement | None:
         fits = (a for a in self.existing(node) if a.serves(keys, gather=gather) and not (now and a.delay))
-        return next(fits, None)
+        return next((a for a in fits if a.plain or not plain), None)
 
     def existing(self, node: plan.Node) -> list[Arrangement]:
         """All arrangements of the node."""
         return self.arrangements.get(self.key(node), [])
 
     def _arrange(
-        self, node: plan.Node, keys: tuple[int, ...], scope: Scope, *, gather: bool = False, now: bool = False
+        self,
+        node: plan.Node,
+        keys: tuple[int, ...],
+        scope: Scope,
+        *,
+        gather: bool = False,
+        now: bool = False,
+        plain: bool = False,
     ) -> Arrangement:
         order = plan.keys_first(keys, len(node.types))
         flow = self.flow(node)
         for arrangement in self.existing(node):
-            late = now and arrangement.delay
+            late = (now and arrangement.delay) or (plain and not arrangement.plain)
             if arrangement.serves(keys, gather=gather) and arrangement.operator.scope is scope and not late:
                 return arrangement
         label = f"by {list(keys)}" if keys else "rows"

@@ -141,7 +141,8 @@ def window(builder: Builder, node: Window) -> Flow:
     """Window functions: each row of a group with what it sees of the others."""
     child = len(node.child.types)
     order = plan.keys_first(node.keys, child)
-    source = builder.arrange(_narrow(node.child, order), tuple(range(len(node.keys))), gather=not node.keys, now=True)
+    narrow = _narrow(node.child, order)
+    source = builder.arrange(narrow, tuple(range(len(node.keys))), gather=not node.keys, now=True, plain=True)
     order = (*order, *range(child, len(node.types)))
     run = windows(node, builder.graph.interner)
     label = f"window by {list(node.keys)}"
@@ -155,7 +156,7 @@ def _python(
     keys = node.keys
     order = plan.keys_first(keys, len(node.child.types))
     narrow = _narrow(node.child, order)
-    source = builder.arrange(narrow, tuple(range(len(keys))), gather=not keys, now=True)
+    source = builder.arrange(narrow, tuple(range(len(keys))), gather=not keys, now=True, plain=True)
     if not isinstance(node, plan.TopK):
         order = tuple(range(cols))
     return _reduction(builder, node, source, len(keys), order, reduction_k.PYTHON, label=label, run=run)
