@@ -111,22 +111,64 @@ def test_transactions(db: ev.Session) -> None:
 
 
 def test_a_transactions_own_changes_cannot_be_read(db: ev.Session) -> None:
-    db.sql("CREATE VIEW w AS SELECT count(*) AS n FROM log; BEGIN; INSERT INTO log VALUES (1, 'a')")
+    db.sql("CREATE VIEW w AS SELECT count(*) AS n FROM log")
     for text in ("SELECT * FROM log", "SELECT * FROM w", "DELETE FROM log", "CREATE TABLE x (a int)"):
+        db.sql("BEGIN; INSERT INTO log VALUES (1, 'a')")
         with pytest.raises(ev.PlanError, match="E_TRANSACTION"):
             db.sql(text)
+        db.sql("ROLLBACK")
+    db.sql("BEGIN; INSERT INTO log VALUES (1, 'a')")
     assert db.sql("SELECT count(*) FROM item").rows() == [(2,)]
     db.sql("COMMIT")
     assert db.sql("SELECT * FROM w").rows() == [(1,)]
 
 
-def test_a_failed_statement_in_a_transaction_changes_nothing(db: ev.Session) -> None:
+def test_a_failed_statement_dooms_its_transaction(db: ev.Session) -> None:
     db.sql("BEGIN; INSERT INTO log VALUES (1, 'a')")
     with pytest.raises(ev.InputError, match="E_KEY"):
         db.sql("UPDATE item SET id = 7")
-    db.sql("COMMIT")
+    for text in ("SELECT 1", "INSERT INTO log VALUES (2, 'b')", "SHOW TABLES", "EXPLAIN SELECT 1"):
+        with pytest.raises(ev.PlanError, match="has failed before this"):
+            db.sql(text)
+    with pytest.raises(ev.PlanError, match="all of it is undone"):
+        db.sql("COMMIT")
     assert sorted(r[0] for r in db["item"].rows()) == [1, 2]
-    assert db["log"].rows() == [(1, "a")]
+    assert db["log"].rows() == []
+    db.sql("BEGIN; INSERT INTO log VALUES (1, 'a')")
+    with pytest.raises(ev.PlanError, match="E_SYNTAX"):
+        db.sql("SELECT FROM WHERE")
+    db.sql("ROLLBACK; INSERT INTO log VALUES (3, 'c')")
+    assert db["log"].rows() == [(3, "c")]
+
+
+def test_a_text_that_fails_leaves_no_transaction_that_it_has_begun(db: ev.Session) -> None:
+    for bad in ("nonsense", "INSERT INTO log VALUES (1)", "SELECT (", "BEGIN", "INSERT INTO item VALUES (1, 'x', 1)"):
+        with pytest.raises(ev.EverviewError):
+            db.sql(f"BEGIN; INSERT INTO log VALUES (1, 'a'); {bad}; COMMIT")
+        with pytest.raises(ev.PlanError, match="no transaction is open"):
+            db.sql("ROLLBACK")
+    assert db["log"].rows() == []
+    db.sql("BEGIN")
+    with pytest.raises(ev.EverviewError):
+        db.sql("COMMIT; BEGIN; INSERT INTO log VALUES (1, 'a'); nonsense")
+    db.sql("BEGIN; COMMIT")
+
+
+def test_several_names_are_dropped_or_emptied_together_or_not_at_all(db: ev.Session) -> None:
+    db.sql("INSERT INTO log VALUES (1, 'a')")
+    db.sql("CREATE VIEW a AS SELECT * FROM log; CREATE VIEW b AS SELECT * FROM item")
+    for text in ("TRUNCATE log, nope", "DROP VIEW a, nope", "DROP VIEW a, log", "TRUNCATE log, a"):
+        with pytest.raises(ev.PlanError, match="E_TABLE"):
+            db.sql(text)
+    assert db["log"].rows() == db["a"].rows() == [(1, "a")]
+    with pytest.raises(ev.EverviewError):
+        db.sql("DROP TABLE log, item")
+    assert db.tables == ("item", "log")
+    before = db.time
+    db.sql("TRUNCATE log, item")
+    assert (db["log"].rows(), db["item"].rows(), db.time) == ([], [], before + 1)
+    db.sql("DROP VIEW a, b, a")
+    assert db.views == ()
 
 
 def test_answers(db: ev.Session) -> None:

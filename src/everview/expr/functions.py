@@ -552,10 +552,13 @@ def _check_date_unit(args: Sequence[Expr]) -> None:
 def _give_nulls_a_type(function: Function, args: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """A bare NULL takes the type its place asks for: tried as each kind until the rule agrees."""
     places = [i for i, a in enumerate(args) if isinstance(a, Literal) and a.value is None]
-    if not places or len(places) == len(args):
-        candidates: list[DataType] = [] if not places else [args[0].type, BOOL, FLOAT, STR, DATE, TIMESTAMP]
-    else:
-        candidates = [*(a.type for i, a in enumerate(args) if i not in places), INT, BOOL, FLOAT, STR, DATE, TIMESTAMP]
+    if not places:
+        return args
+    # a NULL that was cast keeps its type (one that was not is an int); a case's conditions say nothing about its values
+    cast_before = [args[i].type for i in places if args[i].type.kind != "int"]
+    values = [i for i in range(len(args)) if function.name != "case" or i % 2 or i == len(args) - 1]
+    beside = [args[i].type for i in values if i not in places]
+    candidates = [*cast_before, *beside, INT, BOOL, FLOAT, STR, DATE, TIMESTAMP]
     for candidate in candidates:
         tried = tuple(Literal(candidate.optional(), None) if i in places else a for i, a in enumerate(args))
         try:

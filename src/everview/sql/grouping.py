@@ -119,11 +119,22 @@ class Grouped(Scalars):
         if isinstance(given, exp.Order):
             raise self.source.refuse(node, "ORDER BY inside this aggregate has no meaning")
         arg = None if isinstance(given, exp.Star) else self.below.bind(given)
+        self._refuse_outer(node, arg)
         if test is not None:
             arg = call("case", test, Constant(INT, 1) if arg is None else arg, Constant(INT.optional(), None))
         if type(node) in MOMENTS:
             return self._moment(node, arg, distinct)
         return self._column(self._typed(AGGREGATES[type(node)], arg, node, distinct))
+
+    def _refuse_outer(self, node: exp.Expr, arg: Expr | None) -> None:
+        """An aggregate of nothing but columns of the query around belongs to that query, not to this one."""
+        outer = self.below.scope.outer
+        if arg is None or outer is None or outer is self.compiler.parameters.outer or not arg.columns():
+            return
+        if max(arg.columns()) < self.context:
+            raise self.source.refuse(
+                node, "this is an aggregate of the query around, which cannot be computed here", "put it there"
+            )
 
     def _grouping(self, node: exp.Grouping) -> Callable[[], Expr]:
         """GROUPING(a, b): a bit for each key, the last one lowest; 1 where the rows of all its values are together."""

@@ -30,6 +30,11 @@ Moment = Callable[[int, float | None, float | None, float | None, float | None],
 
 _LIMIT = 2.0**63
 
+NOISE = Fraction(1, 2**72)
+"""What may be left of the squares when all values are equal: p2 + e has 53 bits and is 2**24 times smaller than p, and
+its sum is rounded some times more. A variance below that is nothing but rounding.
+"""
+
 
 def parts(x: Expr) -> tuple[Expr, Expr, Expr, Expr]:
     """The four expressions to sum up: x1, x2, p1, p2 + e."""
@@ -56,7 +61,9 @@ def _squares(n: int, *sums: float | None) -> Fraction | None:
     if any(s is None for s in sums):
         return None
     s1, s2, p1, p2 = (Fraction(s) for s in sums if s is not None)
-    return max(Fraction(0), n * (p1 + p2) - (s1 + s2) ** 2)
+    all_squares = n * (p1 + p2)
+    found = all_squares - (s1 + s2) ** 2
+    return found if found > all_squares * NOISE else Fraction(0)
 
 
 def var_samp(n: int, s1: float | None, s2: float | None, p1: float | None, p2: float | None) -> float | None:

@@ -46,8 +46,8 @@ CLAUSES = (
 )  # fmt: skip
 """What a SELECT may have."""
 
-ALL_ROWS = 2**62
-"""The limit of an OFFSET without LIMIT."""
+ALL_ROWS = 2**61
+"""More rows than there can be: the limit of an OFFSET without LIMIT, and as much as a LIMIT or OFFSET can say."""
 
 
 LARGE = 10_000
@@ -434,7 +434,9 @@ class Compiler:
             return None
         if not isinstance(value, exp.Literal) or not value.name.isdigit():
             raise self.source.error(clause, "E_LITERAL", "LIMIT and OFFSET are followed by whole numbers")
-        return int(value.name)
+        if int(value.name) >= 2**63:
+            raise self.source.error(value, "E_RANGE", f"{value.name} is too large", "leave LIMIT out for all rows")
+        return min(int(value.name), ALL_ROWS)
 
     # --------------------------------------------------------------------------------- set operations
 
@@ -467,7 +469,8 @@ class Compiler:
             raise self.source.error(at, "E_WIDTH", "the rows have different numbers of values")
         columns: list[DataType] = []
         for i, types in enumerate(zip(*(r.types for r in rows), strict=True)):
-            known = [t for t, r in zip(types, rows, strict=True) if not _is_null(r, i)] or list(types)
+            known = [t for t, r in zip(types, rows, strict=True) if not _is_null(r, i)]
+            known = known or [t for t in types if t.kind != "int"] or list(types)  # a NULL that was cast has a type
             common = functions.common_type(known)
             if common is None:
                 raise self.source.error(

@@ -1,8 +1,10 @@
 """Statements: `db.sql` from a text to its answer.
 
-Statements of one text run one after the other; the answer is the last one's. A SELECT is installed as a view for a
-moment, read, and dropped, so it uses (and shares) the indexes that are there. A transaction's own changes are not
-visible before COMMIT, so a statement that would have to read them is refused.
+Statements of one text run one after the other; the answer is the last one's. If one fails, a transaction that the text
+has begun is rolled back; one that was open before can only be rolled back from then on, as in PostgreSQL.
+
+A SELECT is installed as a view for a moment, read, and dropped, so it uses (and shares) the indexes that are there. A
+transaction's own changes are not visible before COMMIT, so a statement that would have to read them is refused.
 
 A statement is bound first, which changes nothing; then every part of it must have been read (`everview.sql.parts`);
 then it is done. So handlers give back what is to be done, as a function.
@@ -49,6 +51,8 @@ class Statements:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.transaction: Transaction | None = None
+        self.failed = False
+        """Whether a statement of the open transaction has failed: it can only be rolled back."""
         self.changed: set[str] = set()
         self.subscriptions = 0
         self.plan: Choice | None = None
@@ -61,10 +65,21 @@ class Statements:
     def answers(self, text: str) -> Iterator[tuple[reading.Statement, Any]]:
         """Run the statements of a text one by one; each with its answer."""
         self.session._alive()
-        for statement in reading.statements(text):
-            yield statement, self._run_one(statement)
+        around = self.transaction
+        try:
+            for statement in reading.statements(text):
+                yield statement, self._run_one(statement)
+        except (Exception, KeyboardInterrupt):
+            if self.transaction is not None and self.transaction is not around:
+                self._end(RuntimeError)  # a text that fails leaves no transaction behind that it has begun
+            self.failed = self.transaction is not None
+            raise
 
     def _run_one(self, statement: reading.Statement) -> Any:
+        if self.failed and statement.first not in ("ROLLBACK", "COMMIT"):
+            raise statement.source().error_at(
+                statement.tokens[0].start, "E_TRANSACTION", "the transaction has failed before this", "ROLLBACK it"
+            )
         command = _COMMANDS.get(statement.first) or _COMMANDS.get(statement.start)
         if command is not None:
             return command(self, statement)
@@ -220,6 +235,11 @@ class Statements:
     def commit(self, node: exp.Commit, source: Source) -> Do:
         """COMMIT"""
         self._need_transaction(node, source)
+        if self.failed:
+            self._end(RuntimeError)
+            raise source.error(
+                node, "E_TRANSACTION", "a statement of the transaction has failed: all of it is undone", "BEGIN again"
+            )
         return lambda: self._end(None)
 
     def rollback(self, node: exp.Rollback, source: Source) -> Do:
@@ -235,6 +255,7 @@ class Statements:
         assert self.transaction is not None
         transaction, self.transaction = self.transaction, None
         self.changed.clear()
+        self.failed = False
         transaction.__exit__(failure, None, None)
 
     def mark(self, table: Table) -> None:
