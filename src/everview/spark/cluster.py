@@ -16,7 +16,7 @@ import math
 import pickle
 import secrets
 import warnings
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -31,11 +31,14 @@ from everview.errors import EverviewError, InputError, StoreError
 from everview.kernels import image as image_k
 from everview.plan.frozen import Functions
 from everview.spark.coded import Absent, Input
+from everview.spark.failures import PeerFailed
 from everview.spark.frames import first_line
 from everview.spark.host import read_image
 from everview.spark.interrupts import Running
 from everview.spark.job import Answer, Commands, Job, bytes_table, table_bytes, write_rows
 from everview.spark.merging import INLINE_BYTES, Merger
+from everview.spark.message import Buffer
+from everview.spark.proof import new_secret
 from everview.spark.resident import LINGER, LONGEST, Resident, Unreachable, all_leave
 from everview.spark.room import NoRoom
 from everview.spark.slots import stage_slots
@@ -231,17 +234,17 @@ class SparkCluster:
         while True:
             left -= 1
             try:
-                found = self._alone(data) if tasks == 1 else self._together(data, tasks)
+                found: Sequence[Buffer] = self._alone(data) if tasks == 1 else self._together(data, tasks)
                 break
             except EverviewError:
                 raise
             except Exception as error:
                 if not left or not self._lost_worker(error):
                     raise self._gave_up(error) from error
-        answers: list[Answer] = [checked(data) for data in found]
+        answers = [Answer.read(checked(data)) for data in found]
         failures = [e for e in (a.error() for a in answers) if e is not None]
         if failures:
-            known = sorted(failures, key=lambda e: (not isinstance(e, Absent), not isinstance(e, EverviewError)))
+            known = sorted(failures, key=lambda e: (not isinstance(e, Absent), isinstance(e, PeerFailed)))
             raise known[0]
         return answers
 
@@ -260,7 +263,7 @@ class SparkCluster:
             "nothing of the step was committed, and the session goes on; Spark's log says more",
         )
 
-    def _alone(self, data: bytes) -> list[bytes]:
+    def _alone(self, data: bytes) -> Sequence[Buffer]:
         if self._resident is not None:
             try:
                 return [self._resident.run(data, self._commands.encoded)]
@@ -295,7 +298,7 @@ class SparkCluster:
             while True:
                 left -= 1
                 stage = self._spark.parallelize(range(tasks), tasks).barrier()
-                task = guarded("together", shipped, commands, secrets.token_bytes(16))
+                task = guarded("together", shipped, commands, new_secret())
                 try:
                     return self._collect(stage.mapPartitions(task))
                 except Exception as error:

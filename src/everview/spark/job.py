@@ -1,8 +1,11 @@
-"""What the driver asks of tasks and what they answer: plain bytes and numbers, so that both are easy to ship and log.
+"""What the driver asks of tasks and what they answer.
 
 A job names the committed version it starts from and brings everything that is not committed yet: the input rows, new
 dictionary entries, the commands that build the dataflow. Its answer is what the step added to every shard. A job is a
 pure function of the two, so Spark may run its tasks as often as it likes.
+
+Answers are data (`message`): the driver runs nothing of what comes back. A job is a pickle, like the functions that
+Spark ships: workers run what their own driver asks of them, and take it from nobody else (`proof`).
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, 
 from everview.errors import StoreError
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions, freeze, thaw
+from everview.spark import failures
+from everview.spark.message import Buffer, pack, unpack
 from everview.store.files import Files
 from everview.store.manifest import BUILT, Manifest, Ref
 from everview.store.store import BATCHES
@@ -61,33 +66,48 @@ class Job:
 class Answer:
     """What a task's shards added, or why the step failed."""
 
-    packed: dict[int, bytes] = field(default_factory=dict)
+    packed: dict[int, Buffer] = field(default_factory=dict)
     files: list[tuple[int, int, Ref]] = field(default_factory=list)
     """(operator, shard, file) of batches that are too large to travel"""
-    dictionary: bytes = b""
-    failure: bytes = b""
+    dictionary: Buffer = b""
+    failure: dict[str, Any] | None = None
 
     @classmethod
     def failed(cls, error: BaseException) -> Answer:
         """The answer of a step that cannot be run, however often it is tried."""
-        try:
-            data = pickle.dumps(error)
-            pickle.loads(data)
-        except Exception:  # some exceptions cannot travel: their text can
-            data = pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
-        return cls(failure=data)
+        return cls(failure=failures.told(error))
 
     def error(self) -> Exception | None:
         """Why the step failed."""
-        found: Exception | None = pickle.loads(self.failure) if self.failure else None
-        return found
+        return None if self.failure is None else failures.made(self.failure)
 
     def added(self, shard: int) -> Added:
         """What a shard added, but for the batches in files."""
         return Added(words_of(self.packed[shard]))
 
+    def message(self) -> list[Buffer]:
+        """The answer as a message, in pieces.
 
-def words_of(data: bytes) -> np.ndarray:
+        >>> answer = Answer({2: bytes(8)}, [(7, 2, Ref(1, 8, "a.arrow", 5))], b"words")
+        >>> Answer.read(b"".join(answer.message())) == answer
+        True
+        """
+        header = {
+            "shards": list(self.packed),
+            "files": [[o, s, r.rows, r.size, r.file, r.crc, [r.until, r.up, r.down]] for o, s, r in self.files],
+            "failure": self.failure,
+        }
+        return pack(header, [self.dictionary, *self.packed.values()])
+
+    @classmethod
+    def read(cls, data: Buffer) -> Answer:
+        """The answer in a message."""
+        header, (dictionary, *packed) = unpack(data)
+        files = [(o, s, Ref(*ref, None, *tally)) for o, s, *ref, tally in header["files"]]
+        return cls(dict(zip(header["shards"], packed, strict=True)), files, dictionary, header["failure"])
+
+
+def words_of(data: Buffer) -> np.ndarray:
     """Words that travelled as bytes, in an array that kernels accept (they want it writable)."""
     return np.frombuffer(bytearray(data), dtype=np.int64)
 
@@ -213,6 +233,6 @@ def table_bytes(table: pa.Table) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def bytes_table(data: bytes) -> pa.Table | None:
+def bytes_table(data: Buffer) -> pa.Table | None:
     """The Arrow table in bytes."""
-    return pa.ipc.open_stream(data).read_all() if data else None
+    return pa.ipc.open_stream(pa.py_buffer(data)).read_all() if data else None

@@ -6,25 +6,28 @@ directly: a round is one message to every other task and one from each. Every me
 its sender has work for, or that it failed; and it brings the strings that users' functions have made since the last
 one, because rows are codes, and the others may have to read them.
 
-A connection starts with a secret that the driver made for this job; whoever does not know it is sent away.
+Tasks prove to each other that they know the secret which the driver made for this job, and all they say is sealed
+(`proof`, `line`); whoever else calls is sent away, and holds up nobody (`door`). What they say is numbers and rows as
+they are in memory, and runs nothing (`message`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import pickle
-import socket
-import struct
 import threading
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from everview.codes.interner import Interner
 from everview.dataflow.lockstep import Parcel
 from everview.errors import InternalError
-from everview.spark.job import bytes_table, table_bytes, words_of
+from everview.spark.door import Door
+from everview.spark.failures import PeerFailed
+from everview.spark.job import bytes_table, table_bytes
+from everview.spark.line import Line, call
+from everview.spark.message import Buffer, Header, bytes_of, pack, unpack, words_in
+from everview.spark.proof import Stranger
 
-_LENGTH = struct.Struct("<Q")
 PATIENCE = 120.0
 """Seconds without a sign of life after which a task gives up on its peers (Spark then runs the stage again)."""
 
@@ -57,37 +60,43 @@ class Mesh:
     ) -> None:
         self.task = task
         self._secret = secret
-        self._peers: dict[int, socket.socket] = {}
+        self._peers: dict[int, Line] = {}
         self._interner: Interner | None = None
         self._known = 0
-        with socket.create_server((host, 0)) as server:
-            server.settimeout(PATIENCE)
-            mine = {"at": [host, server.getsockname()[1]], "held": list(held.items())}
-            everybody = [json.loads(text) for text in gather(json.dumps(mine))]
+        door = Door([host, "127.0.0.1"], secret)  # a name that is not this machine's own is of no use to others either
+        try:
+            texts = gather(json.dumps({"at": door.address, "held": list(held.items())}))
+            everybody = [json.loads(text) for text in texts]
             self.tasks = len(everybody)
             self.owners = assign(shards, [dict(each["held"]) for each in everybody])
+            meeting = hashlib.sha256("\n".join(texts).encode()).digest()
+            door.open(_purpose(meeting, task))
             for peer in range(task):  # lower numbers are called, higher ones call
-                where, port = everybody[peer]["at"]
-                self._introduce(peer, socket.create_connection((where, port), timeout=PATIENCE))
+                self._call(peer, everybody[peer]["at"], _purpose(meeting, peer))
             while len(self._peers) < self.tasks - 1:
-                self._greet(server.accept()[0])
+                self._greet(door)
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            door.close()
 
-    def _introduce(self, peer: int, connection: socket.socket) -> None:
-        connection.sendall(self._secret + _LENGTH.pack(self.task))
-        self._adopt(peer, connection)
+    def _call(self, peer: int, address: tuple[str, int], purpose: bytes) -> None:
+        where, port = address
+        try:
+            self._adopt(peer, call((where, port), self._secret, purpose, self.task, PATIENCE))
+        except Stranger:
+            raise _missing(f"task {peer} is not at {where}:{port}") from None
 
-    def _greet(self, connection: socket.socket) -> None:
-        connection.settimeout(PATIENCE)
-        hello = exactly(connection, len(self._secret) + _LENGTH.size)
-        if hello[: len(self._secret)] != self._secret:
-            connection.close()
-            return
-        self._adopt(_LENGTH.unpack(hello[len(self._secret) :])[0], connection)
+    def _greet(self, door: Door) -> None:
+        found = door.admit(PATIENCE)
+        if found is None:
+            raise _missing(f"{self.tasks - 1 - len(self._peers)} tasks have not called")
+        self._adopt(*found)
 
-    def _adopt(self, peer: int, connection: socket.socket) -> None:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.settimeout(PATIENCE)
-        self._peers[peer] = connection
+    def _adopt(self, peer: int, line: Line) -> None:
+        line.socket.settimeout(PATIENCE)
+        self._peers[peer] = line
 
     def begin(self, interner: Interner) -> None:
         self._interner, self._known = interner, len(interner)
@@ -97,13 +106,12 @@ class Mesh:
             return b""
         return table_bytes(self._interner.export(self._known))
 
-    def _learn(self, words: list[bytes]) -> None:
+    def _learn(self, words: Sequence[Buffer]) -> None:
         """Know what the others have made; what was known before is not told again."""
         if self._interner is not None:
-            for table in filter(None, words):
-                found = bytes_table(table)
-                assert found is not None
-                self._interner.load(found)
+            for table in map(bytes_table, words):
+                if table is not None:
+                    self._interner.load(table)
             self._known = len(self._interner)
 
     def swap(self, parcels: list[Parcel], agenda: int) -> tuple[list[Parcel], int]:
@@ -114,86 +122,75 @@ class Mesh:
             to = self.owners[parcel[0]]
             (mine if to == self.task else theirs[to]).append(parcel)
         words = self._new_words()
-        answers = self._round(
-            {p: (agenda, [(s, o, r.tobytes()) for s, o, r in rows], words) for p, rows in theirs.items()}
-        )
-        self._learn([new for *_, new in answers])
-        for other, rows, _ in answers:
+        messages = {peer: _round_of(rows, agenda, words) for peer, rows in theirs.items()}
+        heard = self._round(messages)
+        self._learn([words for _, words, *_ in heard])
+        for other, _, rows in heard:
             agenda = min(agenda, other)
-            mine += [(s, o, words_of(data)) for s, o, data in rows]
+            mine += rows
         return mine, agenda
 
     def fail(self, error: BaseException) -> None:
         """Tell the others, which wait for parcels, that this task cannot go on."""
         if isinstance(error, PeerFailed):
             return  # they know
-        message = pickle.dumps(_Failure(f"{type(error).__name__}: {error}"))
-        for connection in self._peers.values():
+        message = pack({"failed": f"{type(error).__name__}: {error}"})
+        for line in self._peers.values():
             try:
-                send(connection, message)
+                line.send(message)
             except OSError:
                 continue
 
-    def _round(self, messages: dict[int, object]) -> list[tuple[int, list[tuple[int, int, bytes]], bytes]]:
+    def _round(self, messages: dict[int, list[Buffer]]) -> list[tuple[int, Buffer, list[Parcel]]]:
         """One message to each peer, one from each. Sending has a thread of its own: large messages would block both."""
-        data = {peer: pickle.dumps(message, protocol=5) for peer, message in messages.items()}
-        failures: list[OSError] = []
+        failed: list[Exception] = []
 
         def send_all() -> None:
-            for peer, message in data.items():
+            for peer, message in messages.items():
                 try:
-                    send(self._peers[peer], message)
-                except OSError as error:
-                    failures.append(error)
+                    self._peers[peer].send(message)
+                except (OSError, InternalError) as error:
+                    failed.append(error)
 
-        large = sum(map(len, data.values())) > 1 << 15
+        large = sum(len(piece) for message in messages.values() for piece in message) > 1 << 15
         sender = threading.Thread(target=send_all, daemon=True)
         if large:
             sender.start()
         else:
             send_all()
-        answers = [pickle.loads(receive(connection)) for connection in self._peers.values()]
+        answers = [unpack(line.receive()) for line in self._peers.values()]
         if large:
             sender.join()
-        for answer in answers:
-            if isinstance(answer, _Failure):
-                raise PeerFailed(answer.text)
-        if failures:
-            raise failures[0]
-        return answers
+        for header, _ in answers:
+            if "failed" in header:
+                raise PeerFailed(header["failed"])
+        if failed:
+            raise failed[0]
+        return [_heard(*answer) for answer in answers]
 
     def close(self) -> None:
         """Hang up."""
-        for connection in self._peers.values():
-            connection.close()
+        for line in self._peers.values():
+            line.close()
 
 
-class _Failure(NamedTuple):
-    text: str
+def _round_of(parcels: list[Parcel], agenda: int, words: Buffer) -> list[Buffer]:
+    """What a task says to another in a round, as a message."""
+    header = {"agenda": agenda, "parcels": [(int(shard), int(operator)) for shard, operator, _ in parcels]}
+    return pack(header, [words, *(bytes_of(rows) for *_, rows in parcels)])
 
 
-class PeerFailed(Exception):
-    """Another task of the step failed, and says why itself."""
+def _heard(header: Header, parts: list[memoryview]) -> tuple[int, Buffer, list[Parcel]]:
+    """The same as the other end takes it: agenda, new words, parcels."""
+    words, *rows = parts
+    parcels = [(s, o, words_in(part)) for (s, o), part in zip(header["parcels"], rows, strict=True)]
+    return int(header["agenda"]), words, parcels
 
 
-def send(connection: socket.socket, message: bytes) -> None:
-    """Send a message whole."""
-    connection.sendall(_LENGTH.pack(len(message)))
-    connection.sendall(message)
+def _purpose(meeting: bytes, task: int) -> bytes:
+    """What a call to a task is for: one who met others, in another attempt of the stage, does not belong here."""
+    return b"mesh %d " % task + meeting
 
 
-def receive(connection: socket.socket) -> bytes:
-    """Wait for a whole message."""
-    return exactly(connection, _LENGTH.unpack(exactly(connection, _LENGTH.size))[0])
-
-
-def exactly(connection: socket.socket, size: int) -> bytes:
-    """Wait for so many bytes."""
-    data = bytearray(size)
-    view = memoryview(data)
-    while view:
-        count = connection.recv_into(view)
-        if not count:
-            raise InternalError("E_PEER", "another task of this step is gone", "Spark runs the step again")
-        view = view[count:]
-    return bytes(data)
+def _missing(what: str) -> InternalError:
+    return InternalError("E_PEER", f"the tasks of a step do not find each other: {what}", "Spark runs the step again")

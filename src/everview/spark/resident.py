@@ -8,6 +8,8 @@ version (see `job`); only the way to the worker is shorter.
 
 Spark remains in charge. If the task dies, Spark starts it again and the driver sends the step once more; if Spark gives
 up, the step fails with Spark's error; if workers cannot reach the driver's port, every step is a job of its own again.
+Driver and task prove to each other that they belong together (`proof`): the secret for that travels with the task, by
+Spark's own channel. Others who call the driver's port are sent away (`door`).
 
 Hazard: the slot is taken meanwhile. Where several sessions share an application, tasks that only wait go when another
 is to start, so that one slot at least stays free for Spark's other jobs. A barrier stage, which may need all slots,
@@ -18,20 +20,20 @@ from __future__ import annotations
 
 import atexit
 import math
-import pickle
-import secrets
 import select
 import socket
 import threading
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import Any
 
 from everview.errors import EverviewError, InternalError
+from everview.spark.door import Door
 from everview.spark.interrupts import NOTICE, Running, heard
-from everview.spark.mesh import exactly, receive, send
+from everview.spark.line import Line, call
+from everview.spark.message import Buffer, pack, unpack
+from everview.spark.proof import new_secret
 from everview.spark.slots import slots
 from everview.spark.versions import checked, guarded
 
@@ -47,6 +49,8 @@ LATE = 1.5
 TRIES = 4
 """How often a step is sent to a task that is gone before it has answered, as often as Spark tries tasks."""
 
+PURPOSE = b"steps"
+EVERYWHERE = ("0.0.0.0", "::", "[::]", "")
 UNREACHABLE = b"unreachable"
 REACH_SECONDS = 10.0
 """Seconds in which a worker must have reached the driver."""
@@ -73,7 +77,7 @@ class Resident:
             _all.add(self)
         atexit.register(self.leave)  # a task that waits while Spark is stopped makes Spark complain
 
-    def run(self, job: bytes, commands: Sequence[bytes]) -> bytes:
+    def run(self, job: bytes, commands: Sequence[bytes]) -> Buffer:
         """A step's answer."""
         with self._lock:
             self._stop_timer()
@@ -182,50 +186,39 @@ class _Call:
     """One such task, and the connection to it."""
 
     def __init__(self, context: Any, one: Any) -> None:
-        self._secret = secrets.token_bytes(16)
-        host = context.getConf().get("spark.driver.host", "127.0.0.1")
-        bind = context.getConf().get("spark.driver.bindAddress", host)
-        self._server = socket.create_server((bind, 0))
-        self._server.settimeout(0.05)
-        self._connection: socket.socket | None = None
+        secret = new_secret()
+        host, hosts = _addresses(context.getConf())
+        self._door = Door(hosts, secret)
+        self._door.open(PURPOSE)
+        self._line: Line | None = None
         self._known: Sequence[bytes] | None = None
-        address = (host, self._server.getsockname()[1])
-        task = one.mapPartitions(guarded("resident", address, self._secret))
+        task = one.mapPartitions(guarded("resident", (host, self._door.address[1]), secret))
         self._job = Running(context, task.collect)
 
-    def ask(self, job: bytes, commands: Sequence[bytes]) -> bytes:
+    def ask(self, job: bytes, commands: Sequence[bytes]) -> Buffer:
         """Send a step, wait for the answer; again if Spark has started the task again."""
         while True:
-            if self._connection is None:
-                self._connect()
-            assert self._connection is not None
+            line = self._line or self._connect()
             same = self._known is not None and self._known == commands
             try:
-                send(self._connection, pickle.dumps((job, None if same else list(commands)), protocol=5))
+                line.send(pack({"same": same}, [job, *(() if same else commands)]))
                 self._known = list(commands)
-                while not select.select([self._connection], [], [], NOTICE)[0]:
+                while not select.select([line.socket], [], [], NOTICE)[0]:
                     pass  # interrupts are heard here
-                return receive(self._connection)
+                return line.receive()
             except (OSError, InternalError):
                 self._hang_up()
 
-    def _connect(self) -> None:
+    def _connect(self) -> Line:
         """Wait for the task, which Spark starts when there is a slot."""
         while True:
             over = self._job.over
-            try:
-                connection, _ = self._server.accept()
-            except TimeoutError:
-                if over:
-                    raise self._ended() from None
-                continue
-            connection.settimeout(REACH_SECONDS)
-            with suppress(OSError, InternalError):
-                if secrets.compare_digest(exactly(connection, len(self._secret)), self._secret):
-                    _lasting(connection)
-                    self._connection, self._known = connection, None
-                    return
-            connection.close()
+            found = self._door.admit(0.05)
+            if found is not None:
+                self._line, self._known = found[1], None
+                return self._line
+            if over:
+                raise self._ended()
 
     def _ended(self) -> Exception:
         """Why the task is over, though nobody told it to end."""
@@ -244,54 +237,58 @@ class _Call:
 
     def over(self) -> bool:
         """Whether the task has ended, or is about to."""
-        if self._connection is None or self._job.over:
+        if self._line is None or self._job.over:
             return True
         try:
-            return not self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            return not self._line.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:  # nothing to read, as it should be
             return False
         except OSError:
             return True
 
     def _hang_up(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        if self._line is not None:
+            self._line.close()
+            self._line = None
 
     def close(self, *, wait: bool, cancel: bool) -> None:
         """Let the task end, by force if it is to be cancelled: one that is busy does not notice that nobody waits."""
         self._hang_up()
-        self._server.close()
+        self._door.close()
         if cancel:
             self._job.cancel()
         if wait:
             self._job.wait(REACH_SECONDS)
 
 
-def reach(address: tuple[str, int], secret: bytes) -> socket.socket:
-    """In a worker: a connection to the driver."""
-    connection = socket.create_connection(address, timeout=REACH_SECONDS)
-    connection.sendall(secret)
-    _lasting(connection)
-    return connection
+def _addresses(conf: Any) -> tuple[str, list[str]]:
+    """Where workers reach the driver, and where it listens: at that address alone, if it is this machine's, and at all
+    addresses only if Spark was told to listen at all and there is no other way.
+
+    >>> _addresses({"spark.driver.host": "10.0.0.7"}), _addresses({"spark.driver.bindAddress": "127.0.0.1"})
+    (('10.0.0.7', ['10.0.0.7']), ('127.0.0.1', ['127.0.0.1']))
+    >>> _addresses({"spark.driver.host": "10.0.0.7", "spark.driver.bindAddress": "0.0.0.0"})
+    ('10.0.0.7', ['10.0.0.7', '0.0.0.0'])
+    """
+    host = conf.get("spark.driver.host", "127.0.0.1")
+    bind = conf.get("spark.driver.bindAddress", host)
+    return host.strip("[]"), [host, bind] if bind in EVERYWHERE else [bind]
 
 
-def steps(connection: socket.socket) -> Iterator[tuple[bytes, Sequence[bytes]]]:
-    """In a worker: the steps that the driver sends until it hangs up, each with all commands. Answers go back by
-    `everview.spark.mesh.send`.
+def reach(address: tuple[str, int], secret: bytes) -> Line:
+    """In a worker: the line to the driver."""
+    return call(address, secret, PURPOSE, 0, REACH_SECONDS)
+
+
+def steps(line: Line) -> Iterator[tuple[Buffer, Sequence[bytes]]]:
+    """In a worker: the steps that the driver sends until it hangs up, each with all commands. Answers go back on the
+    same line.
     """
     commands: Sequence[bytes] = ()
     while True:
         try:
-            message = receive(connection)
+            header, (job, *more) = unpack(line.receive())
         except (InternalError, ConnectionError):
             return
-        job, more = pickle.loads(message)
-        commands = commands if more is None else more
+        commands = commands if header["same"] else [bytes(each) for each in more]
         yield job, commands
-
-
-def _lasting(connection: socket.socket) -> None:
-    connection.settimeout(None)  # steps may take long
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

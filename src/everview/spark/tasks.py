@@ -5,39 +5,41 @@ barrier stage. `everview.spark.versions.guarded` makes Spark tasks of them.
 from __future__ import annotations
 
 import pickle
-import socket
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 from everview.dataflow.lockstep import Alone
 from everview.spark.host import host_of
 from everview.spark.job import Job
-from everview.spark.mesh import Mesh, send
+from everview.spark.mesh import Mesh
+from everview.spark.message import Buffer
+from everview.spark.proof import Stranger
 from everview.spark.resident import UNREACHABLE, reach, steps
 
 
 def alone(partition: Iterable[Any], job: bytes, commands: Any) -> Iterator[bytes]:
     """One task runs all shards."""
     drain(partition)
-    yield _alone(job, commands.value)
+    yield b"".join(_alone(job, commands.value))
 
 
 def resident(partition: Iterable[Any], address: tuple[str, int], secret: bytes) -> Iterator[bytes]:
     """One task runs all shards, step after step (`everview.spark.resident`)."""
     drain(partition)
     try:
-        connection = reach(address, secret)
-    except OSError:
+        line = reach(address, secret)
+    except (OSError, Stranger):
         yield UNREACHABLE
         return
-    with connection:
-        for job, commands in steps(connection):
-            send(connection, _alone(job, commands))
+    with closing(line):
+        for job, commands in steps(line):
+            line.send(_alone(job, commands))
 
 
-def _alone(job: bytes, commands: Sequence[bytes]) -> bytes:
-    work: Job = pickle.loads(job)
-    return pickle.dumps(host_of(work.root).run(work, commands, range(work.shards), Alone()))
+def _alone(job: Buffer, commands: Sequence[bytes]) -> list[Buffer]:
+    work: Job = pickle.loads(job)  # our own driver's: it came by Spark's channel, or by a line that proved to be its
+    return host_of(work.root).run(work, commands, range(work.shards), Alone()).message()
 
 
 def together(partition: Iterable[Any], job: Any, commands: Any, secret: bytes) -> Iterator[bytes]:
@@ -55,7 +57,7 @@ def together(partition: Iterable[Any], job: Any, commands: Any, secret: bytes) -
         answer = host.run(work, commands.value, own, mesh)
     finally:
         mesh.close()  # if this task died, the others notice, and Spark runs all of them again
-    yield pickle.dumps(answer)
+    yield b"".join(answer.message())
 
 
 def drain(partition: Iterable[Any]) -> None:
@@ -67,8 +69,4 @@ def drain(partition: Iterable[Any]) -> None:
 def _own_address(context: Any, number: int) -> str:
     """The address under which Spark knows this task's executor, so one that the others can reach."""
     address: str = context.getTaskInfos()[number].address.rsplit(":", 1)[0]
-    try:
-        socket.create_server((address, 0)).close()
-    except OSError:
-        return "127.0.0.1"
     return address

@@ -7,13 +7,13 @@ might not have the question.
 
 from __future__ import annotations
 
-import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
 from everview.errors import StoreError
+from everview.spark.message import Buffer
 
 Task = Callable[[Iterable[Any]], Iterator[bytes]]
 
@@ -79,14 +79,14 @@ def guarded(name: str, *args: Any) -> Task:
     def task(partition: Iterable[Any]) -> Iterator[bytes]:
         found = ask()
         if found != version:
-            import pickle
             import socket
 
+            said = f"[another Everview: {found} on {socket.gethostname()}]"
             if name == "together":  # the stage's other tasks would wait for an answer
-                raise RuntimeError(f"[another Everview: {found} on {socket.gethostname()}]")
+                raise RuntimeError(said)
             for _ in partition:
                 pass
-            yield pickle.dumps((found, socket.gethostname()))
+            yield said.encode()
             return
         from everview.spark import tasks
 
@@ -95,15 +95,16 @@ def guarded(name: str, *args: Any) -> Task:
     return task
 
 
-def checked(data: bytes) -> Any:
+def checked(data: Buffer) -> Buffer:
     """What a task answered, or the error that its worker has another Everview."""
-    found = pickle.loads(data)
-    if isinstance(found, tuple):
-        raise Other(*found).error()
-    return found
+    if bytes(data[:1]) == b"[":  # no message begins so
+        other = other_in(RuntimeError(bytes(data).decode()))
+        if other is not None:
+            raise other
+    return data
 
 
 def other_in(error: BaseException) -> StoreError | None:
-    """The same from the failure of a barrier stage, if that was its cause."""
+    """The error that a worker has another Everview, from the failure of a barrier stage, if that was its cause."""
     found = re.search(r"\[another Everview: ([^{}]+) on ([^{}\s]+)\]", str(error))  # not the line in the traceback
     return Other(*found.groups()).error() if found else None

@@ -1,0 +1,69 @@
+"""Why a step failed, as data: a task's error on its way to the driver.
+
+An exception as a pickle would run code where it is read, and may not be readable at all. So an Everview error travels
+as its class's name, its code and its texts, and becomes the same error again; anything else becomes `E_TASK` with its
+name and text.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from everview import errors
+from everview.errors import EverviewError, InternalError, LoopError
+from everview.spark.room import NoRoom
+
+KNOWN: dict[str, type[EverviewError]] = {
+    found.__name__: found
+    for found in (*vars(errors).values(), NoRoom)
+    if isinstance(found, type) and issubclass(found, EverviewError)
+}
+"""The errors that stay what they are."""
+
+
+class PeerFailed(Exception):
+    """Another task of the step failed, and says why itself."""
+
+
+def told(error: BaseException) -> dict[str, Any]:
+    """An error as what JSON knows.
+
+    >>> made(told(errors.InputError("E_DEMO", "the cup is empty", "fill it")))
+    InputError('E_DEMO', 'the cup is empty', 'fill it')
+    >>> print(made(told(KeyError(3))).message)
+    a task of the step failed: KeyError: 3
+    """
+    if isinstance(error, PeerFailed):
+        return {"kind": "PeerFailed", "text": str(error)}
+    if not isinstance(error, EverviewError):
+        return {"kind": "", "text": f"{type(error).__name__}: {error}"}
+    found: dict[str, Any] = {"kind": _kind(error), "code": error.code, "message": error.message, "hint": error.hint}
+    if isinstance(error, LoopError):
+        found["loop"] = error.loop
+    if found["kind"] == "Absent":
+        absent: Any = error
+        found |= {"table": absent.table, "rows": [[*row, n] for row, n in absent.rows.items()]}
+    return found
+
+
+def made(told: dict[str, Any]) -> Exception:
+    """The error that was told."""
+    kind = told["kind"]
+    if kind == "PeerFailed":
+        return PeerFailed(told["text"])
+    if not kind:
+        what = f"a task of the step failed: {told['text']}"
+        return InternalError("E_TASK", what, "nothing of the step was committed; report this")
+    if kind == "Absent":
+        from everview.spark.coded import Absent  # most processes need none of it
+
+        return Absent.of(told["table"], {tuple(row): n for *row, n in told["rows"]})
+    error = KNOWN[kind](told["code"], told["message"], told["hint"])
+    if isinstance(error, LoopError):
+        error.loop = told["loop"]
+    return error
+
+
+def _kind(error: EverviewError) -> str:
+    """The name of the error's class, or of the nearest above it that both ends know."""
+    return next(each.__name__ for each in type(error).__mro__ if each.__name__ in (*KNOWN, "Absent"))

@@ -1,0 +1,144 @@
+"""A line: a connection between two processes of a job, on which every message is sealed.
+
+    length of the body, 64-bit | tag of the length | body | tag of the body
+
+Tags are the first half of an HMAC (SHA-256) with the direction's key (`proof`) over the message's number on this line
+and what is sealed. So a message that was changed, left out, repeated, moved or made up by somebody between the two is
+noticed before anything in it is looked at, and a length before anything is made ready for it. It is not hidden: whoever
+can listen to the network can read rows, as with Spark's own unless it is told to encrypt (docs/spark.md).
+
+One thread may send while another receives.
+"""
+
+from __future__ import annotations
+
+import hmac
+import socket
+import struct
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from everview.errors import InternalError
+from everview.spark.message import Buffer
+from everview.spark.proof import REPLY, Caller, Keys, Stranger
+
+MOST = 1 << 36
+"""Bytes that a message may have: more than any task can hold, and a bound all the same."""
+
+SEAL = 16
+JOIN = 1 << 16
+"""Bytes up to which a message is put together before it is sent: fewer calls of the system."""
+
+GREETING = 60.0
+"""Seconds that a caller gives the process which it called to prove itself: that may be busy."""
+
+_LENGTH = struct.Struct("<Q")
+_HEAD = struct.Struct("<cQQ")  # what is sealed, the message's number, the body's length
+
+
+class Line:
+    """One end of a connection whose ends know each other."""
+
+    def __init__(self, connection: socket.socket, sending: bytes, receiving: bytes) -> None:
+        self.socket = connection
+        self._sending, self._receiving = sending, receiving
+        self._sent = self._received = 0
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _notice_the_dead(connection)
+
+    def send(self, pieces: Sequence[Buffer]) -> None:
+        """Send a message whole, given in pieces."""
+        length = sum(map(len, pieces))
+        if length > MOST:
+            raise _too_large(length)
+        head = _LENGTH.pack(length) + _seal(self._sending, b"l", self._sent, length)
+        tag = _seal(self._sending, b"b", self._sent, length, pieces)
+        self._sent += 1
+        if length <= JOIN:
+            self.socket.sendall(b"".join([head, *pieces, tag]))
+            return
+        for piece in (head, *pieces, tag):
+            self.socket.sendall(piece)
+
+    def receive(self) -> memoryview:
+        """Wait for a whole message. Its memory is the caller's, to write to as well."""
+        head = exactly(self.socket, _LENGTH.size + SEAL)
+        length: int = _LENGTH.unpack_from(head)[0]
+        self._check(head[_LENGTH.size :], _seal(self._receiving, b"l", self._received, length))
+        if length > MOST:
+            raise _too_large(length)
+        body = memoryview(exactly(self.socket, length + SEAL))
+        self._check(body[length:], _seal(self._receiving, b"b", self._received, length, [body[:length]]))
+        self._received += 1
+        return body[:length]
+
+    def _check(self, tag: Buffer, expected: bytes) -> None:
+        if not hmac.compare_digest(tag, expected):
+            what = f"message {self._received} of another process of this step is not what was sent"
+            raise InternalError("E_PEER", what, "somebody changes messages on the network; Spark runs the step again")
+
+    def close(self) -> None:
+        """Hang up."""
+        self.socket.close()
+
+
+def _seal(key: bytes, what: bytes, number: int, length: int, pieces: Sequence[Buffer] = ()) -> bytes:
+    head = _HEAD.pack(what, number, length)
+    if length <= JOIN:
+        return hmac.digest(key, b"".join([head, *pieces]), "sha256")[:SEAL]
+    made = hmac.new(key, head, "sha256")
+    for piece in pieces:
+        made.update(piece)
+    return made.digest()[:SEAL]
+
+
+def call(address: tuple[str, int], secret: bytes, purpose: bytes, number: int, reach: float) -> Line:
+    """Call a process of the same job, which must be reached in so many seconds. Raises `OSError` if it cannot be
+    reached, `Stranger` if somebody else is there.
+    """
+    connection = socket.create_connection(address, timeout=reach)
+    try:
+        connection.settimeout(GREETING)
+        caller = Caller(secret, purpose, number)
+        connection.sendall(caller.hello())
+        connection.sendall(caller.proof(bytes(exactly(connection, REPLY))))
+        connection.settimeout(None)
+        return line_of(connection, caller.keys, calling=True)
+    except (TimeoutError, InternalError):  # nothing was said, or nothing more
+        connection.close()
+        raise Stranger from None
+    except BaseException:
+        connection.close()
+        raise
+
+
+def line_of(connection: socket.socket, keys: Keys, *, calling: bool) -> Line:
+    """The line over a connection whose ends have proved themselves."""
+    return Line(connection, *((keys.caller, keys.listener) if calling else (keys.listener, keys.caller)))
+
+
+def _too_large(length: int) -> InternalError:
+    return InternalError("E_PEER", f"a message has {length} bytes, the most is {MOST}", "take smaller steps")
+
+
+def exactly(connection: socket.socket, size: int) -> bytearray:
+    """Wait for so many bytes."""
+    data = bytearray(size)
+    view = memoryview(data)
+    while view:
+        count = connection.recv_into(view)
+        if not count:
+            raise InternalError("E_PEER", "another task of this step is gone", "Spark runs the step again")
+        view = view[count:]
+    return data
+
+
+def _notice_the_dead(connection: socket.socket) -> None:
+    """Find out in a minute that the other machine is gone: the system's own two hours are long for a step."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    settings: dict[str, Any] = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+    for name, value in settings.items():
+        if hasattr(socket, name):
+            with suppress(OSError):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
