@@ -36,12 +36,14 @@ def timed(call: Callable[..., Any], *arguments: Any) -> float:
 
 def test_strangers_at_the_drivers_port(spark: Any, tmp_path: Path) -> None:
     """While the task is on its way, while steps run, while it waits for the next, and when it is gone."""
+    with ev.connect(spark, state=str(tmp_path / "warm"), shards=2) as db:  # the first worker takes its time
+        declare(db)
     spark_own = strangers.listening([os.getpid()])
 
     def ports() -> set[strangers.Address]:
         return strangers.listening([os.getpid()]) - spark_own
 
-    with strangers.plague(ports) as reached, ev.connect(spark, state=str(tmp_path), shards=2, linger=0.5) as db:
+    with strangers.plague(ports) as reached, ev.connect(spark, state=str(tmp_path / "s"), shards=2, linger=0.5) as db:
         times = [timed(declare, db)]
         for i in range(30):
             times.append(timed(db["t"].insert, [(i % 3, i)]))
