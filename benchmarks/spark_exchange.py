@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import secrets
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +23,7 @@ import numpy as np
 
 from everview.spark import local_session
 from everview.spark.mesh import Mesh
+from everview.spark.proof import new_secret
 
 TASKS, WORDS = 2, 4
 
@@ -35,7 +35,7 @@ def blobs(rows: int) -> list[tuple[int, bytes]]:
 
 
 def direct(spark: Any, rows: int, rounds: int) -> None:
-    secret = secrets.token_bytes(16)
+    secret = new_secret()
 
     def task(partition: Iterable[int]) -> Iterator[int]:
         from pyspark import BarrierTaskContext

@@ -103,8 +103,13 @@ class Answer:
     def read(cls, data: Buffer) -> Answer:
         """The answer in a message."""
         header, (dictionary, *packed) = unpack(data)
-        files = [(o, s, Ref(*ref, None, *tally)) for o, s, *ref, tally in header["files"]]
+        files = [(o, s, _ref(*told)) for o, s, *told in header["files"]]
         return cls(dict(zip(header["shards"], packed, strict=True)), files, dictionary, header["failure"])
+
+
+def _ref(rows: int, size: int, file: str, crc: int, tally: list[int]) -> Ref:
+    until, up, down = tally
+    return Ref(rows, size, file, crc, until=until, up=up, down=down)
 
 
 def words_of(data: Buffer) -> np.ndarray:

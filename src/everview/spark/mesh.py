@@ -85,8 +85,8 @@ class Mesh:
         where, port = address
         try:
             self._adopt(peer, call((where, port), self._secret, purpose, self.task, PATIENCE))
-        except Stranger:
-            raise _missing(f"task {peer} is not at {where}:{port}") from None
+        except (OSError, Stranger) as error:
+            raise _missing(f"task {peer} is not at {where}:{port}") from error
 
     def _greet(self, door: Door) -> None:
         found = door.admit(PATIENCE)
