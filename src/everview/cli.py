@@ -1,4 +1,4 @@
-"""The `everview` command: `demo`, `sql`, `run`, `check`, `doctor` and `bench` so far.
+"""The `everview` command: `demo`, `sql`, `run`, `check`, `repair`, `doctor` and `bench` so far.
 
 Each command is a thin face: the demo's story is in `everview.demo`, benchmarks live in the checkout's `benchmarks/`.
 Imports happen inside the commands, so `everview --help` does not load a compiler.
@@ -123,6 +123,35 @@ def check(
         raise typer.Exit(1)
     if deep:
         typer.echo("every view is what its tables say")
+
+
+@app.command()
+def repair(
+    state: Annotated[str, typer.Argument(help="Directory of a durable session that is damaged, or does not open.")],
+    into: Annotated[str, typer.Option(help="A new directory, to write into it what can be had back.")] = "",
+    set_aside: Annotated[
+        bool, typer.Option("--set-aside", help="Take a record out of the log that ends every process that runs it.")
+    ] = False,
+) -> None:
+    """Say what is damaged or missing in a directory and what can be had back; nothing is changed without an option."""
+    from everview.errors import EverviewError
+    from everview.store import repair as store
+    from everview.store.files import open_files
+
+    try:
+        files = open_files(state)
+        if set_aside:
+            typer.echo(f"set aside: {files.where(store.set_aside(files))}")
+        found = store.examine(files)
+        for line in found.report():
+            typer.echo(line)
+        if into:
+            store.rescue(files, found, into)
+            typer.echo(f"written into {into}")
+    except EverviewError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+    raise typer.Exit(0 if found.sound or into else 1)
 
 
 @app.command()

@@ -11,6 +11,7 @@ import pytest
 import everview as ev
 from everview.store import wal
 from everview.store.wal import Wal
+from everview.store.witness import Bound
 from tests.store.disk import full_disk
 
 PAYLOADS = [b"one", b"", b"three" * 100, wal.MARK * 3]
@@ -125,3 +126,37 @@ def test_a_fork_cannot_write(tmp_path: Path) -> None:
 def test_the_checksum_is_of_the_payload(tmp_path: Path) -> None:
     Wal(tmp_path / "0").append(b"abc")
     assert zlib.crc32(b"abc").to_bytes(4, "little") in (tmp_path / "0").read_bytes()
+
+
+def test_logs_of_before_are_read_and_continued(tmp_path: Path) -> None:
+    path = tmp_path / "0"
+    data = wal.ALONE + wal.START.to_bytes(8, "little")
+    for payload in PAYLOADS:
+        head = wal._HEAD.pack(wal.MARK, zlib.crc32(payload), len(payload))
+        data += head + zlib.crc32(head).to_bytes(4, "little") + payload
+    path.write_bytes(data)
+    assert wal.repair(path) == PAYLOADS
+    log = Wal(path)
+    start = log.append(b"more")
+    log.append(b"gone")
+    log.cut(start)
+    log.close()
+    assert [p for _, p in wal.read(path)] == [*PAYLOADS, b"more"] and path.read_bytes()[: len(data)] == data
+
+
+def test_a_record_counts_only_where_it_was_written(tmp_path: Path) -> None:
+    """Not in another version's log, nor behind a record that was taken back."""
+    path = tmp_path / "0"
+    written(path)
+    (tmp_path / "1").write_bytes(path.read_bytes())
+    with pytest.raises(ev.StoreError, match="E_DAMAGED"):
+        wal.repair(tmp_path / "1")
+    log = Wal(tmp_path / "2")
+    size = log.append(b"refused")
+    old = (tmp_path / "2").read_bytes()
+    log.cut(wal.START)
+    log.append(b"instead")
+    log.append(b"after")
+    new = (tmp_path / "2").read_bytes()
+    (tmp_path / "2").write_bytes(old + new[size:])
+    assert wal.examine(tmp_path / "2", Bound(same_boot=False)).payloads == [b"refused"]

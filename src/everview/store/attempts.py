@@ -33,7 +33,8 @@ def prepare(files: Files, path: Path, version: int, found: Found, bound: Bound, 
         return
     place = found.ends[-2]
     tried = bound.attempts if bound.place == place else 0
-    if tried and not found.unsure:
+    unsure = found.unsure or bound.unsure
+    if tried and not unsure:
         set_aside(files, path, version, found)
         return
     if tried >= TRIES:
@@ -44,7 +45,7 @@ def prepare(files: Files, path: Path, version: int, found: Found, bound: Bound, 
             "`everview repair --set-aside` opens the directory without that transaction",
         )
     done, safe = max(bound.done, found.done), bound.safe
-    witness.attempt(Bound(version, done, safe, attempts=tried + 1, place=place))
+    witness.attempt(Bound(version, done, safe, attempts=tried + 1, place=place, unsure=unsure))
 
 
 def set_aside(files: Files, path: Path, version: int, found: Found) -> str:

@@ -17,6 +17,7 @@ import fcntl
 import mmap
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +143,15 @@ class Disk:
             return
         self.folder(path.parent)
         path.mkdir(mode=FOLDER, exist_ok=True)
-        self.sync_folder(path.parent)
+        self.sync_above(path)
+
+    def sync_above(self, path: Path) -> None:
+        """Make the name of a folder safe, and those of the folders it is in: whoever made them may have been killed
+        before it came to that.
+        """
+        for above in path.parents:
+            with suppress(PermissionError):  # one that is not ours to read is not ours to make, either
+                self.sync_folder(above)
 
     def sync_folder(self, path: Path) -> None:
         """Make a folder's names safe."""
@@ -151,6 +160,10 @@ class Disk:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+    def is_folder(self, path: Path) -> bool:
+        """Whether there is such a folder."""
+        return path.is_dir()
 
     def exists(self, path: Path) -> bool:
         """Whether there is such a file."""

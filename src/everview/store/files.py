@@ -21,6 +21,7 @@ import re
 import secrets
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,9 @@ class Files(ABC):
 
     def delete_temporaries(self, folder: str) -> None:  # noqa: B027 (most kinds leave nothing)
         """Remove what writers left that died while writing; only the owner may know that they are dead."""
+
+    def settle(self, folders: Iterable[str]) -> None:  # noqa: B027 (elsewhere a name that is seen stays)
+        """Make safe what is seen here: whoever wrote it may have been killed before it was."""
 
     def list(self, folder: str) -> list[str]:
         """Names of a folder's finished files, in order."""
@@ -222,6 +226,12 @@ class LocalFiles(Files):
 
     def delete(self, name: str) -> None:
         self.disk.unlink(self.path / name)
+
+    def settle(self, folders: Iterable[str]) -> None:
+        self.disk.sync_above(self.path)
+        for path in (self.path, *(self.path / folder for folder in folders)):
+            if self.disk.is_folder(path):
+                self.disk.sync_folder(path)
 
     def delete_temporaries(self, folder: str) -> None:
         for name in self.disk.names(self.path / folder):

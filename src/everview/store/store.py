@@ -93,7 +93,11 @@ class Store:
         self.witness: Witness | None = None
         self._fenced = False
         if read_only:
-            self._open_to_read()
+            try:
+                self._open_to_read()
+            except BaseException:
+                self.close()
+                raise
         else:
             self.owner = Owner(self.files)
             try:
@@ -130,6 +134,7 @@ class Store:
     # opening
 
     def _open_to_write(self, shards: int) -> None:
+        self.files.settle((LOG, CHECKPOINT, BATCHES, WAL))
         self.witness = Witness(self.files)
         self.bound = self.witness.found
         self.manifest = self._load(Manifest(shards=shards))

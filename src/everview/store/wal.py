@@ -3,8 +3,12 @@
 A transaction is acknowledged when its record is in the file, so a small change costs one small write and no new
 version. `wal/<version>` continues that version; the next version begins a new file, and the old one is nobody's.
 
-    file:    "EVWAL1\\n\\0" | size up to which all was done | record record ...
+    file:    "EVWAL2\\n\\0" | size up to which all was done | record record ...
     record:  "EVW!" | crc32 of the payload | length of the payload | crc32 of the sixteen bytes before | payload
+
+The second checksum of a record goes on from that of the record before it, and that of the first from the version, so a
+record is only whole where it was written: not in another version's log, and not behind a record that was taken back and
+came to light again when the machine lost power. (In logs of before, "EVWAL1", it stands alone.)
 
 A process that is killed in the middle of a write leaves a torn record at the end, which was never acknowledged: it is
 cut off when the file is opened again (and kept beside it, with a warning). Anything else that is not what was written
@@ -28,6 +32,7 @@ moved away, restored from a copy, or taken over where locks do not hold, stops (
 from __future__ import annotations
 
 import os
+import secrets
 import struct
 import warnings
 import zlib
@@ -44,7 +49,8 @@ from everview.store.witness import Bound, Witness, lost
 
 Sync = Literal["normal", "full"]
 
-MAGIC = b"EVWAL1\n\0"
+MAGIC, ALONE = b"EVWAL2\n\0", b"EVWAL1\n\0"
+"""How logs begin; those of before had records that stand alone."""
 START = len(MAGIC) + 8
 """Where the first record begins."""
 MARK = b"EVW!"
@@ -78,24 +84,27 @@ class Wal:
         self._process = os.getpid()
         try:
             disk.folder(path.parent)
+            if disk.size(path) < START:  # whole at once: half a head would not begin as a log does
+                new = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+                disk.make(new, [MAGIC + START.to_bytes(8, "little")], sync=True)
+                disk.replace(new, path)
+                disk.sync_folder(path.parent)
             self._handle = disk.open(path)
             self.size = self._handle.size()
-            if self.size < START:
-                self._handle.truncate(0)
-                self._handle.write(MAGIC + START.to_bytes(8, "little"), 0)
-                self.size = START
-                self._handle.sync()
-                disk.sync_folder(path.parent)
             self._head = self._handle.words(START // 8)
+            self._alone = self._handle.read(len(MAGIC)) == ALONE
+            self._chain = self._chain_at(self.size)
         except OSError as error:
             raise no_room(str(path), error) from error
+        self._before = (self.size, self._chain)
         self._open = True
 
     def append(self, payload: bytes) -> int:
         """Write a record; gives the size of the file after it. What could not be written whole is not there."""
         check_process(self._process, str(self.path))
         head = _HEAD.pack(MARK, zlib.crc32(payload), len(payload))
-        record = head + _CRC.pack(zlib.crc32(head)) + payload
+        own = zlib.crc32(head, 0 if self._alone else self._chain)
+        record = head + _CRC.pack(own) + payload
         try:
             self._handle.write(record, self.size)
             if self._full:
@@ -107,8 +116,20 @@ class Wal:
             if isinstance(error, OSError):
                 raise no_room(str(self.path), error) from error
             raise
+        self._before = (self.size, self._chain)
         self.size += len(record)
+        self._chain = own
         return self.size
+
+    def _chain_at(self, size: int) -> int:
+        """The checksum that a record at this place goes on from."""
+        data = self._handle.read(size)
+        at, chain = START, _seed(self.path)
+        while at < size:
+            length = _HEAD.unpack_from(data, at)[2]
+            chain = _CRC.unpack_from(data, at + _HEAD.size)[0]
+            at += HEAD + length
+        return chain
 
     def _fenced(self) -> StoreError:
         return StoreError(
@@ -135,6 +156,8 @@ class Wal:
     def cut(self, size: int) -> None:
         """Forget everything after this size: what it stands for did not happen."""
         self._handle.truncate(size)
+        if size != self.size:
+            self._chain = self._before[1] if size == self._before[0] else self._chain_at(size)
         self.size = size
 
     def take_back(self, payload: bytes) -> None:
@@ -183,9 +206,10 @@ def read(path: Path, start: int = 0, *, done: bool = False, least: int = 0) -> I
             raise lost(str(path), "it is cut off, and had transactions that were acknowledged")
         return
     _check_magic(head, path)
-    at = 0
-    while (end := _whole(data, at)) is not None:
+    at, chain = 0, _first(head, path) if start == START else None  # None: whatever it is
+    while (end := _whole(data, at, chain)) is not None:
         yield start + end, data[at + HEAD : end]
+        chain = _next(head, data, at)
         at = end
     if start + at < max(least, mark if done else 0):
         raise not_whole(path, start + at)
@@ -194,8 +218,23 @@ def read(path: Path, start: int = 0, *, done: bool = False, least: int = 0) -> I
 
 
 def _check_magic(head: bytes, path: Path) -> None:
-    if head[: len(MAGIC)] != MAGIC:
+    if head[: len(MAGIC)] not in (MAGIC, ALONE):
         raise damaged(str(path), 0, "it does not begin as a write-ahead log does")
+
+
+def _seed(path: Path) -> int:
+    """What the first record's checksum goes on from."""
+    return zlib.crc32(path.name.encode())
+
+
+def _first(head: bytes, path: Path) -> int:
+    return _seed(path) if head[: len(MAGIC)] == MAGIC else 0
+
+
+def _next(head: bytes, data: bytes, at: int) -> int:
+    """What the checksum of the record after this one goes on from."""
+    own: int = _CRC.unpack_from(data, at + _HEAD.size)[0]
+    return own if head[: len(MAGIC)] == MAGIC else 0
 
 
 def _followed(later: int) -> str:
@@ -207,13 +246,13 @@ def not_whole(path: Path, at: int) -> StoreError:
     return lost(f"{path} is damaged at byte {at}", "what was acknowledged there is missing or not what was written")
 
 
-def _whole(data: bytes, at: int) -> int | None:
-    """Where the record ends that begins here; None if there is no whole one."""
+def _whole(data: bytes, at: int, chain: int | None) -> int | None:
+    """Where the record ends that begins here and goes on from this checksum (None: from any); None if there is none."""
     if at + HEAD > len(data):
         return None
     mark, crc, length = _HEAD.unpack_from(data, at)
     own = _CRC.unpack_from(data, at + _HEAD.size)[0]
-    if mark != MARK or own != zlib.crc32(data[at : at + _HEAD.size]):
+    if mark != MARK or (chain is not None and own != zlib.crc32(data[at : at + _HEAD.size], chain)):
         return None
     end: int = at + HEAD + length
     if end > len(data) or crc != zlib.crc32(data[at + HEAD : end]):
@@ -225,7 +264,7 @@ def _next_whole(data: bytes, at: int) -> int | None:
     """The next place at which a whole record begins."""
     at = data.find(MARK, at + 1)
     while at >= 0:
-        if _whole(data, at) is not None:
+        if _whole(data, at, None) is not None:
             return at
         at = data.find(MARK, at + 1)
     return None
@@ -248,6 +287,17 @@ def repair(path: Path, bound: Bound | None = None, disk: Disk = DISK) -> list[by
     return examine(path, bound, disk, cutting=True).payloads
 
 
+def whole_records(data: bytes, path: Path) -> tuple[list[bytes], list[int]]:
+    """The records up to the first that is not whole, and where they end: the first is where they begin."""
+    found, ends, at, chain = [], [START], START, _first(data, path)
+    while (end := _whole(data, at, chain)) is not None:
+        found.append(data[at + HEAD : end])
+        ends.append(end)
+        chain = _next(data, data, at)
+        at = end
+    return found, ends
+
+
 def examine(path: Path, bound: Bound | None = None, disk: Disk = DISK, *, cutting: bool = False) -> Found:
     """The same with what is known about them. Nothing is changed unless `cutting`."""
     bound = bound or Bound()
@@ -258,17 +308,14 @@ def examine(path: Path, bound: Bound | None = None, disk: Disk = DISK, *, cuttin
     data = disk.read(path)
     _check_magic(data, path)
     mark = int.from_bytes(data[len(MAGIC) : START], "little")
-    found = Found(done=mark, unsure=not bound.same_boot)
-    at = START
-    while (end := _whole(data, at)) is not None:
-        found.payloads.append(data[at + HEAD : end])
-        found.ends.append(end)
-        at = end
+    payloads, ends = whole_records(data, path)
+    at = ends[-1]
+    found = Found(payloads, ends, mark, unsure=not bound.same_boot)
     if at < (max(bound.least, mark) if bound.same_boot else bound.least):
         raise not_whole(path, at)
     if bound.same_boot and (later := _next_whole(data, at)) is not None:
         raise damaged(str(path), at, _followed(later))
-    found.done = min(mark, at)
+    found.done = min(max(mark, bound.done), at)
     if at < len(data) and cutting:
         _cut_off(path, data, at, disk, bound.same_boot)
     return found

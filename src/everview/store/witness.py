@@ -52,6 +52,7 @@ class Bound:
     same_boot: bool = True
     attempts: int = 0
     place: int = 0
+    unsure: bool = False  # whether the machine had stopped before the first of the attempts
 
     @property
     def least(self) -> int:
@@ -72,10 +73,11 @@ def encode(bound: Bound) -> bytes:
     """The bytes of the file.
 
     >>> decode(encode(Bound(3, 200, 100)))
-    Bound(version=3, done=200, safe=100, same_boot=True, attempts=0, place=0)
+    Bound(version=3, done=200, safe=100, same_boot=True, attempts=0, place=0, unsure=False)
     """
     head = _FIXED.pack(MAGIC, bound.version, this_boot(), 0)[: _FIXED.size - 8]
-    moving = (bound.done, bound.done ^ _ALL, bound.safe, bound.safe ^ _ALL, bound.attempts, bound.place)
+    tried = bound.attempts | bound.unsure << 32
+    moving = (bound.done, bound.done ^ _ALL, bound.safe, bound.safe ^ _ALL, tried, bound.place)
     return head + zlib.crc32(head).to_bytes(8, "little") + _MOVING.pack(*moving)
 
 
@@ -90,7 +92,7 @@ def decode(data: bytes) -> Bound:
     safe = safe if safe ^ not_safe == _ALL else 0
     done = done if done ^ not_done == _ALL else safe
     same = boot == this_boot() and any(boot)
-    return Bound(version, done, safe, same, attempts, place)
+    return Bound(version, done, safe, same, attempts & 0xFFFFFFFF, place, bool(attempts >> 32))
 
 
 def load(files: Files) -> Bound:
@@ -117,7 +119,7 @@ class Witness:
 
     def follows(self, version: int, done: int, safe: int) -> None:
         """This version's log is there up to here: from now on `done` says how far it is."""
-        self._write(Bound(version, done, safe))
+        self._write(Bound(version, done, safe), lasting=True)  # it says in which run of the machine the log is written
         local = self._files.local
         if local is not None:
             self._handle = self._files.disk.open(Path(local) / NAME)
