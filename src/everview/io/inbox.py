@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from everview.io.listing import Found, Place
 from everview.store.files import Files, open_files
+from everview.store.names import folder_of
 
 INBOX = "inbox"
 BATCH = "batch-"
@@ -45,7 +46,7 @@ class Inbox(Place):
     """
 
     def __init__(self, state: str, table: str) -> None:
-        self.given = f"{state.rstrip('/')}/{INBOX}/{table}"
+        self.given = f"{state.rstrip('/')}/{INBOX}/{folder_of(table)}"
         self._store: Files = open_files(self.given)
         self._batches: dict[str, list[str]] = {}  # those read so far: they do not change
 

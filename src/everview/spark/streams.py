@@ -28,6 +28,7 @@ from everview.io.source import Chunk, Distant, Source, Wanted
 from everview.spark.frames import FrameRows, first_line, frame_schema
 from everview.store.files import open_files
 from everview.store.hdfs import SCHEMES, HdfsFiles
+from everview.store.names import folder_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -77,7 +78,7 @@ class Stream(Source):
         if directory is None:
             self._home = tempfile.TemporaryDirectory(prefix="everview-stream-")
             directory = self._home.name
-        self._checkpoint = f"{directory}/{name}"
+        self._checkpoint = f"{directory}/{folder_of(name)}"
 
     def schema(self) -> pa.Schema:
         return frame_schema(self._frame)

@@ -196,7 +196,8 @@ def read(path: Path, start: int = 0, *, done: bool = False, least: int = 0) -> I
             head = file.read(START)
             start = file.seek(max(start, START))
             mark = int.from_bytes(head[len(MAGIC) :], "little")
-            data = file.read(max(0, mark - start) if done else -1)
+            there = os.fstat(file.fileno()).st_size  # the mark may be damaged: no size to read
+            data = file.read(max(0, min(mark, there) - start) if done else -1)
     except FileNotFoundError:
         if least:
             raise lost(str(path), "it is missing, and had transactions that were acknowledged") from None
