@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from everview import loops
 from everview.errors import PlanError, did_you_mean
 from everview.expr import language, nodes
-from everview.expr.resolve import Column, Scope, predicate, resolve
+from everview.expr.resolve import Column, Scope, constants_of, predicate, resolve
 from everview.plan import joins
 from everview.plan.explain import explain
 from everview.plan.nodes import (
@@ -172,9 +172,17 @@ class Collection:
 
     def filter(self, *conditions: Any) -> Collection:
         """Rows for which all conditions are true (neither false nor NULL)."""
-        if not conditions:
-            return self
-        return self._derive(Filter(self._node, predicate(conditions, scope_of(self))), self._columns)
+        node, scope = self._node, scope_of(self)
+        rest = []
+        for condition in conditions:
+            among = constants_of(condition, scope)  # a long list of constants is joined
+            if among is None:
+                rest.append(condition)
+            else:
+                node = joins.among(node, *among)
+        if rest:
+            node = Filter(node, predicate(rest, scope))
+        return self if node is self._node else self._derive(node, self._columns)
 
     def map(self, function: Callable[..., Any], returns: Mapping[str, Any]) -> Collection:
         """Each row becomes `function(*values)`: a tuple of the returned columns (with one column, its bare value)."""

@@ -32,6 +32,7 @@ from everview.dataflow.streams import Flow, reordered
 from everview.expr.nodes import ColumnRef
 from everview.plan import nodes as plan
 from everview.plan.check import free_variables_below
+from everview.plan.deep import Staged
 from everview.plan.multiway import Choice, Decision, planned
 from everview.plan.prune import prune
 from everview.plan.windows import Window
@@ -63,6 +64,7 @@ class Builder:
         self.installed: set[plan.Node] = set()
         self.decided: dict[plan.Node, list[Decision]] = {}
         """How the joins of what is installed are kept, and why."""
+        self._build = Staged(self._made, self._built)
         self.ahead: dict[Key, Arrangement] = {}
         """outputs of reductions that were made before the reductions, for loop variables to read"""
         self.pieces: dict[Piece, list[Operator]] = {}
@@ -166,10 +168,18 @@ class Builder:
         key = self.key(node)
         found = self.flows.get(key)
         if found is None or not self.sharable(found):
-            with self.making(node):
-                found = _BUILD[type(node)](self, node)
+            found = self._build(node)
             self.flows[key] = found
         return found
+
+    def _made(self, node: plan.Node) -> Flow:
+        with self.making(node):
+            return _BUILD[type(node)](self, node)
+
+    def _built(self, node: plan.Node) -> bool:
+        """Whether what reads a node need not build it."""
+        found = self.flows.get(self.key(node))
+        return bool(self.existing(node)) or (found is not None and self.sharable(found))
 
     @staticmethod
     def sharable(flow: Flow) -> bool:

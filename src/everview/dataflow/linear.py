@@ -2,7 +2,9 @@
 
 Linear means that what a node says of a change depends on that change alone. Such a node keeps nothing and makes no
 operator: it transforms the branches of a flow, and the kernels run the expressions wherever those branches end. The
-exception is an expression that needs Python, which gets an operator of its own.
+exception is an expression that needs Python, which gets an operator of its own. So does what would grow without limit:
+a chain of thousands of filters and projections would be one expression as deep, and unions of filters of unions double
+their branches each time (`_relayed`).
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ import numpy as np
 
 from everview.dataflow import pythonic
 from everview.dataflow.operators import Arrange, Arrangement, PythonMap, columns
-from everview.dataflow.spread import ON_ONE
-from everview.dataflow.streams import Flow
+from everview.dataflow.spread import ANYWHERE, ON_ONE
+from everview.dataflow.streams import Flow, deepest, united
 from everview.errors import PlanError
 from everview.expr.lower import lower
 from everview.expr.nodes import Expr
@@ -25,6 +27,13 @@ from everview.types import DataType
 
 if TYPE_CHECKING:
     from everview.dataflow.builder import Builder
+
+
+DEEPEST = 50
+"""Calls inside calls in the program of a branch."""
+
+MOST_BRANCHES = 64
+"""Branches of a union of unions."""
 
 
 def table(builder: Builder, node: plan.Table) -> Flow:
@@ -60,11 +69,28 @@ def _linear(builder: Builder, child: plan.Node, exprs: tuple[Expr, ...] | None, 
     if lower(wanted, predicate, len(child.types), builder.graph.encode_literal) is None:
         run = pythonic.expressions(wanted, predicate, builder.graph.interner)
         return _python(builder, child, tuple(e.type for e in wanted), run, "expressions")
+    own = deepest(wanted, predicate)
+    if any(b.depth > 1 and b.depth + own > max(DEEPEST, own + 1) for b in flow):
+        flow = _relayed(builder, child)
     result = []
     for branch in flow:
         moved = branch if predicate is None else branch.filter(predicate)
         result.append(moved if exprs is None else moved.project(exprs))
     return tuple(result)
+
+
+def _relayed(builder: Builder, node: plan.Node) -> Flow:
+    """The node's rows from an operator of their own, which only passes them on."""
+    flow = builder.flow(node)
+    if len(flow) == 1 and flow[0].depth <= 1 and flow[0].predicate is None:
+        return flow
+    operator = Arrange(
+        builder.graph, builder.scope(node), len(node.types), stateless=True, label="relay", spread=ANYWHERE
+    )
+    operator.listen(flow)
+    found = columns(operator, node.types, tuple(range(len(node.types))))
+    builder.flows[builder.key(node)] = found
+    return found
 
 
 def _python(
@@ -93,4 +119,9 @@ def union(builder: Builder, node: plan.Union) -> Flow:
     entered: dict[plan.Node, Flow] = {}
     for depth, _ in builder.free(node):
         entered.update(builder.around[depth].entered)
-    return tuple(b for i in node.inputs for b in entered.get(i) or builder.flow(i))
+    flow = united(entered.get(i) or builder.flow(i) for i in node.inputs)
+    if len(flow) <= max(MOST_BRANCHES, len(node.inputs)):
+        return flow
+    large = [i for i in node.inputs if i not in entered and len(builder.flow(i)) > 1]
+    relayed = {i: _relayed(builder, i) for i in large}
+    return united(entered.get(i) or relayed.get(i) or builder.flow(i) for i in node.inputs)

@@ -7,13 +7,14 @@ the rows arrive (`Sink`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from everview.dataflow.scopes import Scope, time_change
+from everview.errors import PlanError
 from everview.expr.lower import lower
 from everview.expr.nodes import Call, Expr
 from everview.kernels import make
@@ -38,24 +39,58 @@ class Branch:
     exprs: tuple[Expr, ...]
     predicate: Expr | None = None
     sign: int = 1
+    """how often each row counts"""
     delay: int = 0
 
     def project(self, exprs: tuple[Expr, ...]) -> Branch:
         mapping = dict(enumerate(self.exprs))
-        return replace(self, exprs=tuple(e.remap(mapping) for e in exprs))
+        moved = tuple(e.remap(mapping) for e in exprs)
+        hash(moved)  # kept, see `filter`
+        return replace(self, exprs=moved)
 
     def filter(self, predicate: Expr) -> Branch:
         condition = predicate.remap(dict(enumerate(self.exprs)))
         if self.predicate is not None:
             condition = Call(BOOL.optional(), "and", (self.predicate, condition))
+        hash(condition)  # kept: made step by step, no deep recursion comes later
         return replace(self, predicate=condition)
 
     def negate(self) -> Branch:
         return replace(self, sign=-self.sign)
 
+    @property
+    def depth(self) -> int:
+        """Calls inside calls in its program."""
+        return deepest(self.exprs, self.predicate)
+
+
+def deepest(exprs: tuple[Expr, ...], predicate: Expr | None) -> int:
+    """Calls inside calls."""
+    return max((e.depth for e in (*exprs, *([predicate] if predicate is not None else []))), default=0)
+
 
 Flow = tuple[Branch, ...]
 """A collection on its way: the union of branches."""
+
+MOST_OFTEN = 2**62
+"""How often a branch's rows may count."""
+
+
+def united(flows: Iterable[Flow]) -> Flow:
+    """All branches of some flows; equal ones are one that counts as often as they do together."""
+    found: dict[tuple[object, ...], Branch] = {}
+    for flow in flows:
+        for branch in flow:
+            alike = (branch.producer, branch.scope, branch.exprs, branch.predicate, branch.delay)
+            first = found.get(alike)
+            found[alike] = branch if first is None else replace(first, sign=first.sign + branch.sign)
+    if any(abs(branch.sign) > MOST_OFTEN for branch in found.values()):
+        raise PlanError(
+            "E_OVERFLOW",
+            "a union takes the same rows more than 2**62 times, which nobody can count",
+            "take them fewer times, or make rows distinct in between",
+        )
+    return tuple(b for b in found.values() if b.sign) or tuple(found.values())  # a flow has at least one branch
 
 
 def reordered(flow: Flow, order: tuple[int, ...]) -> Flow:

@@ -432,6 +432,12 @@ FUNCTIONS: dict[str, Function] = _table()
 # ------------------------------------------------------------------------------------ making calls
 
 
+MOST_DEPTH = 100
+"""Calls inside calls."""
+
+DEPTH_HINT = "compute parts of it in a step before: select(), or a subquery"
+
+
 def call(op: str, *args: Expr) -> Expr:
     """The function applied to arguments: types checked, conversions explicit, trivial constants folded.
 
@@ -453,6 +459,8 @@ def call(op: str, *args: Expr) -> Expr:
         result = result.optional(any(a.type.nullable for a in args))
     if op == "tuple_get":
         result = _tuple_item(args)
+    if max((a.depth for a in args), default=0) >= MOST_DEPTH:
+        raise PlanError("E_DEPTH", f"an expression is nested more than {MOST_DEPTH} levels deep", DEPTH_HINT)
     cast_args = tuple(cast(a, w) for a, w in zip(args, wanted, strict=True))
     return _fold(op, result, cast_args)
 

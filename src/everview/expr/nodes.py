@@ -9,15 +9,20 @@ differ only in names are equal, and equal plans share their dataflow.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 from everview.types import DataType
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Expr:
-    """Any resolved expression; `type` is the type of its value."""
+    """Any resolved expression; `type` is the type of its value.
+
+    An expression is a graph: `y = x + x; z = y + y` holds one node twice. What is asked of all its nodes is asked of
+    each once, and kept.
+    """
 
     type: DataType
 
@@ -25,27 +30,86 @@ class Expr:
         return ()
 
     def walk(self) -> Iterator[Expr]:
-        """This expression and everything below it."""
-        yield self
-        for child in self.children():
-            yield from child.walk()
+        """This expression and everything below it, each once."""
+        seen: set[int] = set()
+        todo: list[Expr] = [self]
+        while todo:
+            expr = todo.pop()
+            if id(expr) not in seen:
+                seen.add(id(expr))
+                yield expr
+                todo.extend(reversed(expr.children()))
+
+    @cached_property
+    def depth(self) -> int:
+        """Calls inside calls on the longest way down."""
+        return 1 + max((c.depth for c in self.children()), default=0)
+
+    @cached_property
+    def _read(self) -> frozenset[int]:
+        return frozenset().union(*(c._read for c in self.children()))
 
     def columns(self) -> set[int]:
         """Positions of the input columns it reads."""
-        return {e.index for e in self.walk() if isinstance(e, ColumnRef)}
+        return set(self._read)
 
     def remap(self, mapping: Mapping[int, Expr]) -> Expr:
         """The same expression with each column replaced by `mapping[index]`."""
+        return self._remapped(mapping, {})
+
+    def _remapped(self, mapping: Mapping[int, Expr], done: dict[int, Expr]) -> Expr:
+        """The same; `done`: what has become of expressions, by their identity."""
         return self
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash((type(self), *(getattr(self, f.name) for f in fields(self))))
 
-@dataclass(frozen=True)
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        """By structure."""
+        if self is other:
+            return True
+        if type(self) is not type(other) or self._hash != other._hash:  # type: ignore[attr-defined]
+            return False
+        return _same(self, other, set())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Only the fields travel: hashes of texts differ from process to process."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+def _same(a: Any, b: Any, seen: set[tuple[int, int]]) -> bool:
+    """Whether two expressions, or tuples of some, are equal; `seen`: those that were compared already."""
+    if a is b:
+        return True
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(_same(x, y, seen) for x, y in zip(a, b, strict=True))
+    if not isinstance(a, Expr) or not isinstance(b, Expr) or isinstance(a, Literal):
+        return bool(a == b)
+    if (id(a), id(b)) in seen:
+        return True
+    if type(a) is not type(b) or a._hash != b._hash:
+        return False
+    if not all(_same(getattr(a, f.name), getattr(b, f.name), seen) for f in fields(a)):
+        return False
+    seen.add((id(a), id(b)))
+    return True
+
+
+@dataclass(frozen=True, eq=False)
 class ColumnRef(Expr):
     """The value of input column `index`."""
 
     index: int
 
-    def remap(self, mapping: Mapping[int, Expr]) -> Expr:
+    @cached_property
+    def _read(self) -> frozenset[int]:
+        return frozenset({self.index})
+
+    def _remapped(self, mapping: Mapping[int, Expr], done: dict[int, Expr]) -> Expr:
         return mapping[self.index]
 
 
@@ -68,7 +132,7 @@ class Literal(Expr):
         return hash(self._said())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Call(Expr):
     """A built-in function applied to arguments; `op` is a name in `everview.expr.functions.FUNCTIONS`."""
 
@@ -78,11 +142,13 @@ class Call(Expr):
     def children(self) -> tuple[Expr, ...]:
         return self.args
 
-    def remap(self, mapping: Mapping[int, Expr]) -> Expr:
-        return replace(self, args=tuple(a.remap(mapping) for a in self.args))
+    def _remapped(self, mapping: Mapping[int, Expr], done: dict[int, Expr]) -> Expr:
+        if id(self) not in done:
+            done[id(self)] = Call(self.type, self.op, tuple(a._remapped(mapping, done) for a in self.args))
+        return done[id(self)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Udf(Expr):
     """A user's Python function: of one row's values, or (vectorized) of Arrow arrays to an Arrow array."""
 
@@ -93,5 +159,8 @@ class Udf(Expr):
     def children(self) -> tuple[Expr, ...]:
         return self.args
 
-    def remap(self, mapping: Mapping[int, Expr]) -> Expr:
-        return replace(self, args=tuple(a.remap(mapping) for a in self.args))
+    def _remapped(self, mapping: Mapping[int, Expr], done: dict[int, Expr]) -> Expr:
+        if id(self) not in done:
+            args = tuple(a._remapped(mapping, done) for a in self.args)
+            done[id(self)] = Udf(self.type, self.function, args, self.vectorized)
+        return done[id(self)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -50,6 +50,8 @@ class Scope:
     where: str = "the collection"
     on_aggregate: OnAggregate | None = None
     hint: str = ""
+    known: dict[int, tuple[language.Expression, nodes.Expr]] = field(default_factory=dict, compare=False, repr=False)
+    """What was resolved already, by identity: expressions hold others several times."""
 
     def named(self, name: str) -> nodes.ColumnRef:
         """The only column of that name."""
@@ -101,6 +103,15 @@ def resolve(expr: Any, scope: Scope) -> nodes.Expr:
     int
     """
     expr = language.wrap(expr)
+    if id(expr) not in scope.known:
+        try:
+            scope.known[id(expr)] = (expr, _resolved(expr, scope))
+        except RecursionError:
+            raise too_deep() from None
+    return scope.known[id(expr)][1]
+
+
+def _resolved(expr: language.Expression, scope: Scope) -> nodes.Expr:
     match expr:
         case language.Named():
             return scope.named(expr.name)
@@ -129,6 +140,11 @@ def resolve(expr: Any, scope: Scope) -> nodes.Expr:
                 )
             return scope.on_aggregate(expr)
     raise PlanError("E_TYPE", f"{expr!r} is not an expression", "build expressions from col.x, lit(...) and operators")
+
+
+def too_deep() -> PlanError:
+    """The error for expressions in expressions in expressions."""
+    return PlanError("E_DEPTH", "an expression is nested too deeply", "compute parts of it in a step before: select()")
 
 
 def predicate(exprs: Sequence[Any], scope: Scope) -> nodes.Expr:
@@ -207,7 +223,25 @@ def _decimal_literal(value: Decimal) -> nodes.Literal:
 # --------------------------------------------------------------------------------------- functions
 
 
+CHAIN = 16
+"""Conditions joined by & or | up to which they stay as they are written."""
+
+
+def _long_chain(expr: language.Apply) -> list[language.Expression]:
+    """The parts of `a & b & c & ...`, which Python nests to the left, if there are many."""
+    parts: list[language.Expression] = []
+    left: language.Expression = expr
+    while isinstance(left, language.Apply) and left.op == expr.op:
+        parts.append(left.args[1])
+        left = left.args[0]
+    return [left, *reversed(parts)] if len(parts) >= CHAIN else []
+
+
 def _apply(expr: language.Apply, scope: Scope) -> nodes.Expr:
+    if expr.op in ("and", "or"):
+        parts = _long_chain(expr)
+        if parts:
+            return functions.conjunction([resolve(p, scope) for p in parts], "and" if expr.op == "and" else "or")
     if expr.op in {"add", "sub", "eq", "ne", "lt", "le", "gt", "ge"} and any(
         _duration(a) is not None for a in expr.args
     ):
@@ -291,6 +325,24 @@ def _duration_literal(value: datetime.timedelta, unit: datetime.timedelta) -> no
             "E_TYPE", f"{value} is not a whole number of days, which dates need", "cast the date: .cast(datetime)"
         )
     return literal(value // unit)
+
+
+MANY = 100
+"""Constants from which a list is a table of its own."""
+
+
+def constants_of(condition: Any, scope: Scope) -> tuple[nodes.Expr, list[Any]] | None:
+    """What `x.isin(...)` compares and with what, if that is many ints beside an int, or texts beside a text."""
+    if not isinstance(condition, language.IsIn) or len(condition.values) < MANY:
+        return None
+    value = resolve(condition.arg, scope)
+    wanted = {"int": int, "str": str}.get(value.type.kind)
+    found = [v.value for v in condition.values if isinstance(v, language.Constant)]
+    if wanted is None or len(found) < len(condition.values) or not all(type(v) is wanted for v in found):
+        return None
+    if wanted is int and not all(-(2**63) < v < 2**63 for v in found):
+        return None
+    return value, found
 
 
 def _is_in(expr: language.IsIn, scope: Scope) -> nodes.Expr:

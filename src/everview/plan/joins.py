@@ -22,6 +22,7 @@ from typing import Any, Literal
 from everview.expr.functions import call
 from everview.expr.nodes import ColumnRef, Expr
 from everview.expr.nodes import Literal as Constant
+from everview.plan.nodes import Constant as Rows
 from everview.plan.nodes import Filter, Join, Negate, Node, Project, Threshold, Types, Union
 from everview.types import FLOAT, INT, DataType
 
@@ -62,6 +63,15 @@ def inner(left: Node, right: Node, on: Condition) -> Node:
     kept = [*range(len(left.types)), *range(right_start, right_start + len(right.types))]
     node = take(node, kept)
     return node if on.residual is None else Filter(node, on.residual)
+
+
+def among(node: Node, value: Expr, constants: Sequence[Any], *, negated: bool = False) -> Node:
+    """The rows whose value is one of many constants of its type (`negated`: is none of them); NULL is neither."""
+    rows = tuple((c,) for c in dict.fromkeys(constants))
+    table = Rows(rows, (value.type.optional(False),))
+    if negated and value.type.nullable:
+        node = Filter(node, call("is_not_null", value))
+    return join(node, table, Condition((value,), refs(table.types)), "anti" if negated else "semi")
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,11 @@ nothing but last round's output, which needs no arrangement of its own.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from everview.expr.nodes import ColumnRef, Expr, Udf
 from everview.plan import nodes as plan
+from everview.plan.deep import drive, of_node
 
 Keys = frozenset[frozenset[int]]
 """Sets of columns, each of which identifies a row; then no row occurs twice."""
@@ -23,7 +26,8 @@ FEW = 4
 """Keys of a join that are looked at: those of its sides in all combinations would be many."""
 
 
-def unique_columns(node: plan.Node) -> Keys:
+@of_node
+def unique_columns(node: plan.Node) -> Generator[plan.Node, Keys, Keys]:
     """Sets of columns that are known to identify a row.
 
     >>> from everview.types import INT
@@ -43,24 +47,24 @@ def unique_columns(node: plan.Node) -> Keys:
         once = len(set(node.rows)) == len(node.rows)
         return frozenset({frozenset(range(len(node.types)))}) if once else NONE
     if isinstance(node, plan.Threshold):
-        return _distinct(node) if node.kind == "distinct" else NONE
+        return _distinct(node, (yield node.child)) if node.kind == "distinct" else NONE
     if isinstance(node, (plan.Reduce,)):
         return frozenset({frozenset(range(len(node.keys)))})
     if isinstance(node, plan.Filter):
-        return unique_columns(node.child)
+        return (yield node.child)
     if isinstance(node, plan.Join):
-        return _of_pairs(node)
+        return _of_pairs(node, (yield node.left), (yield node.right))
     if isinstance(node, plan.LoopResult):
-        return unique_columns(node.loop.bodies[node.index])
+        return (yield node.loop.bodies[node.index])
     if isinstance(node, plan.Project):
-        return _through(unique_columns(node.child), node)
+        return _through((yield node.child), node)
     return NONE
 
 
-def _distinct(node: plan.Threshold) -> Keys:
+def _distinct(node: plan.Threshold, below: Keys) -> Keys:
     """Every row is there once: all columns identify it, less those that others determine, dropped in either order."""
     given = determined(node.child)
-    found = set(unique_columns(node.child))
+    found = set(below)
     columns = range(len(node.types))
     for order in (columns, reversed(columns)):
         key = set(columns)
@@ -71,16 +75,20 @@ def _distinct(node: plan.Threshold) -> Keys:
     return frozenset(found)
 
 
-def _of_pairs(join: plan.Join) -> Keys:
+def _of_pairs(join: plan.Join, left_keys: Keys, right_keys: Keys) -> Keys:
     """What identifies a row of either side, together; a column that is joined on is the other side's, too."""
     width = len(join.left.types)
     same = {r: l for l, r in zip(join.left_keys, join.right_keys, strict=True)}
-    right = [{same.get(c, c + width) for c in key} for key in unique_columns(join.right)]
-    found = [frozenset({*a, *b}) for a in unique_columns(join.left) for b in right]
+    right = [{same.get(c, c + width) for c in key} for key in right_keys]
+    found = [frozenset({*a, *b}) for a in left_keys for b in right]
     return frozenset(sorted(found, key=sorted)[:FEW])
 
 
-def determined(node: plan.Node) -> dict[tuple[int, int], Expr]:
+Determined = dict[tuple[int, int], Expr]
+
+
+@of_node
+def determined(node: plan.Node) -> Generator[plan.Node, Determined, Determined]:
     """Pairs of columns (i, j) such that j's value is a function of i's, the same in all rows, with that function.
 
     >>> from everview.types import INT
@@ -88,14 +96,17 @@ def determined(node: plan.Node) -> dict[tuple[int, int], Expr]:
     [(0, 1), (1, 0)]
     """
     if isinstance(node, plan.Filter | plan.Threshold):
-        return determined(node.child)
+        return (yield node.child)
     if isinstance(node, plan.Union):
-        first, *others = [determined(i) for i in node.inputs]
+        all_of_them = []
+        for i in node.inputs:
+            all_of_them.append((yield i))
+        first, *others = all_of_them
         return {pair: f for pair, f in first.items() if all(other.get(pair) == f for other in others)}
     if not isinstance(node, plan.Project):
         return {}
-    below = determined(node.child)
-    found: dict[tuple[int, int], Expr] = {}
+    below = yield node.child
+    found: Determined = {}
     for i, source in enumerate(node.exprs):
         for j, target in enumerate(node.exprs):
             if i == j or not isinstance(source, ColumnRef):
@@ -125,15 +136,20 @@ def _through(keys: Keys, node: plan.Project) -> Keys:
 
 def vanishes(node: plan.Node, depth: int) -> bool:
     """Whether the node is surely empty while the variables of the loop at `depth` are."""
-    if isinstance(node, plan.Variable):
-        return node.depth == depth
-    if isinstance(node, plan.Union):
-        return all(vanishes(i, depth) for i in node.inputs)
-    if isinstance(node, plan.Join | plan.MultiJoin):
-        return any(vanishes(c, depth) for c in node.children())
-    if isinstance(node, (plan.LoopResult, plan.Table, plan.Constant)):
-        return False
-    return all(vanishes(c, depth) for c in node.children())
+
+    def step(current: plan.Node) -> Generator[plan.Node, bool, bool]:
+        if isinstance(current, plan.Variable):
+            return current.depth == depth
+        if isinstance(current, (plan.LoopResult, plan.Table, plan.Constant)):
+            return False
+        joins = isinstance(current, plan.Join | plan.MultiJoin)
+        for child in current.children():
+            if (yield child) == joins:
+                return joins
+        return not joins
+
+    known: dict[plan.Node, bool] = {}
+    return drive(step, node, known)
 
 
 def starts_as_given(loop: plan.Loop) -> bool:

@@ -20,7 +20,7 @@ columns that must be equal are one variable. Three ways to keep it up to date:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -29,6 +29,7 @@ from everview.expr.functions import call, conjunction
 from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.expr.nodes import Literal as Constant
 from everview.plan import nodes as plan
+from everview.plan.deep import Staged, drive, settled
 from everview.plan.keys import unique_columns
 
 Choice = Literal["binary", "delta", "wco"]
@@ -46,6 +47,11 @@ _SWAPPED = {"gt": "lt", "ge": "le"}
 
 MOST_FOR_DELTA = 16
 """Inputs up to which delta is thought of by itself: to find out which indexes it needs takes the cube of them."""
+
+MOST_AT_ONCE = 128
+"""Inputs of a join at once; one that is larger is joined binary and its parts are looked at: `c.join(c)` again and again
+doubles them each time.
+"""
 
 Indexed = Callable[[plan.MultiJoin], bool]
 """Whether every index that a join at once needs is there already."""
@@ -137,23 +143,43 @@ class _Rewriting:
         self.arranged = arranged
         self.indexed = indexed
         self.done: dict[int, plan.Node] = {}
+        self.trees: dict[plan.Node, _Tree] = {}
+        self.rewritten = Staged(lambda n: settled(self._node(n)), lambda n: id(n) in self.done or n in self.arranged)
         self.decisions: list[Decision] = []
         self.binary: set[int] = set()  # ids of joins inside a tree that was decided to be binary
 
     def node(self, node: plan.Node) -> plan.Node:
         """The node rewritten, once; what is kept already stays as it is known."""
         if id(node) not in self.done:
-            self.done[id(node)] = node if node in self.arranged else self._node(node)
+            self.done[id(node)] = node if node in self.arranged else self.rewritten(node)
         return self.done[id(node)]
 
     def _node(self, node: plan.Node) -> plan.Node:
         if isinstance(node, plan.Join | plan.Filter | plan.Project):
-            tree = _tree(node, self.arranged, top=True)
+            tree = drive(self._tree, node, self.trees)
             if len(tree.leaves) > 2 or (len(tree.leaves) == 2 and self.choice in ("delta", "wco")):
                 found = self._at_once(node, tree)
                 if found is not None:
                     return found
         return self._inside(node)
+
+    def _tree(self, node: plan.Node) -> Generator[plan.Node, _Tree, _Tree]:
+        """The tree of joins that ends here; a single leaf if there is none."""
+        alone = _Tree([node], list(range(len(node.types))), [], [])
+        if node in self.arranged:
+            return alone
+        if isinstance(node, plan.Join):
+            left, right = (yield node.left), (yield node.right)
+            return _paired(node, left, right) if len(left.leaves) + len(right.leaves) <= MOST_AT_ONCE else alone
+        if isinstance(node, plan.Filter):
+            below = yield node.child
+            if len(below.leaves) > 1:
+                condition = _moved(node.predicate, dict(enumerate(below.columns)))
+                return replace(below, conditions=[*below.conditions, *_conjuncts(condition)])
+        if isinstance(node, plan.Project) and all(isinstance(e, ColumnRef) for e in node.exprs):
+            below = yield node.child
+            return replace(below, columns=[below.columns[e.index] for e in node.exprs if isinstance(e, ColumnRef)])
+        return alone
 
     def _inside(self, node: plan.Node) -> plan.Node:
         """The same node over rewritten inputs."""
@@ -199,36 +225,21 @@ def _joining(node: plan.Node, arranged: Container[plan.Node]) -> set[int]:
     found, todo = {id(node)}, [node]
     while todo:
         for child in todo.pop().children():
-            if isinstance(child, plan.Join | plan.Filter | plan.Project) and child not in arranged:
+            joining = isinstance(child, plan.Join | plan.Filter | plan.Project)
+            if joining and id(child) not in found and child not in arranged:
                 found.add(id(child))
                 todo.append(child)
     return found
 
 
-def _tree(node: plan.Node, arranged: Container[plan.Node], *, top: bool = False) -> _Tree:
-    """The tree of joins that ends here; a single leaf if there is none."""
-    alone = _Tree([node], list(range(len(node.types))), [], [])
-    if node in arranged and not top:
-        return alone
-    if isinstance(node, plan.Join):
-        left, right = (_tree(side, arranged) for side in (node.left, node.right))
-        shift = left.offsets()[-1]
-        columns = [*left.columns, *(c + shift for c in right.columns)]
-        equal = [*left.equal, *((a + shift, b + shift) for a, b in right.equal)]
-        equal += [
-            (left.columns[l], right.columns[r] + shift) for l, r in zip(node.left_keys, node.right_keys, strict=True)
-        ]
-        moved = [_moved(e, {c: c + shift for c in e.columns()}) for e in right.conditions]
-        return _Tree([*left.leaves, *right.leaves], columns, equal, [*left.conditions, *moved])
-    if isinstance(node, plan.Filter):
-        below = _tree(node.child, arranged)
-        if len(below.leaves) > 1:
-            condition = _moved(node.predicate, dict(enumerate(below.columns)))
-            return replace(below, conditions=[*below.conditions, *_conjuncts(condition)])
-    if isinstance(node, plan.Project) and all(isinstance(e, ColumnRef) for e in node.exprs):
-        below = _tree(node.child, arranged)
-        return replace(below, columns=[below.columns[e.index] for e in node.exprs if isinstance(e, ColumnRef)])
-    return alone
+def _paired(node: plan.Join, left: _Tree, right: _Tree) -> _Tree:
+    """The trees of both sides as one."""
+    shift = left.offsets()[-1]
+    columns = [*left.columns, *(c + shift for c in right.columns)]
+    equal = [*left.equal, *((a + shift, b + shift) for a, b in right.equal)]
+    equal += [(left.columns[l], right.columns[r] + shift) for l, r in zip(node.left_keys, node.right_keys, strict=True)]
+    moved = [_moved(e, {c: c + shift for c in e.columns()}) for e in right.conditions]
+    return _Tree([*left.leaves, *right.leaves], columns, equal, [*left.conditions, *moved])
 
 
 def _moved(expr: Expr, places: Mapping[int, int]) -> Expr:

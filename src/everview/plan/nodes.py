@@ -66,7 +66,20 @@ class Node:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((type(self), *(getattr(self, f.name) for f in fields(self))))  # type: ignore[arg-type]
+        todo: list[Node] = [self]
+        while todo:  # no recursion: plans can be deep
+            node = todo[-1]
+            missing = [c for c in node.children() if "_hash" not in c.__dict__]
+            if missing:
+                todo.extend(missing)
+            else:
+                node.__dict__["_hash"] = hash((type(node), *node._values()))
+                todo.pop()
+        found: int = self.__dict__["_hash"]
+        return found
+
+    def _values(self) -> Iterator[Any]:
+        return (getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
 
     def __hash__(self) -> int:
         return self._hash
@@ -83,18 +96,46 @@ class Node:
             return True
         if not isinstance(other, Node):
             return NotImplemented
-        if self._kind == other._kind:
-            return True
-        if type(self) is not type(other) or self._hash != other._hash:
-            return False
-        if any(getattr(self, f.name) != getattr(other, f.name) for f in fields(self)):  # type: ignore[arg-type]
-            return False
-        self.__dict__["_kind"] = other.__dict__["_kind"] = min(self._kind, other._kind)
+        todo: list[tuple[Node, Node]] = [(self, other)]
+        same: dict[tuple[int, int], tuple[Node, Node]] = {}
+        while todo:
+            a, b = todo.pop()
+            if a is b or a._kind == b._kind or (id(a), id(b)) in same:
+                continue
+            inside = _pairs_inside(a, b)
+            if inside is None:
+                return False
+            same[id(a), id(b)] = (a, b)
+            todo.extend(inside)
+        for a, b in reversed(same.values()):
+            a.__dict__["_kind"] = b.__dict__["_kind"] = min(a._kind, b._kind)
         return True
 
     def __getstate__(self) -> dict[str, Any]:
         """Only the fields travel: hashes of texts differ from process to process."""
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+
+def _types_below(node: Node) -> Types:
+    """The types of what a node only passes on; no recursion: there may be thousands on top of each other."""
+    while isinstance(node, (Filter, Negate, Threshold, TopK)) and "types" not in node.__dict__:
+        node = node.child
+    return node.types
+
+
+def _pairs_inside(a: Node, b: Node) -> list[tuple[Node, Node]] | None:
+    """The nodes inside two nodes that must be equal for these to be; None if they differ in anything else."""
+    if type(a) is not type(b) or a._hash != b._hash:
+        return None
+    found: list[tuple[Node, Node]] = []
+    for x, y in zip(a._values(), b._values(), strict=True):
+        pairs = zip(x, y, strict=True) if isinstance(x, tuple) and isinstance(y, tuple) and len(x) == len(y) else [(x, y)]
+        for u, v in pairs:
+            if isinstance(u, Node) and isinstance(v, Node):
+                found.append((u, v))
+            elif u != v:
+                return None
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +188,7 @@ class Filter(Node):
 
     @cached_property
     def types(self) -> Types:
-        return self.child.types
+        return _types_below(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +212,7 @@ class Negate(Node):
 
     @cached_property
     def types(self) -> Types:
-        return self.child.types
+        return _types_below(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,7 +279,7 @@ class Threshold(Node):
 
     @cached_property
     def types(self) -> Types:
-        return self.child.types
+        return _types_below(self)
 
 
 AggregateKind = Literal["count", "sum", "avg", "min", "max", "count_distinct"]
@@ -287,7 +328,7 @@ class TopK(Node):
 
     @cached_property
     def types(self) -> Types:
-        return self.child.types
+        return _types_below(self)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,17 +12,25 @@ Rows that are known to be distinct are not made distinct again.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from everview.expr.nodes import ColumnRef, Expr
 from everview.plan import nodes as plan
+from everview.plan.deep import drive, settled
 from everview.plan.keys import unique_columns
 from everview.plan.windows import Window
 
 Kept = tuple[int, ...]
 """Columns of the original node that the pruned one has, in its order."""
+
+_Asked = tuple[plan.Node, Kept]
+"""A node and the columns that are needed of it."""
+
+_Answer = TypeVar("_Answer")
+_Asking = Generator[_Asked, tuple[plan.Node, Kept], _Answer]
+"""A step of pruning, which yields what it asks of the nodes below (`everview.plan.deep`)."""
 
 _Index = tuple[plan.Table, frozenset[int]]
 """A table and the columns it is joined by."""
@@ -67,10 +75,10 @@ def prune(node: plan.Node, arranged: Container[plan.Node] = (), indexes: Indexes
     ((int,), (0,))
     """
     first = _Pruning(arranged, indexes, {})
-    found = first.whole(node)
+    found = first.all_of(node)
     if all(len(several) == 1 for several in first.reads.values()):
         return found
-    return _Pruning(arranged, indexes, {key: _merged(*several) for key, several in first.reads.items()}).whole(node)
+    return _Pruning(arranged, indexes, {key: _merged(*several) for key, several in first.reads.items()}).all_of(node)
 
 
 class _Pruning:
@@ -83,51 +91,57 @@ class _Pruning:
         """What each of them does."""
         self.done: dict[tuple[plan.Node, Kept], tuple[plan.Node, Kept]] = {}
 
-    def whole(self, node: plan.Node) -> plan.Node:
+    def all_of(self, node: plan.Node) -> plan.Node:
         """The node with all its columns, pruned inside."""
         everything = tuple(range(len(node.types)))
-        found, kept = self.some(node, everything)
+        found, kept = drive(self._some, (node, everything), self.done)
         return _take(found, kept, everything)
 
-    def some(self, node: plan.Node, needed: Kept) -> tuple[plan.Node, Kept]:
-        """The node with at least the needed columns."""
-        key = (node, needed)
-        if key not in self.done:
-            self.done[key] = self._some(node, needed)
-        return self.done[key]
-
-    def _some(self, node: plan.Node, needed: Kept) -> tuple[plan.Node, Kept]:
+    def whole(self, node: plan.Node) -> _Asking[plan.Node]:
+        """The same, as a part of the answer for another."""
         everything = tuple(range(len(node.types)))
-        if node in self.arranged:
-            return node, everything
+        found, kept = yield node, everything
+        return _take(found, kept, everything)
+
+    def _some(self, asked: _Asked) -> _Asking[_Asked]:
+        """The node with at least the needed columns."""
+        node, needed = asked
+        found, kept = (node, _everything(node)) if node in self.arranged else (yield from self._narrowed(node, needed))
+        return settled(found), kept
+
+    def _narrowed(self, node: plan.Node, needed: Kept) -> _Asking[_Asked]:
         if isinstance(node, plan.Project):
             exprs = tuple(node.exprs[c] for c in needed)
-            child, kept = self.some(node.child, _columns(exprs))
+            child, kept = yield node.child, _columns(exprs)
             return plan.Project(child, _moved(exprs, kept)), needed
         if isinstance(node, plan.Filter):
-            child, kept = self.some(node.child, _merged(needed, _columns([node.predicate])))
+            child, kept = yield node.child, _merged(needed, _columns([node.predicate]))
             return plan.Filter(child, _moved((node.predicate,), kept)[0]), kept
         if isinstance(node, plan.Negate):
-            child, kept = self.some(node.child, needed)
+            child, kept = yield node.child, needed
             return plan.Negate(child), kept
         if isinstance(node, plan.Union):
-            return plan.Union(tuple(_take(*self.some(i, needed), needed) for i in node.inputs)), needed
+            inputs = []
+            for i in node.inputs:
+                found, kept = yield i, needed
+                inputs.append(_take(found, kept, needed))
+            return plan.Union(tuple(inputs)), needed
         if isinstance(node, plan.Join):
-            return self._join(node, needed)
-        return self._barrier(node), everything
+            return (yield from self._join(node, needed))
+        return (yield from self._barrier(node)), _everything(node)
 
-    def _join(self, node: plan.Join, needed: Kept) -> tuple[plan.Node, Kept]:
+    def _join(self, node: plan.Join, needed: Kept) -> _Asking[_Asked]:
         width = len(node.left.types)
-        left, left_kept = self._side(node.left, [c for c in needed if c < width], node.left_keys)
-        right, right_kept = self._side(node.right, [c - width for c in needed if c >= width], node.right_keys)
+        left, left_kept = yield from self._side(node.left, [c for c in needed if c < width], node.left_keys)
+        right, right_kept = yield from self._side(node.right, [c - width for c in needed if c >= width], node.right_keys)
         kept = (*left_kept, *(c + width for c in right_kept))
         left_keys = tuple(left_kept.index(k) for k in node.left_keys)
         right_keys = tuple(right_kept.index(k) for k in node.right_keys)
         return plan.Join(left, right, left_keys, right_keys), kept
 
-    def _side(self, node: plan.Node, needed: Sequence[int], keys: Kept) -> tuple[plan.Node, Kept]:
+    def _side(self, node: plan.Node, needed: Sequence[int], keys: Kept) -> _Asking[_Asked]:
         wanted = _merged(needed, keys)
-        found, kept = self.some(node, wanted)
+        found, kept = yield node, wanted
         if isinstance(found, plan.Table):
             return self._table(found, wanted, keys)
         narrows = isinstance(found, (plan.Join, plan.Project, plan.Filter, plan.Union, plan.Negate))
@@ -153,28 +167,40 @@ class _Pruning:
             return table, everything
         return _take(table, everything, wanted), wanted
 
-    def _barrier(self, node: plan.Node) -> plan.Node:
+    def _barrier(self, node: plan.Node) -> _Asking[plan.Node]:
         """A node that reads all it names: prune what is below it."""
         if isinstance(node, plan.Reduce):
             columns = _merged(node.keys, [a.column for a in node.aggregates if a.column is not None])
-            child, kept = self.some(node.child, columns)
+            child, kept = yield node.child, columns
             keys = tuple(kept.index(k) for k in node.keys)
             moved = tuple(
                 replace(a, column=None if a.column is None else kept.index(a.column)) for a in node.aggregates
             )
             return plan.Reduce(child, keys, moved)
         if isinstance(node, plan.Threshold) and unique_columns(node.child):
-            return self.whole(node.child)
+            return (yield from self.whole(node.child))
         if isinstance(node, (plan.Threshold, plan.TopK, plan.PythonReduce, plan.FlatMap, Window)):
-            return replace(node, child=self.whole(node.child))
+            return replace(node, child=(yield from self.whole(node.child)))
         if isinstance(node, plan.MultiJoin):
-            return replace(node, inputs=tuple(self.whole(i) for i in node.inputs))
+            return replace(node, inputs=(yield from self._all(node.inputs)))
         if isinstance(node, plan.LoopResult):
             loop = node.loop
-            initials = tuple(None if i is None else self.whole(i) for i in loop.initials)
-            bodies = tuple(self.whole(b) for b in loop.bodies)
+            given = yield from self._all([i for i in loop.initials if i is not None])
+            bodies = yield from self._all(loop.bodies)
+            left = iter(given)
+            initials = tuple(None if i is None else next(left) for i in loop.initials)
             return replace(node, loop=replace(loop, initials=initials, bodies=bodies))
         return node
+
+    def _all(self, nodes: Sequence[plan.Node]) -> _Asking[tuple[plan.Node, ...]]:
+        found = []
+        for node in nodes:
+            found.append((yield from self.whole(node)))
+        return tuple(found)
+
+
+def _everything(node: plan.Node) -> Kept:
+    return tuple(range(len(node.types)))
 
 
 def _columns(exprs: Sequence[Expr]) -> Kept:

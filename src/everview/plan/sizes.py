@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
+from everview.plan.deep import Staged
 from everview.plan.keys import Keys, unique_columns
 
 Columns = tuple[plan.Node, set[int]]
@@ -51,14 +52,14 @@ class Sizes:
         self.sample = sample
         self.served = served
         self._made: dict[plan.Node, float] = {}
+        self._counted = Staged(self._known_or_guessed, self._made.__contains__)
         self._values: dict[tuple[plan.Node, int], float] = {}
         self._keys: dict[plan.Node, Keys] = {}
 
     def rows(self, node: plan.Node) -> float:
         """About how many rows a node has."""
         if node not in self._made:
-            found = self.known(node)
-            self._made[node] = float(found) if found is not None else self._guess(node)
+            self._made[node] = self._counted(node)
         return self._made[node]
 
     def joined(self, left: float, right: plan.Node, keys: set[int], partner: Columns | None) -> float:
@@ -110,6 +111,10 @@ class Sizes:
                 made = min(len(codes) * (len(codes) - 1) / 2 / max(equal, 0.5), rows)
             self._values[node, column] = made
         return self._values[node, column]
+
+    def _known_or_guessed(self, node: plan.Node) -> float:
+        found = self.known(node)
+        return float(found) if found is not None else self._guess(node)
 
     def _guess(self, node: plan.Node) -> float:
         match node:

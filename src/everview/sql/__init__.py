@@ -46,4 +46,9 @@ def execute(session: Session, text: str) -> Any:
     """Run SQL in a session; see `Session.sql`."""
     if session._sql is None:
         session._sql = Statements(session)
-    return session._sql.run(text)
+    try:
+        return session._sql.run(text)
+    except RecursionError:
+        raise SqlError(
+            "E_DEPTH", "the text is nested too deeply", "compute parts of it in views of their own", 1, 1
+        ) from None

@@ -25,10 +25,11 @@ from everview.plan.sizes import Sizes
 from everview.sql import recursion
 from everview.sql.from_clause import FromClause
 from everview.sql.grouping import Grouped, aggregates_in, grouping_sets
+from everview.sql.memberships import long_list
 from everview.sql.names import output_name, spelled
 from everview.sql.parameters import Parameters
 from everview.sql.places import Source
-from everview.sql.scalars import Scalars, sort_keys
+from everview.sql.scalars import Scalars, conjuncts, sort_keys
 from everview.sql.scopes import HIDDEN, Field, Outer, Relation, Scope
 from everview.sql.subqueries import Subqueries
 from everview.sql.windows import Windows, narrow, place_alias, windows_in
@@ -225,7 +226,11 @@ class Compiler:
         self.source.only(select, *CLAUSES)
         clause = FromClause.of(select, self, env, outer)
         where = select.args.get("where")
-        clause.where(where.this if where else None)
+        for part in conjuncts(where.this if where else None):
+            if long_list(part) is not None:
+                clause.late.append(part)
+            else:
+                clause.where(part)
         clause.late = [p for p in clause.late if not self.subqueries(clause.scope(), env).join_early(p, clause)]
         scope = Scope(clause.joined(), self.source, outer)
         for part in clause.late:

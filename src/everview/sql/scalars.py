@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from typing import Literal as OneOf
 
 from sqlglot import exp
 
@@ -82,6 +83,10 @@ COMPARISONS: dict[type[exp.Expr], str] = {
 }
 
 
+CHAIN = 16
+"""Conditions joined by AND or OR up to which they stay as they are written."""
+
+
 class Scalars:
     """Binds expressions in one scope; subqueries in them are joined to the scope's relation."""
 
@@ -103,6 +108,9 @@ class Scalars:
             raise
         except PlanError as error:
             raise self.source.placed(error, node) from None
+
+    def _is_known(self, node: exp.Expr) -> bool:
+        return id(node) in self.scope.placed or self.special(node) is not None
 
     def special(self, node: exp.Expr) -> Expr | None:
         """What this expression is by its place (a group's key, an aggregate), if anything."""
@@ -353,10 +361,26 @@ class Scalars:
     # ----------------------------------------------------------------------------------------- logic
 
     def on_and(self, node: exp.And) -> Expr:
-        return self.call("and", self.condition(node.this), self.condition(node.expression))
+        return self._all_of("and", node)
 
     def on_or(self, node: exp.Or) -> Expr:
-        return self.call("or", self.condition(node.this), self.condition(node.expression))
+        return self._all_of("or", node)
+
+    def _all_of(self, op: OneOf["and", "or"], node: exp.Connector) -> Expr:
+        """A chain of one connector, which sqlglot nests to the left; a long one becomes a shallow tree."""
+        parts: list[exp.Expr] = []
+        left: exp.Expr = node
+        while type(left) is type(node) and (left is node or not self._is_known(left)):
+            self.source.only(left, *OPERANDS)
+            parts.append(left.expression)
+            left = left.this
+        bound = [self.condition(part) for part in (left, *reversed(parts))]
+        if len(bound) > CHAIN:
+            return functions.conjunction(bound, op)
+        found = bound[0]
+        for one in bound[1:]:
+            found = self.call(op, found, one)
+        return found
 
     def on_not(self, node: exp.Not) -> Expr:
         return self.call("not", self.condition(node.this))
@@ -589,9 +613,13 @@ def sort_keys(key: Expr, ordered: exp.Expr) -> list[tuple[Expr, bool]]:
 
 def conjuncts(node: exp.Expr | None) -> list[exp.Expr]:
     """The parts of a condition that must all hold."""
-    if node is None:
-        return []
-    inner = node.unnest() if isinstance(node, exp.Paren) else node
-    if isinstance(inner, exp.And):
-        return [*conjuncts(inner.this), *conjuncts(inner.expression)]
-    return [node]
+    found: list[exp.Expr] = []
+    todo = [node] if node is not None else []
+    while todo:  # no recursion: there may be thousands
+        part = todo.pop()
+        inner = part.unnest() if isinstance(part, exp.Paren) else part
+        if isinstance(inner, exp.And):
+            todo += [inner.expression, inner.this]
+        else:
+            found.append(part)
+    return found

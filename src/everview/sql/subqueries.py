@@ -25,6 +25,7 @@ from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.expr.nodes import Literal as Constant
 from everview.plan import joins
 from everview.plan.nodes import Aggregate, Node, Project, Reduce, Threshold
+from everview.sql import memberships
 from everview.sql.from_clause import FromClause, outer_join, shifted
 from everview.sql.scalars import Scalars, conjuncts, has_query, sort_keys
 from everview.sql.scopes import Correlated, Outer, PairScope, Scope
@@ -50,7 +51,9 @@ class Subqueries:
     # ------------------------------------------------------------------------- conditions of their own
 
     def keep_where(self, condition: exp.Expr) -> None:
-        """Only the scope's rows for which a condition with subqueries holds."""
+        """Only the scope's rows for which a condition with subqueries, or with a long list, holds."""
+        if memberships.keep(condition, Scalars(self.compiler, self.scope, self.env)):
+            return
         inner, negated = condition, False
         while isinstance(inner, (exp.Paren, exp.Not)):
             negated ^= isinstance(inner, exp.Not)
@@ -67,7 +70,12 @@ class Subqueries:
         self.scope.keep(Scalars(self.compiler, self.scope, self.env).condition(condition))
 
     def join_early(self, condition: exp.Expr, clause: FromClause) -> bool:
-        """Make `x IN (query)` one more leaf of a FROM, if the query reads nothing around it: few values first."""
+        """Make `x IN (query)` one more leaf of a FROM, if the query reads nothing around it: few values first. So is a
+        long list.
+        """
+        listed = memberships.long_list(condition)
+        if listed is not None:
+            return not listed[1] and self._join_list(listed[0], clause)
         test = _as_in(condition.unnest() if isinstance(condition, exp.Paren) else condition)
         if test is None or has_query(test.this):
             return False
@@ -75,6 +83,15 @@ class Subqueries:
         if found is None or not all(_is_plain_equality(c, len(self.scope.relation.fields)) for c in found[1]):
             return False
         return clause.also(Threshold(found[0], "distinct"), found[1])
+
+    def _join_list(self, test: exp.In, clause: FromClause) -> bool:
+        scalars = Scalars(self.compiler, self.scope, self.env)
+        value = scalars.bind(test.this)
+        table = memberships.table_of(test, value, scalars)
+        if table is None:
+            return False
+        column = ColumnRef(table.types[0], len(self.scope.relation.fields))
+        return clause.also(table, [scalars.call("eq", value, column)])
 
     def _keep_joined(self, query: exp.Expr, values: tuple[exp.Expr, ...], negated: bool) -> bool:
         """Semi- or anti-join with the subquery, if that is what the condition means."""
