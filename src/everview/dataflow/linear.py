@@ -84,10 +84,11 @@ def _relayed(builder: Builder, node: plan.Node) -> Flow:
     flow = builder.flow(node)
     if len(flow) == 1 and flow[0].depth <= 1 and flow[0].predicate is None:
         return flow
-    operator = Arrange(
-        builder.graph, builder.scope(node), len(node.types), stateless=True, label="relay", spread=ANYWHERE
-    )
-    operator.listen(flow)
+    with builder.making(node):
+        operator = Arrange(
+            builder.graph, builder.scope(node), len(node.types), stateless=True, label="relay", spread=ANYWHERE
+        )
+        operator.listen(flow)
     found = columns(operator, node.types, tuple(range(len(node.types))))
     builder.flows[builder.key(node)] = found
     return found

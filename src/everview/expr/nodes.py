@@ -72,7 +72,7 @@ class Expr:
         """By structure."""
         if self is other:
             return True
-        if type(self) is not type(other) or self._hash != other._hash:  # type: ignore[attr-defined]
+        if type(self) is not type(other) or self._hash != other._hash:
             return False
         return _same(self, other, set())
 

@@ -99,8 +99,8 @@ def determined(node: plan.Node) -> Generator[plan.Node, Determined, Determined]:
         return (yield node.child)
     if isinstance(node, plan.Union):
         all_of_them = []
-        for i in node.inputs:
-            all_of_them.append((yield i))
+        for each in node.inputs:
+            all_of_them.append((yield each))
         first, *others = all_of_them
         return {pair: f for pair, f in first.items() if all(other.get(pair) == f for other in others)}
     if not isinstance(node, plan.Project):

@@ -49,8 +49,8 @@ MOST_FOR_DELTA = 16
 """Inputs up to which delta is thought of by itself: to find out which indexes it needs takes the cube of them."""
 
 MOST_AT_ONCE = 128
-"""Inputs of a join at once; one that is larger is joined binary and its parts are looked at: `c.join(c)` again and again
-doubles them each time.
+"""Inputs of a join at once. A larger one is joined binary, and its parts are looked at: they double with each
+`c.join(c)`.
 """
 
 Indexed = Callable[[plan.MultiJoin], bool]

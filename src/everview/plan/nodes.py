@@ -129,7 +129,9 @@ def _pairs_inside(a: Node, b: Node) -> list[tuple[Node, Node]] | None:
         return None
     found: list[tuple[Node, Node]] = []
     for x, y in zip(a._values(), b._values(), strict=True):
-        pairs = zip(x, y, strict=True) if isinstance(x, tuple) and isinstance(y, tuple) and len(x) == len(y) else [(x, y)]
+        pairs = (
+            zip(x, y, strict=True) if isinstance(x, tuple) and isinstance(y, tuple) and len(x) == len(y) else [(x, y)]
+        )
         for u, v in pairs:
             if isinstance(u, Node) and isinstance(v, Node):
                 found.append((u, v))

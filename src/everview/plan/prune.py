@@ -133,7 +133,9 @@ class _Pruning:
     def _join(self, node: plan.Join, needed: Kept) -> _Asking[_Asked]:
         width = len(node.left.types)
         left, left_kept = yield from self._side(node.left, [c for c in needed if c < width], node.left_keys)
-        right, right_kept = yield from self._side(node.right, [c - width for c in needed if c >= width], node.right_keys)
+        right, right_kept = yield from self._side(
+            node.right, [c - width for c in needed if c >= width], node.right_keys
+        )
         kept = (*left_kept, *(c + width for c in right_kept))
         left_keys = tuple(left_kept.index(k) for k in node.left_keys)
         right_keys = tuple(right_kept.index(k) for k in node.right_keys)
