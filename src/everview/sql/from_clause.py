@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from everview.sql.query import Compiler, Env
 
 
+MOST_STARTS = 8
+"""Leaves that orders of joins are tried to begin with: the smallest, if there are more."""
+
 SIDES = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
 
 
@@ -430,9 +433,12 @@ def ordered_join(leaves: Sequence[Node], conditions: Sequence[Expr], sizes: Size
     owner = [i for i, leaf in enumerate(leaves) for _ in leaf.types]
     waiting = [p for c in conditions for p in parts(c)]
 
-    def owners(expr: Expr) -> set[int]:
-        return {owner[c] for c in expr.columns()}
+    known: dict[int, set[int]] = {}
 
+    def owners(expr: Expr) -> set[int]:
+        return known[id(expr)] if id(expr) in known else {owner[c] for c in expr.columns()}
+
+    known |= {id(p): owners(p) for p in waiting}  # they are asked about at every step
     filtered = list(leaves)
     for part in [p for p in waiting if len(owners(p)) == 1]:
         (one,) = owners(part)
@@ -442,13 +448,13 @@ def ordered_join(leaves: Sequence[Node], conditions: Sequence[Expr], sizes: Size
         for one, implied in _implied(part, owners):
             filtered[one] = Filter(filtered[one], shifted(implied, -starts[one]))
     order = _JoinOrder(filtered, waiting, owners, starts).best(sizes)
-    node, have = filtered[order[0]], [order[0]]
+    node, have = filtered[order[0]], {order[0]}
     place = {starts[order[0]] + c: c for c in range(len(leaves[order[0]].types))}
     for following in order[1:]:
         width = len(node.types)
         place.update({starts[following] + c: width + c for c in range(len(leaves[following].types))})
-        have.append(following)
-        now = [p for p in waiting if owners(p) and owners(p) <= set(have)]
+        have.add(following)
+        now = [p for p in waiting if owners(p) and owners(p) <= have]
         waiting = [p for p in waiting if p not in now]
         condition, _ = split([moved(p, place) for p in now], width, "inner")
         node = joins.inner(node, filtered[following], condition)
@@ -496,7 +502,12 @@ class _JoinOrder:
         self.leaves, self.starts = leaves, starts
         equal = [c for c in conditions if isinstance(c, Call) and c.op == "eq"]
         found = [_Equality((owners(c.args[0]), owners(c.args[1])), c.columns()) for c in equal]
-        self.equalities = [e for e in found if all(e.sides)]
+        self.about: list[list[_Equality]] = [[] for _ in leaves]
+        """For each leaf the equalities that one side of is about that leaf alone."""
+        for equality in found:
+            if all(equality.sides):
+                for leaf in {leaf for side in equality.sides if len(side) == 1 for leaf in side}:
+                    self.about[leaf].append(equality)
 
     def best(self, sizes: Sizes | None) -> list[int]:
         """That of the text if there are no sizes, else the cheapest of those that begin with some leaf and go on with
@@ -504,18 +515,21 @@ class _JoinOrder:
         """
         if sizes is None:
             return self._by_text()
-        return min((self._from(i, sizes) for i in range(len(self.leaves))), key=lambda found: found[0])[1]
+        first = list(range(len(self.leaves)))
+        if len(self.leaves) > MOST_STARTS:
+            first = sorted(first, key=lambda i: sizes.rows(self.leaves[i]))[:MOST_STARTS]
+        return min((self._from(i, sizes) for i in first), key=lambda found: found[0])[1]
 
     def _by_text(self) -> list[int]:
         have, todo = [0], list(range(1, len(self.leaves)))
         while todo:
-            have.append(next(iter(self._connected(have, todo)), todo[0]))
+            have.append(next(self._connected(have, todo), todo[0]))
             todo.remove(have[-1])
         return have
 
-    def _connected(self, have: Sequence[int], todo: Sequence[int]) -> list[int]:
+    def _connected(self, have: Sequence[int], todo: Sequence[int]) -> Iterator[int]:
         there = set(have)
-        return [i for i in todo if any(e.connects(there, i) for e in self.equalities)]
+        return (i for i in todo if any(e.connects(there, i) for e in self.about[i]))
 
     def _from(self, first: int, sizes: Sizes) -> tuple[float, list[int]]:
         """The cost of beginning with a leaf, in rows made and arranged, and the order then."""
@@ -523,7 +537,7 @@ class _JoinOrder:
         have, todo = [first], [i for i in range(len(self.leaves)) if i != first]
         while todo:
             steps = []
-            for i in self._connected(have, todo) or todo:
+            for i in list(self._connected(have, todo)) or todo:
                 keys = self._keys(i, have)
                 made = sizes.joined(rows, self.leaves[i], keys, self._partner(i, have))
                 cost = made + sizes.arranging(self.leaves[i], keys)
@@ -544,7 +558,7 @@ class _JoinOrder:
     def _keys(self, leaf: int, have: Sequence[int]) -> set[int]:
         """The leaf's columns that equalities connect to what is joined already."""
         start, end, there = self.starts[leaf], self.starts[leaf + 1], set(have)
-        joining = [e for e in self.equalities if e.connects(there, leaf)]
+        joining = [e for e in self.about[leaf] if e.connects(there, leaf)]
         return {c - start for e in joining for c in e.columns if start <= c < end}
 
 

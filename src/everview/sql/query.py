@@ -33,7 +33,7 @@ from everview.sql.scalars import Scalars, conjuncts, sort_keys
 from everview.sql.scopes import HIDDEN, Field, Outer, Relation, Scope
 from everview.sql.subqueries import Subqueries
 from everview.sql.windows import Windows, narrow, place_alias, windows_in
-from everview.types import DataType
+from everview.types import INT, DataType
 
 if TYPE_CHECKING:
     from everview.session import Session
@@ -46,6 +46,9 @@ CLAUSES = (
     "where", "group", "having", "windows", "qualify", "order", "limit", "offset",
 )  # fmt: skip
 """What a SELECT may have."""
+
+WHOLE = ("with_", "order", "limit", "offset")
+"""What a set operation has as a whole: where it stands, the chain of operations before it is a query of its own."""
 
 ALL_ROWS = 2**61
 """More rows than there can be: the limit of an OFFSET without LIMIT, and as much as a LIMIT or OFFSET can say."""
@@ -446,27 +449,54 @@ class Compiler:
     # --------------------------------------------------------------------------------- set operations
 
     def _set_operation(self, node: exp.SetOperation, env: Env, outer: Outer | None) -> Query:
-        self.source.only(node, "this", "expression", "distinct", "with_", "limit", "order", "offset")
-        branches: list[Query] = []
-        untyped: list[recursion.Untyped] = []
-        for branch in (node.this, node.expression):
-            try:
-                branches.append(self.query(branch, env, outer))
-            except recursion.Untyped as missing:
-                untyped.append(missing)
-        if not branches:
-            raise untyped[0]
-        first = branches[0]
-        if untyped:
-            return replace(
-                first, node=joins.take(first.node, range(first.width)), order=(), at_most_one=False, exactly_one=False
-            )
-        if first.width != branches[1].width:
+        """A chain of set operations, which sqlglot nests to the left: from its first branch on, without recursion."""
+        chain = [node]
+        while isinstance(chain[-1].this, exp.SetOperation) and not any(chain[-1].this.args.get(a) for a in WHOLE):
+            chain.append(chain[-1].this)
+        found = self._branch(chain[-1].this, env, outer)
+        for operation in reversed(chain):
+            self.source.only(operation, "this", "expression", "distinct", "by_name", *WHOLE)
+            found = self._combined(operation, found, self._branch(operation.expression, env, outer))
+        if isinstance(found, recursion.Untyped):
+            raise found
+        return found
+
+    def _branch(self, node: exp.Expr, env: Env, outer: Outer | None) -> Query | recursion.Untyped:
+        """One side of a set operation; what is missing, if its columns are those of a recursion that is still open."""
+        try:
+            return self.query(node, env, outer)
+        except recursion.Untyped as missing:
+            return missing
+
+    def _combined(
+        self, node: exp.SetOperation, left: Query | recursion.Untyped, right: Query | recursion.Untyped
+    ) -> Query | recursion.Untyped:
+        if isinstance(left, recursion.Untyped) or isinstance(right, recursion.Untyped):
+            first = left if isinstance(right, recursion.Untyped) else right
+            if isinstance(first, recursion.Untyped):
+                return first
+            plain = joins.take(first.node, range(first.width))
+            return replace(first, node=plain, order=(), at_most_one=False, exactly_one=False)
+        if node.args.get("by_name"):
+            left, right = self._by_name(node, left, right)
+        if left.width != right.width:
             raise self.source.error(
-                node, "E_WIDTH", f"one side has {len(first.names)} columns, the other {len(branches[1].names)}"
+                node, "E_WIDTH", f"one side has {len(left.names)} columns, the other {len(right.names)}"
             )
-        sides = self.unified([joins.take(b.node, range(b.width)) for b in branches], node)
-        return Query(combine(node, *sides), first.names, first.context)
+        sides = self.unified([joins.take(q.node, range(q.width)) for q in (left, right)], node)
+        return Query(combine(node, *sides), left.names, left.context)
+
+    def _by_name(self, node: exp.SetOperation, left: Query, right: Query) -> tuple[Query, Query]:
+        """UNION BY NAME: both sides with the columns of either, NULL where a side has none of that name."""
+        if not isinstance(node, exp.Union):
+            raise self.source.refuse(node, "only UNION goes BY NAME", "name the columns in the same order")
+        for query in (left, right):
+            for name in query.names:
+                if [n.lower() for n in query.names].count(name.lower()) > 1:
+                    raise self.source.error(node, "E_DUPLICATE", f"two columns are called {name}", "name them with AS")
+        here = [n.lower() for n in left.names]
+        names = (*left.names, *(n for n in right.names if n.lower() not in here))
+        return _with_names(left, names), _with_names(right, names)
 
     def unified(self, rows: Sequence[Node], at: exp.Expr) -> list[Node]:
         """The same rows with types that all have in common."""
@@ -491,13 +521,23 @@ class Compiler:
 def combine(node: exp.SetOperation, left: Node, right: Node) -> Node:
     """UNION, EXCEPT and INTERSECT, of bags (ALL) or of sets."""
     if isinstance(node, exp.Union):
-        both = Union((left, right))
+        rows = (*left.inputs, right) if isinstance(left, Union) else (left, right)
+        both = Union(rows)
         return Threshold(_canonical(both), "distinct") if node.args.get("distinct") else both
     left, right = _canonical(left), _canonical(right)
     if node.args.get("distinct"):
         left, right = Threshold(left, "distinct"), Threshold(right, "distinct")
     left_over = Threshold(Union((left, Negate(right))), "positive")
     return left_over if isinstance(node, exp.Except) else Union((left, Negate(left_over)))
+
+
+def _with_names(query: Query, names: tuple[str, ...]) -> Query:
+    """The query's outputs in the order of names, NULL for those that it does not have."""
+    have = [n.lower() for n in query.names]
+    refs = joins.refs(query.node.types)
+    null = Literal(INT.optional(), None)
+    chosen = [refs[query.context + have.index(n.lower())] if n.lower() in have else null for n in names]
+    return Query(Project(query.node, (*refs[: query.context], *chosen)), names, query.context)
 
 
 def _canonical(node: Node) -> Node:
