@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 class State:
     """The state of a session, and what every part of it needs."""
 
+    _files = True
+    """whether SQL may name files to read and write"""
+
     def __init__(
         self, *, history: int = 1000, merge_effort: int = 4, threads: int = 1, interner: Interner | None = None
     ) -> None:

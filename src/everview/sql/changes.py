@@ -20,7 +20,7 @@ from everview.expr.nodes import Literal as Constant
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.sql import constants, names, parts
-from everview.sql.places import Source
+from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Query
 from everview.sql.result import Row
 from everview.sql.scalars import Scalars
@@ -75,6 +75,9 @@ def update(sql: Statements, node: exp.Update, source: Source) -> Do:
     """UPDATE t SET column = ... [WHERE ...]"""
     _refuse_extras(node, source)
     table = _table(sql, node.this, source)
+    for setting in node.expressions:
+        if not isinstance(setting, exp.EQ) or not isinstance(setting.this, exp.Column):
+            raise source.error(node, "E_SYNTAX", "SET needs a column and its new value", "UPDATE t SET column = value")
     new = _positions([setting.this for setting in node.expressions], table, source)
     items: list[exp.Expr] = [exp.Star(), *(setting.expression for setting in node.expressions)]
     select = exp.Select(expressions=items, from_=exp.From(this=node.this))
@@ -124,7 +127,9 @@ def truncate(sql: Statements, node: exp.TruncateTable, source: Source) -> Do:
     return do
 
 
-def _table(sql: Statements, target: exp.Expr, source: Source) -> Table:
+def _table(sql: Statements, target: exp.Expr | bool | None, source: Source) -> Table:
+    if not isinstance(target, exp.Expr):  # sqlglot reads DELETE alone as a statement
+        raise SqlError("E_SYNTAX", "the table's name is missing", "name the table to change", 1, 1)
     name = sql.spelled(target.name)
     found = sql.session._tables.get(name) if name in sql.session.tables else None
     if found is None:

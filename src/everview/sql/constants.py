@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from everview.codes.codec import Codec
 from everview.codes.interner import Interner
-from everview.errors import EverviewError
+from everview.errors import EverviewError, PlanError
 from everview.expr.evaluate import evaluate
 from everview.expr.nodes import Call, Expr, Literal
 from everview.expr.resolve import literal
@@ -41,9 +41,12 @@ def number(node: exp.Literal) -> Expr:
     [int, decimal(2), float]
     """
     text = node.name
-    if "e" in text.lower():
-        return literal(float(text))
-    return literal(Decimal(text) if "." in text else int(text))
+    try:
+        if "e" in text.lower():
+            return literal(float(text))
+        return literal(Decimal(text) if "." in text else int(text))
+    except (ValueError, InvalidOperation):
+        raise PlanError("E_SYNTAX", f"{text} is no number", "write 42, 1.5 or 1e3") from None
 
 
 def folded(expr: Expr, interner: Interner) -> Expr:

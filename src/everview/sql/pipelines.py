@@ -38,7 +38,7 @@ class Words:
 
     def __init__(self, statement: Statement) -> None:
         self.text = statement.text
-        self.tokens: list[Token] = sqlglot.tokenize(statement.text, read="postgres")
+        self.tokens: list[Token] = list(sqlglot.tokenize(statement.text, read="postgres"))
         self.at = 0
 
     def error(self, message: str, hint: str = "", code: str = "E_SYNTAX") -> SqlError:
@@ -87,6 +87,7 @@ def create_source(sql: Statements, statement: Statement) -> Any:
     """CREATE SOURCE name [(columns)] FROM 'path' [FORMAT f] [WITH (...)]: the table that is fed."""
     words = Words(statement)
     words.need("CREATE", "SOURCE")
+    _allowed(sql, words)
     name = words.take("the source's name")
     columns = words.brackets()
     words.need("FROM")
@@ -104,6 +105,7 @@ def create_sink(sql: Statements, statement: Statement) -> Any:
     """CREATE SINK FROM view INTO 'path' [FORMAT f] [WITH (...)]"""
     words = Words(statement)
     words.need("CREATE", "SINK")
+    _allowed(sql, words)
     words.need("FROM")
     name = words.take("the view's name")
     if name not in sql.session.views:
@@ -126,6 +128,12 @@ def run(sql: Statements, statement: Statement) -> Any:
         until = words.take("a duration such as '5s'", TokenType.STRING)
     words.end()
     return sql.session.run(until)
+
+
+def _allowed(sql: Statements, words: Words) -> None:
+    if not sql.session._files:
+        hint = "the program that opened the session said files=False; let it use db.source and view.write_to"
+        raise words.error("SQL may not read or write files in this session", hint, "E_FORBIDDEN")
 
 
 def _place(words: Words, known: Sequence[str]) -> tuple[Any, dict[str, Any]]:

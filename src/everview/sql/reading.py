@@ -125,7 +125,7 @@ def _noted(text: str, tokens: list[Token]) -> Statement:
 def _note_limit(words: list[str], tokens: list[Token], at: int, notes: Notes, remove: Remove) -> None:
     """(ERROR AT RECURSION LIMIT n) or (RETURN AT RECURSION LIMIT n)"""
     form = words[at + 1 : at + 7]
-    known = form[0] in ("ERROR", "RETURN") and form[1:4] == ["AT", "RECURSION", "LIMIT"]
+    known = len(form) == 6 and form[0] in ("ERROR", "RETURN") and form[1:4] == ["AT", "RECURSION", "LIMIT"]
     if not known or not form[4].isdigit() or form[5:] != [")"] or at + 7 >= len(tokens):
         token = tokens[at]
         raise SqlError(
