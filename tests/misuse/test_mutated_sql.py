@@ -21,8 +21,36 @@ import everview as ev
 
 STATEMENTS = Path(__file__).parent.parent / "sql"
 TOKEN = re.compile(r"'[^']*'|\"[^\"]*\"|\w+|<=|>=|<>|\|\||::|\s+|.", re.DOTALL)
-ODD = ["(", ")", ",", "NULL", "''", "0", "-1", "9999999999999999999999", "1e999", "'\ud800'", "*", "SELECT", "FROM", "now()",
-       "INTERVAL", "[", "]", "$p", "::", "AS", ";", "\x00", "x", "1.5", "true", "OVER ()", "LIMIT -1", "DISTINCT"]  # fmt: skip
+ODD = [
+    "(",
+    ")",
+    ",",
+    "NULL",
+    "''",
+    "0",
+    "-1",
+    "9999999999999999999999",
+    "1e999",
+    "'\ud800'",
+    "*",
+    "SELECT",
+    "FROM",
+    "now()",
+    "INTERVAL",
+    "[",
+    "]",
+    "$p",
+    "::",
+    "AS",
+    ";",
+    "\x00",
+    "x",
+    "1.5",
+    "true",
+    "OVER ()",
+    "LIMIT -1",
+    "DISTINCT",
+]
 
 
 SCHEMA = [
