@@ -35,8 +35,8 @@ from typing import Any
 import everview as ev
 from everview.datalog import Rules
 from everview.datalog.grammar import parse
-from everview.datalog.syntax import Const, DatalogError, Rule
-from tests.datalog.oracle import Row, evaluate
+from everview.datalog.syntax import DatalogError, Program
+from tests.datalog.oracle import Row, evaluate, value
 
 
 def blocks(path: Path) -> list[tuple[list[str], list[str], int]]:
@@ -60,7 +60,7 @@ class World:
     def __init__(self) -> None:
         self.db = ev.connect()
         self.tables: dict[str, Counter[Row]] = {}
-        self.program: list[Rule] = []
+        self.program = Program()
         self.before: dict[str, set[Row]] = {}
         self.rules: dict[str, Rules] = {}
 
@@ -72,7 +72,10 @@ class World:
         """Install more rules."""
         rules = self.db.datalog(text, plan=plan)
         self.rules.update(dict.fromkeys(rules, rules))
-        self.program += parse(text)
+        read = parse(text)
+        self.program += read
+        self.program.dominance += read.dominance
+        self.program.declared |= read.declared
         self.before = self.expected()
 
     def expected(self) -> dict[str, set[Row]]:
@@ -149,7 +152,7 @@ def changes_of(lines: Sequence[str]) -> tuple[list[tuple[str, Row]], list[tuple[
 
 
 def _rows(text: str) -> list[tuple[str, Row]]:
-    return [(fact.name, tuple(t.value for t in fact.head if isinstance(t, Const))) for fact in parse(text)]
+    return [(fact.name, tuple(value(t, {}) for t in fact.head)) for fact in parse(text)]
 
 
 def _refused(world: World, args: list[str], lines: list[str], where: str) -> None:

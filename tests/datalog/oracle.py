@@ -8,8 +8,10 @@ Nothing here knows plans, types, joins or differences.
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
@@ -23,14 +25,18 @@ from everview.datalog.syntax import (
     Atom,
     Compare,
     Const,
+    Dominance,
     Literal,
     Not,
     Or,
+    Program,
     Rule,
     Term,
     Test,
+    Total,
     Var,
     Wild,
+    is_record,
 )
 
 Row = tuple[Any, ...]
@@ -56,6 +62,16 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "greatest": max,
     "str": str,
     "int": int,
+    "tuple_make": lambda *items: items,
+    "range": range,
+    "div": lambda a, b: a / b,
+    "band": lambda a, b: a & b,
+    "bor": lambda a, b: a | b,
+    "bxor": lambda a, b: a ^ b,
+    "bnot": lambda a: ~a,
+    "bshl": lambda a, b: a << b,
+    "bshr": lambda a, b: a >> b,
+    "bshru": lambda a, b: (a % 2**64) >> b,
     "eq": lambda a, b: a == b,
     "ne": lambda a, b: a != b,
     "lt": lambda a, b: a < b,
@@ -93,12 +109,35 @@ def evaluate(program: list[Rule], tables: Tables) -> dict[str, set[Row]]:
     for group in _groups(rules):
         now: dict[str, Counter[Row]] = {name: Counter() for name in group}
         while True:
-            then = {name: _relation(rules[name], {**known, **now}) for name in group}
+            then = {name: _limited(program, name, rules, {**known, **now}) for name in group}
             if then == now:
                 break
             now = then
         known.update(now)
     return {name: set(known[name]) for name in rules if "'" not in name}
+
+
+def _limited(program: list[Rule], name: str, rules: dict[str, list[Rule]], known: Tables) -> Counter[Row]:
+    """The rows of a relation, without dominated ones, and one for each value of what chooses."""
+    rows = set(_relation(rules[name], known))
+    for order_ in program.dominance if isinstance(program, Program) else ():
+        if order_.name == name:
+            rows -= {low for low in rows for high in rows - {low} if _dominated(order_, low, high, known)}
+    declared = program.declared.get(name) if isinstance(program, Program) else None
+    if declared is not None and declared.choice is not None:
+        first: dict[Row, Row] = {}
+        at = [declared.columns.index(c) for c in declared.choice]
+        for row in sorted(rows):
+            first.setdefault(tuple(row[i] for i in at), row)
+        rows = set(first.values())
+    return Counter(rows)
+
+
+def _dominated(order_: Dominance, low: Row, high: Row, known: Tables) -> bool:
+    env = _match(order_.lower, low, {})
+    env = None if env is None else _match(order_.upper, high, env)
+    names = _names((*order_.lower, *order_.upper))
+    return env is not None and bool(solve(order_.body, env, known, (names, names)))
 
 
 def _groups(rules: dict[str, list[Rule]]) -> list[list[str]]:
@@ -146,6 +185,11 @@ def _aggregate(kind: str, values: list[Any]) -> Any:
         "avg": lambda v: sum(v) / len(v),
         "min": min,
         "max": max,
+        "median": lambda v: float(statistics.median(v)),
+        "variance": lambda v: float(statistics.variance(v)) if len(v) > 1 else None,
+        "variance_pop": lambda v: float(statistics.pvariance(v)),
+        "stddev": lambda v: math.sqrt(statistics.variance(v)) if len(v) > 1 else None,
+        "stddev_pop": lambda v: math.sqrt(statistics.pvariance(v)),
     }[kind](values)
 
 
@@ -159,6 +203,8 @@ def positive(literal: Literal) -> frozenset[str]:
     """Names in a literal that stand outside its negations."""
     if isinstance(literal, Not):
         return frozenset()
+    if isinstance(literal, Total):
+        return frozenset({literal.variable.name})
     if isinstance(literal, Or):
         return frozenset(n for branch in literal.branches for l in branch for n in positive(l))
     return frozenset(v.name for v in literal.variables())
@@ -168,7 +214,7 @@ def _scope(body: Sequence[Literal], i: int, outside: Scope) -> Scope:
     """What occurs outside literal number i."""
     others = [l for k, l in enumerate(body) if k != i]
     bindable = outside[0].union(*map(positive, others))
-    if isinstance(body[i], Not):
+    if isinstance(body[i], Not | Total):
         return bindable, bindable  # equal names in two negations are two variables
     return bindable, outside[1].union(v.name for l in others for v in l.variables())
 
@@ -210,9 +256,19 @@ def _gains(literal: Literal, bound: frozenset[str], outside: Scope) -> frozenset
             return names
         case Compare(op="eq"):
             for variable, term in ((literal.left, literal.right), (literal.right, literal.left)):
-                if isinstance(variable, Var) and {v.name for v in term.variables()} <= bound:
+                if isinstance(variable, Var) and {v.name for v in term.variables()} <= bound and not _open(term):
                     return frozenset({variable.name})
+            for record, term in ((literal.left, literal.right), (literal.right, literal.left)):
+                if is_record(record) and {v.name for v in term.variables()} <= bound:
+                    items = frozenset(_items(record))
+                    return items if {v.name for v in record.variables()} <= bound | items else None
             return frozenset() if names <= bound else None
+        case Total():
+            inside = frozenset(v.name for v in literal.inside())
+            wanted = frozenset() if literal.arg is None else _names((literal.arg,))
+            around = (outside[0] | wanted, outside[1] | wanted)
+            found_ = None if (inside & outside[0]) - bound else order(literal.body, bound, around)
+            return frozenset({literal.variable.name}) if found_ is not None and wanted <= found_[1] else None
         case Not():
             simple = len(literal.body) == 1 and isinstance(literal.body[0], Atom)
             missing = names - bound if simple else (names & outside[0]) - bound
@@ -222,6 +278,18 @@ def _gains(literal: Literal, bound: frozenset[str], outside: Scope) -> frozenset
             gains = {f[1] & outside[1] for f in found if f is not None}
             return None if None in found or len(gains) != 1 else next(iter(gains)) - bound
     return frozenset() if names <= bound else None
+
+
+def _items(record: Apply) -> Iterator[str]:
+    for item in record.args:
+        if isinstance(item, Var):
+            yield item.name
+        elif is_record(item):
+            yield from _items(item)
+
+
+def _open(term: Term) -> bool:
+    return is_record(term) and any(isinstance(a, Wild) or _open(a) for a in term.args)
 
 
 Key = frozenset[tuple[Any, Any]]
@@ -255,7 +323,10 @@ def _ways(literal: Literal, env: Env, known: Tables, outside: Scope) -> Counter[
             return found
         case Or():
             for branch in literal.branches:
-                found |= solve(branch, env, known, outside)  # the larger count of both
+                mine: Counter[Key] = Counter()
+                for key, count in solve(branch, env, known, outside).items():
+                    mine[frozenset((n, v) for n, v in key if n in env or not str(n).startswith("'"))] += count
+                found |= mine  # the larger count of both; what was only computed is no variable
             return found
         case Not():
             holds = not solve(literal.body, env, known, outside)
@@ -263,30 +334,59 @@ def _ways(literal: Literal, env: Env, known: Tables, outside: Scope) -> Counter[
             holds = FUNCTIONS[literal.name](*(value(a, env) for a in literal.args))
         case Compare():
             return _compare(literal, env)
+        case Total():
+            wanted = frozenset() if literal.arg is None else _names((literal.arg,))
+            outside = (outside[0] | wanted, outside[1] | wanted)
+            values = [
+                1 if literal.arg is None else value(literal.arg, dict(key))
+                for key, count in solve(literal.body, env, known, outside).items()
+                for _ in range(count)
+            ]
+            if not values and literal.default is None:
+                return found
+            total = _aggregate(literal.kind, values) if values else value(literal.default or Wild(), env)
+            extended = _match((literal.variable,), (total,), env)
+            return Counter({frozenset(extended.items()): 1} if extended is not None else {})
         case Test():
             holds = value(literal.term, env)
     return Counter({frozenset(env.items()): 1} if holds else {})
 
 
 def _compare(literal: Compare, env: Env) -> Counter[Key]:
-    for variable, term in ((literal.left, literal.right), (literal.right, literal.left)):
-        if literal.op == "eq" and isinstance(variable, Var) and variable.name not in env:
+    sides = ((literal.left, literal.right), (literal.right, literal.left))
+    for variable, term in sides if literal.op == "eq" else ():
+        if isinstance(term, Apply) and term.op == "range":
+            numbers = value(term, env)
+            found = (_match((variable,), (n,), env) for n in numbers)
+            return Counter(frozenset(e.items()) for e in found if e is not None)
+        if is_record(variable) and not _open(term) and _names((term,)) <= set(env):
+            have = value(term, env)
+            extended = _match(variable.args, have, env) if len(have) == len(variable.args) else None
+            return Counter({frozenset(extended.items()): 1} if extended is not None else {})
+        if isinstance(variable, Var) and variable.name not in env:
             return Counter({frozenset({**env, variable.name: value(term, env)}.items()): 1})
     holds = FUNCTIONS[literal.op](value(literal.left, env), value(literal.right, env))
     return Counter({frozenset(env.items()): 1} if holds else {})
 
 
 def _match(args: tuple[Term, ...], row: Row, env: Env) -> Env | None:
+    if not args and row == (True,):
+        return env
     if len(args) != len(row):
         raise Unsafe(f"{len(args)} arguments for {len(row)} columns")
-    env = dict(env)
+    extended: Env | None = dict(env)
     for arg, have in zip(args, row, strict=True):
+        if extended is None:
+            return None
         if isinstance(arg, Wild):
-            env[id(arg)] = have
-        elif isinstance(arg, Var) and arg.name not in env:
-            env[arg.name] = have
-    same = all(isinstance(a, Wild) or value(a, env) == have for a, have in zip(args, row, strict=True))
-    return env if same else None
+            extended[id(arg)] = have
+        elif isinstance(arg, Var):
+            extended = extended if extended.setdefault(arg.name, have) == have else None
+        elif is_record(arg):
+            extended = _match(arg.args, have, extended)
+        elif value(arg, extended) != have:
+            return None
+    return extended
 
 
 def value(term: Term, env: Env) -> Any:

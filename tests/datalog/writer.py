@@ -177,10 +177,22 @@ class Writer:
     def bracket(self, below: list[str], relations: list[str], names: Sequence[str], depth: int) -> str:
         """Alternatives or a negation, with brackets inside; variables from outside, new ones, or some of each."""
         pool = (*VARIABLES, "L", *names, *names)
-        if self.number(0, 2) == 0:
+        kind = self.number(0, 5)
+        if kind < 2:
             return f"not ({self.inside(below, below, pool, depth)})"
+        if kind == 2:
+            return self.over(below, pool, depth)
         branches = [self.inside(below, relations, pool, depth) for _ in range(self.number(2, 3))]
         return f"({' ; '.join(branches)})"
+
+    def over(self, below: list[str], pool: tuple[str, ...], depth: int) -> str:
+        """An aggregate of a body within a body."""
+        kind = self.pick("count", "sum", "min", "max", "count_distinct")
+        value = "" if kind == "count" else f" {self.pick(*pool)}"
+        default = f" default {self.number(0, 3)}" if self.number(0, 1) else ""
+        left = self.pick(*pool) if self.number(0, 1) else self.number(0, 3)
+        inner = f"{kind}{value} : {{ {self.inside(below, below, pool, depth)} }}{default}"
+        return f"{left} {self.pick('=', '=', '<', '!=')} {inner}"
 
     def inside(self, below: list[str], relations: list[str], pool: tuple[str, ...], depth: int) -> str:
         """A body within brackets."""

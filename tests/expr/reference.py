@@ -186,6 +186,16 @@ def _floordiv(e: Call, a: Any, b: Any) -> Any:
     return number(e.type, a // b)
 
 
+def _places(b: int) -> int:
+    if not 0 <= b < 64:
+        raise RowError("domain")
+    return b
+
+
+def _int64(bits: int) -> int:
+    return (bits + 2**63) % 2**64 - 2**63
+
+
 def _mod(e: Call, a: Any, b: Any) -> Any:
     _nonzero(b)
     if isinstance(a, Decimal):
@@ -492,6 +502,9 @@ def _by_arrow(kernel: Callable[[Any], Any]) -> Callable[[Call, str], Any]:
 
 
 STRICT: dict[str, Callable[..., Any]] = {
+    "band": lambda e, a, b: a & b, "bor": lambda e, a, b: a | b, "bxor": lambda e, a, b: a ^ b, "bnot": lambda e, a: ~a,
+    "bshl": lambda e, a, b: _int64(a << _places(b)), "bshr": lambda e, a, b: a >> _places(b),
+    "bshru": lambda e, a, b: _int64((a % 2**64) >> _places(b)),
     "add": _add, "sub": _sub, "mul": _mul, "div": _div, "floordiv": _floordiv, "mod": _mod, "neg": _neg,
     "abs": lambda e, a: number(e.type, abs(a)),
     "pow": _pow, "sqrt": _sqrt, "exp": _exp,

@@ -50,6 +50,7 @@ SAMPLES: dict[DataType, list[Any]] = {
 
 UNARY: dict[str, tuple[DataType, ...]] = {
     "neg": (INT, FLOAT, decimal(2)),
+    "bnot": (INT,),
     "abs": (INT, FLOAT, decimal(2)),
     "sqrt": (FLOAT,),
     "exp": (FLOAT,),
@@ -95,6 +96,7 @@ BINARY: dict[str, tuple[tuple[DataType, DataType], ...]] = {
     **{op: tuple((t, t) for t in NUMBERS) for op in ("add", "sub", "mul", "floordiv", "mod", "div")},
     **{op: tuple((t, t) for t in ANY) for op in ("eq", "ne", "lt", "le", "gt", "ge", "greatest", "least")},
     **{op: tuple((t, t) for t in ANY) for op in ("coalesce", "if_null", "nullif", "hash", "tuple_make")},
+    **dict.fromkeys(("band", "bor", "bxor", "bshl", "bshr", "bshru"), ((INT, INT),)),
     "pow": ((FLOAT, FLOAT),),
     "and": ((BOOL, BOOL),),
     "or": ((BOOL, BOOL),),

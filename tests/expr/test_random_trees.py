@@ -35,7 +35,8 @@ RULES: dict[DataType, list[tuple[str, tuple[DataType, ...]]]] = {
             (op, (INT, INT))
             for op in ("add", "sub", "mul", "floordiv", "mod", "greatest", "least", "coalesce", "nullif")
         ),
-        *((op, (INT,)) for op in ("neg", "abs", "sign", "hash")),
+        *((op, (INT, INT)) for op in ("band", "bor", "bxor", "bshl", "bshr", "bshru")),
+        *((op, (INT,)) for op in ("neg", "abs", "sign", "hash", "bnot")),
         *(("cast_int", (t,)) for t in (FLOAT, BOOL, D2, DATE, TIMESTAMP, STR)),
         *((op, (DATE,)) for op in ("year", "month", "day", "dayofweek")),
         *((op, (TIMESTAMP,)) for op in ("hour", "minute", "second", "year")),

@@ -44,6 +44,7 @@ endswith ss bool | replace sss str | split_part ssi str | lpad si str | rpad sis
 year d int | month t int | day d int | dayofweek d int | hour t int | minute t int | second t int
 date_add_days di date | date_diff_days dd int | add_months ti timestamp | extract_epoch d float
 timestamp_add ti timestamp | timestamp_diff td int | hash isp int | tuple_make if tuple(int, float)
+band ii int | bor ii int | bxor ii int | bnot i int | bshl ii int | bshr ii int | bshru ii int
 """
 WITH_LITERALS = {"round", "like", "regexp_matches", "date_trunc", "tuple_get", "cast_decimal"}
 

@@ -3,13 +3,16 @@
 The modules, in reading order:
 
     syntax        rules, literals, terms, and errors with their place
+    modules       components, copied under names of their own
     grammar       the ordinary spelling, read by Lark
     edn           the Datomic-like spelling
     attributes    facts (entity, attribute, value)
     solutions     ways to make literals hold, as plans
     scopes        which variable a name means, and when a literal can be taken
     bodies        from literals to solutions: order, negation, disjunction
+    ranges        a row for every number of a range
     aggregates    whose an aggregate is, and over what
+    groups        aggregates as plans
     strata        from rules to plans: who reads whom, loops, types
     magic         rules rewritten for questions with arguments
     program       what `db.datalog` and `db.register` give

@@ -5,6 +5,7 @@ values, relations in the order of the text but those first that share a variable
 go round in a circle, negations wait for all of them: these are then joined at once (`everview.plan.multiway`), and no
 part of the pattern is kept. A literal that can never be taken has a variable that nothing binds: the rule is *unsafe*.
 
+    sum P : {}   the aggregate of another body for each solution, grouped by the variables they share
     not (...)    solutions for which the inner body has none; variables that occur only inside mean "any"
     (a ; b)      the *set* of what either side says of its variables, joined with the rest
 
@@ -21,33 +22,53 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from everview.datalog.scopes import after, assigned, components, exports, gains, neighbours, shown, stuck
+from everview.datalog.groups import aggregated
+from everview.datalog.ranges import Range
+from everview.datalog.scopes import (
+    after,
+    assigned,
+    components,
+    exports,
+    gains,
+    has_wild,
+    neighbours,
+    opened,
+    shown,
+    stuck,
+)
 from everview.datalog.solutions import CONDITIONS, Relation, Solutions, distinct, most, union
 from everview.datalog.syntax import (
     AGGREGATES,
+    COUNTING,
     Aggregate,
     Apply,
     Atom,
     Body,
     Compare,
     Const,
+    Holds,
     Literal,
     Not,
     Or,
     Place,
     Term,
     Test,
+    Total,
     Var,
     Wild,
+    is_record,
     names_of,
 )
 from everview.errors import EverviewError, did_you_mean
 from everview.expr import functions, nodes
 from everview.plan import joins
-from everview.plan.nodes import ONE_ROW, Project
+from everview.plan.nodes import ONE_ROW, Filter, FlatMap, Project
 from everview.types import INT
+
+PROPOSITION = ("holds",)
+"""The column of a relation without columns: it has one row, true, or none."""
 
 MOST_ALTERNATIVES = 1000
 """Branches of a disjunction under an aggregate, with the brackets inside multiplied out."""
@@ -184,6 +205,8 @@ class Bodies:
             return self._compare(literal, current)
         if isinstance(literal, Test):
             return current.where(_truth(current, literal.term))
+        if isinstance(literal, Total):
+            return self._total(literal, current, around)
         assert isinstance(literal, Not)
         return self._negation(literal, current, around)
 
@@ -206,9 +229,15 @@ class Bodies:
 
     def _compare(self, literal: Compare, current: Solutions) -> Solutions:
         gets = assigned(literal, current.bound)
+        for variable, term in (gets,) if gets else ((literal.left, literal.right), (literal.right, literal.left)):
+            if isinstance(term, Apply) and term.op == "range" and term.function is None and literal.op == "eq":
+                return _ranged(current, variable, term)
         if gets is not None:
             variable, term = gets
             return current.extended(variable.name, current.value(term))
+        parted = opened(literal, current.bound)
+        if parted is not None:
+            return _taken_apart(current, parted[0], current.value(parted[1]))
         left, right = current.value(literal.left), current.value(literal.right)
         try:
             return current.where(functions.call(literal.op, left, right))
@@ -222,6 +251,33 @@ class Bodies:
         inner = self.solve(literal.body, around, start)
         names = tuple(n if n in shared else None for n in inner.names)
         return current.without(Solutions(inner.node, names), literal.place)
+
+    def _total(self, literal: Total, current: Solutions, around: set[str]) -> Solutions:
+        """The solutions with the aggregate of another body as a variable; what has none has the default, or goes."""
+        if literal.variable.name in current.bound:  # 0 = count : { ... } gave it a value already
+            fresh = Var(f"'{next(self._fresh)}", place=literal.place)
+            found = self._total(replace(literal, variable=fresh), current, around)
+            return self._compare(Compare("eq", literal.variable, fresh, place=literal.place), found)
+        inside = {v.name for v in literal.inside()}
+        shared = sorted(inside & current.bound)
+        read = around | literal.aggregates()
+        alone = after(literal.body, set(), read, self._read)
+        start = None if alone is not None and inside & current.bound <= alone else current.distinct(shared)
+        inner = self.solve(literal.body, read, start, bag=literal.kind in COUNTING)
+        value = inner.value(literal.arg if literal.arg is not None else Const(1, place=literal.place))
+        columns = (*(nodes.ColumnRef(inner.node.types[inner.at(n)], inner.at(n)) for n in shared), value)
+        kinds = (*(None for _ in shared), literal.kind)
+        totals = Solutions(
+            aggregated(Project(inner.node, columns), kinds, literal.place), (*shared, literal.variable.name)
+        )
+        found = current.joined(totals, literal.place)
+        if literal.default is None:
+            return found
+        rest = current.without(Solutions(totals.node, (*shared, None)), literal.place)
+        other = rest.extended(literal.variable.name, rest.value(literal.default))
+        names = [*dict.fromkeys(n for n in other.names if n is not None)]
+        both = [s.taken(names).node for s in (found, other)]
+        return Solutions(union(both, [literal.place] * 2, f"the {literal.kind} and its default"), tuple(names))
 
     def _either(self, literal: Or, current: Solutions | None, around: set[str], bag: bool) -> Solutions:
         start: Solutions | None = None
@@ -338,6 +394,44 @@ def unsafe(place: Place, name: str, negated: bool = False) -> EverviewError:
     return place.error("E_UNSAFE", f"nothing gives {name} a value", f"{hint} in a positive literal: relation({name})")
 
 
+def _ranged(current: Solutions, variable: Term, term: Apply) -> Solutions:
+    """With a row for every number of the range."""
+    if not 2 <= len(term.args) <= 3:
+        raise term.place.error("E_ARITY", f"range takes 2 or 3 arguments, not {len(term.args)}", "range(0, 10, 2)")
+    bounds = [current.value(arg) for arg in term.args]
+    for bound in bounds:
+        if bound.type.kind != "int":
+            raise term.place.error("E_TYPE", f"range is of ints, not of {bound.type!r}", "convert it: int(X)")
+    width = len(current.names)
+    child = Project(current.node, (*joins.refs(current.node.types), *bounds))
+    node = FlatMap(child, Range(width), (*current.node.types, INT))
+    if isinstance(variable, Var) and variable.name not in current.bound:
+        return Solutions(node, (*current.names, variable.name))
+    found = Solutions(node, (*current.names, None))
+    same = _equal(found.value(variable), nodes.ColumnRef(INT, width), term.place)
+    return Solutions(Filter(node, same), found.names)
+
+
+def _taken_apart(current: Solutions, record: Apply, value: nodes.Expr) -> Solutions:
+    """The solutions whose record has these items, with values for the variables among them."""
+    have = value.type
+    if have.kind != "tuple" or len(have.items) != len(record.args):
+        raise record.place.error(
+            "E_TYPE", f"a record of {len(record.args)} items is asked for, and this is {have!r}", "count the items"
+        )
+    if have.nullable:
+        current = current.where(functions.call("is_not_null", value))
+    for i, item in enumerate(record.args):
+        part = functions.call("tuple_get", value, nodes.Literal(INT, i))
+        if isinstance(item, Var) and item.name not in current.bound:
+            current = current.extended(item.name, part)
+        elif is_record(item) and (has_wild(item) or not {v.name for v in item.variables()} <= current.bound):
+            current = _taken_apart(current, item, part)
+        elif not isinstance(item, Wild):
+            current = current.where(_equal(part, current.value(item), item.place))
+    return current
+
+
 def _equal(a: nodes.Expr, b: nodes.Expr, place: Place) -> nodes.Expr:
     try:
         return functions.call("eq", a, b)
@@ -357,6 +451,8 @@ def _truth(current: Solutions, term: Term) -> nodes.Expr:
 def _in_order(atom: Atom, relation: Relation) -> list[Term]:
     """The atom's arguments, one per column of the relation."""
     columns = relation.columns
+    if columns == PROPOSITION and not atom.args and not atom.named:
+        return [Holds(place=atom.place)]
     if len(atom.args) > len(columns) or (not atom.named and len(atom.args) != len(columns)):
         raise atom.place.error(
             "E_ARITY",

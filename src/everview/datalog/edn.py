@@ -36,6 +36,7 @@ from everview.datalog.syntax import (
     Body,
     Compare,
     Const,
+    Holds,
     Literal,
     Not,
     Or,
@@ -141,7 +142,8 @@ def _rules(form: Form) -> Iterator[Rule]:
         yield _query(form)
     elif first.kind == "list":
         name = _symbol(first.parts[0] if first.parts else first)
-        yield Rule(name, tuple(map(_head, first.parts[1:])), _clauses(form.parts[1:]), first.place)
+        head = tuple(map(_head, first.parts[1:])) or (Holds(place=first.place),)
+        yield Rule(name, head, _clauses(form.parts[1:]), first.place)
     else:
         for inner in form.parts:
             yield from _rules(inner)

@@ -6,6 +6,9 @@
     fanout(X, N) :- edge(X, Y), N = count(Y).
     near(X, D)   :- at(X, P), (P < 5 ; home(X)), D = abs(P - 3).
     likes(ann, "red wine").                                 a bare word is a string
+    staff(S, N)  :- shop(S), N = count : { works(_, S) }.   0 where nobody works
+    a(X), b(X)   :- c(X).                                   two heads
+    p(X, A) <= p(X, B) :- A > B.                            of p, the smallest for each X
 
 Lark reads it with an LALR(1) parser. A body is read as one big expression, in which `;` binds less than `,` less than
 `not` less than a comparison less than arithmetic; what makes sense where is checked afterwards, when it can be said
@@ -15,16 +18,19 @@ clearly. `%` and `//` begin a comment where an operand is due, and are modulo an
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+import itertools
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from lark import Lark, Token, Transformer, UnexpectedInput, v_args
 from lark.exceptions import VisitError
 
+from everview.datalog import modules
 from everview.datalog.syntax import (
     AGGREGATES,
     COUNTING,
+    RECORD,
     Aggregate,
     Apply,
     Atom,
@@ -32,21 +38,37 @@ from everview.datalog.syntax import (
     Compare,
     Const,
     DatalogError,
+    Declaration,
+    Dominance,
+    Holds,
     Literal,
     Not,
     Or,
     Place,
+    Program,
     Rule,
     Term,
     Test,
+    Total,
     Var,
     Wild,
+    mapped,
 )
+from everview.errors import did_you_mean
 
 GRAMMAR = r"""
-    program: rule*
-    rule: call "."                      -> fact
-        | call IF body "."              -> rule
+    program: statement*
+    ?statement: calls "."                        -> fact
+              | calls IF body "."                -> rule
+              | call COMPARE call IF body "."    -> dominance
+              | DECL name "(" [column ("," column)*] ")" [CHOICE domain ("," domain)*]     -> declaration
+              | COMP name [params] [":" name [params]] "{" statement* "}"      -> component
+              | INIT name "=" name [params]      -> instance
+    calls: call ("," call)*
+    name: WORD | VAR
+    column: name [":" name]
+    ?domain: name | "(" name ("," name)* ")"
+    params: "<" name ("," name)* ">"
 
     ?body: conjunction
          | conjunction (";" conjunction)+        -> either
@@ -54,14 +76,17 @@ GRAMMAR = r"""
                 | negation ("," negation)+       -> all_of
     ?negation: NOT negation                      -> negated
              | comparison
-    ?comparison: sum
-               | sum COMPARE sum                 -> compare
+    ?comparison: bits
+               | bits COMPARE bits               -> compare
+    ?bits: sum
+         | bits BITS sum                         -> binary
     ?sum: product
         | sum (PLUS | MINUS) product             -> binary
     ?product: unary
             | product (STAR | SLASH | SLASHES | PERCENT | MOD) unary   -> binary
     ?unary: power
           | MINUS unary                          -> negative
+          | BNOT unary                           -> bnot
     ?power: primary
           | primary STARS unary                  -> binary
     ?primary: "(" body ")"                       -> group
@@ -71,13 +96,25 @@ GRAMMAR = r"""
             | INT                                -> number
             | STRING                             -> string
             | WORD                               -> word
+            | "[" bits ("," bits)* "]"           -> record
+            | OVER [bits] ":" "{" body "}" [DEFAULT default]   -> over
+    ?default: primary
+            | MINUS primary                      -> negative
 
     call: FUNCTOR "(" [arg ("," arg)*] ")"
-    ?arg: sum
-        | (WORD | VAR) ":" sum                   -> named
+    ?arg: bits
+        | (WORD | VAR) ":" bits                  -> named
         | STAR                                   -> star
 
     IF: ":-" | "<-"
+    DECL: /\.decl\b/
+    COMP: /\.comp\b/
+    INIT: /\.init\b/
+    CHOICE.5: /choice-domain\b/
+    DEFAULT.5: /default\b/
+    BITS.4: /(band|bor|bxor|bshl|bshru|bshr)\b/
+    BNOT.4: /bnot\b/
+    OVER.6: /(%OVER%)\b(?=\s*:\s*\{|\s+(?![,)])([^:{};.]|\.\d)*:\s*\{)/
     NOT.4: /not\b/ | /!(?!=)/ | "\\+"
     MOD.4: /mod\b/
     COMPARE.3: "==" | "=<" | "<=" | ">=" | "!=" | "<>" | "\\=" | "=" | "<" | ">"
@@ -88,7 +125,7 @@ GRAMMAR = r"""
     PERCENT.3: "%"
     PLUS: "+"
     MINUS: "-"
-    FUNCTOR.3: /[A-Za-z_][A-Za-z_0-9]*(?=\s*\()/ | /`[^`\n]+`(?=\s*\()/
+    FUNCTOR.3: /[A-Za-z_][A-Za-z_0-9]*(\.[A-Za-z_][A-Za-z_0-9]*)*(?=\s*\()/ | /`[^`\n]+`(?=\s*\()/
     VAR.2: /[A-Z_][A-Za-z_0-9]*/
     WORD: /[a-z][A-Za-z_0-9]*/
     FLOAT.2: /\d+\.\d+([eE][+-]?\d+)?/ | /\d+[eE][+-]?\d+/
@@ -97,11 +134,13 @@ GRAMMAR = r"""
     COMMENT.1: /%[^\n]*/ | /#[^\n]*/ | /\/\/[^\n]*/ | /\/\*(.|\n)*?\*\//
     %ignore COMMENT
     %ignore /\s+/
-"""
+""".replace("%OVER%", "|".join((*AGGREGATES, "mean")))
 
 COMPARISONS = {"=": "eq", "==": "eq", "!=": "ne", "<>": "ne", "\\=": "ne", "<": "lt", ">": "gt", ">=": "ge"}
 COMPARISONS |= {"<=": "le", "=<": "le"}
-OPERATORS = {"+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floordiv", "%": "mod", "mod": "mod", "**": "pow"}
+BITS = ("band", "bor", "bxor", "bshl", "bshr", "bshru")
+OPERATORS = {name: name for name in BITS}
+OPERATORS |= {"+": "add", "-": "sub", "*": "mul", "/": "div", "//": "floordiv", "%": "mod", "mod": "mod", "**": "pow"}
 
 _EXPECTED = {
     "COMPARE": "a comparison",
@@ -120,7 +159,7 @@ _EXPECTED = {
 }
 
 
-def parse(text: str) -> list[Rule]:
+def parse(text: str) -> Program:
     """The rules of a text.
 
     >>> parse("big(X) :- size(X, N), N > 2 ; huge(X).")[0].name
@@ -130,14 +169,14 @@ def parse(text: str) -> list[Rule]:
     """
     try:
         tree = _lark().parse(text)
-        rules: list[Rule] = _Reader().transform(tree)
+        statements: list[Any] = _Reader().transform(tree)
     except UnexpectedInput as error:
         raise syntax_error(text, error, "a rule ends with a full stop: p(X) :- q(X).") from None
     except VisitError as error:
         if isinstance(error.orig_exc, DatalogError):
             raise error.orig_exc from None
         raise
-    return rules
+    return modules.expanded(statements)
 
 
 @cache
@@ -182,18 +221,85 @@ class _Called:
 class _Reader(Transformer[Any, Any]):
     """The tree as rules; a name followed by brackets is a _Called until its place says what it is."""
 
-    def program(self, _meta: Any, rules: list[list[Rule]]) -> list[Rule]:
-        return [rule for group in rules for rule in group]
+    def program(self, _meta: Any, statements: list[Any]) -> list[Any]:
+        return _flat(statements)
 
     def fact(self, meta: Any, parts: list[Any]) -> list[Rule]:
-        return [_rule(parts[0], (), _place(meta))]
+        return [_rule(head, (), head.place if len(parts[0]) > 1 else _place(meta)) for head in parts[0]]
 
     def rule(self, meta: Any, parts: list[Any]) -> list[Rule]:
-        head, _, body = parts
-        whole = _rule(head, _conjunction(body), _place(meta))
-        if not isinstance(body, Or) or any(isinstance(t, Aggregate) and t.kind in COUNTING for t in whole.head):
-            return [whole]
-        return [replace(whole, body=branch) for branch in body.branches]
+        heads, _, body = parts
+        found: list[Rule] = []
+        for head in heads:
+            place = head.place if len(heads) > 1 else _place(meta)
+            whole = _rule(head, _conjunction(body), place)
+            counts = any(isinstance(t, Aggregate) and t.kind in COUNTING for t in whole.head)
+            branches = body.branches if isinstance(body, Or) and not counts else (_conjunction(body),)
+            found += [_rule(head, branch, place) for branch in branches]
+        return found
+
+    def calls(self, _meta: Any, parts: list[Any]) -> list[Any]:
+        return parts
+
+    def dominance(self, meta: Any, parts: list[Any]) -> Any:
+        lower, op, upper, _, body = parts
+        place = _place(meta)
+        if op not in ("<=", "=<") or lower.name != upper.name or len(lower.args) != len(upper.args):
+            raise place.error(
+                "E_SYNTAX", "a row is dominated by a row of the same relation", "p(X, A) <= p(X, B) :- ..."
+            )
+        low, high = (_rule(head, (), place) for head in (lower, upper))
+        return Dominance(low.name, low.head, high.head, _conjunction(body), place)
+
+    def name(self, _meta: Any, parts: list[Any]) -> str:
+        return str(parts[0])
+
+    def column(self, _meta: Any, parts: list[Any]) -> tuple[str, str | None]:
+        return parts[0], parts[1]
+
+    def domain(self, _meta: Any, parts: list[Any]) -> list[str]:
+        return parts
+
+    def params(self, _meta: Any, parts: list[Any]) -> list[str]:
+        return parts
+
+    def declaration(self, meta: Any, parts: list[Any]) -> Any:
+        _, name, *rest = parts
+        columns = [p for p in rest if isinstance(p, tuple)]
+        domains = [p if isinstance(p, list) else [p] for p in rest if isinstance(p, list) or type(p) is str]
+        place = _place(meta)
+        if len(domains) > 1:
+            hint = "put them into brackets to choose a row for each pair: choice-domain (x, y)"
+            raise place.error("E_UNSUPPORTED", "a relation has one choice-domain", hint)
+        names = tuple(c for c, _ in columns)
+        for chosen in domains[0] if domains else ():
+            if chosen not in names:
+                raise place.error("E_COLUMN", f"{name} has no column {chosen}", did_you_mean(chosen, names))
+        choice = tuple(domains[0]) if domains else None
+        return Declaration(name, names, tuple(t for _, t in columns), choice, place)
+
+    def component(self, meta: Any, parts: list[Any]) -> Any:
+        return modules.component(_place(meta), [p for p in parts[1:] if p is not None], _flat)
+
+    def instance(self, meta: Any, parts: list[Any]) -> Any:
+        _, name, of, params = parts
+        return modules.Instance(name, of, tuple(params or ()), _place(meta))
+
+    def record(self, meta: Any, parts: list[Any]) -> Any:
+        return Apply(RECORD, tuple(map(_term, parts)), place=_place(meta))
+
+    def bnot(self, meta: Any, parts: list[Any]) -> Any:
+        return Apply("bnot", (_term(parts[1]),), place=_place(meta))
+
+    def over(self, meta: Any, parts: list[Any]) -> Any:
+        kind, arg, body, _, default = parts
+        return _Over(
+            {"mean": "avg"}.get(str(kind), str(kind)),
+            None if arg is None else _term(arg),
+            _conjunction(body),
+            None if default is None else _term(default),
+            place=_place(meta),
+        )
 
     def either(self, meta: Any, parts: list[Any]) -> Any:
         return Or(tuple(_conjunction(p) for p in parts), place=_place(meta))
@@ -255,17 +361,57 @@ class _Reader(Transformer[Any, Any]):
         return _Called(name, tuple(args), place)
 
 
+@dataclass(frozen=True)
+class _Over(Term):
+    """`sum P : { ... }` where it was written; `_lifted` gives it a variable, and a literal of its own."""
+
+    kind: str
+    arg: Term | None
+    body: Body
+    default: Term | None
+
+
+_numbers = itertools.count()
+
+
+def _lifted(part: Any, literals: list[Literal]) -> Any:
+    """A term or literal with variables in the place of aggregates over bodies, which become literals."""
+
+    def lift(thing: Any) -> Any:
+        if not isinstance(thing, _Over):
+            return thing
+        variable = Var(f"'t{next(_numbers)}", place=thing.place)
+        if (thing.arg is None) != (thing.kind == "count"):
+            wants = f"{thing.kind} X : {{ ... }}" if thing.arg is None else "count : { ... }"
+            raise thing.place.error("E_SYNTAX", f"{thing.kind} is written {wants}", "name what is aggregated")
+        default = thing.default
+        if default is None and thing.kind in ("count", "sum"):
+            default = Const(0, place=thing.place)
+        if default is not None and list(default.variables()):
+            raise thing.place.error("E_SYNTAX", "the default must be a constant", "default 0")
+        literals.append(Total(variable, thing.kind, thing.arg, thing.body, default, place=thing.place))
+        return variable
+
+    return mapped(part, lift)
+
+
+def _flat(statements: list[Any]) -> list[Any]:
+    return [s for group in statements for s in (group if isinstance(group, list) else [group])]
+
+
 def _place(meta: Any) -> Place:
     return Place(meta.line, meta.column)
 
 
 def _rule(head: Any, body: Body, place: Place) -> Rule:
     assert isinstance(head, _Called)
-    if head.name in AGGREGATES and len(head.args) <= 1:
+    if head.name in ("count", "count_distinct", "sum", "avg", "min", "max") and len(head.args) <= 1:
         raise place.error("E_SYNTAX", f"{head.name} is an aggregate, no name for a relation", "choose another name")
     if any(isinstance(a, tuple) for a in head.args):
         raise place.error("E_SYNTAX", "the head must be a relation with its columns in order", "name(X, Y) :- ...")
-    return Rule(head.name, tuple(map(_term, head.args)), body, place)
+    more: list[Literal] = []
+    terms = tuple(_lifted(_term(a), more) for a in head.args)
+    return Rule(head.name, terms or (Holds(place=place),), (*body, *more), place)
 
 
 def _term(part: Any) -> Term:
@@ -292,6 +438,14 @@ def _conjunction(part: Any) -> Body:
     """The part as literals."""
     if isinstance(part, list):
         return tuple(part)
+    more: list[Literal] = []
+    found = tuple(
+        _lifted(literal, more) if not isinstance(literal, Not | Or) else literal for literal in _literals(part)
+    )
+    return (*found, *more)
+
+
+def _literals(part: Any) -> Body:
     if isinstance(part, Literal):
         return (part,)
     if isinstance(part, _Called):

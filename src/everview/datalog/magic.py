@@ -21,7 +21,7 @@ rewritten program is not stratified, which can happen when a question depends on
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from everview.datalog.syntax import Aggregate, Atom, Body, Compare, Const, Literal, Or, Rule, Term, Test, Var, names_of
 
@@ -29,15 +29,17 @@ SEED = "'seed"
 ANSWER = "'answer"
 
 
-def rewrite(rules: Iterable[Rule], goal: str, bound: Sequence[int]) -> list[Rule]:
+def rewrite(rules: Iterable[Rule], goal: str, bound: Sequence[int], whole: Container[str] = ()) -> list[Rule]:
     """The program that answers `goal` for the rows of the relation `'seed` in the bound columns, as `'answer`.
+
+    Relations named in `whole` are read whole, because their rows depend on each other.
 
     >>> from everview.datalog.grammar import parse
     >>> program = parse("path(X, Y) :- edge(X, Y). path(X, Z) :- path(X, Y), edge(Y, Z).")
     >>> sorted({rule.name for rule in rewrite(program, "path", [0])})
     ["'answer", "path'bf", "path'bf'in"]
     """
-    work = _Rewriting(rules)
+    work = _Rewriting(rules, whole)
     width = len(work.rules[goal][0].head)
     pattern = "".join("b" if i in bound else "f" for i in range(width))
     found = work.adorned(goal, pattern)
@@ -55,7 +57,8 @@ def restriction(goal: str, width: int, bound: Sequence[int]) -> list[Rule]:
 
 
 class _Rewriting:
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(self, rules: Iterable[Rule], indivisible: Container[str]) -> None:
+        self.indivisible = indivisible
         self.rules: dict[str, list[Rule]] = {}
         for rule in rules:
             self.rules.setdefault(rule.name, []).append(rule)
@@ -80,7 +83,7 @@ class _Rewriting:
         aggregated = any(
             isinstance(rule.head[i], Aggregate) for rule in self.rules[name] for i, b in enumerate(pattern) if b == "b"
         )
-        if "b" not in pattern or aggregated:
+        if "b" not in pattern or aggregated or name in self.indivisible:
             self.whole[name] = None
             return name
         new = f"{name}'{pattern}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from everview.collection import Collection, common_session
 from everview.datalog import edn, grammar, magic
 from everview.datalog.solutions import Relation, distinct
 from everview.datalog.strata import Strata
-from everview.datalog.syntax import Rule
+from everview.datalog.syntax import Declaration, Dominance, Program, Rule
 from everview.errors import InputError, PlanError, did_you_mean
 from everview.expr import functions
 from everview.expr.resolve import Column
@@ -60,6 +60,7 @@ class Rules:
         self._program = read(text)
         for rule in self._program:
             _check_new(session, rule)
+        _check_about(self._program)
         self._strata = self._compiled(self._program, {})
         self._relations = {n: r for n, r in self._strata.done.items() if "'" not in n}
         self._views: dict[str, View] = {}
@@ -67,12 +68,13 @@ class Rules:
         self._shared: dict[str, list[str]] = {}
         session._rules.update(dict.fromkeys(self._relations, self))
 
-    def _compiled(self, program: list[Rule], extra: dict[str, Relation]) -> Strata:
+    def _compiled(self, program: Iterable[Rule], extra: dict[str, Relation]) -> Strata:
         strata = Strata(
             program,
             lambda n: extra.get(n) or self._outside(n),
             self._known,
             self._session._functions,
+            self._program,
         )
         strata.compile()
         return strata
@@ -240,6 +242,12 @@ class Rules:
         found = self._collection(self._asked(name, bound, joins.take(questions._node, order)))
         return Collection(found._node, found._columns, self._session, parents=(*found._parents, questions))
 
+    def _whole(self) -> set[str]:
+        """Relations whose rows depend on each other, so that they are computed whole."""
+        return {o.name for o in self._program.dominance} | {
+            d.name for d in self._program.declared.values() if d.choice is not None
+        }
+
     def _asked(self, name: str, bound: list[int], seeds: Node | None) -> Relation:
         """The relation restricted to seeds in the bound columns."""
         relation = self._relation(name)
@@ -248,7 +256,11 @@ class Rules:
         seed = Relation(distinct(seeds), tuple(relation.columns[i] for i in bound))
         split = [rule for rules in self._strata.rules.values() for rule in rules]
         try:
-            node = self._compiled(magic.rewrite(split, name, bound), {magic.SEED: seed}).done[magic.ANSWER].node
+            node = (
+                self._compiled(magic.rewrite(split, name, bound, self._whole()), {magic.SEED: seed})
+                .done[magic.ANSWER]
+                .node
+            )
         except PlanError as error:
             if error.code not in ("E_STRATIFY", "E_RECURSION"):
                 raise
@@ -318,10 +330,21 @@ def datalog(session: Session, text: str, plan: Choice | None = None) -> Rules:
     return rules
 
 
-def read(text: str) -> list[Rule]:
+def read(text: str) -> Program:
     """The rules of a text in either spelling: the Datomic-like one begins with a bracket."""
     datomic = re.match(r"(\s|;[^\n]*)*\[", text) is not None
-    return edn.parse(text) if datomic else grammar.parse(text)
+    return Program(edn.parse(text)) if datomic else grammar.parse(text)
+
+
+def _check_about(program: Program) -> None:
+    """What is said about relations is about relations of the program."""
+    names = {rule.name for rule in program}
+    said: list[Dominance | Declaration] = [*program.dominance, *program.declared.values()]
+    for about in said:
+        if about.name not in names:
+            raise about.place.error(
+                "E_RELATION", f"there is no rule for {about.name}", did_you_mean(about.name, names) or "write one"
+            )
 
 
 def _check_new(session: Session, rule: Rule) -> None:

@@ -12,6 +12,7 @@ that the head or any literal around them reads.
     a relation      can always be taken
     a condition     when its variables have values; `=` gives one to a variable that has none
     not (...)       when all its variables that occur outside have values
+    sum P : {...}   the same; it gives its variable a value
     (a ; b)         when each side can be, and all sides give values to the same variables among those outside
 
 More values never make a literal worse, so that the order in which literals are looked at does not decide what is safe.
@@ -24,7 +25,24 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from everview.datalog.syntax import Atom, Body, Compare, Literal, Not, Or, Rule, Term, Test, Var, mapped, names_of
+from everview.datalog.syntax import (
+    Apply,
+    Atom,
+    Body,
+    Compare,
+    Literal,
+    Not,
+    Or,
+    Rule,
+    Term,
+    Test,
+    Total,
+    Var,
+    Wild,
+    is_record,
+    mapped,
+    names_of,
+)
 
 Read = Callable[[Literal], list[Literal]]
 """A literal with functions told from relations, and computed arguments as conditions of their own."""
@@ -58,6 +76,11 @@ def _apart(body: Sequence[Literal], outside: set[str], numbers: Iterator[int]) -
             own = names_of(literal.body) - around
             inner = renamed(literal.body, own, next(numbers)) if own else literal.body
             literal = replace(literal, body=_apart(inner, around, numbers))
+        elif isinstance(literal, Total):
+            own = {v.name for v in literal.inside()} - around - {literal.variable.name}
+            total = renamed((literal,), own, next(numbers))[0] if own else literal
+            assert isinstance(total, Total)
+            literal = replace(total, body=_apart(total.body, around, numbers))
         found.append(literal)
     return tuple(found)
 
@@ -82,6 +105,8 @@ def positive(literal: Literal) -> set[str]:
     """Names that stand outside the literal's negations."""
     if isinstance(literal, Not):
         return set()
+    if isinstance(literal, Total):
+        return {literal.variable.name}
     if isinstance(literal, Or):
         return {name for branch in literal.branches for part in branch for name in positive(part)}
     return names_of((literal,))
@@ -103,7 +128,15 @@ def gains(literal: Literal, bound: set[str], outside: set[str], read: Read) -> s
         return names - bound
     if isinstance(literal, Compare):
         found = assigned(literal, bound)
-        return {found[0].name} if found is not None else set() if names <= bound else None
+        if found is not None:
+            return {found[0].name}
+        taken = opened(literal, bound)
+        return taken[2] if taken is not None else set() if names <= bound else None
+    if isinstance(literal, Total):
+        inside = {v.name for v in literal.inside()}
+        wanted = literal.aggregates()
+        have = None if (inside & outside) - bound else after(literal.body, bound, outside | wanted, read)
+        return {literal.variable.name} if have is not None and wanted <= have else None
     if isinstance(literal, Test):
         return set() if names <= bound else None
     if isinstance(literal, Not):
@@ -148,19 +181,57 @@ def assigned(literal: Compare, bound: set[str]) -> tuple[Var, Term] | None:
     if literal.op != "eq":
         return None
     for variable, term in ((literal.left, literal.right), (literal.right, literal.left)):
-        if isinstance(variable, Var) and variable.name not in bound and {v.name for v in term.variables()} <= bound:
+        names = {v.name for v in term.variables()}
+        if isinstance(variable, Var) and variable.name not in bound and names <= bound and not has_wild(term):
             return variable, term
     return None
 
 
-def stuck(pending: Sequence[tuple[Literal, set[str]]], bound: set[str]) -> tuple[Var, Literal] | None:
-    """A variable without a value that keeps a literal from being taken: in brackets, rather one that others read."""
-    for literal, around in pending:
-        free = [v for v in literal.variables() if v.name not in bound]
-        shared = [v for v in free if v.name in around]
-        if free:
-            return (shared or free)[0], literal
+def has_wild(term: Term) -> bool:
+    """Whether a record has an item that may be anything, and so cannot be made."""
+    return is_record(term) and any(isinstance(item, Wild) or has_wild(item) for item in term.args)
+
+
+def opened(literal: Compare, bound: set[str]) -> tuple[Apply, Term, set[str]] | None:
+    """A record that an equality takes apart, the term it is taken from, and the variables that get values from it."""
+    if literal.op != "eq":
+        return None
+    for record, term in ((literal.left, literal.right), (literal.right, literal.left)):
+        if is_record(record) and {v.name for v in term.variables()} <= bound:
+            new = {n for n in _items(record) if n not in bound}
+            if (new or has_wild(record)) and {v.name for v in record.variables()} <= bound | new:
+                return record, term, new
     return None
+
+
+def _items(record: Apply) -> Iterator[str]:
+    """The variables that stand as items of a record, or of records in it."""
+    for item in record.args:
+        if isinstance(item, Var):
+            yield item.name
+        elif is_record(item):
+            yield from _items(item)
+
+
+def stuck(pending: Sequence[tuple[Literal, set[str]]], bound: set[str]) -> tuple[Var, Literal] | None:
+    """A variable without a value that keeps a literal from being taken."""
+    found = [(v, literal) for literal, around in pending for v in _missing(literal, around) if v.name not in bound]
+    return min(found, key=lambda pair: _blame(*pair), default=None)
+
+
+def _missing(literal: Literal, around: set[str]) -> list[Var]:
+    """The variables that a literal may need values for, those first that it surely does."""
+    if isinstance(literal, Total):
+        given = names_of(literal.body)
+        return [v for v in literal.inside() if v.name in around or v.name not in given]
+    return sorted(literal.variables(), key=lambda v: isinstance(literal, Or) and v.name not in around)
+
+
+def _blame(variable: Var, literal: Literal) -> int:
+    """How little a variable is to blame: one that nobody wrote least, one that would get its value here not much."""
+    if variable.name.startswith("'"):
+        return 2
+    return int(isinstance(literal, Compare) and literal.op == "eq" and variable in (literal.left, literal.right))
 
 
 def components(literals: Sequence[Literal], together: frozenset[str] = frozenset()) -> list[list[Literal]]:

@@ -16,7 +16,8 @@ from dataclasses import replace
 from typing import Any
 
 from everview.datalog import aggregates
-from everview.datalog.bodies import Bodies, unsafe
+from everview.datalog.bodies import PROPOSITION, Bodies, unsafe
+from everview.datalog.groups import aggregated
 from everview.datalog.scopes import apart
 from everview.datalog.solutions import Relation, Solutions, cast_to, common, distinct, union
 from everview.datalog.syntax import (
@@ -24,23 +25,28 @@ from everview.datalog.syntax import (
     Aggregate,
     Apply,
     Atom,
+    Compare,
     Const,
+    Declaration,
+    Dominance,
+    Holds,
     Literal,
+    Or,
     Place,
+    Program,
     Rule,
     Term,
     Var,
     Wild,
     mapped,
 )
-from everview.errors import PlanError, did_you_mean
-from everview.expr import language, nodes
+from everview.errors import did_you_mean
+from everview.expr import nodes
 from everview.expr.language import UserFunction
-from everview.expr.resolve import Column, Scope, literal
+from everview.expr.resolve import literal
 from everview.plan import joins
-from everview.plan.aggregates import Aggregation
 from everview.plan.check import widen
-from everview.plan.nodes import Constant, Loop, LoopResult, Node, Project, Types, Variable
+from everview.plan.nodes import Constant, Loop, LoopResult, Node, Project, TopK, Types, Variable
 from everview.sql.recursion import components
 from everview.types import DataType
 
@@ -58,7 +64,9 @@ class Strata:
         outside: Callable[[str], Relation | None],
         known: Callable[[], Iterable[str]],
         functions: Mapping[str, UserFunction] | None = None,
+        about: Program | None = None,
     ) -> None:
+        self.about = about if about is not None else Program()
         self.rules: dict[str, list[Rule]] = {}
         self.outside = outside
         self.known = known
@@ -69,11 +77,16 @@ class Strata:
             for part in aggregates.split(apart(_with_functions(rule, functions or {})), number):
                 self.rules.setdefault(part.name, []).append(part)
         self.shapes = {name: self._shape(rules) for name, rules in self.rules.items()}
+        self.dominance: dict[str, list[Dominance]] = {}
+        for order in self.about.dominance:
+            self.dominance.setdefault(order.name, []).append(order)
 
     def compile(self) -> dict[str, Relation]:
         """The plan of every relation."""
         reads = {name: self._reads(name) for name in self.rules}
         for group in components(reads):
+            for name in group:
+                self._check_about(name, group)
             if len(group) == 1 and group[0] not in reads[group[0]]:
                 self.done[group[0]] = self._relation(group[0])
             else:
@@ -85,16 +98,34 @@ class Strata:
 
     def _shape(self, rules: Sequence[Rule]) -> aggregates.Shape:
         for rule in rules:
-            if not rule.head:
-                raise rule.place.error("E_ARITY", f"{rule.name} has no columns", f"give it one: {rule.name}(yes)")
-            if len(rule.head) != len(rules[0].head):
+            if _width(rule) != _width(rules[0]):
                 first = rules[0]
                 raise rule.place.error(
                     "E_ARITY",
-                    f"{rule.name} has {len(rule.head)} columns here and {len(first.head)} in line {first.place.line}",
+                    f"{rule.name} has {_width(rule)} columns here and {_width(first)} in line {first.place.line}",
                     "all rules of a relation have the same columns",
                 )
         return aggregates.shape(rules)
+
+    def _check_about(self, name: str, group: Sequence[str]) -> None:
+        """What is said about a relation beside its rules makes sense."""
+        declared = self.about.declared.get(name)
+        recursive = len(group) > 1 or name in self._reads(name)
+        if declared is not None and declared.choice is not None and recursive:
+            raise declared.place.error(
+                "E_STRATIFY",
+                f"{_shown(name)} chooses among rows that follow from its choice",
+                "choose in a relation that the recursion does not read, or aggregate with min or max",
+            )
+        for order in self.dominance.get(name, ()):
+            for part in order.body:
+                for atom, _ in part.atoms():
+                    if atom.name in group:
+                        raise atom.place.error(
+                            "E_STRATIFY",
+                            f"what dominates a row of {_shown(name)} depends on {_shown(atom.name)}, which it changes",
+                            "compare the two rows' own values, or ask a relation below",
+                        )
 
     def _atoms(self, name: str) -> Iterable[tuple[Rule, Atom, bool]]:
         for rule in self.rules[name]:
@@ -102,6 +133,11 @@ class Strata:
                 for atom, negated in part.atoms():
                     if atom.name in self.rules:
                         yield rule, atom, negated
+        for order in self.dominance.get(name, ()):
+            for part in order.body:
+                for atom, negated in part.atoms():
+                    if atom.name in self.rules and atom.name != name:
+                        yield self.rules[name][0], atom, negated
 
     def _reads(self, name: str) -> list[str]:
         return list(dict.fromkeys(atom.name for _, atom, _ in self._atoms(name)))
@@ -145,7 +181,7 @@ class Strata:
         try:
             types = self._first_types(group)
             while True:
-                columns = {n: _columns(self.rules[n]) for n in group}
+                columns = {n: self._columns(n) for n in group}
                 variables = {n: Variable(1, i, types[n]) for i, n in enumerate(group)}
                 self.open = {n: Relation(variables[n], columns[n]) for n in group}
                 bodies = {n: self._relation(n).node for n in group}
@@ -169,7 +205,7 @@ class Strata:
                     if typed:
                         found[name] = self._relation(name, typed).node.types
                         node = Variable(1, list(group).index(name), found[name])
-                        self.open[name] = Relation(node, _columns(self.rules[name]))
+                        self.open[name] = Relation(node, self._columns(name))
             if len(found) == before:
                 stuck = next(n for n in group if n not in found)
                 raise self.rules[stuck][0].place.error(
@@ -197,8 +233,68 @@ class Strata:
         parts = [self.facts(facts) if r.is_fact else self._rule(r, bag) for r in first]
         places = [r.place for r in first]
         node = union(parts, places, _shown(name))
-        node = self._aggregated(node, shape, rules) if shape.aggregates else distinct(node)
-        return Relation(node, _columns(self.rules[name]))
+        node = aggregated(node, shape.kinds, rules[0].place) if shape.aggregates else distinct(node)
+        found = Relation(node, self._columns(name))
+        for order in self.dominance.get(name, ()):
+            found = self._without_dominated(found, order)
+        declared = self.about.declared.get(name)
+        return found if declared is None else self._as_declared(found, declared)
+
+    def _without_dominated(self, relation: Relation, order: Dominance) -> Relation:
+        """The relation without the rows that another one dominates."""
+        every = f"{order.name}'all"
+        if len(order.lower) != len(relation.columns):
+            raise order.place.error(
+                "E_ARITY", f"{order.name} has {len(relation.columns)} columns, not {len(order.lower)}", "name them all"
+            )
+        self.done[every] = relation
+        low, high = (
+            tuple(Var(f"'{side}{i}") if isinstance(t, Wild) else t for i, t in enumerate(terms))
+            for side, terms in (("l", order.lower), ("u", order.upper))
+        )
+        differ = tuple((Compare("ne", a, b, place=order.place),) for a, b in zip(low, high, strict=True) if a != b)
+        if not differ:
+            raise order.place.error("E_UNSAFE", "a row cannot dominate itself", "use two variables and compare them")
+        either: Literal = differ[0][0] if len(differ) == 1 else Or(differ, place=order.place)
+        body = (Atom(every, low, place=order.place), Atom(every, high, place=order.place), either, *order.body)
+        rule = apart(Rule(order.name, low, body, order.place))
+        worse = self.bodies.solve(rule.body, {v.name for t in low for v in t.variables()})
+        gone = Project(worse.node, tuple(_head_value(worse, t) for t in low))
+        keys = [joins.canonical(r) for r in joins.refs(relation.node.types)]
+        lower = cast_to(gone, relation.node.types)
+        others = [joins.canonical(r) for r in joins.refs(lower.types)]
+        on = joins.Condition(
+            tuple(e for k in keys for e in joins.null_safe(k)), tuple(e for k in others for e in joins.null_safe(k))
+        )
+        return Relation(joins.join(relation.node, lower, on, "anti"), relation.columns)
+
+    def _as_declared(self, relation: Relation, declared: Declaration) -> Relation:
+        """The relation with the types it should have, and with one row for each value of what chooses."""
+        for i, (wanted, have) in enumerate(zip(declared.types, relation.node.types, strict=True)):
+            if wanted is not None and TYPES.get(wanted, wanted) != have.kind:
+                raise declared.place.error(
+                    "E_TYPE",
+                    f"column {declared.columns[i]} of {declared.name} is declared {wanted} and holds {have!r}",
+                    f"the types are {', '.join(TYPES)}",
+                )
+        if declared.choice is None:
+            return relation
+        keys = tuple(declared.columns.index(c) for c in declared.choice)
+        rest = tuple((i, False) for i in range(len(declared.columns)) if i not in keys)
+        return Relation(TopK(distinct(relation.node), keys, rest, 1), relation.columns)
+
+    def _columns(self, name: str) -> tuple[str, ...]:
+        declared = self.about.declared.get(name)
+        rules = self.rules[name]
+        if declared is None:
+            return _columns(rules)
+        if len(declared.columns) != _width(rules[0]):
+            raise declared.place.error(
+                "E_ARITY",
+                f"{name} is declared with {len(declared.columns)} columns and has {_width(rules[0])}",
+                "declare all of its columns",
+            )
+        return declared.columns or PROPOSITION
 
     def facts(self, facts: Sequence[Rule]) -> Node:
         """Rows that are written down."""
@@ -219,22 +315,6 @@ class Strata:
         needed = {v.name for t in rule.head for v in t.variables()}
         found = self.bodies.solve(rule.body, needed, bag=bag)
         return Project(found.node, tuple(_head_value(found, aggregates.contribution(t)) for t in rule.head))
-
-    def _aggregated(self, node: Node, shape: aggregates.Shape, rules: Sequence[Rule]) -> Node:
-        names = [f"c{i}" for i in range(len(shape.kinds))]
-        scope = Scope(tuple(Column(n, t) for n, t in zip(names, node.types, strict=True)))
-        keys = [i for i, kind in enumerate(shape.kinds) if kind is None]
-        values = [i for i, kind in enumerate(shape.kinds) if kind is not None]
-        work = Aggregation(node, tuple(joins.canonical(joins.refs(node.types)[i]) for i in keys), scope)
-        try:
-            slots = [work.slot(language.AggregateCall(shape.kinds[i], language.Named(names[i]))) for i in values]  # type: ignore[arg-type]
-        except PlanError as error:
-            raise rules[0].place.placed(error) from None
-        reduced = work.node()
-        refs = joins.refs(reduced.types)
-        place = {i: refs[k] for k, i in enumerate(keys)} | dict(zip(values, slots, strict=True))
-        exprs = tuple(place[i] for i in range(len(shape.kinds)))
-        return reduced if exprs == refs else Project(reduced, exprs)
 
 
 # ------------------------------------------------------------------------------------------ helpers
@@ -270,13 +350,25 @@ def _head_value(found: Solutions, term: Term) -> nodes.Expr:
     return found.value(term)
 
 
+TYPES = {"number": "int", "symbol": "str", "unsigned": "int"}
+TYPES |= {name: name for name in ("int", "float", "str", "bool", "bytes", "date", "timestamp", "decimal")}
+"""Types that a declaration may name."""
+
+
+def _width(rule: Rule) -> int:
+    """How many columns a head was written with."""
+    return 0 if any(isinstance(term, Holds) for term in rule.head) else len(rule.head)
+
+
 def _columns(rules: Sequence[Rule]) -> tuple[str, ...]:
     """Names for a relation's columns: the variables of its heads in small letters, else c1, c2, ..."""
+    if not _width(rules[0]):
+        return PROPOSITION
     names: list[str] = []
     for i, terms in enumerate(zip(*(r.head for r in rules), strict=True)):
         spelled = [t.name.lower().lstrip("?") for t in terms if isinstance(t, Var)]
         spelled += [t.name.lower().lstrip("?") or t.kind for t in terms if isinstance(t, Aggregate)]
-        free = [n for n in spelled if n not in names and n.strip("_")]
+        free = [n for n in spelled if n not in names and n.strip("_") and "'" not in n]
         names.append(free[0] if free else f"c{i + 1}")
     return tuple(names)
 

@@ -5,9 +5,9 @@ Both spellings (`everview.datalog.grammar`, `everview.datalog.edn`) give these; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from everview.errors import EverviewError, PlanError
 from everview.expr.language import UserFunction
@@ -86,6 +86,13 @@ class Const(Term):
 
 
 @dataclass(frozen=True)
+class Holds(Const):
+    """What the one column of a relation without columns holds while it does."""
+
+    value: Any = True
+
+
+@dataclass(frozen=True)
 class Apply(Term):
     """A function or an operator applied to terms; `function` if it is the user's own."""
 
@@ -98,11 +105,13 @@ class Apply(Term):
             yield from arg.variables()
 
 
-AGGREGATES = ("count", "count_distinct", "sum", "avg", "min", "max")
+SPREADS = ("variance", "variance_pop", "stddev", "stddev_pop")
+"""Aggregates of how far values lie apart: of a sample, or of all there is."""
 
-
-COUNTING = ("count", "sum", "avg")
+COUNTING = ("count", "sum", "avg", "median", *SPREADS)
 """Aggregates to which it matters how often a solution holds."""
+
+AGGREGATES = ("count_distinct", "min", "max", *COUNTING)
 
 
 @dataclass(frozen=True)
@@ -217,6 +226,59 @@ class Or(Literal):
 
 
 @dataclass(frozen=True)
+class Total(Literal):
+    """`sum P : { ... }`: a variable that is the aggregate over the body's solutions; `default` if there are none."""
+
+    variable: Var
+    kind: str
+    arg: Term | None
+    body: Body
+    default: Term | None = None
+
+    def variables(self) -> Iterator[Var]:
+        yield self.variable
+        yield from self.inside()
+
+    def aggregates(self) -> set[str]:
+        """The variables in what is aggregated."""
+        return set() if self.arg is None else {v.name for v in self.arg.variables()}
+
+    def inside(self) -> Iterator[Var]:
+        """The variables between its brackets, and those of what is aggregated."""
+        if self.arg is not None:
+            yield from self.arg.variables()
+        for literal in self.body:
+            yield from literal.variables()
+
+    def atoms(self) -> Iterator[tuple[Atom, bool]]:
+        for literal in self.body:
+            for atom, _ in literal.atoms():
+                yield atom, True
+
+
+@dataclass(frozen=True)
+class Dominance:
+    """`p(X, A) <= p(X, B) :- body.`: a row of p goes if another dominates it (subsumption)."""
+
+    name: str
+    lower: tuple[Term, ...]
+    upper: tuple[Term, ...]
+    body: Body
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """`.decl p(x, y: number) choice-domain x`: names of columns, types if given, and the columns that choose a row."""
+
+    name: str
+    columns: tuple[str, ...]
+    types: tuple[str | None, ...]
+    choice: tuple[str, ...] | None = None
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
 class Rule:
     """The head holds wherever the body does; a fact has no body."""
 
@@ -228,6 +290,24 @@ class Rule:
     @property
     def is_fact(self) -> bool:
         return not self.body and all(isinstance(t, Const) for t in self.head)
+
+
+class Program(list[Rule]):
+    """The rules of a text, with what it says about relations beside them."""
+
+    def __init__(self, rules: Iterable[Rule] = ()) -> None:
+        super().__init__(rules)
+        self.dominance: list[Dominance] = []
+        self.declared: dict[str, Declaration] = {}
+
+
+def is_record(term: Term) -> TypeGuard[Apply]:
+    """Whether it is `[a, b, ...]`."""
+    return isinstance(term, Apply) and term.op == RECORD and term.function is None
+
+
+RECORD = "tuple_make"
+"""The function that makes a record."""
 
 
 def names_of(literals: Body) -> set[str]:
@@ -259,4 +339,7 @@ def mapped(thing: Any, change: Callable[[Any], Any]) -> Any:
             return replace(thing, body=all_of(thing.body))
         case Or():
             return replace(thing, branches=tuple(all_of(b) for b in thing.branches))
+        case Total():
+            arg = None if thing.arg is None else mapped(thing.arg, change)
+            return replace(thing, variable=change(thing.variable), arg=arg, body=all_of(thing.body))
     raise TypeError(f"neither literal nor term: {thing!r}")

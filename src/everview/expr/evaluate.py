@@ -28,6 +28,7 @@ from everview.codes import Interner, encode_value
 from everview.codes.arrays import decode_arrow, decode_list, encode_column, floats_to_codes
 from everview.codes.interner import item_tag
 from everview.errors import InputError, UdfError
+from everview.expr.bits import BITS
 from everview.expr.lower import lower
 from everview.expr.lowering import Program
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal, Udf
@@ -121,6 +122,8 @@ class _Evaluation:
             return self._run(program, self.columns[:, rows], rows)
         if expr.op in _LAZY:
             return _LAZY[expr.op](self, expr, rows)
+        if expr.op in BITS:
+            return self._strictly(expr, rows, BITS[expr.op])
         if expr.op in _TUPLES:
             return _TUPLES[expr.op](self, expr, rows)
         if expr.op in {"greatest", "least"} and expr.type.kind in INTERNED:

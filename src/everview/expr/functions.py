@@ -39,6 +39,10 @@ Numbers
     half away from zero. `sign` is int (-1, 0, 1), for floats float with sign(NaN) = NaN and sign(0.0) = sign(-0.0) =
     0.0. `abs neg` of the smallest int fail. `neg(0.0)` is -0.0.
 
+Bits
+    `band bor bxor bnot` work on the 64 bits of ints (two's complement). `bshl` loses the bits that leave at the top;
+    `bshr` keeps the sign, `bshru` moves zeros in. Moves by less than 0 or more than 63 bits fail (domain).
+
 Comparison
     Floats compare as numbers: -0.0 = 0.0; NaN = NaN and is larger than everything (PostgreSQL's rule). int against
     float compares as floats. Strings compare by code point, bytes by byte, false < true, tuples only for equality
@@ -365,6 +369,13 @@ def _table() -> dict[str, Function]:
     add("sign", "-1, 0 or 1", _sign, 1)
     add("greatest", "the largest that is not NULL", _extreme, 1, None, custom=True)
     add("least", "the smallest that is not NULL", _extreme, 1, None, custom=True)
+
+    for name, doc in (("band", "a and b"), ("bor", "a or b"), ("bxor", "a or b, not both")):
+        add(name, f"bit by bit, {doc}", _fixed((INT, INT), INT), 2)
+    add("bnot", "bit by bit, not a", _fixed((INT,), INT), 1)
+    add("bshl", "a moved b bits up", _fixed((INT, INT), INT), 2, fails=True)
+    add("bshr", "a moved b bits down, keeping its sign", _fixed((INT, INT), INT), 2, fails=True)
+    add("bshru", "a moved b bits down, zeros coming in", _fixed((INT, INT), INT), 2, fails=True)
 
     add("eq", "a equals b", _equality, 2)
     add("ne", "a differs from b", _equality, 2)
