@@ -246,6 +246,9 @@ def _relation(tree: au.Tree, edges: Iterable[Edge], same: set[tuple[Node, Node]]
     if isinstance(tree, au.Letter):
         there = {(a, b) for a, label, b, _ in edges if tree.label in (None, label)}
         return {(b, a) for a, b in there} if tree.back else there
+    if isinstance(tree, au.Except):
+        there = {(a, b) for a, label, b, _ in edges if label not in tree.labels}
+        return {(b, a) for a, b in there} if tree.back else there
     if isinstance(tree, au.Choice):
         return set().union(*(_relation(part, edges, same) for part in tree.parts))
     if isinstance(tree, au.Sequence):

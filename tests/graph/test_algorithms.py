@@ -22,6 +22,7 @@ DENSITY = (24, 10, 40)
 """Edges among 11 nodes: by seed."""
 
 EXPRESSIONS = ["a", "a+ / b", "(a | ^b)*", "a / (b | c){1,2} / ^a?", ".{2}", "a* / . / ^.", "(a / b){2,}", "^(a / b+)"]
+EXPRESSIONS += ["!a", "!(a | b)+", "!(a | ^b)", "^!(b | c) / a?", "a{,2} / !b", "(!a | b){,3}"]
 
 # Named by node: the integers' order is the reference's, strings are ordered by hash.
 ALIKE: dict[str, tuple[Build, Expect]] = {

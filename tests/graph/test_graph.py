@@ -173,6 +173,11 @@ BAD: dict[str, tuple[str, Callable[[ev.Session, Graph], Any]]] = {
     "open bracket": ("E_RPQ", lambda db, g: g.rpq("(a | b")),
     "two labels side by side": ("E_RPQ", lambda db, g: g.rpq("a b")),
     "unknown sign": ("E_RPQ", lambda db, g: g.rpq("a & b")),
+    "excepted path": ("E_RPQ", lambda db, g: g.rpq("!(a / b)")),
+    "excepted open bracket": ("E_RPQ", lambda db, g: g.rpq("!(a")),
+    "excepted nothing": ("E_RPQ", lambda db, g: g.rpq("!")),
+    "excepted without labels": ("E_RPQ", lambda db, g: Graph(db["edge"]).rpq("!a")),
+    "no number at all": ("E_RPQ", lambda db, g: g.rpq("a{,}")),
     "from more to less": ("E_RPQ", lambda db, g: g.rpq("a{3,1}")),
     "far too many states": ("E_RPQ", lambda db, g: g.rpq("a{1,100000}")),
 }

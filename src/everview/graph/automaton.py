@@ -1,9 +1,10 @@
 """Regular expressions over edge labels, as minimal deterministic automata.
 
     label  'any text'  .        an edge with this label, with any label
+    !a   !(a | b)   !(a | ^b)   an edge with any label but these (`^b`: against its direction, any but b)
     ^x                          x against the direction of the edges
     x / y      x | y            one after the other; either
-    x*  x+  x?  x{2}  x{1,3}  x{2,}
+    x*  x+  x?  x{2}  x{1,3}  x{2,}  x{,3}
 
 Deterministic, because a path query keeps a row for every (source, node, state): states that mean the same would
 multiply rows and work. Text becomes a tree, the tree Thompson's automaton with empty moves, that a deterministic one by
@@ -36,6 +37,17 @@ class Letter:
 
 
 @dataclass(frozen=True)
+class Except:
+    """One edge with any label but these, or with none."""
+
+    labels: frozenset[str]
+    back: bool = False
+
+    def __str__(self) -> str:
+        return ("^" if self.back else "") + f"!({'|'.join(sorted(self.labels))})"
+
+
+@dataclass(frozen=True)
 class Sequence:
     """Parts one after the other; none: the empty path."""
 
@@ -58,12 +70,12 @@ class Repeat:
     most: int | None
 
 
-Tree = Letter | Sequence | Choice | Repeat
+Tree = Letter | Except | Sequence | Choice | Repeat
 
 
 @dataclass(frozen=True)
 class Automaton:
-    """States 0 (the start), 1, ...; where each letter leads; which states accept.
+    """States 0 (the start), 1, ...; where each letter leads; which states accept; the letters that are not "any other".
 
     >>> print(compile_expression("knows+ / works_at"))
     0 -knows-> 1
@@ -73,6 +85,7 @@ class Automaton:
 
     moves: dict[tuple[int, Letter], int]
     accepting: frozenset[int]
+    known: frozenset[Letter] = frozenset()
 
     def __str__(self) -> str:
         first = ["0 accepts"] * (0 in self.accepting)
@@ -83,8 +96,12 @@ class Automaton:
         return "\n".join([*first, *lines])
 
     def labels(self, back: bool) -> list[str]:
-        """The labels mentioned, in one direction."""
-        return sorted({a.label for _, a in self.moves if a.back == back and a.label is not None})
+        """The labels mentioned, in one direction, whether or not they lead anywhere.
+
+        >>> compile_expression("!(a | b) / c").labels(back=False), compile_expression("!a | a").labels(back=False)
+        (['a', 'b', 'c'], [])
+        """
+        return sorted({a.label for a in self.known if a.back == back and a.label is not None})
 
 
 def compile_expression(text: str) -> Automaton:
@@ -101,8 +118,8 @@ def compile_expression(text: str) -> Automaton:
 # ------------------------------------------------------------------------------------------------ text
 
 _TOKEN = re.compile(
-    r"""\s*(?:(?P<label>[^\W\d][\w-]*(?::[\w-]+)?|\d+) | '(?P<quoted>(?:[^'\\]|\\.)*)' | (?P<sign>[|/()^.*+?])
-    | \{\s*(?P<least>\d+)\s*(?P<comma>,)?\s*(?P<most>\d+)?\s*\})""",
+    r"""\s*(?:(?P<label>[^\W\d][\w-]*(?::[\w-]+)?|\d+) | '(?P<quoted>(?:[^'\\]|\\.)*)' | (?P<sign>[|/()^.*+?!])
+    | \{\s*(?P<least>\d+|(?=,\s*\d))\s*(?P<comma>,)?\s*(?P<most>\d+)?\s*\})""",
     re.VERBOSE,
 )
 
@@ -137,7 +154,7 @@ class _Parser:
         return PlanError(
             "E_RPQ",
             f"path expression, column {place + 1}: {what}\n    {self.text}\n    {' ' * place}^",
-            "labels, 'quoted labels' and . with / | * + ? {1,3} ^ and brackets, e.g. knows+ / ^works_at",
+            "labels, 'quoted labels' and . with / | * + ? {1,3} ^ ! and brackets, e.g. knows+ / ^works_at",
         )
 
     def whole(self) -> Tree:
@@ -171,7 +188,7 @@ class _Parser:
         while self.at < len(self.tokens):
             place, match = self.tokens[self.at]
             if match["least"] is not None:
-                least = int(match["least"])
+                least = int(match["least"] or 0)
                 most = int(match["most"]) if match["most"] else None if match["comma"] else least
                 if most is not None and most < least:
                     raise self.error(place, f"{match.group().strip()} goes from more to less")
@@ -194,6 +211,35 @@ class _Parser:
             return tree
         if self.sign("."):
             return Letter(None)
+        if self.sign("!"):
+            return self.excepted()
+        return self.label()
+
+    def excepted(self) -> Tree:
+        """What follows `!`: labels, forwards or back; each direction that is named is walked, but for its labels."""
+        letters = []
+        if self.sign("("):
+            letters.append(self.direction())
+            while self.sign("|"):
+                letters.append(self.direction())
+            if not self.sign(")"):
+                raise self.error(self.place(), "labels parted by | and a closing bracket are expected after !(")
+        else:
+            letters.append(self.direction())
+        ways = dict.fromkeys(letter.back for letter in letters)
+        parts = tuple(Except(frozenset(str(a.label) for a in letters if a.back == back), back) for back in ways)
+        return parts[0] if len(parts) == 1 else Choice(parts)
+
+    def direction(self) -> Letter:
+        """A label, perhaps against its direction."""
+        back = self.sign("^")
+        return Letter(self.label().label, back)
+
+    def place(self) -> int:
+        """Where the next sign stands."""
+        return self.tokens[self.at][0] if self.at < len(self.tokens) else len(self.text)
+
+    def label(self) -> Letter:
         if self.at == len(self.tokens):
             raise self.error(len(self.text), "something is missing")
         place, match = self.tokens[self.at]
@@ -208,6 +254,8 @@ def turned(tree: Tree) -> Tree:
     """The same paths walked from their other end."""
     if isinstance(tree, Letter):
         return Letter(tree.label, not tree.back)
+    if isinstance(tree, Except):
+        return Except(tree.labels, not tree.back)
     if isinstance(tree, Repeat):
         return Repeat(turned(tree.part), tree.least, tree.most)
     parts = tuple(map(turned, tree.parts))
@@ -221,7 +269,7 @@ class _Thompson:
     """An automaton with empty moves, from 0 to `end`."""
 
     def __init__(self, tree: Tree) -> None:
-        self.moves: list[tuple[int, Letter | None, int]] = []
+        self.moves: list[tuple[int, Letter | Except | None, int]] = []
         self.states = 1
         self.end = self.add(tree, 0)
 
@@ -235,7 +283,7 @@ class _Thompson:
 
     def add(self, tree: Tree, start: int) -> int:
         """Put a tree behind a state; gives the state after it."""
-        if isinstance(tree, Letter):
+        if isinstance(tree, Letter | Except):
             end = self.new()
             self.moves.append((start, tree, end))
             return end
@@ -267,10 +315,12 @@ class _Thompson:
 
 
 def _deterministic(nfa: _Thompson) -> Automaton:
-    """The subset construction; a mentioned label also goes where `.` goes."""
-    letters = {a for _, a, _ in nfa.moves if a is not None}
+    """The subset construction; a mentioned label also goes where `.` goes, and where others are excepted."""
+    excepted = {a for _, a, _ in nfa.moves if isinstance(a, Except)}
+    letters = {a for _, a, _ in nfa.moves if isinstance(a, Letter)}
+    letters |= {Letter(label, a.back) for a in excepted for label in (None, *a.labels)}
     letters |= {Letter(a.label, not a.back) for a in letters if Letter(None, not a.back) in letters}
-    onwards: dict[tuple[int, Letter | None], set[int]] = {}
+    onwards: dict[tuple[int, Letter | Except | None], set[int]] = {}
     for s, a, t in nfa.moves:
         onwards.setdefault((s, a), set()).add(t)
 
@@ -287,14 +337,15 @@ def _deterministic(nfa: _Thompson) -> Automaton:
     todo = list(numbers)
     for subset in todo:
         for letter in sorted(letters, key=str):
-            fitting = (letter, Letter(None, letter.back))
+            others = [a for a in excepted if a.back == letter.back and letter.label not in a.labels]
+            fitting = (letter, Letter(None, letter.back), *others)
             target = closed({t for s in subset for a in fitting for t in onwards.get((s, a), ())})
             if target:
                 if target not in numbers:
                     numbers[target] = len(numbers)
                     todo.append(target)
                 moves[numbers[subset], letter] = numbers[target]
-    return Automaton(moves, frozenset(n for subset, n in numbers.items() if nfa.end in subset))
+    return Automaton(moves, frozenset(n for subset, n in numbers.items() if nfa.end in subset), frozenset(letters))
 
 
 def _minimal(dfa: Automaton) -> Automaton:
@@ -310,7 +361,7 @@ def _minimal(dfa: Automaton) -> Automaton:
         kind = {s: classes[futures[s]] for s in states}
     numbers = {k: i for i, k in enumerate(dict.fromkeys(kind[s] for s in states))}
     moves = {(numbers[kind[s]], a): numbers[kind[t]] for (s, a), t in dfa.moves.items()}
-    return Automaton(moves, frozenset(numbers[kind[s]] for s in dfa.accepting))
+    return Automaton(moves, frozenset(numbers[kind[s]] for s in dfa.accepting), dfa.known)
 
 
 def _without_idle_letters(dfa: Automaton) -> Automaton:
@@ -324,5 +375,6 @@ def _without_idle_letters(dfa: Automaton) -> Automaton:
     def leads(letter: Letter) -> list[int | None]:
         return [dfa.moves.get((s, letter)) for s in states]
 
-    idle = {a for _, a in dfa.moves if a.label is not None and leads(a) == leads(Letter(None, a.back))}
-    return Automaton({move: t for move, t in dfa.moves.items() if move[1] not in idle}, dfa.accepting)
+    idle = {a for a in dfa.known if a.label is not None and leads(a) == leads(Letter(None, a.back))}
+    kept = {move: t for move, t in dfa.moves.items() if move[1] not in idle}
+    return Automaton(kept, dfa.accepting, dfa.known - idle)
