@@ -338,7 +338,7 @@ def _deterministic(nfa: _Thompson) -> Automaton:
     for subset in todo:
         for letter in sorted(letters, key=str):
             others = [a for a in excepted if a.back == letter.back and letter.label not in a.labels]
-            fitting = (letter, Letter(None, letter.back), *others)
+            fitting: tuple[Letter | Except, ...] = (letter, Letter(None, letter.back), *others)
             target = closed({t for s in subset for a in fitting for t in onwards.get((s, a), ())})
             if target:
                 if target not in numbers:
