@@ -120,6 +120,14 @@ class Source:
             return self.refuse(node, f"{part.strip('_').replace('_', ' ').upper()} is not supported here")
         return self.error_at(token.start, "E_UNSUPPORTED", f"{token.text.upper()} is not supported here")
 
+    def written(self, node: exp.Expr) -> str:
+        """What a node is called in the text: the function's name as written; else the kind of node."""
+        start = node.meta.get("start")
+        word = next((t.text for t in self.tokens if t.start == start), "") if start is not None else ""
+        if word.isidentifier():
+            return word.lower()
+        return node.sql_name().lower() if isinstance(node, exp.Func) else _spaced(type(node))
+
     def word_before(self, node: exp.Expr) -> str:
         """The word before a node, in upper case; brackets do not count."""
         start = offset_of(node)
@@ -155,6 +163,11 @@ def offset_of(node: exp.Expr | None) -> int:
             return min(starts)
         node = node.parent
     return 0
+
+
+def _spaced(kind: type[exp.Expr]) -> str:
+    """The class's name as words."""
+    return " ".join(re.findall("[A-Z][a-z]*", kind.__name__)).lower() or kind.__name__.lower()
 
 
 def _starts(node: exp.Expr) -> list[int]:

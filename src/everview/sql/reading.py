@@ -19,6 +19,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import sqlglot
 from sqlglot import Token, TokenType, exp
@@ -35,6 +36,15 @@ Remove = Callable[[int, int], None]
 
 QUERIES = (exp.Query, exp.Values)
 """What can be asked: VALUES too."""
+
+KEYWORDS = (
+    "SELECT", "DISTINCT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "FETCH", "UNION", "INTERSECT",
+    "EXCEPT", "JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL", "LATERAL", "USING", "WINDOW", "QUALIFY", "WITH",
+    "RECURSIVE", "VALUES", "INSERT", "INTO", "UPDATE", "DELETE", "TRUNCATE", "CREATE", "TABLE", "VIEW", "MATERIALIZED",
+    "DROP", "BEGIN", "COMMIT", "ROLLBACK", "EXPLAIN", "SHOW", "SUBSCRIBE", "BETWEEN", "EXISTS", "CASE", "WHEN", "THEN",
+    "ELSE", "END", "PRIMARY", "CASCADE",
+)  # fmt: skip
+"""Words that a misspelt one may be."""
 
 SECONDS = {"time": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 
@@ -183,8 +193,19 @@ def parsed(source: Source) -> exp.Expr:
     try:
         node = sqlglot.parse_one(source.text, read="postgres")
     except (ParseError, TokenError) as error:
-        raise _syntax_error(error) from None
+        raise _syntax_error(error, source) from None
     return recorded(node)
+
+
+def check_query(source: Source) -> None:
+    """Raise the syntax error of the query in a CREATE ... AS, which sqlglot gives up on as a whole."""
+    depth = 0
+    for token in source.tokens:
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        if token.token_type == TokenType.ALIAS and depth == 0:
+            blank = re.sub(r"[^\n]", " ", source.text[: token.end + 1])
+            parsed(Source(blank + source.text[token.end + 1 :], source.notes))
+            return
 
 
 def _incomplete(found: re.Match[str]) -> str:
@@ -192,7 +213,7 @@ def _incomplete(found: re.Match[str]) -> str:
     return f"a part of {kind.sql_name() if issubclass(kind, exp.Func) else kind.key.upper()} is missing"
 
 
-def _syntax_error(error: ParseError | TokenError) -> SqlError:
+def _syntax_error(error: ParseError | TokenError, source: Source) -> SqlError:
     found = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
     line, column = found.get("line") or 1, found.get("col") or 1
     near = found.get("highlight")
@@ -200,4 +221,18 @@ def _syntax_error(error: ParseError | TokenError) -> SqlError:
     what = str(found.get("description") or str(error).splitlines()[0]).rstrip(".")
     what = re.sub(r" but got <Token.*", "", what)
     what = re.sub(r"Required keyword: '\w+' missing for <class '[\w.]*\.(\w+)'>", _incomplete, what)
-    return SqlError("E_SYNTAX", f"{what}{f', near {near!r}' if near else ''}", "", line, max(1, column - length + 1))
+    said = f"{what}{f', near {near!r}' if near else ''}"
+    at = max(1, column - length + 1)
+    before = [t.text for t in source.tokens if source.line_and_column(t.start) < (line, at)]
+    hint = _keyword(near or "") or _keyword(before[-1] if before else "")
+    return SqlError("E_SYNTAX", said, hint, line, at, source.text)
+
+
+def _keyword(word: str) -> str:
+    """A hint if the word is nearly one of SQL's.
+
+    >>> _keyword("FORM"), _keyword("x")
+    ("did you mean 'FROM'?", '')
+    """
+    found = get_close_matches(word.upper(), KEYWORDS, 1, 0.7) if word.isalpha() and len(word) > 2 else []
+    return f"did you mean {found[0]!r}?" if found and found[0] != word.upper() else ""

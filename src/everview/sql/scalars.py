@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 from typing import Literal as OneOf
 
 from sqlglot import exp
 
-from everview.errors import PlanError, did_you_mean
+from everview.errors import PlanError
 from everview.expr import functions
 from everview.expr.nodes import Expr, Literal, Udf
 from everview.sql import constants, names, timed
@@ -72,6 +73,15 @@ PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Subquery: ("this",),
 }
 """The parts of a node that its handler knows, if not `OPERANDS`; any other part is refused."""
+
+FUNCTIONS = (
+    "abs", "ceil", "floor", "round", "sign", "sqrt", "exp", "ln", "log", "power", "mod", "div", "lower", "upper", "length",
+    "reverse", "substring", "left", "right", "trim", "ltrim", "rtrim", "lpad", "rpad", "replace", "split_part", "position",
+    "strpos", "starts_with", "concat", "coalesce", "nullif", "greatest", "least", "extract", "date_trunc", "count", "sum",
+    "avg", "min", "max", "bool_and", "bool_or", "stddev", "variance", "string_agg", "array_agg", "row_number", "rank",
+    "dense_rank", "lag", "lead", "first_value", "last_value", "nth_value", "ntile", "now",
+)  # fmt: skip
+"""Names that a misspelt one may be."""
 
 COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "eq",
@@ -167,10 +177,10 @@ class Scalars:
                 )
             return self.source.refuse(
                 node,
-                f"the aggregate {node.sql_name().lower()} is not supported",
+                f"the aggregate {self.source.written(node)} is not supported",
                 "count, sum, avg, min, max, bool_and, bool_or, stddev, variance, string_agg and array_agg are",
             )
-        what = node.sql_name().lower() if isinstance(node, exp.Func) else node.key
+        what = self.source.written(node)
         return self.source.refuse(node, f"{what} is not supported here")
 
     # ------------------------------------------------------------------------------ names, constants
@@ -541,7 +551,8 @@ class Scalars:
         known = self.compiler.session._functions
         found = known.get(node.name.lower())
         if found is None:
-            hint = did_you_mean(node.name.lower(), known) if known else "add it with db.function(name, f, returns=...)"
+            close = get_close_matches(node.name.lower(), [*known, *FUNCTIONS], 1, 0.7)
+            hint = f"did you mean {close[0]!r}?" if close else "functions in Python are added by db.function"
             raise self.source.refuse(node, f"{node.name.lower()} is not supported here", hint)
         args = tuple(self.bind(a) for a in node.expressions)
         return Udf(found.returns, found.function, args, found.vectorized)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from everview.errors import InputError
 from everview.io.pipeline import Run
+from everview.sql.places import SqlError
 from everview.sql.result import Result
 from everview.sql.statements import Statements
 from everview.sql.subscription import Subscription
@@ -39,9 +40,13 @@ def run(session: Session, path: Path, *, until: str | None = "caught_up", show: 
     except OSError as error:
         raise InputError("E_FILE", f"{path} cannot be read: {error.strerror}", "give the path of a script") from None
     started = set[str]()
-    for statement, answer in Statements(session).answers(text):
-        started.add(statement.first if statement.first == "RUN" else statement.start)
-        show_answer(answer, show)
+    try:
+        for statement, answer in Statements(session).answers(text):
+            started.add(statement.first if statement.first == "RUN" else statement.start)
+            show_answer(answer, show)
+    except SqlError as error:
+        error.message = f"{path.name}, {error.message}"
+        raise
     if "CREATE SOURCE" in started and "RUN" not in started:
         show_answer(session.run(until), show)
 

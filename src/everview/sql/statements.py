@@ -312,5 +312,8 @@ def _handler(node: exp.Expr, source: Source) -> _Handler:
     if isinstance(node, reading.QUERIES):
         return Statements.select
     if type(node) not in _HANDLERS:
-        raise source.refuse(node, f"this statement is not supported: {node.key.upper()}", _STATEMENTS)
+        first = source.tokens[0].text.upper().split()[0]
+        if isinstance(node, exp.Command) and first == "CREATE":
+            reading.check_query(source)
+        raise source.refuse(node, f"this statement is not supported: {first}", _STATEMENTS)
     return _HANDLERS[type(node)]
