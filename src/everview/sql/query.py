@@ -20,9 +20,10 @@ from everview.errors import did_you_mean
 from everview.expr import functions
 from everview.expr.nodes import ColumnRef, Expr, Literal
 from everview.plan import joins
-from everview.plan.nodes import ONE_ROW, Constant, Negate, Node, Project, Threshold, TopK, Union
+from everview.plan.nodes import ONE_ROW, Constant, Filter, Negate, Node, Project, Threshold, TopK, Union
 from everview.plan.sizes import Sizes
-from everview.sql import recursion
+from everview.plan.windows import Window, WindowCall
+from everview.sql import recursion, stars
 from everview.sql.from_clause import FromClause
 from everview.sql.grouping import Grouped, aggregates_in, grouping_sets
 from everview.sql.memberships import long_list
@@ -288,9 +289,14 @@ class Compiler:
         nodes += [*(select.args.get("windows") or []), *([qualify.this] if qualify else [])]
         if group is None and having is None and not any(True for n in nodes for _ in aggregates_in(n)):
             return below, False
-        if group is not None and group.args.get("all"):
-            raise self.source.refuse(group, "GROUP BY ALL is not supported", "name the columns")
         keys, sets = grouping_sets(group)
+        if group is not None and group.args.get("all") and not keys:  # GROUP BY ALL: by what is not aggregated
+            items = [i.this if isinstance(i, exp.Alias) else i for i in select.expressions]
+            keys = [i for i in items if not any(aggregates_in(i)) and not any(windows_in(i))]
+            if any(self.is_star(k) for k in keys):
+                raise self.source.error(group, "E_STAR", "GROUP BY ALL needs outputs with names, not *")
+            keys = [k for k in keys if k.find(exp.Column) is not None]
+            sets = [list(range(len(keys)))]
         scalars = Grouped(below, [self._group_key(k, select, below) for k in keys], sets, context)
         scalars.collect(nodes)
         one = not keys and len(sets) == 1
@@ -334,8 +340,6 @@ class Compiler:
         return isinstance(item, exp.Star) or (isinstance(item, exp.Column) and isinstance(item.this, exp.Star))
 
     def star(self, item: exp.Expr, scalars: Scalars) -> list[tuple[str, Expr]]:
-        if any(item.args.get(a) for a in ("except_", "replace", "rename")):
-            raise self.source.refuse(item, "* EXCEPT and REPLACE are not supported", "name the columns")
         table = item.args["table"].name.lower() if isinstance(item, exp.Column) else ""
         if isinstance(scalars, Grouped):
             raise self.source.error(item, "E_GROUP", "* cannot stand in a query with groups", "name the columns")
@@ -347,7 +351,8 @@ class Compiler:
             tables = [f.table for f in relation.fields if f.table]
             hint = did_you_mean(table, tables) if table else "there is no FROM"
             raise self.source.error(item, "E_TABLE", f"there are no columns {item.sql('postgres')}", hint)
-        return [(relation.fields[i].name, relation.ref(i)) for i in chosen]
+        found: list[tuple[str, Expr]] = [(relation.fields[i].name, relation.ref(i)) for i in chosen]
+        return stars.changed(item.this if isinstance(item, exp.Column) else item, found, scalars)
 
     # --------------------------------------------------------------------- DISTINCT, ORDER BY and LIMIT
 
@@ -422,22 +427,39 @@ class Compiler:
         return self._top(node, replace(query, node=widened, order=ordering or query.order))
 
     def _top(self, node: exp.Expr, query: Query) -> Query:
-        limit, offset = self._count(node.args.get("limit")), self._count(node.args.get("offset"))
+        clause = node.args.get("limit")
+        limit, offset = self._count(clause), self._count(node.args.get("offset"))
         if limit is None and offset is None:
             return query
+        options = clause.args.get("limit_options") if clause is not None else None
+        if options is not None and options.args.get("with_ties") and limit:
+            return self._with_ties(clause, query, limit, offset or 0)
         top = TopK(
             query.node, tuple(range(query.context)), query.order, ALL_ROWS if limit is None else limit, offset or 0
         )
         few = limit is not None and limit <= 1
         return replace(query, node=top, at_most_one=query.at_most_one or few, exactly_one=False)
 
+    def _with_ties(self, clause: exp.Expr, query: Query, limit: int, offset: int) -> Query:
+        """The first rows and those that the order does not tell from the last of them: by their ranks."""
+        if not query.order:
+            raise self.source.error(clause, "E_ORDER", "WITH TIES needs ORDER BY")
+        width = len(query.node.types)
+        calls = (WindowCall("rank", INT), WindowCall("row_number", INT))
+        ranked = Window(query.node, tuple(range(query.context)), query.order, calls)
+        rank, number = ColumnRef(INT, width), ColumnRef(INT, width + 1)
+        kept = [functions.call("le", rank, Literal(INT, limit + offset))]
+        kept += [functions.call("gt", number, Literal(INT, offset))] if offset else []
+        node = joins.take(Filter(ranked, functions.conjunction(kept)), range(width))
+        return replace(query, node=node, at_most_one=False, exactly_one=False)
+
     def _count(self, clause: exp.Expr | None) -> int | None:
         if clause is None:
             return None
         value = clause.args.get("count") if isinstance(clause, exp.Fetch) else clause.expression
         options = clause.args.get("limit_options")
-        if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
-            raise self.source.refuse(clause, "FETCH with PERCENT or WITH TIES is not supported")
+        if options is not None and options.args.get("percent"):
+            raise self.source.refuse(clause, "FETCH with PERCENT is not supported")
         if isinstance(value, exp.Null) or (isinstance(value, exp.Expr) and value.name.upper() == "ALL"):
             return None
         if not isinstance(value, exp.Literal) or not value.name.isdigit():
