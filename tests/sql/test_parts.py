@@ -45,8 +45,7 @@ REFUSED = [
     ("TRUNCATE v CASCADE", "CASCADE"),
     ("BEGIN ISOLATION LEVEL SERIALIZABLE", "ISOLATION"),
     ("UPDATE ONLY v SET c = 1", "ONLY"),
-    ("DELETE FROM v LIMIT 1", "v"),
-    ("INSERT INTO v AS w VALUES (1, 2)", "w"),
+    ("DELETE FROM v LIMIT 1", "LIMIT"),
     ("SELECT sum(a) OVER (ORDER BY a ROWS 1 PRECEDING EXCLUDE TIES) FROM v", "sum"),
     ("SELECT a FROM v WHERE a = 1 CONNECT BY a = c", "CONNECT"),
 ]
@@ -176,6 +175,7 @@ NO_DIFFERENCE = {
     ("Select", "windows"),  # nothing is over it
     ("Window", "alias"),
     ("Select", "order"),  # by nothing
+    ("Group", "all"),  # GROUP BY ALL a, b: the opposite of DISTINCT
     ("Literal", "is_string"),  # of EXISTS (SELECT 1), of an interval
 }
 """Parts that are read and that some value makes no difference to, with the reason."""

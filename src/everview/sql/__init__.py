@@ -13,14 +13,14 @@ sqlglot parses; the modules here, in reading order, turn the tree into the plans
     windows       OVER, WINDOW and QUALIFY
     moments, lists    aggregates that are more than one sum
     grouping      GROUP BY and aggregates
-    query         SELECT, set operations, ORDER BY and LIMIT
+    stars, query  SELECT, set operations, ORDER BY and LIMIT
     recursion     WITH RECURSIVE
     choice        how joins of several tables are kept: hints, SET plan
     timed         now(), windows on tables, times to live
     parameters, prepared    $name
     statements, result    what `db.sql` does, and its answers
     definitions   CREATE TABLE, CREATE VIEW, DROP
-    changes       INSERT, UPDATE, DELETE, TRUNCATE
+    affected, conflicts, changes    INSERT, UPDATE, DELETE, TRUNCATE
     explaining    EXPLAIN
     subscription, pipelines    SUBSCRIBE; CREATE SOURCE, CREATE SINK and RUN
     repl, script  `everview sql` and `everview run`

@@ -20,9 +20,11 @@ from everview.expr.nodes import Literal as Constant
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.sql import constants, names, parts
+from everview.sql.affected import Returning
+from everview.sql.conflicts import DoUpdate
 from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Query
-from everview.sql.result import Row
+from everview.sql.result import Result, Row
 from everview.sql.scalars import Scalars
 from everview.sql.scopes import HIDDEN, Relation, Scope
 from everview.table import Table
@@ -39,24 +41,38 @@ _NOTHING = plan.Table(-1, (INT,))
 
 
 def insert(sql: Statements, node: exp.Insert, source: Source) -> Do:
-    """INSERT INTO t [(columns)] VALUES ... or SELECT ..."""
+    """INSERT INTO t [(columns)] VALUES ... or SELECT ... [ON CONFLICT ...] [RETURNING ...]"""
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
     table = _table(sql, target, source)
-    conflict = _conflict(node, table, source)
-    if node.args.get("returning"):
-        raise source.refuse(node, "RETURNING is not supported")
+    conflict = _conflict(sql, node, table, source)
+    returning = Returning(sql, node, table, source)
     if node.expression is None:
         raise source.refuse(node, "DEFAULT VALUES is not supported: columns have no defaults", "give VALUES (...)")
     listed = node.this.expressions if isinstance(node.this, exp.Schema) else None
     at = list(range(len(table._columns))) if listed is None else _positions(listed, table, source)
     rows = _given(sql, node, table, at, source)
 
-    def do() -> None:
+    def change() -> list[Row]:
         columns = [dict(zip(at, row, strict=True)) for row in rows()]
         full = [tuple(row.get(i) for i in range(len(table._columns))) for row in columns]
-        _insert(sql, table, full, conflict)
+        if isinstance(conflict, str):
+            return _insert(sql, table, full, conflict)
+        fresh, old, changed = conflict.split(full)
+        with sql.session.transaction():
+            _replace(sql, table, old, changed)
+            _insert(sql, table, fresh, "error")
+        return [*fresh, *changed]
 
-    return do
+    return lambda: _done(sql, change, returning)
+
+
+def _done(sql: Statements, change: Rows, returning: Returning) -> Result | None:
+    """Change rows and say what RETURNING asks about them; if that fails, nothing is changed."""
+    if not returning.outputs:
+        change()
+        return None
+    with sql.session.transaction():
+        return returning.answer(change())
 
 
 def _given(sql: Statements, node: exp.Insert, table: Table, at: Sequence[int], source: Source) -> Rows:
@@ -72,27 +88,70 @@ def _given(sql: Statements, node: exp.Insert, table: Table, at: Sequence[int], s
 
 
 def update(sql: Statements, node: exp.Update, source: Source) -> Do:
-    """UPDATE t SET column = ... [WHERE ...]"""
-    _refuse_extras(node, source)
+    """UPDATE t SET column = ..., (a, b) = (...) [FROM ...] [WHERE ...] [RETURNING ...]"""
     table = _table(sql, node.this, source)
-    for setting in node.expressions:
-        if not isinstance(setting, exp.EQ) or not isinstance(setting.this, exp.Column):
-            raise source.error(node, "E_SYNTAX", "SET needs a column and its new value", "UPDATE t SET column = value")
-    new = _positions([setting.this for setting in node.expressions], table, source)
-    items: list[exp.Expr] = [exp.Star(), *(setting.expression for setting in node.expressions)]
-    select = exp.Select(expressions=items, from_=exp.From(this=node.this))
+    returning = Returning(sql, node, table, source)
+    settings = [pair for setting in node.expressions for pair in _settings(setting, source)]
+    new = _positions([column for column, _ in settings], table, source)
+    select = _of_target(node, [value for _, value in settings])
+    others = node.args.get("from_")
+    if others is not None:
+        select.set("joins", [exp.Join(this=others.this, kind="CROSS")])
     rows = _read_rows(sql, select, node, source, table, new)
-    return lambda: _update(sql, table, new, rows())
-
-
-def _update(sql: Statements, table: Table, new: Sequence[int], rows: list[Row]) -> None:
-    """Replace rows; each is a row of the table, then what its columns at `new` become."""
-    if not rows:
-        return
     width = len(table._columns)
-    old = [row[:width] for row in rows]
     places = {position: width + i for i, position in enumerate(new)}
-    changed = [tuple(row[places.get(i, i)] for i in range(width)) for row in rows]
+
+    def change() -> list[Row]:
+        found = rows() if others is None else _each_once(table, rows(), width)
+        old = [row[:width] for row in found]
+        changed: list[Row] = [tuple(row[places.get(i, i)] for i in range(width)) for row in found]
+        _replace(sql, table, old, changed)
+        return changed
+
+    return lambda: _done(sql, change, returning)
+
+
+def _settings(setting: exp.Expr, source: Source) -> list[tuple[exp.Expr, exp.Expr]]:
+    """The columns of one assignment and their values: one, or a row of them."""
+    if not isinstance(setting, exp.EQ) or not isinstance(setting.this, (exp.Column, exp.Tuple)):
+        raise source.error(setting, "E_SYNTAX", "SET needs a column and its new value", "UPDATE t SET column = value")
+    if not isinstance(setting.this, exp.Tuple):
+        return [(setting.this, setting.expression)]
+    if not isinstance(setting.expression, exp.Tuple):
+        raise source.refuse(setting, "a row of columns is given a row of values", "SET (a, b) = (1, 2)")
+    columns, values = setting.this.expressions, setting.expression.expressions
+    if len(columns) != len(values):
+        raise source.error(setting, "E_WIDTH", f"{len(values)} values for {len(columns)} columns")
+    return list(zip(columns, values, strict=True))
+
+
+def _of_target(node: exp.Expr, values: Sequence[exp.Expr] = ()) -> exp.Select:
+    """A query for the rows of the table that a statement changes, and values beside them."""
+    target = node.this
+    star = exp.Column(this=exp.Star(), table=exp.to_identifier(target.alias or target.name))
+    return exp.Select(expressions=[star, *values], from_=exp.From(this=target))
+
+
+def _each_once(table: Table, rows: list[Row], width: int) -> list[Row]:
+    """Rows of the table that others were found for, each as often as it is there; it is an error if these disagree."""
+    found: dict[Row, Row] = {}
+    for row in dict.fromkeys(rows):
+        if row[:width] in found:
+            raise InputError(
+                "E_AMBIGUOUS",
+                f"a row of {table._label!r} would become two different ones: {row[:width]}",
+                "let FROM and WHERE find one row for it, or aggregate",
+            )
+        found[row[:width]] = row
+    if table._key:
+        return list(found.values())
+    return [found[row] for row in table.rows() if row in found]
+
+
+def _replace(sql: Statements, table: Table, old: list[Row], changed: list[Row]) -> None:
+    """Take rows away and put others in their place, all or nothing."""
+    if not old:
+        return
     with sql.session.transaction():
         table.delete(old)
         _insert(sql, table, changed, "error")
@@ -100,18 +159,23 @@ def _update(sql: Statements, table: Table, new: Sequence[int], rows: list[Row]) 
 
 
 def delete(sql: Statements, node: exp.Delete, source: Source) -> Do:
-    """DELETE FROM t [WHERE ...]"""
-    _refuse_extras(node, source)
+    """DELETE FROM t [USING ...] [WHERE ...] [RETURNING ...]"""
     table = _table(sql, node.this, source)
-    rows = _read_rows(sql, exp.Select(expressions=[exp.Star()], from_=exp.From(this=node.this)), node, source)
+    returning = Returning(sql, node, table, source)
+    select = _of_target(node)
+    others = node.args.get("using") or []
+    if others:
+        select.set("joins", [exp.Join(this=other, kind="CROSS") for other in others])
+    rows = _read_rows(sql, select, node, source)
 
-    def do() -> None:
-        gone = rows()
+    def change() -> list[Row]:
+        gone = _each_once(table, rows(), len(table._columns)) if others else rows()
         if gone:
             table.delete(gone)
             sql.mark(table)
+        return gone
 
-    return do
+    return lambda: _done(sql, change, returning)
 
 
 def truncate(sql: Statements, node: exp.TruncateTable, source: Source) -> Do:
@@ -176,16 +240,23 @@ def _check_conflict_keys(clause: exp.OnConflict, table: Table, source: Source) -
         raise source.error(columns[0], "E_KEY", "these columns are not the key, so they can be there twice", hint)
 
 
-def _conflict(node: exp.Insert, table: Table, source: Source) -> str:
-    """What to do with a key that exists: error, nothing or update."""
+def _conflict(sql: Statements, node: exp.Insert, table: Table, source: Source) -> str | DoUpdate:
+    """What to do with a key that exists: error, nothing, replace the row, or change it."""
     clause = node.args.get("conflict")
     if clause is None:
         return "update" if str(node.args.get("alternative") or "").upper() == "REPLACE" else "error"
     action = clause.args.get("action")
-    if action is not None and "NOTHING" in action.name.upper():
+    what = action.name.upper() if action is not None else ""
+    if "NOTHING" in what:
         _check_conflict_keys(clause, table, source)
         return "nothing"
-    raise source.refuse(node, "ON CONFLICT is only supported with DO NOTHING", "INSERT OR REPLACE replaces rows by key")
+    if "UPDATE" not in what:
+        raise source.refuse(node, "ON CONFLICT is followed by DO NOTHING or DO UPDATE SET")
+    _check_conflict_keys(clause, table, source)
+    at = _positions([s.this for s in clause.expressions], table, source)
+    target = node.this.this if isinstance(node.this, exp.Schema) else node.this
+    name = target.alias or target.name
+    return DoUpdate(sql, clause, name, table, source, at, lambda e, i, s: _fitted_value(e, table, i, s, source))
 
 
 def _positions(columns: Sequence[exp.Expr], table: Table, source: Source) -> list[int]:
@@ -230,12 +301,14 @@ def _fitted_value(value: Expr, table: Table, position: int, at: exp.Expr, source
     return functions.cast(value, column.type)
 
 
-def _insert(sql: Statements, table: Table, rows: list[Any], conflict: str) -> None:
+def _insert(sql: Statements, table: Table, rows: list[Any], conflict: str) -> list[Any]:
+    """Insert rows; gives those that were."""
     if table._key and conflict != "update":
         rows = _new_keys(sql, table, rows, conflict)
     if rows:
         table.insert(rows)
         sql.mark(table)
+    return rows
 
 
 def _new_keys(sql: Statements, table: Table, rows: list[Any], conflict: str) -> list[Any]:
@@ -275,9 +348,3 @@ def _read_rows(
     if table is not None:
         query = _fitted(query, table, [*range(len(table._columns)), *assigned], node, source)
     return lambda: sql.answer(query, compiler).rows()
-
-
-def _refuse_extras(node: exp.Expr, source: Source) -> None:
-    for arg, what in (("using", "USING"), ("from_", "FROM"), ("returning", "RETURNING"), ("limit", "LIMIT")):
-        if node.args.get(arg):
-            raise source.refuse(node, f"{what} is not supported in UPDATE and DELETE", "use a subquery in WHERE")

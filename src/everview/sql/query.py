@@ -432,7 +432,7 @@ class Compiler:
         if limit is None and offset is None:
             return query
         options = clause.args.get("limit_options") if clause is not None else None
-        if options is not None and options.args.get("with_ties") and limit:
+        if clause is not None and options is not None and options.args.get("with_ties") and limit:
             return self._with_ties(clause, query, limit, offset or 0)
         top = TopK(
             query.node, tuple(range(query.context)), query.order, ALL_ROWS if limit is None else limit, offset or 0

@@ -75,11 +75,12 @@ PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
 """The parts of a node that its handler knows, if not `OPERANDS`; any other part is refused."""
 
 FUNCTIONS = (
-    "abs", "ceil", "floor", "round", "sign", "sqrt", "exp", "ln", "log", "power", "mod", "div", "lower", "upper", "length",
-    "reverse", "substring", "left", "right", "trim", "ltrim", "rtrim", "lpad", "rpad", "replace", "split_part", "position",
-    "strpos", "starts_with", "concat", "coalesce", "nullif", "greatest", "least", "extract", "date_trunc", "count", "sum",
-    "avg", "min", "max", "bool_and", "bool_or", "stddev", "variance", "string_agg", "array_agg", "row_number", "rank",
-    "dense_rank", "lag", "lead", "first_value", "last_value", "nth_value", "ntile", "now",
+    "abs", "ceil", "floor", "round", "sign", "sqrt", "exp", "ln", "log", "power", "mod", "div", "lower", "upper",
+    "length", "reverse", "substring", "left", "right", "trim", "ltrim", "rtrim", "lpad", "rpad", "replace",
+    "split_part", "position", "strpos", "starts_with", "concat", "coalesce", "nullif", "greatest", "least",
+    "extract", "date_trunc", "count", "sum", "avg", "min", "max", "bool_and", "bool_or", "stddev", "variance",
+    "string_agg", "array_agg", "row_number", "rank", "dense_rank", "lag", "lead", "first_value", "last_value",
+    "nth_value", "ntile", "now",
 )  # fmt: skip
 """Names that a misspelt one may be."""
 
