@@ -247,3 +247,21 @@ def test_a_view_that_cannot_be_built_does_not_replace_another(db: ev.Session) ->
         db.sql(f"CREATE OR REPLACE VIEW names AS {endless} SELECT n FROM r")
     db.sql("DELETE FROM item WHERE id = 1")
     assert db["names"].rows() == [("fig",)]
+
+
+def test_describe(db: ev.Session) -> None:
+    expected = [
+        ("id", "int", "no", "yes"),
+        ("name", "text", "no", "no"),
+        ("price", "decimal(18, 2)", "yes", "no"),
+        ("day", "date", "yes", "no"),
+    ]
+    assert db.sql("DESCRIBE item").rows() == db.sql("SHOW COLUMNS FROM Item").rows() == expected
+    assert db.sql("DESCRIBE item").columns == ["column", "type", "null", "key"]
+    assert db.sql("DESCRIBE SELECT id / 2 AS h, name FROM item").rows() == [
+        ("h", "double", "no", "no"),
+        ("name", "text", "no", "no"),
+    ]
+    for text in ("DESCRIBE nope", "SHOW COLUMNS FROM nope", "DESCRIBE SELECT nope FROM item"):
+        with pytest.raises(ev.PlanError):
+            db.sql(text)

@@ -21,7 +21,7 @@ sqlglot parses; the modules here, in reading order, turn the tree into the plans
     statements, result    what `db.sql` does, and its answers
     definitions   CREATE TABLE, CREATE VIEW, DROP
     affected, conflicts, changes    INSERT, UPDATE, DELETE, TRUNCATE
-    explaining    EXPLAIN
+    explaining, describing    EXPLAIN, DESCRIBE
     subscription, pipelines    SUBSCRIBE; CREATE SOURCE, CREATE SINK and RUN
     repl, script  `everview sql` and `everview run`
 

@@ -26,7 +26,18 @@ from everview.errors import EverviewError
 from everview.expr.resolve import Column
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
-from everview.sql import changes, choice, definitions, explaining, names, parts, pipelines, reading, subscription
+from everview.sql import (
+    changes,
+    choice,
+    definitions,
+    describing,
+    explaining,
+    names,
+    parts,
+    pipelines,
+    reading,
+    subscription,
+)
 from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Env, Query
 from everview.sql.result import Result, in_order
@@ -204,15 +215,19 @@ class Statements:
         return [self.session._table_of(n)._label for n in nodes if isinstance(n, plan.Table)]
 
     def show(self, statement: reading.Statement) -> Result:
-        """SHOW TABLES, SHOW VIEWS, SHOW plan"""
+        """SHOW TABLES, SHOW VIEWS, SHOW COLUMNS FROM name, SHOW plan"""
         what = statement.text.split()[1:]
         rest = " ".join(what).lower()
+        if rest.startswith("columns from ") and len(what) == 3 and self.spelled(what[2]) in self.session:
+            return describing.named(self, self.spelled(what[2]))
         if rest == "plan":
             return self.texts("plan", [self.plan or "default"])
         found = {"tables": self.session.tables, "views": self.session.views}
         if rest not in found:
             place = Source(statement.text).line_and_column(statement.text.lower().index("show"))
-            raise SqlError("E_UNSUPPORTED", f"there is no SHOW {rest}", "SHOW TABLES, SHOW VIEWS or SHOW plan", *place)
+            raise SqlError(
+                "E_UNSUPPORTED", f"there is no SHOW {rest}", "SHOW TABLES, VIEWS, plan or COLUMNS FROM name", *place
+            )
         return self.texts(rest[:-1], sorted(found[rest]))
 
     def texts(self, column: str, values: Sequence[str]) -> Result:
@@ -275,8 +290,8 @@ class Statements:
 
 
 _STATEMENTS = (
-    "there are SELECT, CREATE TABLE, VIEW, SOURCE and SINK, DROP, INSERT, UPDATE, DELETE, TRUNCATE, EXPLAIN, SHOW, "
-    "SET plan, SUBSCRIBE, RUN, BEGIN, COMMIT and ROLLBACK"
+    "there are SELECT, CREATE TABLE, VIEW, SOURCE and SINK, DROP, INSERT, UPDATE, DELETE, TRUNCATE, EXPLAIN, DESCRIBE, "
+    "SHOW, SET plan, SUBSCRIBE, RUN, BEGIN, COMMIT and ROLLBACK"
 )
 
 _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
@@ -294,6 +309,7 @@ _Handler = Callable[[Statements, Any, Source], Do]
 _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.Create: definitions.create,
     exp.Drop: definitions.drop,
+    exp.Describe: describing.describe,
     exp.Insert: changes.insert,
     exp.Update: changes.update,
     exp.Delete: changes.delete,

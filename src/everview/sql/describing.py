@@ -1,0 +1,63 @@
+"""DESCRIBE and SHOW COLUMNS: the columns of a table, a view or a query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.codes.codec import Codec
+from everview.errors import did_you_mean
+from everview.sql import reading
+from everview.sql.places import Source
+from everview.sql.result import Result
+from everview.table import Table
+from everview.types import STR, DataType
+
+if TYPE_CHECKING:
+    from everview.sql.statements import Do, Statements
+
+_NAMES = {"int": "int", "float": "double", "str": "text", "bytes": "bytea", "bool": "boolean"}
+
+
+def sql_name(declared: DataType) -> str:
+    """A type as CREATE TABLE writes it.
+
+    >>> from everview.types import FLOAT, decimal
+    >>> sql_name(FLOAT), sql_name(decimal(2))
+    ('double', 'decimal(18, 2)')
+    """
+    if declared.kind == "decimal":
+        return f"decimal(18, {declared.scale})"
+    return _NAMES.get(declared.kind, declared.kind)
+
+
+def describe(sql: Statements, node: exp.Describe, source: Source) -> Do:
+    """DESCRIBE name, DESCRIBE query"""
+    if isinstance(node.this, reading.QUERIES):
+        query, _ = sql.bound(node.this, source)
+        types = query.node.types[query.context : query.width]
+        return lambda: _listed(sql, query.names, types, ())
+    if not isinstance(node.this, exp.Table):
+        raise source.refuse(node, "tables, views and queries can be described")
+    name = sql.spelled(node.this.name)
+    if name not in sql.session:
+        there = [*sql.session.tables, *sql.session.views]
+        raise source.error(node.this, "E_TABLE", f"there is no table or view {name}", did_you_mean(name, there))
+    return lambda: named(sql, name)
+
+
+def named(sql: Statements, name: str) -> Result:
+    """The columns of a table or view that is there."""
+    found = sql.session[name]
+    key = [found._columns[k].name for k in found._key] if isinstance(found, Table) else []
+    return _listed(sql, [c.name for c in found._columns], [c.type for c in found._columns], key)
+
+
+def _listed(sql: Statements, names: Sequence[str], types: Sequence[DataType], key: Sequence[str]) -> Result:
+    """One row for each column: its name and type, and whether it may be NULL or is part of the key."""
+    codec = Codec((STR, STR, STR, STR), ("column", "type", "null", "key"), sql.session._interner)
+    said = {True: "yes", False: "no"}
+    rows = [(n, sql_name(t), said[t.nullable], said[n in key]) for n, t in zip(names, types, strict=True)]
+    return Result(codec, codec.encode_rows(rows))
