@@ -23,6 +23,7 @@ from everview.errors import InputError
 from everview.store import Store
 from everview.store.logs import read_log
 from everview.table import Table
+from everview.turns import reads
 from everview.view import View
 
 
@@ -55,30 +56,30 @@ class AttachedSession(Stored):
             store.close()
             raise
 
+    @reads
     def close(self) -> None:
         """Free everything, and let the writer collect what only this reader needed."""
-        with self._lock:
-            if not self._closed:
-                super().close()
-                self._store.close()
+        if not self._closed:
+            super().close()
+            self._store.close()
 
     # catching up
 
+    @reads
     def refresh(self) -> int:
         """Catch up with the writer; gives the time that was reached. Subscribers are called for the times between."""
         self._alive()
-        with self._lock:
-            while True:
-                overtaken = self._store.overtaken()  # before the log is read: then it is complete
-                self._follow_log()
-                if not overtaken:
-                    break
-                self._place = 0
-                commit = self._store.follow()
-                # a log was collected before it was read, or the directory is Spark's now
-                if commit.time != self._graph.time or self._store.manifest.is_sharded:
-                    raise self._store.stale()
-            self._again = {*self._tables, *self._views}
+        while True:
+            overtaken = self._store.overtaken()  # before the log is read: then it is complete
+            self._follow_log()
+            if not overtaken:
+                break
+            self._place = 0
+            commit = self._store.follow()
+            # a log was collected before it was read, or the directory is Spark's now
+            if commit.time != self._graph.time or self._store.manifest.is_sharded:
+                raise self._store.stale()
+        self._again = {*self._tables, *self._views}
         return self.time
 
     def _follow_log(self) -> None:

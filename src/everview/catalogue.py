@@ -30,6 +30,7 @@ from everview.journal import (
     ViewDropped,
     ViewMade,
     encode,
+    surviving,
 )
 from everview.plan import nodes as plan
 from everview.plan.digest import digest
@@ -37,6 +38,7 @@ from everview.plan.frozen import Functions, canonical
 from everview.plan.multiway import Choice
 from everview.session import Session
 from everview.table import Table
+from everview.turns import reads
 from everview.view import View
 
 TRANSIENT = "("
@@ -192,6 +194,7 @@ class Catalogued(Session):
 
     # tables
 
+    @reads
     def table(
         self,
         name: str,
@@ -200,17 +203,16 @@ class Catalogued(Session):
         *,
         ttl: dt.timedelta | None = None,
     ) -> Table:
-        with self._lock:
-            size = None if ttl is None else ttl // dt.timedelta(microseconds=1)
-            if not self._quiet and name in self._again and name in self._tables:
-                return self._same_table(self._tables[name], schema, key, size)
-            table = super().table(name, schema, key)
-            columns = tuple((c.name, c.type) for c in table._columns)
-            with self._or_drop(table):
-                self._note(TableMade(name, columns, table._key, table._id))
-                if size is not None:
-                    self._clock.add(Aging(self, table, size, owner=True))
-            return table
+        size = None if ttl is None else ttl // dt.timedelta(microseconds=1)
+        if not self._quiet and name in self._again and name in self._tables:
+            return self._same_table(self._tables[name], schema, key, size)
+        table = super().table(name, schema, key)
+        columns = tuple((c.name, c.type) for c in table._columns)
+        with self._or_drop(table):
+            self._note(TableMade(name, columns, table._key, table._id))
+            if size is not None:
+                self._clock.add(Aging(self, table, size, owner=True))
+        return table
 
     def _same_table(
         self, table: Table, schema: Mapping[str, Any], key: str | Sequence[str] | None, ttl: int | None
@@ -236,24 +238,24 @@ class Catalogued(Session):
         self._again.discard(table._label)
         return table
 
+    @reads
     def _own_table(self, name: str, columns: Sequence[Column]) -> Table:
-        with self._lock:
-            known = name in self._tables
-            table = super()._own_table(name, columns)
-            if not known:
-                with self._or_drop(table):
-                    self._note(TableMade(name, tuple((c.name, c.type) for c in columns), table._key, table._id))
-            return table
+        known = name in self._tables
+        table = super()._own_table(name, columns)
+        if not known:
+            with self._or_drop(table):
+                self._note(TableMade(name, tuple((c.name, c.type) for c in columns), table._key, table._id))
+        return table
 
+    @reads
     def _drop_table(self, table: Table, cascade: bool) -> None:
-        with self._lock:
-            self._catch_up()
-            if cascade or not table._views:
-                self._note(TableDropped(table._label))
-            views = set(table._views)
-            with self._quietly():
-                super()._drop_table(table, cascade)
-            self._again -= {table._label, *views}
+        self._catch_up()
+        if cascade or not table._views:
+            self._note(TableDropped(table._label))
+        views = set(table._views)
+        with self._quietly():
+            super()._drop_table(table, cascade)
+        self._again -= {table._label, *views}
 
     # views
 
@@ -263,6 +265,7 @@ class Catalogued(Session):
         """Functions with the same code are one: they are when the catalogue is read, and must build the same then."""
         return super()._install(canonical(node, self._plan_functions), keys, history, choice)
 
+    @reads
     def view(
         self,
         name: str,
@@ -272,17 +275,16 @@ class Catalogued(Session):
         history: int | None = None,
         plan: Choice | None = None,
     ) -> View:
-        with self._lock:
-            if not self._quiet and name in self._again and name in self._views:
-                return self._same_view(self._views[name], collection, index_by)
-            view = super().view(name, collection, index_by=index_by, history=history, plan=plan)
-            if not name.startswith(TRANSIENT):
-                names = tuple(c.name for c in view._columns)
-                with self._or_drop(view):
-                    time, meaning = view._installed_at, digest(collection._meaning or collection._node)
-                    why = collection._plan_why
-                    self._note(ViewMade(name, view._node, names, view._index, history, time, plan, meaning, why))
-            return view
+        if not self._quiet and name in self._again and name in self._views:
+            return self._same_view(self._views[name], collection, index_by)
+        view = super().view(name, collection, index_by=index_by, history=history, plan=plan)
+        if not name.startswith(TRANSIENT):
+            names = tuple(c.name for c in view._columns)
+            with self._or_drop(view):
+                time, meaning = view._installed_at, digest(collection._meaning or collection._node)
+                why = collection._plan_why
+                self._note(ViewMade(name, view._node, names, view._index, history, time, plan, meaning, why))
+        return view
 
     def _same_view(self, view: View, collection: Collection, index_by: str | Sequence[str] | None) -> View:
         """A view that was found when the session was opened, if it is defined as it was."""
@@ -311,34 +313,48 @@ class Catalogued(Session):
             return made[-1].meaning == meaning
         return digest(view._node) in (meaning, digest(collection._node))  # digests were longer once
 
+    @reads
     def _index(self, view: View, keys: tuple[int, ...]) -> Arrangement:
-        with self._lock:
-            arrangement = super()._index(view, keys)
-            if not view._name.startswith(TRANSIENT):
-                try:
-                    self._note(IndexMade(view._name, keys))
-                except BaseException:
-                    view._more.remove(arrangement)
-                    self._collect()
-                    raise
-            return arrangement
+        arrangement = super()._index(view, keys)
+        if not view._name.startswith(TRANSIENT):
+            try:
+                self._note(IndexMade(view._name, keys))
+            except BaseException:
+                view._more.remove(arrangement)
+                self._collect()
+                raise
+        return arrangement
 
+    @reads
     def _drop_view(self, view: View) -> None:
-        with self._lock:
-            self._catch_up()
-            self._again.discard(view._name)
-            if view._name.startswith(TRANSIENT):
+        self._catch_up()
+        self._again.discard(view._name)
+        if view._name.startswith(TRANSIENT):
+            super()._drop_view(view)
+        else:
+            self._note(ViewDropped(view._name))
+            with self._quietly():
                 super()._drop_view(view)
-            else:
-                self._note(ViewDropped(view._name))
-                with self._quietly():
-                    super()._drop_view(view)
 
     def _collect(self) -> None:
         followers = len(self._clock.followers)
         super()._collect()
         if len(self._clock.followers) < followers:  # else it follows from what is noted
             self._note(Collected())
+
+    def _settle(self) -> None:
+        """What is not noted was not made, and what is noted as dropped is dropped."""
+        self._quiet = False
+        noted = [entry for entry, _ in surviving(self._entries)]
+        views = {entry.name for entry in noted if isinstance(entry, ViewMade)}
+        tables = {entry.name for entry in noted if isinstance(entry, TableMade)}
+        for name in [n for n in self._views if n not in views and not n.startswith(TRANSIENT)]:
+            self._views.pop(name)._dropped = True
+        for name in [n for n in self._tables if n not in tables and not n.startswith(HIDDEN)]:
+            table = self._tables.pop(name)
+            table._dropped = True
+            self._clock.forget(table)
+        super()._settle()
 
     @contextmanager
     def _or_drop(self, made: Table | View) -> Iterator[None]:

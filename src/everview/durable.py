@@ -17,15 +17,15 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from everview import journal
+from everview import journal, shield
 from everview.catalogue import Catalogued
 from everview.dataflow import saved
 from everview.dataflow.operators import Arrangement, Trace
-from everview.errors import EverviewError, InputError, StoreError, did_you_mean
+from everview.errors import ClosedError, EverviewError, InputError, StoreError, did_you_mean
 from everview.journal import Entry
 from everview.marks import change_marks
 from everview.moving import Move, from_shards
@@ -37,6 +37,7 @@ from everview.store import Manifest, Ref, Store, steps, tally, words
 from everview.store.logs import Log, next_version, open_log, read_log
 from everview.store.wal import Sync
 from everview.transacting import Work
+from everview.turns import reads
 
 STEP, ENTRY = b"S", b"C"
 """How the log's records begin."""
@@ -54,6 +55,18 @@ DICTIONARY_FILES = 16
 """Pieces of the dictionary from which they are written as one."""
 
 
+class _Unsure(NamedTuple):
+    """What is being written into the log and done."""
+
+    size: int
+    """of the log before it"""
+    time: int = 0
+    """before it, if it is a step"""
+    transactions: Sequence[Work] = ()
+    words: int = 0
+    """entries of the dictionary that are known after it"""
+
+
 class Stored(Catalogued):
     """A session whose dataflow comes from a store's manifest: what durable and attached sessions share."""
 
@@ -63,6 +76,7 @@ class Stored(Catalogued):
         self._move: Move | Restoring | None = None  # while state is taken over that is not all of it
         self._anew = False  # whether the store has other commands than this dataflow was built from
         self._words = 0  # entries of the dictionary that are in the store or the log
+        self._unsure: _Unsure | None = None
         super().__init__(**options)
 
     # loading
@@ -140,6 +154,7 @@ class Stored(Catalogued):
 
     def _replay(self, payload: bytes) -> None:
         """Do what a record of the log says."""
+        shield.hear()  # between records is where opening may be given up
         kind, body = payload[:1], memoryview(payload)[1:]
         if kind == ENTRY:
             self._perform(journal.decode(body, self._store.files.root, self._plan_functions), bytes(body))
@@ -233,8 +248,20 @@ class DurableSession(Stored):
     # changing
 
     def _keep(self, entry: bytes) -> None:
-        self._wal.append(ENTRY + entry)
+        self._unsure = _Unsure(self._wal.size)
+        self._append(ENTRY + entry)
         self._wal.done()
+
+    def _append(self, record: bytes) -> None:
+        try:
+            self._wal.append(record)
+        except EverviewError:  # nothing was written, or it was taken out again
+            self._unsure = None
+            raise
+
+    def _note(self, entry: Entry) -> None:
+        super()._note(entry)
+        self._unsure = None
 
     def _run(self, transactions: list[Work]) -> None:
         if self._replaying:
@@ -244,39 +271,63 @@ class DurableSession(Stored):
             transactions[-1].marks[NOW] = str(self._clock.now)
         size, time = self._wal.size, self._graph.time
         words = steps.new_words(self._interner, self._words)
-        self._wal.append(STEP + _coded(time, transactions, words))
+        self._unsure = unsure = _Unsure(size, time, transactions, self._words + (0 if words is None else len(words)))
+        self._append(STEP + _coded(time, transactions, words))
         try:
             super()._run(transactions)
         except BaseException:
             if self._graph.time == time:
                 self._wal.cut(size)
+                self._unsure = None
             else:  # it was complete, and only then interrupted
-                self._complete(transactions, words)
+                self._complete(unsure)
             raise
-        self._complete(transactions, words)
+        self._complete(unsure)
         if self._wal.size > self._limit:
             self._checkpoint_or_warn()
 
-    def _complete(self, transactions: list[Work], words: pa.Table | None) -> None:
+    def _complete(self, step: _Unsure) -> None:
         """A step is done. Its marks are taken here, because a version may be made next and must have them."""
         self._wal.done()
-        for work in transactions:
+        for work in step.transactions:
             if work.marks:
                 change_marks(self._marks, work.marks)
-        if words is not None:
-            self._words += len(words)
+        self._words = step.words
+        self._unsure = None
+
+    def _settle(self) -> None:
+        """A step that is in the log has happened, or is taken out. If nobody can tell whether a table or view that is
+        there was made, the directory must be opened again: there it will have been made.
+        """
+        self._graph.settle()
+        if self._unsure is None or self._wal.size == self._unsure.size:
+            pass
+        elif self._unsure.transactions and self._graph.time == self._unsure.time:
+            self._wal.cut(self._unsure.size)
+        elif self._unsure.transactions:
+            self._complete(self._unsure)
+        else:
+            self._let_go()
+            raise ClosedError(
+                "E_CLOSED",
+                f"an exception that another thread raised in this one cut the log of {self._store.files.root} off from "
+                "the session, which is closed",
+                "open the directory again: everything that was acknowledged is there",
+            )
+        self._unsure = None
+        super()._settle()
 
     # versions
 
+    @reads
     def checkpoint(self) -> None:
         """Write all state into files and begin a new log: opening is then quick. Happens by itself when the log is
         long.
         """
         self._alive()
         self._catch_up()
-        with self._lock:
-            self._checkpoint()
-            self._set_limit()
+        self._checkpoint()
+        self._set_limit()
 
     def _checkpoint(self) -> None:
         store = self._store
@@ -384,18 +435,18 @@ class DurableSession(Stored):
 
     # the end
 
+    @reads
     def close(self) -> None:
         """Write what is only in the log into files, if it is much, and let others open the directory."""
-        with self._lock:
-            if self._closed:
-                return
-            try:
-                self._catch_up()
-                if self._wal.size > FOLD_AT_CLOSE:
-                    self._checkpoint_or_warn()
-                self._wal.sync()
-            finally:
-                self._let_go()
+        if self._closed:
+            return
+        try:
+            self._catch_up()
+            if self._wal.size > FOLD_AT_CLOSE:
+                self._checkpoint_or_warn()
+            self._wal.sync()
+        finally:
+            self._let_go()
 
     def _let_go(self) -> None:
         self._wal.close()

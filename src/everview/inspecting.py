@@ -12,6 +12,7 @@ from everview.dataflow.operators import Arrange, Operator, Reduce
 from everview.expr.evaluate import evaluate
 from everview.snapshot import read_codes
 from everview.transacting import Transacting
+from everview.turns import reads
 from everview.view import View
 
 if TYPE_CHECKING:
@@ -49,8 +50,7 @@ class Inspecting(Transacting):
                     continue
                 if arrangement.trace.measure()[1] > MOST_SEARCHED:
                     continue
-                with self._lock:
-                    columns, _ = read_codes(self, arrangement, (), time)  # type: ignore[arg-type]
+                columns, _ = read_codes(self, arrangement, (), time)  # type: ignore[arg-type]
                 held = np.ascontiguousarray(columns[list(arrangement.order)])
                 failed = evaluate(sink.branch.exprs, sink.branch.predicate, held, self._interner).errors
                 if failed.any():
@@ -95,15 +95,15 @@ class Inspecting(Transacting):
         """Gives (batches, updates, bytes) of the state an operator holds."""
         return lambda o: (0, 0, 0) if o.trace is None else o.trace.measure()
 
+    @reads
     def stats(self) -> dict[str, Any]:
         """Time, bytes, and every arrangement held: updates, bytes, batches, how many operators and views read it, and
         which views depend on it.
         """
         self._alive()
         self._catch_up()
-        with self._lock:
-            arrangements = self._arrangements()
-            operators = self._graph.operators()
+        arrangements = self._arrangements()
+        operators = self._graph.operators()
         return {
             "time": self.time,
             "tables": len(self._tables),

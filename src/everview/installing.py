@@ -19,8 +19,13 @@ from everview.inspecting import Inspecting
 from everview.kernels import make
 from everview.plan import nodes
 from everview.plan.multiway import Choice
+from everview.snapshot import keep_snapshots
 from everview.table import Table
+from everview.turns import reads
 from everview.view import View
+
+QUERY = "(query)"
+"""The name a SELECT has while it is installed."""
 
 
 class Installing(Inspecting):
@@ -64,28 +69,29 @@ class Installing(Inspecting):
         self._tables[name] = table
         return table
 
+    @reads
     def _hidden_table(
         self, name: str, columns: Sequence[Column], order: Iterable[int], rows: np.ndarray, origin: Table
     ) -> Table:
         """A table that belongs to views, with rows that are there from the present time on."""
-        with self._lock:
-            self._catch_up()
-            full = f"{HIDDEN}{name}"
-            while full in self._tables:
-                full += "'"
-            present = [tuple(row) for row in rows.T.tolist()]
-            table = self._make_table(full, columns, (), tuple(order), present)
-            table._origin = origin
-            return table
+        self._catch_up()
+        full = f"{HIDDEN}{name}"
+        while full in self._tables:
+            full += "'"
+        present = [tuple(row) for row in rows.T.tolist()]
+        table = self._make_table(full, columns, (), tuple(order), present)
+        table._origin = origin
+        return table
 
+    @reads
     def _own_table(self, name: str, columns: Sequence[Column]) -> Table:
         """A table of the system's own, by all its columns; one that is there already is found again."""
-        with self._lock:
-            self._catch_up()
-            if name not in self._tables:
-                order = tuple(range(len(columns)))
-                self._make_table(name, columns, order, order)
-            return self._tables[name]
+        self._alive()
+        self._catch_up()
+        if name not in self._tables:
+            order = tuple(range(len(columns)))
+            self._make_table(name, columns, order, order)
+        return self._tables[name]
 
     def _add_table(
         self, node: nodes.Table, order: tuple[int, ...], name: str, history: int, rows: Sequence[tuple[int, ...]] = ()
@@ -122,43 +128,60 @@ class Installing(Inspecting):
         """Bring new operators up to date with the present."""
         self._graph.install()
 
+    @reads
     def _index(self, view: View, keys: tuple[int, ...]) -> Arrangement:
         """A further arrangement of a view, for lookups by other columns."""
-        with self._lock:
-            arrangement = self._install(view._node, keys, choice=view._plan)
-            view._more.append(arrangement)
-            return arrangement
+        view._alive()
+        arrangement = self._install(view._node, keys, choice=view._plan)
+        view._more.append(arrangement)
+        return arrangement
 
     # dropping
 
+    @reads
     def _drop_view(self, view: View) -> None:
-        with self._lock:
-            self._catch_up()
-            view._dropped = True
-            del self._views[view._name]
-            if view in self._listening:
-                self._listening.remove(view)
-            for table in self._tables.values():
-                table._views.discard(view._name)
-            self._collect()
+        view._alive()
+        self._catch_up()
+        for arrangement in (view._arrangement, *view._more):
+            keep_snapshots(arrangement.trace)
+        view._dropped = True
+        del self._views[view._name]
+        if view in self._listening:
+            self._listening.remove(view)
+        for table in self._tables.values():
+            table._views.discard(view._name)
+        self._collect()
 
+    @reads
     def _drop_table(self, table: Table, cascade: bool) -> None:
-        with self._lock:
-            self._catch_up()
-            if table._views and not cascade:
-                raise PlanError(
-                    "E_IN_USE",
-                    f"table {table._label!r} is read by {', '.join(sorted(table._views))}",
-                    "drop those views first, or use drop(cascade=True)",
-                )
-            for name in sorted(table._views):
-                self._views[name].drop()
-            table._dropped = True
-            del self._tables[table._label]
-            for hidden in [t for t in self._tables.values() if t._origin is table]:
-                del self._tables[hidden._label]
-            self._clock.forget(table)
-            self._collect()
+        table._alive()
+        self._catch_up()
+        if table._views and not cascade:
+            raise PlanError(
+                "E_IN_USE",
+                f"table {table._label!r} is read by {', '.join(sorted(table._views))}",
+                "drop those views first, or use drop(cascade=True)",
+            )
+        for name in sorted(table._views):
+            self._views[name].drop()
+        keep_snapshots(table._arrangement.trace)
+        table._dropped = True
+        del self._tables[table._label]
+        for hidden in [t for t in self._tables.values() if t._origin is table]:
+            del self._tables[hidden._label]
+        self._clock.forget(table)
+        self._collect()
+
+    def _settle(self) -> None:
+        """Also free what was being installed or dropped: whatever no name leads to."""
+        super()._settle()
+        if QUERY in self._views:
+            self._views.pop(QUERY)._dropped = True
+        self._listening = [v for v in self._listening if not v._dropped]
+        for table in self._tables.values():
+            table._views &= self._views.keys()
+        self._builder.forget_freed()
+        self._collect()
 
     def _collect(self) -> None:
         """Free the operators that no table and no view needs."""

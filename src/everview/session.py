@@ -23,8 +23,10 @@ from everview.installing import Installing
 from everview.plan import nodes
 from everview.plan.check import check_closed
 from everview.plan.multiway import Choice, check_choice
+from everview.shield import shielded
 from everview.state import check_count
 from everview.table import Table
+from everview.turns import reads, writes
 from everview.view import View
 
 if TYPE_CHECKING:
@@ -65,13 +67,15 @@ class Session(Installing):
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    @reads
     def close(self) -> None:
-        """Free everything; the session, its tables and views are unusable afterwards."""
-        with self._lock:
-            if not self._closed:
-                self._changing()
-                self._closed = True
-                self._graph.close()
+        """Free everything; the session, its tables and views are unusable afterwards. Other threads' calls that are
+        under way end first, those that wait get E_CLOSED.
+        """
+        if not self._closed:
+            self._changing()
+            self._closed = True
+            self._graph.close()
 
     def __del__(self) -> None:
         if not getattr(self, "_closed", True):
@@ -102,6 +106,7 @@ class Session(Installing):
         """What the session's clock shows (UTC): the computer's time, or what `advance` was last given."""
         return dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=self._clock.read())
 
+    @writes
     def advance(self, moment: dt.datetime | None = None) -> None:
         """Move the clock, and with it what TTLs, windows and now() let come and go; as one transaction if there is any.
 
@@ -118,11 +123,11 @@ class Session(Installing):
         []
         """
         self._alive()
-        with self._writing, self._lock:
-            self._clock.advance(moment)
+        self._clock.advance(moment)
 
     # tables and views
 
+    @reads
     def table(
         self,
         name: str,
@@ -147,12 +152,12 @@ class Session(Installing):
                 raise InputError("E_NAME", f"table {name!r}: {column!r} is no column name", "give a non-empty string")
         columns = [Column(n, data_type(t)) for n, t in schema.items()]
         at = _places(f"the key of table {name!r}", key, list(schema))
-        with self._lock:
-            table = self._make_table(name, columns, at, nodes.keys_first(at, len(columns)))
-            if ttl is not None:
-                self._clock.add(Aging(self, table, ttl // dt.timedelta(microseconds=1), owner=True))
+        table = self._make_table(name, columns, at, nodes.keys_first(at, len(columns)))
+        if ttl is not None:
+            self._clock.add(Aging(self, table, ttl // dt.timedelta(microseconds=1), owner=True))
         return table
 
+    @reads
     def view(
         self,
         name: str,
@@ -187,25 +192,24 @@ class Session(Installing):
         check_closed(collection._node)
         self._check_tables(collection._node)
         index = _places("index_by", index_by, [c.name for c in collection._columns])
-        with self._lock:
-            self._catch_up()
-            kept = self._history if history is None else history
-            try:
-                arrangement = self._install(collection._node, index, kept, plan)
-            except LoopError as error:
-                error.message = f"view {name!r}: {error.message}"
-                raise
-            view = View(self, name, collection, collection._node, arrangement)
-            view._index = index
-            view._plan = plan
-            view._fallible = self._error_operators(arrangement.operator)
-            self._views[name] = view
-            for node in collection._node.walk():
-                if isinstance(node, nodes.Table):
-                    table: Table | None = self._table_of(node)
-                    while table is not None:
-                        table._views.add(name)
-                        table = table._origin
+        self._catch_up()
+        kept = self._history if history is None else history
+        try:
+            arrangement = self._install(collection._node, index, kept, plan)
+        except LoopError as error:
+            error.message = f"view {name!r}: {error.message}"
+            raise
+        view = View(self, name, collection, collection._node, arrangement)
+        view._index = index
+        view._plan = plan
+        view._fallible = self._error_operators(arrangement.operator)
+        self._views[name] = view
+        for node in collection._node.walk():
+            if isinstance(node, nodes.Table):
+                table: Table | None = self._table_of(node)
+                while table is not None:
+                    table._views.add(name)
+                    table = table._origin
         return view
 
     # languages
@@ -226,6 +230,7 @@ class Session(Installing):
 
         return execute(self, text)
 
+    @writes
     def datalog(self, text: str, *, plan: Choice | None = None) -> Rules:
         """Install the rules of a Datalog program; its relations are views: `rules.reach`, `db["reach"]`.
 
@@ -249,6 +254,7 @@ class Session(Installing):
         self._alive()
         return datalog(self, text, plan)
 
+    @reads
     def register(self, text: str, *, plan: Choice | None = None) -> Rules:
         """Check and remember the rules of a Datalog program without building anything; `rules.interest(name)` does.
 
@@ -264,6 +270,7 @@ class Session(Installing):
         self._alive()
         return Rules(self, text, plan)
 
+    @writes
     def prepare(self, name: str, text: str, keep: int = 1000) -> Prepared:
         """A query with parameters `$name`, called with their values: one dataflow for all of them.
 
@@ -309,6 +316,7 @@ class Session(Installing):
         self, name: str, value: Any, *, entity: Any = int, semantics: str = "distinct", sources: Literal[True]
     ) -> View: ...
 
+    @writes
     def attribute(
         self, name: str, value: Any, *, entity: Any = int, semantics: str = "distinct", sources: bool = False
     ) -> Table | View:
@@ -327,6 +335,7 @@ class Session(Installing):
         self._alive()
         return attributes.attribute(self, name, value, entity, semantics, sources)
 
+    @writes
     def transact(self, changes: Iterable[Any], *, source: str | None = None) -> None:
         """Assert and retract facts in one transaction; `source` is who says so, for attributes with sources.
 
@@ -346,6 +355,7 @@ class Session(Installing):
         self._alive()
         attributes.transact(self, changes, source)
 
+    @writes
     def retract_source(self, source: str) -> None:
         """Take back all facts that a source said, in one transaction.
 
@@ -453,6 +463,7 @@ def _places(what: str, given: str | Sequence[str] | None, names: list[str]) -> t
     return tuple(names.index(c) for c in columns)
 
 
+@shielded
 def connect(
     target: Any = None,
     *,

@@ -31,6 +31,7 @@ from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
 from everview.session import Session
 from everview.transacting import Work
+from everview.turns import reads
 
 
 class Cluster(Protocol):
@@ -102,11 +103,15 @@ class ShardedSession(Session):
         self._skeleton = Replica(self._interner, merge_effort)
         return self._skeleton.graph, self._skeleton.builder
 
+    @reads
     def close(self) -> None:
-        with self._lock:
-            if not self._closed:
-                self._cluster.close()
-                super().close()
+        if not self._closed:
+            self._changing()
+            self._cluster.close()
+            super().close()
+
+    def _settle(self) -> None:
+        """What shards do they undo themselves; what is raised in this thread by another one is not made good here."""
 
     # building
 

@@ -11,11 +11,12 @@ import numpy as np
 from everview.codes.codec import Codec
 from everview.codes.values import encode_value
 from everview.dataflow.graph import batch_arrays
-from everview.dataflow.operators import Arrangement
+from everview.dataflow.operators import Arrangement, Trace
 from everview.errors import CompactedError, InputError, RowErrors
 from everview.kernels import make, read
 from everview.kernels.scalars import MINUS_ZERO
 from everview.kernels.trace import NO_SINCE
+from everview.turns import reads
 from everview.types import DataType
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ HTML_ROWS = 20
 
 
 class Snapshot:
-    """A view's or table's contents at one time. While it lives, that time stays readable.
+    """A view's or table's contents at one time. While it lives, that time stays readable, even if the view is dropped.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -41,26 +42,31 @@ class Snapshot:
     """
 
     def __init__(self, session: Session, arrangement: Arrangement, codec: Codec, time: int) -> None:
+        """In a turn: else another thread's step could make the time unreadable before it is held."""
         self._session = session
         self._arrangement = arrangement
         self._codec = codec
         self.time = time
+        self._copy: tuple[np.ndarray, np.ndarray] | None = None
         session._sync(arrangement.operator)
         check_readable(session, arrangement, time)
-        arrangement.trace.hold(time)
         self._held = True
+        arrangement.trace.hold(time)
+        arrangement.trace.snapshots.add(self)
 
     def __del__(self) -> None:
-        if getattr(self, "_held", False) and not self._session._closed:
-            self._arrangement.trace.release(self.time)
+        if getattr(self, "_held", False):  # whichever thread is here may be in the middle of anything
+            self._session._left.append((self._arrangement.trace, self.time))
 
+    @reads
     def _contents(self) -> tuple[np.ndarray, np.ndarray]:
         """(columns in the collection's order, multiplicities)."""
-        with self._session._lock:
-            self._session._alive()
-            batch = read.collect(self._arrangement.trace.address, NO_SINCE, self.time, 0)
-            columns, _, counts = batch_arrays(batch, self._arrangement.cols)
-            read.release(batch)
+        self._session._alive()
+        if self._copy is not None:
+            return self._copy
+        batch = read.collect(self._arrangement.trace.address, NO_SINCE, self.time, 0)
+        columns, _, counts = batch_arrays(batch, self._arrangement.cols)
+        read.release(batch)
         return in_order(columns, self._arrangement.order), counts
 
     def _repeated(self) -> np.ndarray:
@@ -112,6 +118,12 @@ class Snapshot:
         )
         more = f"<p>{counts.sum()} rows at time {self.time}</p>"
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def keep_snapshots(trace: Trace) -> None:
+    """A trace is about to go: its snapshots take what they show with them."""
+    for snapshot in list(trace.snapshots):
+        snapshot._copy = snapshot._contents()
 
 
 def _refuse_negative(counts: np.ndarray) -> None:
@@ -191,9 +203,8 @@ def read_key(
         )
     codes = [encode_value(codec.types[c], v, session._interner) for c, v in zip(columns, values, strict=True)]
     equals = [_equals(codec.types[c], codes[columns.index(c)]) for c in arrangement.order[: len(columns)]]
-    with session._lock:
-        session._alive()
-        parts = [read_codes(session, arrangement, start, session.time) for start in product(*equals)]
+    session._alive()
+    parts = [read_codes(session, arrangement, start, session.time) for start in product(*equals)]
     found, counts = parts[0] if len(parts) == 1 else map(np.hstack, zip(*parts, strict=True))
     _refuse_negative(counts)
     rows = codec.decode_rows(found)

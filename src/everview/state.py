@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from everview.codes.interner import Interner
 from everview.dataflow.builder import Builder
 from everview.dataflow.graph import Graph
-from everview.dataflow.operators import Operator
+from everview.dataflow.operators import Operator, Trace
 from everview.errors import ClosedError, InputError
 from everview.table import Table
 from everview.view import View
@@ -42,10 +42,16 @@ class State:
         if threads == 2:
             self._graph.share_work()
         self._history = history
-        self._writing = threading.RLock()
+        self._writing: Any = threading.RLock()
         """Held by the thread whose transaction is under way, for as long as it is; taken before `_lock`, never after"""
-        self._lock = threading.RLock()
-        """Held while the dataflow runs, is changed or is read"""
+        self._lock: Any = threading.RLock()
+        """Held while the dataflow runs, is changed or is read: in a turn, see `everview.turns`"""
+        self._unsettled = False
+        """Whether a turn is under way, or ended in a way that nobody foresaw"""
+        self._underway: tuple[list[Work], int] | None = None
+        """The transactions of a step whose end was not noted yet, and the time before it"""
+        self._left: deque[tuple[Trace, int]] = deque()
+        """Times that snapshots do not need any more; they go in any thread, at any moment"""
         self._tables: dict[str, Table] = {}
         self._views: dict[str, View] = {}
         self._node_ids = 0
@@ -57,7 +63,7 @@ class State:
         """What was marked in complete transactions: positions of sources and sinks, say"""
         self._listening: list[View] = []
         self._deliveries: deque[Callable[[], Any]] = deque()
-        self._delivering = False
+        self._delivering = threading.Lock()
         self._clock: Clock
 
     def _dataflow(self, merge_effort: int) -> tuple[Graph, Builder]:
@@ -78,6 +84,22 @@ class State:
                 "a function that a step calls cannot change the session",
                 "let it depend on its arguments alone; a subscriber, which is called after the step, may change tables",
             )
+
+    def _prepare(self) -> None:
+        """Called at the beginning of a turn, if there is anything to do: let go of what snapshots held, and put in
+        order what a turn has left that was cut off.
+        """
+        while self._left:
+            trace, time = self._left.popleft()
+            if not self._closed:
+                trace.release(time)
+        if self._unsettled and not self._closed:
+            self._settle()
+        self._unsettled = False
+
+    def _settle(self) -> None:
+        """Put everything in order, whatever was under way; twice does no harm."""
+        self._graph.settle()
 
     @property
     def time(self) -> int:

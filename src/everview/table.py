@@ -12,6 +12,7 @@ from everview.errors import ClosedError, EverviewError, InputError
 from everview.expr.resolve import Column
 from everview.plan import nodes as plan
 from everview.snapshot import Snapshot, check_time, first_columns, read_key
+from everview.turns import reads, writes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,19 +91,19 @@ class Table(Collection):
         self._alive()
         self._session._stage_clear(self)
 
+    @writes
     def drop(self, *, cascade: bool = False) -> None:
         """Remove the table; views that read it must go first, or with it (`cascade=True`)."""
         session = self._session
-        with session._writing:
-            self._alive()
-            session._changing()
-            if any(table is self for table, _, _ in session._staged or ()):
-                raise InputError(
-                    "E_IN_USE",
-                    f"table {self._label!r} is changed by the transaction under way",
-                    "end the transaction first",
-                )
-            session._drop_table(self, cascade)
+        self._alive()
+        session._changing()
+        if any(table is self for table, _, _ in session._staged or ()):
+            raise InputError(
+                "E_IN_USE",
+                f"table {self._label!r} is changed by the transaction under way",
+                "end the transaction first",
+            )
+        session._drop_table(self, cascade)
 
     def _change(self, rows: Any, diff: int) -> None:
         if self._dropped:
@@ -125,13 +126,13 @@ class Table(Collection):
 
     # reading
 
+    @reads
     def _snapshot(self) -> Snapshot:
         self._alive()
         self._session._catch_up()
-        with self._session._lock:  # other threads' steps could compact the present away before it is held
-            self._session._alive()
-            return Snapshot(self._session, self._arrangement, self._codec, self._session._graph.time)
+        return Snapshot(self._session, self._arrangement, self._codec, self._session._graph.time)
 
+    @reads
     def as_of(self, time: int) -> Snapshot:
         """The contents at an earlier time (kept readable while the result lives)."""
         self._alive()
@@ -161,6 +162,7 @@ class Table(Collection):
     def __bool__(self) -> bool:
         return True
 
+    @reads
     def lookup(self, key: Any) -> list[tuple[Any, ...]]:
         """Rows by declared key, or by the first column(s)."""
         self._alive()

@@ -8,12 +8,12 @@ count below zero) and, in a batch, when the transaction ends, so that the error 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from everview import shield
 from everview.dataflow.graph import ABSENT_HINT
 from everview.dataflow.operators import Arrange, Arrangement
 from everview.dataflow.scopes import MAX_EPOCHS
@@ -23,6 +23,7 @@ from everview.listening import Listening
 from everview.marks import change_marks
 from everview.standing import how_often, last_of_each, standing
 from everview.table import Table
+from everview.turns import reads, turn, writes
 
 BULK = 256
 """Rows from which an insert is sorted straight into a batch."""
@@ -67,8 +68,7 @@ class Transacting(Listening):
         self._alive()
         return Transaction(self)
 
-    @contextmanager
-    def batch(self) -> Iterator[None]:
+    def batch(self) -> Together:
         """Run the transactions inside as one step when the block ends; each keeps its own time.
 
         >>> import everview as ev
@@ -82,33 +82,20 @@ class Transacting(Listening):
         [((1,), 1, 1), ((2,), 2, 1)]
         """
         self._alive()
-        with self._writing:
-            if self._queued is not None:
-                yield
-                return
-            self._queued = []
-            try:
-                yield
-            finally:
-                try:
-                    self._catch_up()
-                finally:
-                    self._queued = None
+        return Together(self)
 
     def _pending(self) -> Work | None:
         """What this thread's transaction has staged so far, if one is under way."""
         return self._staged if self._staged_by == threading.get_ident() else None
 
+    @writes
     def _stage(self, table: Table, codes: np.ndarray | list[tuple[int, ...]], diff: int) -> None:
-        with self._writing:
-            if table._dropped:
-                table._alive()
-            if self._staged is not None:
-                self._staged.append((table, codes, diff))
-                return
+        if table._dropped:
+            table._alive()
+        if self._staged is not None:
+            self._staged.append((table, codes, diff))
+        else:
             self._accept(Work(((table, codes, diff),)))
-        if self._deliveries:
-            self._deliver()
 
     def _code_there(self, table: Table, rows: Any, fitting: Any, place: str, how: str) -> Any:
         """Code rows that are far away where they are, for `_stage`; None if that cannot be done. A session on Spark can
@@ -131,17 +118,21 @@ class Transacting(Listening):
             assert self._staged is not None
             self._staged.marks[name] = value
 
+    @writes
     def _stage_upsert(self, table: Table, codes: np.ndarray) -> None:
         """Replace rows by key: take away what is there under the new rows' keys, then add the last row of each key."""
-        with self.transaction(), self._lock:
+        with self.transaction():
+            table._alive()
             new = np.ascontiguousarray(codes[:, last_of_each(codes[list(table._key)])])
             old = self._standing(table, new[list(table._key)])
             if old.size:
                 self._stage(table, old, -1)
             self._stage(table, new, 1)
 
+    @writes
     def _stage_clear(self, table: Table) -> None:
-        with self.transaction(), self._lock:
+        with self.transaction():
+            table._alive()
             rows = self._standing(table, None)
             if rows.size:
                 self._stage(table, rows, -1)
@@ -161,22 +152,20 @@ class Transacting(Listening):
         return standing(arrangement, self._graph.time, staged, table._key, keys)
 
     def _accept(self, changes: Work) -> None:
-        """Run a transaction, or queue it in a batch; `_writing` is held. Subscribers are called later (`_deliver`)."""
-        with self._lock:
-            if self._closed:
-                self._alive()
-            if self._clock.followers:
-                self._commit_timed(changes)
-            elif self._queued is not None:
-                self._queue(changes)
-            else:
-                self._step([changes])
+        """Run a transaction, or queue it in a batch, in a turn that writes. Subscribers are called after it."""
+        if self._closed:
+            self._alive()
+        if self._clock.followers:
+            self._commit_timed(changes)
+        elif self._queued is not None:
+            self._queue(changes)
+        else:
+            self._step([changes])
 
+    @writes
     def _commit_nothing(self) -> None:
         """A transaction of which nothing is known but that time has passed."""
         self._accept(Work())
-        if self._deliveries:
-            self._deliver()
 
     def _commit_timed(self, changes: Work) -> None:
         """Run a transaction with what it and the time that passed mean for the clock's followers.
@@ -195,6 +184,7 @@ class Transacting(Listening):
         """Run transactions, one time each, as one step; all or none of them."""
         self._changing()
         before = self._graph.time
+        self._underway = transactions, before
         try:
             self._run(transactions)
         except LoopError as error:
@@ -217,6 +207,15 @@ class Transacting(Listening):
                 change_marks(self._marks, changes.marks)
         if self._listening:
             self._take_batches()
+        self._underway = None
+
+    def _settle(self) -> None:
+        super()._settle()
+        if self._underway is not None:
+            transactions, before = self._underway
+            if self._graph.time != before:  # it was complete, and then cut off
+                self._stepped(transactions)
+            self._underway = None
 
     def _name_loop(self, error: LoopError) -> None:
         """Say which views a loop that did not converge belongs to."""
@@ -281,53 +280,157 @@ class Transacting(Listening):
 
     def _catch_up(self) -> None:
         """Run the transactions that a batch has accepted so far."""
-        if not self._queued:
-            return
-        with self._lock:
-            if not self._queued:  # another thread was quicker
-                return
+        if self._queued:
+            self._run_queued()
+
+    @reads
+    def _run_queued(self) -> None:
+        if self._queued:  # else another thread was quicker
+            self._alive()
             queued, self._queued = self._queued, []
             self._step(queued)
-        if self._deliveries:
-            self._deliver()
 
 
 class Transaction:
     """A transaction under way; see `everview.Session.transaction`."""
 
-    __slots__ = ("_before", "_session")
+    __slots__ = ("_before", "_replaced", "_session")
 
     def __init__(self, session: Transacting) -> None:
         self._session = session
-        self._before: list[tuple[int, dict[str, str]]] = []
-        """For each time it was entered: what the transaction around it had staged, changes and marks (-1: none)"""
+        self._replaced: list[shield.Replaced] = []
+        self._before: list[_Entered] = []
 
+    @shield.covered
     def __enter__(self) -> Transaction:
-        session = self._session
-        session._writing.acquire()
-        if session._staged is None:
-            session._staged, session._staged_by = Work(), threading.get_ident()
-            self._before.append((-1, {}))
-        else:
-            self._before.append((len(session._staged), dict(session._staged.marks)))
+        replaced = shield.up()  # until `__exit__` is done: an interrupt that comes as it begins must wait
+        try:
+            self.open(take=not self._session._writing._is_owned())
+        except BaseException:
+            shield.down(replaced)
+            raise
+        self._replaced.append(replaced)
         return self
 
+    @shield.covered
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        session = self._session
-        count, marks = self._before.pop()
         try:
-            if count >= 0:
-                if kind is not None and session._staged is not None:
-                    del session._staged[count:]
-                    session._staged.marks = marks
-                return
-            changes, session._staged = session._staged, None
-            if kind is None and changes is not None:
-                session._accept(changes)
+            self.end(undo=kind is not None)
         finally:
-            session._writing.release()
-        if session._deliveries:
-            session._deliver()
+            shield.down(self._replaced.pop())
+
+    def open(self, *, take: bool = True) -> None:
+        """Begin, or join the transaction that this thread has begun; `take` the right to write, if it is not there."""
+        session = self._session
+        first = session._pending() is None
+        try:
+            if take:
+                shield.acquire(session._writing)
+            staged = session._pending()
+            self._before.append(_Entered(take, len(staged or ()), dict(staged.marks) if staged is not None else None))
+            if staged is None:
+                session._staged, session._staged_by = Work(), threading.get_ident()
+        except BaseException:  # raised by another thread: this one may hold what it did not hold before
+            if first and take and session._writing._is_owned():
+                self._before.clear()
+                session._staged = None
+                session._writing.release()
+            raise
+
+    def end(self, *, undo: bool) -> None:
+        """Commit what was changed, or take it back."""
+        session = self._session
+        entered = self._before[-1]
+        try:
+            if entered.marks is not None:
+                if undo and session._staged is not None:
+                    del session._staged[entered.changes :]
+                    session._staged.marks = entered.marks
+            else:
+                changes, session._staged = session._staged, None
+                if not undo and changes is not None:
+                    with session._lock:
+                        turn(session, session._accept, changes)
+        finally:
+            if entered.taken:
+                session._writing.release()
+            self._before.pop()
+            if session._deliveries:
+                session._deliver()
+
+    def __del__(self) -> None:
+        """An exception that another thread raised here kept `__exit__` from beginning."""
+        while self._before and self._session._writing._is_owned():
+            self.end(undo=True)
+
+
+class _Entered(NamedTuple):
+    """What there was when a transaction was entered."""
+
+    taken: bool
+    """whether the right to write was taken then"""
+    changes: int
+    """how many the transaction around it had staged"""
+    marks: dict[str, str] | None
+    """and which marks; None: there was none around it"""
+
+
+class Together:
+    """Transactions that share a step; see `everview.Session.batch`."""
+
+    __slots__ = ("_opened", "_replaced", "_session")
+
+    def __init__(self, session: Transacting) -> None:
+        self._session = session
+        self._replaced: list[shield.Replaced] = []
+        self._opened: list[tuple[bool, bool]] = []
+        """For each time it was entered: whether the right to write was taken, and whether there was none around it"""
+
+    @shield.covered
+    def __enter__(self) -> None:
+        session = self._session
+        replaced = shield.up()
+        take = not session._writing._is_owned()
+        try:
+            if take:
+                shield.acquire(session._writing)
+            self._opened.append((take, session._queued is None))
+            if session._queued is None:
+                session._queued = []
+        except BaseException:  # see `Transaction.open`
+            if take and session._writing._is_owned():
+                self._opened.clear()
+                session._queued = None
+                session._writing.release()
+            shield.down(replaced)
+            raise
+        self._replaced.append(replaced)
+
+    @shield.covered
+    def __exit__(self, *exc: object) -> None:
+        try:
+            self._end()
+        finally:
+            shield.down(self._replaced.pop())
+
+    def _end(self) -> None:
+        session = self._session
+        taken, first = self._opened[-1]
+        try:
+            if first:
+                try:
+                    session._catch_up()
+                finally:
+                    session._queued = None
+        finally:
+            if taken:
+                session._writing.release()
+            self._opened.pop()
+
+    def __del__(self) -> None:
+        """See `Transaction.__del__`."""
+        while self._opened and self._session._writing._is_owned():
+            self._end()
 
 
 def _tuples(rows: np.ndarray | list[tuple[int, ...]]) -> list[tuple[int, ...]]:

@@ -21,6 +21,8 @@ from everview.kernels.trace import CAPTURE, NO_SINCE
 from everview.plan.multiway import ASKED, Choice, Decision
 from everview.plan.nodes import Node
 from everview.snapshot import Snapshot, check_time, consolidated, first_columns, in_order, read_key
+from everview.subscriber import Subscriber
+from everview.turns import reads
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,7 +108,7 @@ class View(Collection):
         self._plan: Choice | None = None
         self._installed_at = session.time
         self._dropped = False
-        self._subscribers: list[Callable[[Batch], Any]] = []
+        self._subscribers: list[Subscriber] = []
         self._capture = 0
         self._fallible: list[Operator] = []
         self._more: list[Arrangement] = []  # further indexes, for lookups by other columns
@@ -118,6 +120,7 @@ class View(Collection):
 
     # contents
 
+    @reads
     def _read(self, time: int) -> Snapshot:
         self._alive()
         self._session._catch_up()
@@ -125,12 +128,12 @@ class View(Collection):
             self._refuse_errors(time)
         return Snapshot(self._session, self._arrangement, self._codec, time)
 
+    @reads
     def _now(self) -> Snapshot:
-        """The present contents. Locked: other threads' steps could compact the present away before it is held."""
+        """The present contents."""
         self._alive()
         self._session._catch_up()
-        with self._session._lock:
-            return self._read(self._session._graph.time)
+        return self._read(self._session._graph.time)
 
     def rows(self) -> list[Row]:
         """All rows, repeated by multiplicity, in no particular order, complete at `db.time`."""
@@ -163,6 +166,7 @@ class View(Collection):
     def __bool__(self) -> bool:
         return True
 
+    @reads
     def lookup(self, key: Any) -> list[Row]:
         """Rows with this key: of the `index_by` columns if the view has some, else of the first column(s)."""
         self._alive()
@@ -175,6 +179,7 @@ class View(Collection):
             arrangement = self._session._index(self, columns)
         return read_key(self._session, arrangement, self._codec, columns, key)
 
+    @reads
     def changes(self, since: int) -> list[tuple[Row, int, int]]:
         """[(row, time, diff), ...] for all times after `since`, in time order. A view's first contents count as a
         change when it was installed.
@@ -186,6 +191,7 @@ class View(Collection):
         rows = self._codec.decode_rows(columns)
         return list(zip(rows, times.tolist(), diffs.tolist(), strict=True))
 
+    @reads
     def _changes(self, since: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Codes, times and diffs of all changes after a time, in time order."""
         self._alive()
@@ -198,16 +204,14 @@ class View(Collection):
                 f"changes since {since} are no longer known: history starts at {trace.since}",
                 "keep more history with ev.connect(history=...) or db.view(..., history=...)",
             )
-        with self._session._lock:
-            batch = read.collect(
-                trace.address, NO_SINCE if since < self._installed_at else since, self._session.time, 1
-            )
-            columns, times, diffs = batch_arrays(batch, trace.cols)
-            read.release(batch)
+        batch = read.collect(trace.address, NO_SINCE if since < self._installed_at else since, self._session.time, 1)
+        columns, times, diffs = batch_arrays(batch, trace.cols)
+        read.release(batch)
         rows = in_order(columns, self._arrangement.order)
         timed, diffs = consolidated(np.concatenate([np.maximum(times, self._installed_at)[None], rows]), diffs)
         return timed[1:], timed[0], diffs
 
+    @reads
     def errors(self) -> list[tuple[str, int]]:
         """[(what went wrong, how many rows), ...] now; empty when all is well."""
         self._alive()
@@ -216,16 +220,16 @@ class View(Collection):
 
     def _errors_at(self, time: int) -> list[tuple[str, int]]:
         found: list[tuple[str, int]] = []
-        with self._session._lock:
-            self._session._sync(*self._fallible)
-            for operator in self._fallible:
-                assert operator.trace is not None
-                batch = read.collect(operator.trace.address, NO_SINCE, max(time, operator.trace.since), 0)
-                columns, _, counts = batch_arrays(batch, 1)
-                read.release(batch)
-                found.extend((ERRORS[code], n) for code, n in zip(columns[0].tolist(), counts.tolist(), strict=True))
+        self._session._sync(*self._fallible)
+        for operator in self._fallible:
+            assert operator.trace is not None
+            batch = read.collect(operator.trace.address, NO_SINCE, max(time, operator.trace.since), 0)
+            columns, _, counts = batch_arrays(batch, 1)
+            read.release(batch)
+            found.extend((ERRORS[code], n) for code, n in zip(columns[0].tolist(), counts.tolist(), strict=True))
         return found
 
+    @reads
     def _refuse_errors(self, time: int | None = None) -> None:
         """Refuse to give contents, of now or of a time, that lack rows which could not be computed."""
         self._alive()
@@ -249,7 +253,8 @@ class View(Collection):
 
     def subscribe(self, function: Callable[[Batch], Any] | None = None, *, snapshot: bool = True) -> Any:
         """Call a function with each complete time's changes, the present contents first (unless `snapshot=False`).
-        Also a decorator. Rows that cannot be computed (see `errors`) come when they can.
+        Also a decorator. Rows that cannot be computed (see `errors`) come when they can. Gives a function that stops
+        the calls; what the subscriber raised last is its `error`, and was logged: it comes out of nobody's transaction.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -264,23 +269,26 @@ class View(Collection):
             return lambda f: self.subscribe(f, snapshot=snapshot)
         if not callable(function):
             raise InputError("E_TYPE", f"{function!r} cannot be called", "subscribe a function of a Batch")
+        return self._subscribe(Subscriber(self, function), function if snapshot else None)
+
+    def _subscribe(self, subscriber: Subscriber, first: Callable[[Batch], Any] | None = None) -> Subscriber:
+        """Tell a subscriber of what comes, and first what is there."""
         self._alive()
         with self._session._writing:  # no other thread's transaction falls between what is there and what comes
             self._session._catch_up()
-            if snapshot:
+            if first is not None:
                 present = self._present()
                 if len(present):
-                    function(present)
-            if not self._capture:
-                self._capture = self._session._capture(self._arrangement)
-            self._subscribers.append(function)
+                    first(present)
+            self._listen(subscriber)
+        return subscriber
 
-        def unsubscribe() -> None:
-            """Stop the calls."""
-            if function in self._subscribers:
-                self._subscribers.remove(function)
-
-        return unsubscribe
+    @reads
+    def _listen(self, subscriber: Subscriber) -> None:
+        self._alive()
+        if not self._capture:
+            self._capture = self._session._capture(self._arrangement)
+        self._subscribers = [*self._subscribers, subscriber]
 
     def _present(self) -> Batch:
         """The present contents as a change."""
@@ -348,6 +356,7 @@ class View(Collection):
 
     # about itself
 
+    @reads
     def explain(self) -> str:
         """The plan, how joins of several inputs are kept and why, and the arrangements, with their sizes and how many
         operators read each.
@@ -361,13 +370,13 @@ class View(Collection):
         why = self._source._plan_why
         return replace(decision, why=why) if why and decision.why == ASKED else decision
 
+    @reads
     def stats(self) -> dict[str, Any]:
         """Rows, time, and the arrangements in use: rows, bytes, batches, readers."""
         self._alive()
         self._session._catch_up()
         arrangements = self._session._arrangements(self._arrangement.operator)
-        with self._session._lock:
-            present = Snapshot(self._session, self._arrangement, self._codec, self._session._graph.time)
+        present = Snapshot(self._session, self._arrangement, self._codec, self._session._graph.time)
         return {
             "name": self._name,
             "time": self._session.time,
@@ -376,6 +385,7 @@ class View(Collection):
             "arrangements": arrangements,
         }
 
+    @reads
     def drop(self) -> None:
         """Stop keeping the view; frees what nothing else needs."""
         self._alive()

@@ -309,13 +309,15 @@ class Interner:
 
     def _add_locked(self, kind: int, payload: Bytes, spans: Words, valid: Bytes, first_bit: int, count: int) -> Words:
         out = np.empty(count, dtype=np.int64)
+        if self._state[hashing.COUNT] != self._snapshot.size:  # going back was itself interrupted
+            self._go_back(self._snapshot)
         try:
             store = self._fill(kind, payload, spans, valid, first_bit, out)
+            if self._state[hashing.COUNT] != self._snapshot.size:
+                self._snapshot = store._replace(size=int(self._state[0]), used=int(self._state[1]))
         except BaseException:  # no memory, or Ctrl-C: what was added was not published
             self._go_back(self._snapshot)
             raise
-        if self._state[hashing.COUNT] != self._snapshot.size:
-            self._snapshot = store._replace(size=int(self._state[0]), used=int(self._state[1]))
         return out
 
     def _fill(self, kind: int, payload: Bytes, spans: Words, valid: Bytes, first_bit: int, out: Words) -> _Snapshot:

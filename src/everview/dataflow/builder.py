@@ -140,6 +140,20 @@ class Builder:
         depths = sorted({depth for depth, _ in self.free(node)})
         return Purpose(node, tuple(self.around[d].purpose for d in depths))
 
+    def forget_freed(self) -> None:
+        """Forget whatever led to operators that are free, in an installation that was cut off."""
+        self.around = {}
+        self.graph.purpose = None
+        known = [o for made in self.pieces.values() for o in made]
+        known += [a.operator for found in self.arrangements.values() for a in found]
+        known += [b.producer for flow in self.flows.values() for b in flow]
+        known += [a.operator for a in (*self.tables.values(), *self.ahead.values())]
+        known += [v.operator for build in self.loops.values() for v in build.variables]
+        gone = {o for o in known if o.freed}
+        if gone:
+            self.ahead = {k: a for k, a in self.ahead.items() if not a.operator.freed}
+            self.forget(gone)
+
     # memo
 
     def key(self, node: plan.Node) -> Key:

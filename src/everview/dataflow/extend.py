@@ -242,10 +242,10 @@ class Extend(Operator):
     def replay(self, stream: int) -> None:
         k.replay_extend(self.context, stream)
 
-    def free(self) -> None:
+    def _free(self) -> None:
         for scratch in (k.X_STATE, k.X_WEIGHTS):
             make.drop_block(make.peek(self.context, scratch))
-        super().free()
+        super()._free()
 
     def explain(self) -> list[str]:
         """The pipelines, one line each: from which input, then what is bound by which."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from everview import shield
 from everview.codes.interner import Interner
 from everview.codes.values import encode_value
 from everview.dataflow.operators import Arrange, Arrangement, Operator, PythonMap, Reduce, Wake
@@ -72,6 +73,10 @@ class Graph:
         self._new: list[Operator] = []
         self._known = 0  # operators of finished installations
         self._stale = True
+        self._target: int | None = None
+        """the time after the step under way; set when the executor's place is at the beginning"""
+        self._leaving: set[Operator] = set()
+        self._ended: set[Scope] = set()
 
     def share_work(self) -> None:
         """Let large pieces of work be done by two threads from now on."""
@@ -184,9 +189,10 @@ class Graph:
         self._stale = False
 
     def _list(self, field: int, count: int, words: list[int], size: int = 1) -> None:
-        make.drop_block(make.peek(self.session, field))
+        before = make.peek(self.session, field)
         make.poke(self.session, field, make.make_filled(np.array(words, dtype=np.int64)))
         make.poke(self.session, count, len(words) // size)
+        make.drop_block(before)
 
     # running
 
@@ -195,13 +201,35 @@ class Graph:
         if self._stale:
             self.assemble()
         now = self.time + epochs
+        make.poke(self.session, x.PC, 0)
+        self._target = now
         try:
             self._step(self.time, epochs)
         except BaseException:
             if self._committed():
                 self.time = now
+            self._target = None
             raise
         self.time = now
+        self._target = None
+
+    def settle(self) -> None:
+        """Whatever was under way when it was cut off: a step is complete or undone, an installation is undone, what was
+        leaving is gone. Between steps it changes nothing.
+        """
+        if self._target is not None and self._committed():
+            self.time = self._target
+        else:
+            self.abort()
+        self._target = None
+        self.serving = 0
+        self._stale = True
+        for operator in self.operators():
+            if operator.stream is not None:
+                operator.stream.listed()
+        self.forget_new()
+        self.remove(set())
+        self.assemble()
 
     def install(self) -> None:
         """Bring what was newly added up to date with the present, in a step that adds no epoch."""
@@ -244,9 +272,9 @@ class Graph:
         """An installation failed: nothing of it stays, its operators' numbers are free again."""
         self._replays.clear()
         self._beginnings.clear()
-        gone = set(self._new)
+        self._leaving |= set(self._new)
         self._new.clear()
-        self.remove(gone)
+        self.remove(set())
         del self.numbered[self._known :]
 
     def _replay(self, producer: Operator, sink: Sink) -> None:
@@ -290,7 +318,9 @@ class Graph:
                 finally:
                     self.serving = 0
                 pc += 1
-            elif answer != x.YIELD:
+            elif answer == x.YIELD:
+                shield.hear()
+            else:
                 raise self.failure(answer, pc)
             answer = x.resume(self.session, pc)
 
@@ -343,7 +373,7 @@ class Graph:
         if isinstance(item, PythonMap):
             assert item.trace is not None
             columns, times, diffs = batch_arrays(make.peek(item.trace.address, trace_k.DELTA), item.trace.cols)
-            out, rows, errors = item.run(columns)
+            out, rows, errors = shield.openly(item.run, columns)
             make.emit_columns(item.say().address, np.ascontiguousarray(out), times[rows], diffs[rows])
             bad = np.flatnonzero(errors)
             if len(bad):
@@ -355,7 +385,7 @@ class Graph:
             width = 2 + item.source.cols
             requests = np.empty((make.requested(item.context), width), dtype=np.int64)
             make.take_requests(item.context, requests)
-            answers = item.run(requests)
+            answers = shield.openly(item.run, requests)
             make.give_answers(item.context, np.ascontiguousarray(answers, dtype=np.int64).reshape(-1, 2 + item.cols))
         else:
             raise InternalError("E_INTERNAL", f"{item} asked for Python")
@@ -402,8 +432,12 @@ class Graph:
         return wake.inputs[0] in live and any(o in live for o in _operators_in(wake.woken))
 
     def remove(self, gone: set[Operator]) -> None:
-        """Free operators and take them out of the program and of others' streams."""
-        if not gone:
+        """Free operators and take them out of the program and of others' streams; those, too, whose leaving was cut off
+        before.
+        """
+        self._leaving |= gone
+        gone = self._leaving
+        if not gone and not self._ended:
             return
 
         def keep(items: list[Operator | Scope]) -> list[Operator | Scope]:
@@ -414,12 +448,11 @@ class Graph:
                     if item.items:
                         kept.append(item)
                     else:
-                        dead.append(item)
+                        self._ended.add(item)
                 elif item not in gone:
                     kept.append(item)
             return kept
 
-        dead: list[Scope] = []
         self.root.items = keep(self.root.items)
         self.tail = [o for o in self.tail if o not in gone]
         for operator in self.operators():
@@ -427,11 +460,14 @@ class Graph:
                 operator.stream.detach(gone)
         self._stale = True
         self.assemble()
-        for operator in gone:
-            self.numbered[operator.number] = None
+        for operator in list(gone):
+            if operator.number < len(self.numbered) and self.numbered[operator.number] is operator:
+                self.numbered[operator.number] = None
             operator.free()
-        for scope in dead:
+            gone.discard(operator)
+        for scope in list(self._ended):
             scope.free()
+            self._ended.discard(scope)
 
     def close(self) -> None:
         """Free everything."""

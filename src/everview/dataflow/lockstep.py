@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from everview import shield
 from everview.codes.interner import Interner
 from everview.dataflow import saved
 from everview.dataflow.graph import Stop
@@ -263,6 +264,7 @@ def _each(parts: list[tuple[int, Rows]]) -> Iterator[tuple[int, Rows]]:
 def _run(shards: Sequence[Shard], wire: Wire) -> None:
     here = {shard.number: shard for shard in shards}
     while True:
+        shield.hear()
         parcels: list[Parcel] = []
         agenda = k.NOTHING
         for shard in shards:

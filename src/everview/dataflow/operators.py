@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -52,6 +53,8 @@ class Trace:
         self.address = make.make_trace(cols, diffs, keep, since, graph.merge_effort, int(stateless))
         self.stateless = stateless
         self._holds: Counter[int] = Counter()
+        self.snapshots: WeakSet[Any] = WeakSet()
+        """what reads times that are held"""
         self._sampled = (0, 0)
         self._samples: dict[int, list[int]] = {}
 
@@ -126,8 +129,9 @@ class Trace:
         return [make.peek(data, at) for at in (column * capacity + places).tolist()]
 
     def free(self) -> None:
-        make.drop_trace(self.address)
-        self.address = 0
+        address, self.address = self.address, 0
+        if address:
+            make.drop_trace(address)
 
 
 class Operator:
@@ -227,7 +231,15 @@ class Operator:
         self.inbox = make.make_inbox(width, self.scope.address)
 
     def free(self) -> None:
+        """Give back everything, once: it is marked as free first, because losing a few bytes, if that is cut off, is
+        better than freeing them twice.
+        """
+        if self.freed:
+            return
         self.freed = True
+        self._free()
+
+    def _free(self) -> None:
         if self.stream is not None:
             self.stream.free()
         if self.trace is not None:
@@ -425,9 +437,9 @@ class Reduce(Operator):
     def settled(self) -> None:
         make.poke(self.context, reduction_k.D_FRESH, 0)
 
-    def free(self) -> None:
+    def _free(self) -> None:
         make.drop_reduce(self.context)
-        super().free()
+        super()._free()
 
 
 class Wake(Operator):

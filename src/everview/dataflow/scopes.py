@@ -66,7 +66,9 @@ class Scope:
         return False
 
     def free(self) -> None:
-        make.drop_scope(self.address)
+        address, self.address = self.address, 0
+        if address:
+            make.drop_scope(address)
 
 
 def _masks(levels: int) -> tuple[int, ...]:

@@ -174,7 +174,8 @@ class Sink:
         return block
 
     def free(self) -> None:
-        for block in self._blocks:
+        blocks, self._blocks = self._blocks, []
+        for block in blocks:
             make.drop_block(block)
 
 
@@ -223,28 +224,32 @@ class Stream:
 
     def attach(self, sink: Sink) -> None:
         self.sinks.append(sink)
-        self._changed()
+        self.listed()
 
     def detach(self, gone: set[Operator]) -> None:
         """Remove (and free) the sinks into operators that are being dropped."""
         leaving = [s for s in self.sinks if s.target in gone]
         if leaving:
             self.sinks = [s for s in self.sinks if s.target not in gone]
-            self._changed()
+            self.listed()
             for sink in leaving:
                 sink.free()
 
-    def _changed(self) -> None:
+    def listed(self) -> None:
+        """Write the list of sinks for the kernels, the new one before the old one is given back."""
         need = max([self.cols, 1, *(s.registers for s in self.sinks)])
         if need > self.registers:
             self.registers = need
             make.widen_stream(self.address, need)
-        make.drop_block(make.peek(self.address, k.SINKS))
+        before = make.peek(self.address, k.SINKS)
         block = make.make_filled(np.array([s.address for s in self.sinks], dtype=np.int64))
         make.poke(self.address, k.SINKS, block)
         make.poke(self.address, k.NSINKS, len(self.sinks))
+        make.drop_block(before)
 
     def free(self) -> None:
         for sink in self.sinks:
             sink.free()
-        make.drop_stream(self.address)
+        address, self.address = self.address, 0
+        if address:
+            make.drop_stream(address)

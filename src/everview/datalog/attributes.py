@@ -66,7 +66,7 @@ def transact(session: Session, changes: Iterable[Any], source: str | None) -> No
     """See `Session.transact`."""
     steps = [step for change in changes for step in _steps(change)]
     tables = [_attribute(session, name, source) for _, _, name, _ in steps]
-    with session.transaction(), session._lock:
+    with session.transaction():
         for (sign, *fact, value), table in zip(steps, tables, strict=True):
             row = _row(session, table, fact[0], value, source)
             if sign > 0:
@@ -78,7 +78,7 @@ def transact(session: Session, changes: Iterable[Any], source: str | None) -> No
 def retract_source(session: Session, source: str) -> None:
     """See `Session.retract_source`."""
     code = session._interner.text_id(source)
-    with session.transaction(), session._lock:
+    with session.transaction():
         for name, table in session._tables.items():
             if name.endswith(SAID) and table._columns[0].name == "source":
                 gone = [row for row in session._present(table, None) if row[0] == code]

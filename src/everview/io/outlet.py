@@ -22,6 +22,7 @@ from everview.io.file_sink import FileSink
 from everview.io.files import Files
 from everview.io.sink import Foreach, Sink, SinkMode
 from everview.snapshot import consolidated
+from everview.subscriber import Subscriber
 from everview.types import DataType
 from everview.view import Batch, View
 
@@ -58,7 +59,7 @@ class Outlet:
         columns: dict[str, DataType] = {c.name: c.type for c in view._columns}
         self.position = sink.open(self._identity() if sink.lasting else "", columns, mode)
         self._check_position()
-        self._unsubscribe: Callable[[], None] = view.subscribe(self._changed, snapshot=False)
+        self._unsubscribe: Callable[[], None] = view._subscribe(Subscriber(view, self._changed, surfaces=True))
         try:
             self._start()
         except BaseException:

@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from everview import shield
+
 NOTICE = 0.2
 """Seconds after which a wait looks for interrupts by itself: those that are no signals (`_thread.interrupt_main`, as
 notebooks use it) wake nobody.
@@ -48,7 +50,7 @@ def put_off() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or _usual or not callable(before):
         yield
         return
-    _usual.append(before)
+    _usual.append(shield.behind(before))
     signal.signal(signal.SIGINT, _note)
     try:
         yield
@@ -91,6 +93,7 @@ def heard() -> Iterator[None]:
     usual = _usual[0]
     try:
         signal.signal(signal.SIGINT, usual)
+        shield.hear()
         _catch_up(usual)
         yield
     finally:

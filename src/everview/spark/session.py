@@ -50,6 +50,7 @@ from everview.store.manifest import BUILT, DECLARED
 from everview.store.reshard import Spread, reshard
 from everview.table import Table
 from everview.transacting import Change, Work, not_there
+from everview.turns import reads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -288,16 +289,15 @@ class ShardReader(StoredShards):
     def _keep(self, entry: bytes) -> None:
         raise _read_only(self._store)
 
+    @reads
     def refresh(self) -> int:
         """Catch up with the writer; gives the time that was reached."""
         self._alive()
-        with self._lock:
-            commits = self._store.refresh()
-            for commit in commits:
-                self._take(commit)
-            if self._listening:
-                self._take_batches()
-        self._deliver()
+        commits = self._store.refresh()
+        for commit in commits:
+            self._take(commit)
+        if self._listening:
+            self._take_batches()
         return self.time
 
     def _take(self, commit: Any) -> None:

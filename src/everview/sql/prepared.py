@@ -20,6 +20,7 @@ from everview.sql.parameters import Learned, Parameters
 from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Query
 from everview.sql.result import Result, in_order
+from everview.turns import writes
 from everview.types import INT, DataType
 
 if TYPE_CHECKING:
@@ -72,14 +73,7 @@ class Prepared:
     def __call__(self, *values: Any, **named: Any) -> Result:
         """The answer for values of the parameters, in order or by name."""
         row = self._codec.encode_row(self._row(values, named))
-        with self._session._writing, self._session._lock:
-            self._view._alive()
-            self._ask(row)
-            if self._view._fallible:
-                self._view._refuse_errors()
-            arrangement = self._view._arrangement
-            start = tuple(row[c] for c in arrangement.order[: len(row)])
-            columns, counts = read_codes(self._session, arrangement, start, self._session.time)
+        columns, counts = self._kept(row)
         codes = np.repeat(columns[len(row) :], counts, axis=1)
         query, width = self._query, len(self._query.names)
         if query.order:
@@ -88,14 +82,15 @@ class Prepared:
         types = query.node.types[len(row) : query.width]
         return Result(Codec(types, query.names, self._session._interner), np.ascontiguousarray(codes[:width]))
 
+    @writes
     def forget(self, *values: Any, **named: Any) -> None:
         """Stop keeping the answer for these values."""
         row = self._codec.encode_row(self._row(values, named))
-        with self._session._writing, self._session._lock:
-            if row in self._asked:
-                self._session._stage(self._values, [row], -1)
-                del self._asked[row]
+        if row in self._asked:
+            self._session._stage(self._values, [row], -1)
+            del self._asked[row]
 
+    @writes
     def drop(self) -> None:
         """Stop keeping all answers; the name is free again."""
         self._view.drop()
@@ -117,6 +112,17 @@ class Prepared:
             wanted = ", ".join(f"${n}" for n in names)
             raise InputError("E_PARAMETER", f"{self.name} needs one value for each of {wanted}")
         return tuple(given[n] for n in names)
+
+    @writes
+    def _kept(self, row: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """The codes of the answer for values, and how often each row is there."""
+        self._view._alive()
+        self._ask(row)
+        if self._view._fallible:
+            self._view._refuse_errors()
+        arrangement = self._view._arrangement
+        start = tuple(row[c] for c in arrangement.order[: len(row)])
+        return read_codes(self._session, arrangement, start, self._session.time)
 
     def _ask(self, row: tuple[int, ...]) -> None:
         """See to it that the values are among those whose answers are kept."""

@@ -24,6 +24,7 @@ from everview.codes.codec import Codec
 from everview.collection import Collection
 from everview.errors import EverviewError
 from everview.expr.resolve import Column
+from everview.installing import QUERY
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
 from everview.sql import (
@@ -43,6 +44,7 @@ from everview.sql.query import Compiler, Env, Query
 from everview.sql.result import Result, in_order
 from everview.sql.scopes import Correlated
 from everview.table import Table
+from everview.turns import reads, writes
 from everview.types import STR
 
 if TYPE_CHECKING:
@@ -52,15 +54,14 @@ if TYPE_CHECKING:
 Do = Callable[[], Any]
 """What a bound statement does, and its answer."""
 
-QUERY = "(query)"
-"""The name a SELECT has while it is installed."""
+_Handler = Callable[["Statements", Any, Source], Do]
 
 
 class Statements:
     """A session's SQL: the transaction that BEGIN opened, and how to run statements."""
 
     def __init__(self, session: Session) -> None:
-        self.session = session
+        self.session = self._session = session
         self.transaction: Transaction | None = None
         self.failed = False
         """Whether a statement of the open transaction has failed: it can only be rolled back."""
@@ -81,24 +82,51 @@ class Statements:
             for statement in reading.statements(text):
                 yield statement, self._run_one(statement)
         except (Exception, KeyboardInterrupt):
-            if self.transaction is not None and self.transaction is not around:
-                self._end(RuntimeError)  # a text that fails leaves no transaction behind that it has begun
+            if not self._own():
+                raise
+            if self.transaction is not around:
+                self._end(undo=True)  # a text that fails leaves no transaction behind that it has begun
             self.failed = self.transaction is not None
             raise
 
+    def _own(self) -> bool:
+        """Whether the transaction that is open is this thread's."""
+        return self.transaction is not None and self.session._pending() is not None
+
     def _run_one(self, statement: reading.Statement) -> Any:
-        if self.failed and statement.first not in ("ROLLBACK", "COMMIT"):
+        if self.failed and self._own() and statement.first not in ("ROLLBACK", "COMMIT"):
             raise statement.source().error_at(
                 statement.tokens[0].start, "E_TRANSACTION", "the transaction has failed before this", "ROLLBACK it"
             )
         command = _COMMANDS.get(statement.first) or _COMMANDS.get(statement.start)
         if command is not None:
-            return command(self, statement)
+            return self._in_turn(command in _READING, command in _ALONE, command, statement)
         source = statement.source()
         node = reading.parsed(source)
         if statement.notes.as_of is not None and not isinstance(node, reading.QUERIES):
             raise source.refuse(node, "only a SELECT can be asked AS OF an earlier time")
         handler = _handler(node, source)
+        return self._in_turn(handler in _READING, False, Statements._handle, handler, node, source)
+
+    def _in_turn(self, reading: bool, alone: bool, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a statement in one turn: what it reads does not change while it runs. Some last for ever, so each of
+        their steps has its own.
+        """
+        if alone:
+            return function(self, *arguments)
+        return (self._reading if reading else self._writing)(function, *arguments)
+
+    @reads
+    def _reading(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        self.session._alive()
+        return function(self, *arguments)
+
+    @writes
+    def _writing(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        self.session._alive()
+        return function(self, *arguments)
+
+    def _handle(self, handler: _Handler, node: exp.Expr, source: Source) -> Any:
         staged = self.session._pending()
         before = len(staged) if staged is not None else 0
         try:
@@ -199,7 +227,7 @@ class Statements:
 
     def refuse_pending(self, used: Sequence[str] | dict[str, None], node: exp.Expr, source: Source) -> None:
         """Changes of the open transaction cannot be read yet."""
-        if not self.changed:
+        if not self.changed or self.session._pending() is None:  # or another thread's transaction is open
             return
         read = {t for n in used for t in self._tables_below(n)}
         if read & self.changed:
@@ -244,34 +272,35 @@ class Statements:
         return self._begin
 
     def _begin(self) -> None:
-        self.transaction = self.session.transaction()
-        self.transaction.__enter__()
+        transaction = self.session.transaction()
+        transaction.open()
+        self.transaction = transaction
 
     def commit(self, node: exp.Commit, source: Source) -> Do:
         """COMMIT"""
         self._need_transaction(node, source)
         if self.failed:
-            self._end(RuntimeError)
+            self._end(undo=True)
             raise source.error(
                 node, "E_TRANSACTION", "a statement of the transaction has failed: all of it is undone", "BEGIN again"
             )
-        return lambda: self._end(None)
+        return lambda: self._end(undo=False)
 
     def rollback(self, node: exp.Rollback, source: Source) -> Do:
         """ROLLBACK"""
         self._need_transaction(node, source)
-        return lambda: self._end(RuntimeError)
+        return lambda: self._end(undo=True)
 
     def _need_transaction(self, node: exp.Expr, source: Source) -> None:
         if self.transaction is None:
             raise source.error(node, "E_TRANSACTION", "no transaction is open", "begin one with BEGIN")
 
-    def _end(self, failure: type[Exception] | None) -> None:
+    def _end(self, *, undo: bool) -> None:
         assert self.transaction is not None
         transaction, self.transaction = self.transaction, None
         self.changed.clear()
         self.failed = False
-        transaction.__exit__(failure, None, None)
+        transaction.end(undo=undo)
 
     def mark(self, table: Table) -> None:
         """The table was changed in the open transaction, if there is one."""
@@ -304,7 +333,11 @@ _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
 }
 """Statements that sqlglot does not know, by their first word or two."""
 
-_Handler = Callable[[Statements, Any, Source], Do]
+_READING: set[Callable[..., Any]] = {Statements.show, explaining.explain, Statements.select, Statements.set_plan}
+"""Statements that do not wait for other threads' transactions."""
+
+_ALONE: set[Callable[..., Any]] = {pipelines.create_source, pipelines.create_sink, pipelines.run}
+"""Statements that are many turns."""
 
 _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.Create: definitions.create,

@@ -1,0 +1,447 @@
+"""A program that is interrupted: random calls of a session, each cut off at a random instant, compared with a model.
+
+    python -m tests.language.interrupting SEED INTERRUPTS [embedded|durable] [signal|alarm|thread|kill]
+
+How a call is cut off:
+
+    signal   Ctrl-C at the n-th instant at which Python would look for signals (a function begins, a C function returns)
+    alarm    the same with a handler of the program's own, for SIGALRM, that raises
+    thread   an exception as another thread raises it (`PyThreadState_SetAsyncExc`), at the same instants: cannot wait
+    kill     Ctrl-C from outside, whenever it comes
+
+n is drawn up to a little more than such a call took last time. After each interrupt tables and views are compared with
+a model that knows the state before and after the call: it must be one of them, whole. It ends by dropping all views,
+which must leave no operator but the tables', and (durable) by opening the directory once more.
+
+It prints what it did; any difference is an exception, a crash is the exit status.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import everview as ev
+from everview.shield import shielded
+
+Row = tuple[Any, ...]
+
+
+class Cut(BaseException):
+    """What an alarm or another thread raises."""
+
+
+class Model:
+    """What the tables hold, and which views there are."""
+
+    def __init__(self) -> None:
+        self.t: Counter[Row] = Counter()
+        self.k: dict[int, int] = {}
+        self.views: dict[str, int] = {}
+        self.extra: set[str] = set()
+        self.prepared: set[str] = set()
+        self.between: Model | None = None  # half of it, if that is whole, too
+
+    def copy(self) -> Model:
+        other = Model()
+        other.t, other.k, other.views = Counter(self.t), dict(self.k), dict(self.views)
+        other.extra, other.prepared = set(self.extra), set(self.prepared)
+        return other
+
+    def contents(self, kind: int) -> list[Row]:
+        """What a view of a kind holds."""
+        rows = list(self.t.elements())
+        if kind == 0:
+            return sorted(set(rows))
+        if kind == 1:
+            groups: dict[int, int] = {}
+            for x, y in rows:
+                groups[y] = groups.get(y, 0) + x
+            return sorted(groups.items())
+        if kind == 2:
+            return sorted((x, self.k[y]) for x, y in rows if y in self.k)
+        reached = {0}
+        while True:
+            more = reached | {b for a, b in self.k.items() if a in reached}
+            if more == reached:
+                return sorted((n,) for n in reached)
+            reached = more
+
+
+TEXTS = {
+    0: "SELECT DISTINCT x, y FROM t",
+    1: "SELECT y, sum(x) AS s FROM t GROUP BY y",
+    2: "SELECT t.x, k.v FROM t JOIN k ON t.y = k.id",
+    3: "WITH RECURSIVE r(n) AS (SELECT 0 UNION SELECT k.v FROM r JOIN k ON k.id = r.n) SELECT n FROM r",
+}
+"""The kinds of views."""
+
+Action = Callable[[], Any]
+
+
+class World:
+    """A session, its model, and what can be done to both."""
+
+    def __init__(self, db: Any, rng: random.Random, hears: bool) -> None:
+        self.db, self.rng, self.model = db, rng, Model()
+        self.hears = hears  # what another thread raises may hit the subscriber itself
+        self.t = db.table("t", {"x": int, "y": int})
+        self.k = db.table("k", {"id": int, "v": int}, key="id")
+        self.names = 0
+        self.held: list[tuple[Any, list[Row]]] = []
+        self.told: Counter[Row] = Counter()
+        watched = db.sql(f"CREATE VIEW watched AS {TEXTS[1]}")
+        self.model.views["watched"] = 1
+        watched.subscribe(self._hear)
+
+    def reopen(self, db: Any) -> None:
+        """Go on with a session that has opened the directory again."""
+        self.db, self.t, self.k = db, db["t"], db["k"]
+        self.held.clear()
+        if "ready" in db.views:
+            db["ready"].drop()
+
+    @shielded
+    def _hear(self, batch: Any) -> None:
+        for row, diff in batch.rows():
+            self.told[row] += diff
+
+    def row(self) -> Row:
+        return self.rng.randrange(30), self.rng.randrange(8)
+
+    def name(self) -> str:
+        self.names += 1
+        return f"v{self.names}"
+
+    def action(self) -> tuple[str, Action, Model]:
+        """Something to do: its kind, the call, and the model after it."""
+        kind = self.rng.choice(ACTIONS)
+        after = self.model.copy()
+        return kind, getattr(self, f"_{kind}")(after), after
+
+    # changes
+
+    def _insert(self, after: Model) -> Action:
+        rows = [self.row() for _ in range(self.rng.choice([1, 3, 300]))]
+        after.t.update(rows)
+        return lambda: self.t.insert(rows)
+
+    def _delete(self, after: Model) -> Action:
+        rows = self.rng.sample(sorted(after.t.elements()), min(after.t.total(), self.rng.choice([1, 5, 400])))
+        after.t.subtract(rows)
+        after.t += Counter()
+        return lambda: self.t.delete(rows)
+
+    def _upsert(self, after: Model) -> Action:
+        rows = [(self.rng.randrange(12), self.rng.randrange(12)) for _ in range(3)]
+        after.k.update(rows)
+        return lambda: self.k.upsert(rows)
+
+    def _transaction(self, after: Model) -> Action:
+        row, pair = self.row(), (self.rng.randrange(12), self.rng.randrange(12))
+        after.t[row] += 1
+        after.k[pair[0]] = pair[1]
+
+        def run() -> None:
+            with self.db.transaction():
+                self.t.insert([row])
+                with self.db.transaction():
+                    self.k.upsert([pair])
+
+        return run
+
+    def _batch(self, after: Model) -> Action:
+        rows = [self.row(), self.row()]
+        after.t[rows[0]] += 1
+        after.between = after.copy()  # each is a transaction of its own
+        after.t[rows[1]] += 1
+
+        def run() -> None:
+            with self.db.batch():
+                for row in rows:
+                    self.t.insert([row])
+
+        return run
+
+    def _sql_changes(self, after: Model) -> Action:
+        x, y = self.row()
+        if self.rng.random() < 0.5:
+            after.t[x, y] += 1
+            return lambda: self.db.sql(f"INSERT INTO t VALUES ({x}, {y})")
+        after.t = Counter({row: n for row, n in after.t.items() if row[1] != y})
+        return lambda: self.db.sql(f"DELETE FROM t WHERE y = {y}")
+
+    # views
+
+    def _create(self, after: Model) -> Action:
+        name, kind = self.name(), self.rng.randrange(4)
+        after.views[name] = kind
+        return lambda: self.db.sql(f"CREATE VIEW {name} AS {TEXTS[kind]}")
+
+    def _drop(self, after: Model) -> Action:
+        names = sorted(set(after.views) - {"watched"})
+        if not names:
+            return self._create(after)
+        name = self.rng.choice(names)
+        del after.views[name]
+        return lambda: self.db.sql(f"DROP VIEW {name}") if self.rng.random() < 0.5 else self.db[name].drop()
+
+    def _datalog(self, after: Model) -> Action:
+        name = self.name()
+        after.views[name] = 0
+        return lambda: self.db.datalog(f"{name}(X, Y) :- t(X, Y).")
+
+    def _table(self, after: Model) -> Action:
+        if after.extra and self.rng.random() < 0.6:
+            name = self.rng.choice(sorted(after.extra))
+            after.extra.remove(name)
+            return lambda: self.db[name].drop(cascade=True)
+        name = self.name()
+        after.extra.add(name)
+        return lambda: self.db.table(name, {"x": int, "s": str}, key="x")
+
+    def _prepare(self, after: Model) -> Action:
+        if after.prepared:
+            prepared, y = self.ready, self.rng.randrange(8)
+            return lambda: prepared(y=y)
+
+        def run() -> None:
+            self.ready = self.db.prepare("ready", "SELECT x FROM t WHERE y = $y ORDER BY x")
+
+        after.prepared.add("ready")
+        return run
+
+    # reading
+
+    def _select(self, after: Model) -> Action:
+        kind = self.rng.randrange(4)
+        return lambda: _same(self.db.sql(TEXTS[kind]).rows(), after.contents(kind))
+
+    def _read(self, after: Model) -> Action:
+        name = self.rng.choice(sorted(after.views))
+        view, kind = self.db[name], after.views[name]
+        return self.rng.choice(
+            [
+                lambda: _same(view.rows(), after.contents(kind)),
+                lambda: view.to_arrow(),
+                lambda: view.lookup(3),
+                lambda: view.changes(since=self.db.time),
+                lambda: view.stats(),
+                lambda: view.explain(),
+                lambda: self.db.stats(),
+                lambda: self.db.sql(f"EXPLAIN {TEXTS[2]}"),
+                lambda: self.held.append((view.as_of(self.db.time), after.contents(kind))),
+                lambda: view.subscribe(lambda batch: None)(),
+                lambda: self.t.to_arrow(),
+            ]
+        )
+
+    def _checkpoint(self, after: Model) -> Action:
+        return self.db.checkpoint if hasattr(self.db, "checkpoint") else self.db.stats
+
+    # comparing
+
+    def check(self, after: Model) -> None:
+        """The session is as before the call or as after it; the model becomes whichever it is."""
+        db = self.db
+        seen = Counter(self.t.rows()), dict(self.k.rows()), set(db.views) - {"ready"}, set(db.tables) - {"t", "k"}
+        before = self.model
+        for model in (after, before, after.between or before):
+            if seen == (model.t, model.k, set(model.views), model.extra):
+                break
+        else:
+            shown = [(seen[0] - m.t, m.t - seen[0], seen[1] == m.k, seen[2] ^ set(m.views)) for m in (before, after)]
+            raise AssertionError(f"neither before nor after: {shown}, tables {seen[3]}")
+        self.model = model
+        model.prepared = set(db.views) & {"ready"}
+        if model.prepared and not hasattr(self, "ready"):  # complete, but its answer was lost
+            db["ready"].drop()
+            model.prepared.clear()
+
+    def check_views(self) -> None:
+        for name, kind in self.model.views.items():
+            _same(self.db[name].rows(), self.model.contents(kind), f"view {name}")
+        if self.hears:
+            _same(list((+self.told).elements()), self.model.contents(1), "what the subscriber was told")
+        while self.held:
+            snapshot, rows = self.held.pop()
+            _same(snapshot.rows(), rows, "a snapshot")
+        assert not self.db._writing._is_owned() and not self.db._lock._is_owned()
+
+
+ACTIONS = [
+    "insert", "insert", "delete", "upsert", "transaction", "batch", "sql_changes", "create", "create", "drop", "drop",
+    "datalog", "table", "prepare", "select", "select", "read", "read", "checkpoint",
+]  # fmt: skip
+
+
+def _same(got: list[Row], wanted: list[Row], what: str = "the answer") -> None:
+    if sorted(got) != sorted(wanted):
+        more, less = Counter(got) - Counter(wanted), Counter(wanted) - Counter(got)
+        raise AssertionError(f"{what} has {list(more.elements())}, should have {list(less.elements())}")
+
+
+class Interrupts:
+    """Cuts calls off, in one of four ways."""
+
+    def __init__(self, how: str, rng: random.Random) -> None:
+        self.how, self.rng = how, rng
+        self.lasted: dict[str, float] = {}
+        self.happened = 0
+        self.left = 0
+        self.killer = Killer() if how == "kill" else None
+        signal.signal(signal.SIGALRM, self._alarm)
+
+    @staticmethod
+    def _alarm(*_: Any) -> None:
+        raise Cut
+
+    def run(self, kind: str, call: Action) -> bool:
+        """Whether the call came to its end by itself."""
+        try:
+            if self.killer is not None:
+                self._kill(self.killer, kind, call)
+            else:
+                self._count(kind, call)
+        except (KeyboardInterrupt, Cut):
+            self.happened += 1
+            return False
+        return True
+
+    def _count(self, kind: str, call: Action) -> None:
+        known = self.lasted.get(kind, 300.0)
+        self.left = at = self.rng.randrange(1, int(1.1 * known) + 2)
+        sys.setprofile(self._tick)
+        try:
+            call()
+        finally:
+            sys.setprofile(None)
+            if self.left > 0:
+                self.lasted[kind] = 0.8 * known + 0.2 * (at - self.left)
+            elif at > 0.9 * known:
+                self.lasted[kind] = 1.3 * known
+
+    def _tick(self, frame: Any, event: str, argument: Any) -> None:
+        if event not in ("call", "c_return"):
+            return
+        self.left -= 1
+        if self.left != 0:
+            return
+        if self.how == "thread":
+            raise Cut
+        number = signal.SIGINT if self.how == "signal" else signal.SIGALRM
+        handler: Any = signal.getsignal(number)
+        handler(number, frame)  # as Python calls it
+
+    def _kill(self, killer: Killer, kind: str, call: Action) -> None:
+        known = self.lasted.get(kind, 1e-3)
+        began = time.perf_counter()
+        killer.after(self.rng.random() * 1.2 * known)
+        try:
+            call()
+            self.lasted[kind] = 0.8 * known + 0.2 * (time.perf_counter() - began)
+        finally:
+            try:
+                killer.stop()
+            except KeyboardInterrupt:
+                killer.stop()
+
+
+class Killer:
+    """A thread that sends Ctrl-C to its own process."""
+
+    def __init__(self) -> None:
+        self.wanted = threading.Event()
+        self.idle = threading.Event()
+        self.delay: float | None = 0.0
+        self.idle.set()
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def after(self, delay: float) -> None:
+        self.delay = delay
+        self.idle.clear()
+        self.wanted.set()
+
+    def stop(self) -> None:
+        self.delay = None
+        self.idle.wait()
+
+    def _work(self) -> None:
+        while True:
+            self.wanted.wait()
+            self.wanted.clear()
+            end = time.perf_counter() + (self.delay or 0.0)
+            while time.perf_counter() < end and self.delay is not None:
+                time.sleep(0)
+            if self.delay is not None:
+                os.kill(os.getpid(), signal.SIGINT)
+            self.idle.set()
+
+
+def drop_everything(world: World) -> None:
+    """Without views there are no operators but the tables'."""
+    db = world.db
+    if world.model.prepared:
+        world.ready.drop()
+    for name in list(db.views):
+        db[name].drop()
+    tables = {table._arrangement.operator for table in db._tables.values()}
+    left = [o for o in db._graph.operators() if o not in tables and o.label != "errors"]
+    assert not left, f"left behind: {[o.describe() for o in left]}"
+    assert [o for o in db._graph.numbered if o is not None and o not in tables] == []
+
+
+def main(seed: int, wanted: int, where: str = "embedded", how: str = "signal") -> None:
+    faulthandler.enable()
+    logging.disable(logging.CRITICAL)
+    rng = random.Random(seed)
+    directory = tempfile.mkdtemp() if where == "durable" else None
+    db: Any = ev.connect(directory) if directory else ev.connect()
+    world, interrupts = World(db, rng, how != "thread"), Interrupts(how, rng)
+    calls = 0
+    closed = 0
+    while interrupts.happened < wanted:
+        kind, call, after = world.action()
+        calls += 1
+        whole = interrupts.run(kind, call)
+        try:
+            world.check(after)
+            world.check_views()
+        except ev.ClosedError:
+            if directory is None or how != "thread":
+                raise
+            closed += 1  # an exception raised by another thread just as the log was written: only opening it can tell
+            world.reopen(ev.connect(directory))
+            world.check(after)
+        except AssertionError as error:
+            how_far = "whole" if whole else "cut off"
+            raise AssertionError(f"seed {seed}, call {calls}, {kind}, {how_far}: {error}") from None
+    if directory:
+        expected = world.model
+        world.db.close()
+        with ev.connect(directory) as last:
+            assert Counter(last["t"].rows()) == expected.t and dict(last["k"].rows()) == expected.k
+            assert set(last.views) - {"ready"} == set(expected.views)
+            for name, kind in expected.views.items():
+                _same(last[name].rows(), expected.contents(kind))
+        shutil.rmtree(directory)
+    else:
+        drop_everything(world)
+        db.close()
+    again = f"{closed} times opened again"
+    print(f"{where}, {how}, seed {seed}: {interrupts.happened} interrupts in {calls} calls, {again}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

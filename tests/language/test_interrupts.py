@@ -1,0 +1,162 @@
+"""Calls that are cut off, by Ctrl-C, by alarms and by other threads, leave the session as before or as after.
+
+The work is done by `tests.language.interrupting`, in a process of its own: a double free ends that, not the tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import everview as ev
+from everview import shield
+
+HOW = ["signal", "alarm", "thread", "kill"]
+
+
+def interrupted(seed: int, count: int, where: str, how: str) -> None:
+    program = [sys.executable, "-m", "tests.language.interrupting", str(seed), str(count), where, how]
+    run = subprocess.run(program, capture_output=True, text=True, timeout=590, check=False)
+    assert run.returncode == 0, f"{program[3:]}: {run.returncode}\n{run.stdout[-1000:]}\n{run.stderr[-3000:]}"
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_calls_cut_off_at_random_instants(how: str) -> None:
+    interrupted(11, 60, "embedded", how)
+
+
+@pytest.mark.parametrize("how", ["signal", "thread"])
+def test_calls_cut_off_at_random_instants_in_a_directory(how: str) -> None:
+    interrupted(12, 30, "durable", how)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("how", HOW)
+def test_ten_thousand_interrupts(how: str, seed: int) -> None:
+    interrupted(100 + seed, 400, "embedded", how)
+    interrupted(100 + seed, 100, "durable", how)
+
+
+def test_an_interrupt_waits_for_the_call_and_comes_out_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes after the kernels have made something and before Python knows: the worst moment."""
+    with ev.connect() as db:
+        t = db.table("t", {"x": int})
+        real = db._graph.installed
+
+        def installed() -> None:
+            signal.raise_signal(signal.SIGINT)
+            real()
+
+        monkeypatch.setattr(db._graph, "installed", installed)
+        with pytest.raises(KeyboardInterrupt):
+            db.view("v", t.distinct())
+        monkeypatch.undo()
+        assert db.views == ("v",)
+        t.insert([(1,)])
+        assert db["v"].rows() == [(1,)]
+
+
+def test_a_users_function_is_interrupted_at_once_and_the_step_undone() -> None:
+    with ev.connect() as db:
+        t = db.table("t", {"x": int})
+        reached = []
+
+        def slow(x: int) -> int:
+            signal.raise_signal(signal.SIGINT)
+            reached.append(x)
+            return x
+
+        v = db.view("v", t.map(slow, {"x": int}))
+        with pytest.raises(KeyboardInterrupt):
+            t.insert([(1,)])
+        assert (reached, db.time, v.rows(), t.rows()) == ([], 0, [], [])
+
+
+def test_handlers_are_as_they_were() -> None:
+    """Of Ctrl-C, and of signals that the program handles itself; asyncio finds Python's own."""
+    calls: list[int] = []
+
+    def mine(number: int, frame: Any) -> None:
+        calls.append(number)
+
+    before = signal.signal(signal.SIGUSR1, mine)
+    try:
+        with ev.connect() as db:
+            t = db.table("t", {"x": int})
+            with db.transaction():
+                t.insert([(1,)])
+                signal.raise_signal(signal.SIGUSR1)
+                assert calls == [signal.SIGUSR1], "heard at once where the program itself runs"
+            with pytest.raises(ev.InputError), db.transaction():
+                t.delete([(2,)])
+            assert signal.getsignal(signal.SIGUSR1) is mine
+            assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+            async def write() -> Any:
+                t.insert([(3,)])
+                return signal.getsignal(signal.SIGINT)
+
+            assert asyncio.run(write()) is not signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_ctrl_c_ends_the_wait_for_another_threads_transaction() -> None:
+    with ev.connect() as db:
+        t = db.table("t", {"x": int})
+        inside, go = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            with db.transaction():
+                inside.set()
+                go.wait(30)
+
+        thread = threading.Thread(target=hold)
+        thread.start()
+        inside.wait(10)
+        for wait in (lambda: t.insert([(1,)]), lambda: db.transaction().__enter__(), lambda: db.batch().__enter__()):
+            threading.Thread(target=_kill_main, args=(0.2,)).start()
+            began = time.monotonic()
+            with pytest.raises(KeyboardInterrupt):
+                wait()
+            assert time.monotonic() - began < 10
+        go.set()
+        thread.join(10)
+        t.insert([(2,)])
+        assert t.rows() == [(2,)]
+
+
+def _kill_main(delay: float) -> None:
+    time.sleep(delay)
+    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # type: ignore[arg-type]
+
+
+def test_shields_inside_each_other() -> None:
+    said: list[str] = []
+
+    @shield.shielded
+    def inner() -> None:
+        signal.raise_signal(signal.SIGINT)
+        said.append("inner")
+
+    @shield.shielded
+    def outer() -> None:
+        inner()
+        said.append("outer")
+        shield.openly(said.append, "open")
+        shield.hear()
+        said.append("not reached")
+
+    with pytest.raises(KeyboardInterrupt):
+        outer()
+    assert said == ["inner", "outer", "open"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
