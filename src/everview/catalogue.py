@@ -17,7 +17,7 @@ from everview.clock import HIDDEN, Aging, Clock, Expiring, Follower, Latest, Pas
 from everview.codes.declare import data_type
 from everview.collection import Collection
 from everview.dataflow.operators import Arrangement
-from everview.errors import EverviewError, InputError, PlanError
+from everview.errors import EverviewError, InputError, PlanError, StoreError
 from everview.expr.nodes import Expr
 from everview.expr.resolve import Column
 from everview.journal import (
@@ -34,8 +34,9 @@ from everview.journal import (
 )
 from everview.plan import nodes as plan
 from everview.plan.digest import digest
-from everview.plan.frozen import Functions, canonical
+from everview.plan.frozen import Functions, canonical, functions_of
 from everview.plan.multiway import Choice
+from everview.plan.trust import NOBODY, Trust
 from everview.session import Session
 from everview.table import Table
 from everview.turns import reads
@@ -122,8 +123,9 @@ class Catalogued(Session):
     `db.view` then give what is there, if it is the same.
     """
 
-    def __init__(self, **options: Any) -> None:
-        self._plan_functions = Functions()
+    def __init__(self, *, trust: Trust = NOBODY, **options: Any) -> None:
+        self._trust = trust
+        self._plan_functions = Functions(trust=trust)
         self._entries: list[tuple[Entry, bytes]] = []
         """all there were, each with its record"""
         self._quiet = False
@@ -159,6 +161,17 @@ class Catalogued(Session):
 
     def _perform(self, entry: Entry, data: bytes = b"") -> None:
         """Do what an entry says that was read (from `data`)."""
+        try:
+            self._do(entry)
+        except (LookupError, StopIteration, AssertionError, TypeError, ValueError) as error:
+            raise StoreError(
+                "E_DAMAGED",
+                f"{self._trust.where}: its catalogue contradicts itself at {type(entry).__name__}: {error!r}",
+                "restore the directory from a copy",
+            ) from error
+        self._entries.append((entry, data))
+
+    def _do(self, entry: Entry) -> None:
         with self._quietly():
             if isinstance(entry, TableMade) and entry.name.startswith(HIDDEN):
                 self._node_ids = entry.id
@@ -183,7 +196,6 @@ class Catalogued(Session):
                 self._views[entry.name].drop()
             else:
                 self._tables[entry.name].drop(cascade=True)
-        self._entries.append((entry, data))
 
     def _collection_of(self, node: plan.Node, names: Iterable[str]) -> Collection:
         """A collection for a plan; the tables and views in it lend their names to `explain`."""
@@ -303,7 +315,17 @@ class Catalogued(Session):
                 f"use it as it is with db[{view._name!r}], drop it first, or choose another name",
             )
         self._again.discard(view._name)
+        for each in collection._node.walk():
+            for function in functions_of(each):
+                self._plan_functions.give(function)
         return view
+
+    def _require_functions(self) -> None:
+        self._plan_functions.require(self._trust.where)
+
+    def function(self, name: str, function: Any, returns: Any = None) -> None:
+        super().function(name, function, returns)
+        self._plan_functions.give(self._functions[name.lower()].function)
 
     def _means(self, view: View, collection: Collection) -> bool:
         """Whether a collection is what a view was defined as."""

@@ -55,6 +55,7 @@ def differences(session: Session) -> list[Difference]:
     []
     """
     session._catch_up()
+    session._require_functions()
     with session._lock:
         fresh = _computed(session)
         try:

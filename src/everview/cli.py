@@ -22,6 +22,9 @@ app = typer.Typer(
 )
 
 
+TRUST = "Run the Python functions that the directory brings: only if you trust whoever wrote it."
+
+
 @app.callback()
 def _everview() -> None:
     """Keep `demo` a subcommand even while there are few."""
@@ -59,6 +62,7 @@ def run(
     until: Annotated[str, typer.Option(help='"caught_up", or a duration like 30s; else until Ctrl-C.')] = "",
     conf: Annotated[list[str] | None, typer.Option(help="A setting of Spark, name=value; may be repeated.")] = None,
     progress: Annotated[bool, typer.Option(help="Show a progress line.")] = True,
+    trust: Annotated[bool, typer.Option("--trust", help=TRUST)] = False,
 ) -> None:
     """Run a pipeline: take what its sources have, keep its views and sinks up to date."""
     from everview.errors import EverviewError
@@ -72,12 +76,12 @@ def run(
     try:
         more = program.spark_settings(conf or ())
         if file.suffix == ".sql":
-            with program.connect(given, more) as (db, _):
+            with program.connect(given, more, trust=trust) as (db, _):
                 script.run(db, file, until=until or None, show=typer.echo)
             return
         found = program.load(file)
         settings = found.settings | given
-        with program.connect(settings, found.conf | more) as (db, spark):
+        with program.connect(settings, found.conf | more, trust=trust) as (db, spark):
             found.build(db, spark)
             typer.echo(str(db.run(settings.get("until"), progress=progress)))
     except EverviewError as error:
@@ -88,12 +92,13 @@ def run(
 @app.command()
 def sql(
     state: Annotated[str | None, typer.Argument(help="Directory of a durable session; without one, in memory.")] = None,
+    trust: Annotated[bool, typer.Option("--trust", help=TRUST)] = False,
 ) -> None:
     """SQL at a prompt; statements from a pipe are run as they are."""
     import everview
     from everview.sql import repl
 
-    with everview.connect(state) as session:
+    with everview.connect(state, **({"trust": trust} if state else {})) as session:
         repl.main(session)
 
 
@@ -103,6 +108,7 @@ def check(
     deep: Annotated[
         bool, typer.Option("--deep", help="Compute every view again from its tables, and compare row by row.")
     ] = False,
+    trust: Annotated[bool, typer.Option("--trust", help=TRUST)] = False,
 ) -> None:
     """Read a directory through, and say whether it is whole; nothing in it is changed."""
     import everview
@@ -110,7 +116,7 @@ def check(
     from everview.errors import EverviewError
 
     try:
-        with everview.connect(state, read_only=True) as db:
+        with everview.connect(state, read_only=True, trust=trust) as db:
             pieces = checking.read_through(db._store)  # type: ignore[attr-defined]
             typer.echo(f"{pieces} pieces are whole, time {db.time}: {len(db.tables)} tables, {len(db.views)} views")
             found = db.check() if deep else []

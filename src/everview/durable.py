@@ -31,6 +31,7 @@ from everview.marks import change_marks
 from everview.moving import Move, from_shards
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
+from everview.plan.trust import Trust
 from everview.restoring import Kept, Restoring
 from everview.session import Session
 from everview.store import Manifest, Ref, Store, steps, tally, words
@@ -41,6 +42,9 @@ from everview.turns import reads
 
 STEP, ENTRY = b"S", b"C"
 """How the log's records begin."""
+
+NO_REFUSALS = ("E_DAMAGED", "E_TRUST", "E_FORMAT")
+"""Errors that say nothing about a transaction that the log has."""
 
 NOW = "everview.now"
 """The mark that says what the clock showed, where something follows it."""
@@ -112,7 +116,8 @@ class Stored(Catalogued):
     def _restore(self, manifest: Manifest, entries: list[tuple[Entry, bytes]]) -> None:
         """Other operators would be built today: keep the state of those that are the same, compute the others."""
         warnings.warn(
-            f"{self._store.files.root} was written by another version of Everview: views are computed again",
+            f"{self._store.files.root} was written by another version of Everview, or with other functions: "
+            "views are computed again",
             stacklevel=2,
         )
         self._anew = True
@@ -156,8 +161,10 @@ class Stored(Catalogued):
         """Do what a record of the log says."""
         shield.hear()  # between records is where opening may be given up
         kind, body = payload[:1], memoryview(payload)[1:]
-        if kind == ENTRY:
-            self._perform(journal.decode(body, self._store.files.root, self._plan_functions), bytes(body))
+        entry = journal.decode(body, self._store.files.root, self._plan_functions) if kind == ENTRY else None
+        self._plan_functions.require(self._store.files.root)
+        if entry is not None:
+            self._perform(entry, bytes(body))
             return
         step = steps.decode(body)
         if step.time != self._graph.time:
@@ -221,7 +228,9 @@ class DurableSession(Stored):
         self._wal, payloads = open_log(self._store, manifest.version, sync)
         self._kept = len(self._entries)  # entries that the store has
         self._limit = LOG_BYTES
+        self._empty = -1 if payloads else self._wal.size
         self._catch_up_with(payloads)
+        self._anew = self._anew or self._plan_functions.old
         self._clock.resume(int(self._marks.get(NOW, 0)))
         self._wal.begin()
         self._replaying = False
@@ -240,7 +249,7 @@ class DurableSession(Stored):
             try:
                 self._replay(payload)
             except EverviewError as error:
-                if error.code == "E_DAMAGED" or number + 1 < len(payloads) or payload[:1] != STEP:
+                if error.code in NO_REFUSALS or number + 1 < len(payloads) or payload[:1] != STEP:
                     raise
                 self._wal.take_back(payload)
                 warnings.warn(f"the last transaction in the log was refused and is taken out: {error}", stacklevel=2)
@@ -267,6 +276,7 @@ class DurableSession(Stored):
         if self._replaying:
             super()._run(transactions)
             return
+        self._plan_functions.require(self._store.files.root)
         if self._clock.followers:  # each step is a time of its own then, and says when it was
             transactions[-1].marks[NOW] = str(self._clock.now)
         size, time = self._wal.size, self._graph.time
@@ -333,6 +343,7 @@ class DurableSession(Stored):
         store = self._store
         words = len(self._interner)
         self._wal = next_version(store, self._wal, self._sync_mode, self._new_version)
+        self._empty = self._wal.size
         self._words = words
         self._anew = False
         self._kept = len(self._entries)
@@ -388,7 +399,7 @@ class DurableSession(Stored):
         many = len(self._entries) > 2 * len(journal.surviving(self._entries)) + 32
         kept = self._living_entries() if self._anew or many else self._entries
         if self._anew or len(kept) < len(self._entries):
-            functions = Functions()
+            functions = Functions(like=self._plan_functions)
             self._entries = [(e, journal.encode(e, functions)) for e, _ in kept]
             self._plan_functions = functions
             return {"commands": tuple(data for _, data in self._entries), "history": True}
@@ -442,7 +453,8 @@ class DurableSession(Stored):
             return
         try:
             self._catch_up()
-            if self._wal.size > FOLD_AT_CLOSE:
+            # functions may have to be given again after opening, but a log would need them at once
+            if self._wal.size > FOLD_AT_CLOSE or (len(self._plan_functions) and self._wal.size != self._empty):
                 self._checkpoint_or_warn()
             self._wal.sync()
         finally:
@@ -501,13 +513,20 @@ def _coded(time: int, transactions: list[Work], words: pa.Table | None) -> bytes
 
 
 def open_directory(
-    location: str | os.PathLike[str], *, read_only: bool = False, sync: Sync = "normal", **options: Any
+    location: str | os.PathLike[str],
+    *,
+    read_only: bool = False,
+    sync: Sync = "normal",
+    trust: bool = False,
+    functions: Any = (),
+    **options: Any,
 ) -> Session:
     """The session in a directory, for `everview.connect`."""
     for name in options:
         if name not in ("history", "merge_effort", "threads"):
-            known = did_you_mean(name, ("read_only", "sync"))
+            known = did_you_mean(name, ("read_only", "sync", "trust", "functions"))
             raise InputError("E_OPTION", f"a session in a directory has no option {name!r}", known)
+    options["trust"] = Trust.of(trust, functions, os.fspath(location))
     if read_only:
         from everview.attached import AttachedSession
         from everview.spark.session import ShardReader

@@ -113,6 +113,9 @@ class Inspecting(Transacting):
             "arrangements": arrangements,
         }
 
+    def _require_functions(self) -> None:
+        """Refuse to go on without the functions that views use."""
+
     def check(self) -> list[Difference]:
         """Compute every view again from the tables and compare: gives the rows of views that are not what they should
         be, none if all is well. It costs what computing everything once costs.

@@ -153,10 +153,11 @@ def from_shards(session: Stored, manifest: Manifest) -> None:
     """Fill an empty embedded session with what shards left."""
     where = session._store.files.root
     replica = Replica(session._interner, 1)
-    built = Functions()
+    built = Functions(trust=session._trust)
     rebuild(replica, manifest, built, where)
     declared = Functions(travel=True, like=built)
     entries = [journal.decode(d[1:], where, declared) for d in manifest.commands if d[:1] == DECLARED]
+    declared.require(where)
     try:
         _take_over(session, entries, Counterparts(replica.builder.pieces))
     except Spoiled:
@@ -197,6 +198,7 @@ def to_shards(session: DurableSession, shards: int) -> None:
     """Commit what an embedded session holds as so many shards; the session is closed."""
     entries = [entry for entry, _ in session._living_entries()]
     try:
+        session._plan_functions.require(session._store.files.root)
         try:
             _write_shards(session, entries, shards, Counterparts(session._builder.pieces))
         except Spoiled:

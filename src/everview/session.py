@@ -484,6 +484,8 @@ def connect(
 
     A directory takes `sync` ("normal": what was acknowledged survives the death of the process, "full": that of the
     machine too) and `read_only` (attach to what another process writes; `db.refresh()` catches up).
+    Of the Python functions in a directory's views only those run that the program has given: `functions` (a list, or a
+    dict by name), the views it declares again; `trust=True` runs the code in the directory, see docs/durability.md.
     With a SparkSession, steps are Spark jobs: it takes `state`, the directory, `shards`, and what docs/spark.md lists;
     `threads` has no effect there, shards are what runs side by side.
 

@@ -55,7 +55,7 @@ def test_a_transaction_that_ends_the_process_is_tried_once_more_and_then_set_asi
     assert str(kept) in errors and (13).to_bytes(8, "little") in kept.read_bytes()
     code, said, errors = run(where)
     assert (code, said, "aside" in errors) == (0, ["open [(1,), (2,), (3,)]"], False)
-    with ev.connect(where) as db:
+    with ev.connect(where, trust=True) as db:
         db.checkpoint()
     assert kept.exists()
 

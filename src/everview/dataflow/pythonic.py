@@ -72,6 +72,8 @@ def _guard(name: str, given: Any, call: Callable[[], Any]) -> Any:
     try:
         return call()
     except EverviewError as error:
+        if error.code == "E_TRUST":  # it was not called
+            raise
         raise UdfError("E_UDF", f"{name}: {error.message} (given {given!r})", error.hint) from error
     except Exception as error:
         raise UdfError(

@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from everview.codes import Interner, encode_value
 from everview.codes.arrays import decode_arrow, decode_list, encode_column, floats_to_codes
 from everview.codes.interner import item_tag
-from everview.errors import InputError, UdfError
+from everview.errors import InputError, StoreError, UdfError
 from everview.expr.bits import BITS
 from everview.expr.lower import lower
 from everview.expr.lowering import Program
@@ -379,6 +379,8 @@ def _call_rows(expr: Udf, codes: list[Words], count: int, interner: Interner) ->
     for row in rows:
         try:
             results.append(expr.function(*row))
+        except StoreError:  # it was not called: nobody has given it
+            raise
         except Exception as error:
             _raise(expr, row, f"raised {type(error).__name__}: {error}", error)
     try:
@@ -396,6 +398,8 @@ def _call_vectorized(expr: Udf, codes: list[Words], count: int, interner: Intern
 
     try:
         results = expr.function(*arrays)
+    except StoreError:
+        raise
     except Exception as error:
         _raise(expr, row(0), f"raised {type(error).__name__}: {error} (first of {count} rows shown)", error)
     try:

@@ -85,7 +85,9 @@ class Program:
 
 
 @contextmanager
-def connect(settings: Mapping[str, str], conf: Mapping[str, Any] = {}) -> Iterator[tuple[Session, GetSpark]]:
+def connect(
+    settings: Mapping[str, str], conf: Mapping[str, Any] = {}, *, trust: bool = False
+) -> Iterator[tuple[Session, GetSpark]]:
     """The session that settings ask for, on Spark (with its own settings) or embedded; and a way to get at Spark for
     either.
     """
@@ -102,10 +104,10 @@ def connect(settings: Mapping[str, str], conf: Mapping[str, Any] = {}) -> Iterat
     state, shards = settings.get("state"), _shards(settings)
     try:
         if master == EMBEDDED:
-            with session_of(state) as db:
+            with session_of(state, **({"trust": trust} if state else {})) as db:
                 yield db, spark
         else:
-            with _directory(state) as place, session_of(spark(), state=place, shards=shards) as db:
+            with _directory(state) as place, session_of(spark(), state=place, shards=shards, trust=trust) as db:
                 yield db, spark
     finally:
         for started in made:

@@ -21,7 +21,9 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from everview.expr.nodes import Expr
 from everview.plan.nodes import Node
+from everview.plan.trust import Function, Missing, name_of
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...))
 
@@ -47,6 +49,13 @@ def outline(node: Node) -> str:
 def said(value: Any, *, code: bool = True) -> str:
     """A text that is equal for values that mean the same: plans, expressions, types and whatever is in them."""
     return _Saying(code).text(value, ())
+
+
+def meaning(function: Function) -> str:
+    """A hash of what a function does."""
+    if isinstance(function, Missing):
+        return function.meaning
+    return hashed(_Saying(code=True).text(function, ()))
 
 
 def hashed(*texts: str) -> str:
@@ -83,9 +92,15 @@ def _hashed(node: Node, kept: str, saying: _Saying) -> str:
     if kept not in node.__dict__:
         for each in children_first(node):  # deep plans need no deep recursion
             if kept not in each.__dict__:
-                parts = (saying.text(getattr(each, f.name), ()) for f in fields(each))  # type: ignore[arg-type]
+                parts = (saying.field(each, f.name, ()) for f in fields(each))  # type: ignore[arg-type]
                 each.__dict__[kept] = hashed(type(each).__name__, *parts)
     return str(node.__dict__[kept])
+
+
+class _Said(str):
+    """A text that is said already."""
+
+    __slots__ = ()
 
 
 class _Saying:
@@ -94,10 +109,21 @@ class _Saying:
     def __init__(self, code: bool) -> None:
         self._code = code
 
+    def field(self, value: Any, name: str, inside: tuple[int, ...]) -> str:
+        """What a field of a node or an expression says; a function that is there may be `Missing`."""
+        if name == "function":
+            function = getattr(value, name)
+            return meaning(function) if self._code else name_of(function)
+        return self.text(getattr(value, name), inside)
+
     def text(self, value: Any, inside: tuple[int, ...]) -> str:
         """`inside`: what is being described, for what holds itself."""
         if isinstance(value, Node):
             return digest(value) if self._code else outline(value)
+        if isinstance(value, _Said):
+            return value
+        if isinstance(value, Expr):
+            return self._expression(value)
         if type(value) in _PLAIN:
             return f"{type(value).__name__} {value!r}"
         if id(value) in inside:
@@ -105,9 +131,24 @@ class _Saying:
         inside = (*inside, id(value))
         if isinstance(value, (set, frozenset)):
             return f"{{{', '.join(sorted(self.text(v, inside) for v in value))}}}"
-        return f"({', '.join(self.text(part, inside) for part in self._parts(value))})"
+        return f"({', '.join(self.text(part, inside) for part in self._parts(value, inside))})"
 
-    def _parts(self, value: Any) -> list[Any]:
+    def _expression(self, value: Expr) -> str:
+        """A hash of an expression, kept in it and made from the bottom: they share parts, and may be deep."""
+        kept = "_digest" if self._code else "_outline"
+        todo = [value]
+        while kept not in value.__dict__:
+            each = todo[-1]
+            below = [c for c in each.children() if kept not in c.__dict__]
+            if below:
+                todo += below
+            else:
+                parts = (self.field(each, f.name, ()) for f in fields(each))
+                each.__dict__[kept] = hashed(type(each).__name__, *parts)
+                todo.pop()
+        return str(value.__dict__[kept])
+
+    def _parts(self, value: Any, inside: tuple[int, ...]) -> list[Any]:
         """What a value is made of."""
         if isinstance(value, (list, tuple)):
             return [type(value).__name__, *value]
@@ -125,7 +166,7 @@ class _Saying:
         if isinstance(value, functools.partial):
             return [value.func, value.args, value.keywords] if self._code else [value.func]
         if is_dataclass(value):
-            return [type(value), *(getattr(value, f.name) for f in fields(value))]
+            return [type(value), *(_Said(self.field(value, f.name, inside)) for f in fields(value))]
         return [type(value), *(self._reduced(value) if self._code else ())]
 
     def _function(self, function: types.FunctionType) -> list[Any]:

@@ -1,22 +1,24 @@
 """Plans as bytes: for catalogues on disk and for other processes.
 
 A plan is written node by node, children first, so that deep plans need no deep recursion and what a plan shares stays
-shared. Python functions in it are not written with it but named: equal plans must stay equal after reading, and two
-views that use one function (nodes compare functions by `==`) must find one function again. `Functions` has the names.
+shared. It is data (`everview.plan.written`): reading one makes nodes of known kinds and runs nothing. Python functions
+in it are not written with it but named: equal plans must stay equal after reading, and two views that use one function
+(nodes compare functions by `==`) must find one function again. `Functions` has the names.
 
-A function of an importable module is written as its name, any other (a lambda, one of `__main__`) as its code, by
-cloudpickle; reading such bytes runs code, so only read what you trust. For processes on other machines (`Functions(
-travel=True)`) importable means installed: of a script's own modules, which only its directory has, the code is sent.
+A function of an importable module is kept as its name, any other (a lambda, one of `__main__`) as its code, both as
+pickles; those are only read if somebody answers for them (`everview.plan.trust`). For processes on other machines
+(`Functions(travel=True)`) importable means installed: of a script's own modules, which only its directory has, the code
+is sent.
 """
 
 from __future__ import annotations
 
-import io
+import json
 import pickle
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields
 from typing import Any
@@ -25,10 +27,12 @@ import cloudpickle
 
 from everview.errors import StoreError
 from everview.expr.nodes import Expr, Udf
-from everview.plan.digest import children_first
+from everview.plan import legacy
+from everview.plan.digest import children_first, meaning
 from everview.plan.nodes import Node
-
-Function = Callable[..., Any]
+from everview.plan.trust import NOBODY, Function, Missing, Trust, defined, name_of, untrusted, wrote
+from everview.plan.written import Placed, calls_inside, is_ours, read_node, refused, wrapper, written_node
+from everview.store import records
 
 
 class Functions:
@@ -39,16 +43,22 @@ class Functions:
     ('f0', 'f1', 'f0', ['f0', 'f1'])
     """
 
-    def __init__(self, *, travel: bool = False, like: Functions | None = None) -> None:
+    trust: Trust
+
+    def __init__(self, *, travel: bool = False, like: Functions | None = None, trust: Trust = NOBODY) -> None:
         """`travel`: for processes that lack this one's modules. `like`: another catalogue of the same session, in which
-        a function has the same code, and one code is the same function.
+        a function has the same code, and one code is the same function. `trust`: whose code may be run.
         """
         self._travel = travel
+        self.trust = trust if like is None else like.trust
         self._code: dict[Function, bytes] = {} if like is None else like._code
         self._coded: dict[bytes, Function] = {} if like is None else like._coded
+        self._missing: list[Missing] = [] if like is None else like._missing
         self._names: dict[Function, str] = {}
         self._functions: dict[str, Function] = {}
         self._written = 0
+        self.old = False
+        """whether something was read that is written otherwise today"""
 
     def name(self, function: Function) -> str:
         """The function's name, a new one if it is new."""
@@ -64,7 +74,7 @@ class Functions:
         for name in names:
             function = self._functions[name]
             if function not in self._code:
-                self._code[function] = _pickled(function, self._travel)
+                self._code[function] = _written(function, self._travel)
             yield name, self._code[function]
         self._written = len(self._functions)
 
@@ -80,20 +90,66 @@ class Functions:
         return len(self._functions)
 
     def read(self, name: str, data: bytes) -> None:
-        """Learn a function from its bytes."""
+        """Learn a function from its bytes: one that was given, or whose code may be run; else it is `Missing`."""
+        data = bytes(data)
+        if data[: len(records.MAGIC)] != records.MAGIC:  # as it once was
+            data = legacy.described(data, self.trust)
+        function = self._coded[data] if data in self._coded else self._resolved(data)
+        self._functions[name] = function
+        self._names[function] = name
+        self._coded[data] = function
+        if isinstance(function, Missing) and function not in self._missing:
+            self._missing.append(function)
+        if function not in self.trust.given.values():  # else it may have changed, and is written as it is
+            self._code[function] = data
+        self._written = len(self._functions)
+
+    def _resolved(self, data: bytes) -> Function:
+        header, (code,) = records.decode(data, "a function")
+        name, module = str(header["function"]), str(header["module"])
+        found = self.trust.find(name)
+        if found is not None:
+            return found
+        found = defined(name, module)
+        if found is not None and meaning(found) == header["meaning"]:
+            return found
+        if not self.trust.allows(bytes(code)):
+            names = (str(header[k]) for k in ("function", "called", "module", "meaning"))
+            return Missing(*names)
         try:
-            data = bytes(data)
-            function = self._coded[data] if data in self._coded else pickle.loads(data)
+            function: Function = pickle.loads(code)
         except Exception as error:
             raise StoreError(
                 "E_FUNCTION",
                 f"a Python function that a view uses cannot be loaded: {type(error).__name__}: {error}",
                 "make its module importable from here, under the name it had",
             ) from error
-        self._functions[name] = function
-        self._names[function] = name
-        self._coded[data], self._code[function] = function, data
-        self._written = len(self._functions)
+        return function
+
+    def missing(self) -> list[Missing]:
+        """The functions that nobody has given."""
+        return [f for f in self._missing if f.function is None]
+
+    def require(self, where: str) -> None:
+        """Refuse to go on without them."""
+        missing = self.missing()
+        if missing:
+            raise untrusted(where, missing)
+
+    def give(self, function: Function) -> None:
+        """The program has given a function: it takes the place of a missing one of the same code."""
+        missing = self.missing()
+        if missing and not isinstance(function, Missing):
+            said = meaning(function)
+            for each in missing:
+                if each.meaning == said:
+                    each.function = function
+
+    def known(self, name: str) -> Function:
+        """The function of a name in a catalogue."""
+        if name not in self._functions:
+            raise refused(f"there is no function {name!r}")
+        return self._functions[name]
 
     def replace(self, function: Function, other: Function) -> None:
         """Let a function's name mean another one from now on."""
@@ -103,13 +159,30 @@ class Functions:
         """The function that has this one's code: whoever reads a catalogue cannot tell such functions apart."""
         if function not in self._code:
             try:
-                self._code[function] = _pickled(function, self._travel)
+                self._code[function] = _written(function, self._travel)
             except StoreError:  # it will be refused if it has to be written
                 return function
         return self._coded.setdefault(self._code[function], function)
 
     def __getitem__(self, name: str) -> Function:
         return self._functions[name]
+
+
+def described(function: Function, code: bytes) -> bytes:
+    """The record of a function: what it is called and does, and its pickle."""
+    header = {
+        "function": name_of(function),
+        "module": str(getattr(function, "__module__", "")),
+        "meaning": meaning(function),
+    }
+    header["called"] = str(getattr(function, "__name__", ""))
+    return records.encode(header, [code])
+
+
+def _written(function: Function, travel: bool) -> bytes:
+    code = _pickled(function, travel)
+    wrote(code)
+    return described(function, code)
 
 
 def _pickled(function: Function, travel: bool) -> bytes:
@@ -153,34 +226,6 @@ def _by_value(modules: list[types.ModuleType]) -> Iterator[None]:
             cloudpickle.unregister_pickle_by_value(module)
 
 
-class _Writer(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickles one node; other nodes and functions become names."""
-
-    def __init__(self, file: io.BytesIO, places: dict[int, int], functions: Functions) -> None:
-        super().__init__(file)
-        self.places = places
-        self.functions = functions
-        self.node: Node | None = None
-        self.named: set[int] = set()
-
-    def persistent_id(self, value: Any) -> Any:
-        if isinstance(value, Node) and value is not self.node:
-            return self.places[id(value)]
-        if id(value) in self.named:
-            return self.functions.name(value)
-        return None
-
-
-class _Reader(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, nodes: list[Node], functions: Functions) -> None:
-        super().__init__(file)
-        self.nodes = nodes
-        self.functions = functions
-
-    def persistent_load(self, name: Any) -> Any:
-        return self.functions[name] if isinstance(name, str) else self.nodes[name]
-
-
 def freeze(node: Node, functions: Functions) -> bytes:
     """A plan as bytes; its functions get names in `functions`.
 
@@ -191,15 +236,20 @@ def freeze(node: Node, functions: Functions) -> bytes:
     >>> thaw(freeze(node, known), known) == node
     True
     """
-    file = io.BytesIO()
     places: dict[int, int] = {}
-    for place, each in enumerate(children_first(node)):
-        writer = _Writer(file, places, functions)
-        writer.node = each
-        writer.named = {id(f) for f in _functions_of(each)}
-        writer.dump(each)
-        places[id(each)] = place
-    return file.getvalue()
+    written: list[Any] = []
+    try:
+        for each in children_first(node):
+            parts: list[Placed] = [*calls_inside(each), each]
+            for part in parts:
+                if id(part) not in places:
+                    places[id(part)] = len(written)
+                    written.append(written_node(part, places, functions.name))
+        return json.dumps(written, separators=(",", ":"), allow_nan=False).encode()
+    except RecursionError:
+        raise StoreError(
+            "E_DEPTH", "an expression is nested too deeply to be saved", "compute it in several steps, column by column"
+        ) from None
 
 
 def canonical(node: Node, functions: Functions) -> Node:
@@ -212,7 +262,7 @@ def canonical(node: Node, functions: Functions) -> Node:
     >>> one == other, canonical(one, known) == canonical(other, known)
     (False, True)
     """
-    found = {f for each in children_first(node) for f in _functions_of(each)}
+    found = {f for each in children_first(node) for f in functions_of(each)}
     if all(functions.canonical(f) is f for f in found):
         return node
     named = Functions()
@@ -224,21 +274,37 @@ def canonical(node: Node, functions: Functions) -> Node:
 
 def thaw(data: bytes, functions: Functions) -> Node:
     """A plan from its bytes."""
-    file = io.BytesIO(data)
-    nodes: list[Node] = []
-    while file.tell() < len(data):
-        node = _Reader(file, nodes, functions).load()
+    if data[:1] != b"[":  # as it once was
+        return legacy.thaw(data, functions)
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise refused(f"it is not JSON: {error}") from None
+    if not isinstance(found, list) or not found:
+        raise refused("there are no nodes")
+    nodes: list[Placed] = []
+    for each in found:
+        node = read_node(each, nodes, functions.known)
         hash(node)  # kept in the node: made step by step, no deep recursion comes later
         nodes.append(node)
+    if not isinstance(nodes[-1], Node):
+        raise refused("it ends with an expression")
     return nodes[-1]
 
 
-def _functions_of(node: Node) -> Iterator[Function]:
+def functions_of(node: Node) -> Iterator[Function]:
     """The Python functions that a node itself names."""
     for field in fields(node):  # type: ignore[arg-type]
         value = getattr(node, field.name)
         if field.name == "function":
-            yield value
+            yield from _given(value)
         for each in value if isinstance(value, tuple) else (value,):
             if isinstance(each, Expr):
-                yield from (e.function for e in each.walk() if isinstance(e, Udf))
+                yield from (f for e in each.walk() if isinstance(e, Udf) for f in _given(e.function))
+
+
+def _given(function: Function) -> Iterator[Function]:
+    """The function that somebody gave, in what stands where a function does."""
+    inside = getattr(function, "function", None) if wrapper(function) else function
+    if inside is not None and not is_ours(inside):
+        yield inside

@@ -160,6 +160,11 @@ class SparkCluster:
         for old in [v for v in self._lineage if v < version - 64]:
             del self._lineage[old]
 
+    @property
+    def encoded(self) -> list[bytes]:
+        """The commands, as they are written."""
+        return self._commands.encoded
+
     def follow(self, command: Command) -> None:
         """A command whose state is in the store already."""
         self._commands.append(command)

@@ -40,6 +40,7 @@ from everview.dataflow.replica import Keep, Replica
 from everview.errors import InputError, InternalError, StoreError
 from everview.kernels import image as image_k
 from everview.plan.frozen import Functions
+from everview.plan.trust import EVERYBODY
 from everview.spark import room
 from everview.spark.job import Answer, Job, bytes_table, map_privately, read_command, read_rows, table_bytes, words_of
 from everview.spark.room import NoRoom
@@ -185,7 +186,7 @@ class Host:
 
     def functions_for(self, held: Held) -> Functions:
         """The Python functions a shard's commands have named so far."""
-        return self._functions.setdefault(held, Functions())
+        return self._functions.setdefault(held, Functions(trust=EVERYBODY))  # the driver's
 
     def run(self, job: Job, commands: Sequence[bytes], numbers: Sequence[int], wire: Wire) -> Answer:
         """Run a job on some shards; a failure that would come again is an answer too."""

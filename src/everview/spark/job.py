@@ -11,7 +11,6 @@ Spark ships: workers run what their own driver asks of them, and take it from no
 from __future__ import annotations
 
 import mmap
-import pickle
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,12 +18,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from everview.codes.declare import data_type
 from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, Replica
 from everview.errors import StoreError
+from everview.plan import legacy
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions, freeze, thaw
 from everview.spark import failures
 from everview.spark.message import Buffer, pack, unpack
+from everview.store import records
 from everview.store.files import Files
 from everview.store.manifest import BUILT, Manifest, Ref
 from everview.store.store import BATCHES
@@ -172,24 +174,53 @@ class Commands:
 
     def append(self, command: Command) -> None:
         """Add a command."""
-        functions: list[tuple[str, bytes]] = []
-        body: object = command
+        header: dict[str, Any] = {"command": type(command).__name__}
+        parts: list[bytes] = []
         if isinstance(command, Install):
-            frozen = freeze(command.node, self._functions)
-            functions = list(self._functions.unwritten())
-            body = (frozen, command.keys, command.history, command.choice)
+            parts.append(freeze(command.node, self._functions))
+            new = list(self._functions.unwritten())
+            parts += [data for _, data in new]
+            header |= {"functions": [name for name, _ in new], "keys": command.keys, "history": command.history}
+            header["choice"] = command.choice
         elif isinstance(command, MakeTable):
             node = command.node
-            body = ((node.id, node.columns, node.key), command.order, command.name, command.history, command.rows)
+            header |= {"id": node.id, "columns": [repr(c) for c in node.columns], "key": node.key}
+            header |= {"order": command.order, "name": command.name, "history": command.history, "rows": command.rows}
         else:
-            body = command.roots
-        self.encoded.append(pickle.dumps((type(command).__name__, functions, body)))
+            header["roots"] = command.roots
+        self.encoded.append(records.encode(header, parts))
         self._known.append(len(self._functions))
 
 
 def read_command(data: bytes, functions: Functions) -> Command:
     """A command from its bytes; its new functions become known."""
-    kind, new, body = pickle.loads(data)
+    if data[: len(records.MAGIC)] != records.MAGIC:
+        return _read_old(data, functions)
+    header, parts = records.decode(data, "a command")
+    try:
+        if header["command"] == "Install":
+            for name, code in zip(header["functions"], parts[1:], strict=True):
+                functions.read(str(name), bytes(code))
+            node = thaw(bytes(parts[0]), functions)
+            return Install(node, _numbers(header["keys"]), int(header["history"]), header["choice"])
+        if header["command"] == "MakeTable":
+            columns = tuple(data_type(str(c)) for c in header["columns"])
+            table = plan.Table(int(header["id"]), columns, _numbers(header["key"]))
+            rows = tuple(_numbers(row) for row in header["rows"])
+            return MakeTable(table, _numbers(header["order"]), str(header["name"]), int(header["history"]), rows)
+        if header["command"] == "Keep":
+            return Keep(_numbers(header["roots"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise records.damaged("a command", 0, f"{type(error).__name__}: {error}") from None
+    raise records.damaged("a command", 0, f"{header['command']!r} is unknown")
+
+
+def _numbers(given: Any) -> tuple[int, ...]:
+    return tuple(int(n) for n in given)
+
+
+def _read_old(data: bytes, functions: Functions) -> Command:
+    kind, new, body = legacy.command(data, functions)
     for name, code in new:
         functions.read(name, code)
     if kind == "Install":

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import InputError, did_you_mean
+from everview.plan.trust import Trust
 
 if TYPE_CHECKING:
     from everview.session import Session
 
-OPTIONS = ("state", "shards", "alone_rows", "linger", "forget", "read_only")
+OPTIONS = ("state", "shards", "alone_rows", "linger", "forget", "read_only", "trust", "functions")
 
 
-def open_on_spark(spark: Any, *, read_only: bool = False, **options: Any) -> Session:
+def open_on_spark(
+    spark: Any, *, read_only: bool = False, trust: bool = False, functions: Any = (), **options: Any
+) -> Session:
     """The session on Spark; with `read_only`, one that reads what another writes, which needs no Spark."""
     from everview.durable import open_directory
     from everview.spark.session import SparkBackedSession
@@ -31,8 +34,8 @@ def open_on_spark(spark: Any, *, read_only: bool = False, **options: Any) -> Ses
             raise InputError("E_OPTION", f"{name} is {seconds!r}", "give seconds, 0 or more")
     if read_only:
         reading = {name: options[name] for name in ("history", "merge_effort")}
-        return open_directory(options["state"], read_only=True, **reading)
-    return SparkBackedSession(spark, **options)
+        return open_directory(options["state"], read_only=True, trust=trust, functions=functions, **reading)
+    return SparkBackedSession(spark, trust=Trust.of(trust, functions, str(options["state"])), **options)
 
 
 def _check(spark: Any) -> None:

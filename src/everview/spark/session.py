@@ -35,6 +35,7 @@ from everview.moving import is_embedded, to_shards
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions
 from everview.plan.multiway import Choice
+from everview.plan.trust import NOBODY, Trust
 from everview.sharded import Cluster, ShardedSession
 from everview.spark import cluster
 from everview.spark.cluster import SparkCluster, contents_of, measure_of
@@ -59,11 +60,11 @@ if TYPE_CHECKING:
 class StoredShards(Catalogued, ShardedSession):
     """A session whose shards' state is in a directory."""
 
-    def __init__(self, store: Store, **options: Any) -> None:
+    def __init__(self, store: Store, *, trust: Trust = NOBODY, **options: Any) -> None:
         self._store = store
         self._loading = False
-        self._built_functions = Functions()
-        super().__init__(**options)
+        self._built_functions = Functions(trust=trust)
+        super().__init__(trust=trust, **options)
         self._plan_functions = self._more_functions()
 
     def _more_functions(self) -> Functions:
@@ -126,10 +127,10 @@ class StoredShards(Catalogued, ShardedSession):
             super()._keep_only(roots)
 
 
-def _spreads(store: Store) -> dict[int, Spread]:
+def _spreads(store: Store, trust: Trust) -> dict[int, Spread]:
     """Where the rows of each operator belong."""
     replica = Replica(Interner(), 1)
-    rebuild(replica, store.manifest, Functions(), store.files.root)
+    rebuild(replica, store.manifest, Functions(trust=trust), store.files.root)
     found: dict[int, Spread] = {o.number: o.spread for o in replica.graph.numbered if o is not None}
     replica.close()
     return found
@@ -179,12 +180,15 @@ class SparkBackedSession(StoredShards):
             if store.manifest.version == 0:
                 store.commit(0, shards=store.manifest.shards)  # whoever opens it next may have another default
             elif shards is not None and store.manifest.shards != shards:
-                reshard(store, shards, _spreads(store))
+                reshard(store, shards, _spreads(store, options.get("trust", NOBODY)))
             if words.due(store.manifest):
                 with suppress(OSError, StoreError):  # no room: another time
                     words.forget(store)
             super().__init__(store, **options)
             self._load()
+            self._built_functions.require(store.files.root)  # workers would run them
+            self._plan_functions.require(store.files.root)
+            self._write_anew()
             self._cluster.knows(self._stored_words)
             self._clock.resume(int(self._marks.get(NOW, 0)))
             for name in store.files.list(CODED):
@@ -201,6 +205,25 @@ class SparkBackedSession(StoredShards):
             raise
 
     _cluster: SparkCluster
+
+    def _write_anew(self) -> None:
+        """A catalogue that was written otherwise is written as it is today."""
+        if not self._built_functions.old and not self._plan_functions.old:
+            return
+        known = self._more_functions()
+        self._entries = [(entry, journal.encode(entry, known)) for entry, _ in self._entries]
+        self._plan_functions = known
+        built = (BUILT + data for data in self._cluster.encoded)
+        store = self._store
+        store.commit(
+            store.manifest.time,
+            commands=(*built, *(DECLARED + data for _, data in self._entries)),
+            history=True,
+            sinces=store.manifest.sinces,
+        )
+        self._cluster.passed()
+        store.checkpoint()
+        store.collect(grace=cluster.COLLECT_GRACE)
 
     def _make_cluster(self, merge_effort: int) -> Cluster:
         return SparkCluster(self._spark, self._store, self._interner, self._skeleton, self._more_functions())

@@ -139,6 +139,8 @@ def from_bytes(data: Any, where: str) -> Image:
     if len(view) < _HEAD.size:
         raise damaged(where, 0, "a batch is cut off")
     rows, cols, diffs, timed, time, weighed, diff = _HEAD.unpack_from(view)
+    if (len(view) - _HEAD.size) % 8:
+        raise damaged(where, 0, "a batch does not have the size it says")
     body = np.frombuffer(view[_HEAD.size :], dtype="<i8")
     try:
         return Image(rows, cols, diffs, time if timed else None, diff if weighed else None, body)

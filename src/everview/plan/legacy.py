@@ -1,0 +1,69 @@
+"""Catalogues as they once were: pickles.
+
+They are read for programs that trust whoever wrote them, so that a directory can be opened and written anew. Reading
+one runs whatever is in it.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import TYPE_CHECKING, Any
+
+from everview.errors import StoreError
+from everview.plan.trust import Trust, old_format
+
+if TYPE_CHECKING:
+    from everview.plan.frozen import Functions
+    from everview.plan.nodes import Node
+
+
+class _Reader(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, nodes: list[Node], functions: Functions) -> None:
+        super().__init__(file)
+        self.nodes = nodes
+        self.functions = functions
+
+    def persistent_load(self, name: Any) -> Any:
+        return self.functions.known(name) if isinstance(name, str) else self.nodes[name]
+
+
+def thaw(data: bytes, functions: Functions) -> Node:
+    """A plan from its bytes."""
+    permit(functions.trust)
+    file = io.BytesIO(data)
+    nodes: list[Node] = []
+    while file.tell() < len(data):
+        node = _Reader(file, nodes, functions).load()
+        hash(node)
+        nodes.append(node)
+    functions.old = True
+    return nodes[-1]
+
+
+def described(data: bytes, trust: Trust) -> bytes:
+    """A function as it is written today."""
+    from everview.plan import frozen
+
+    permit(trust)
+    try:
+        return frozen.described(pickle.loads(data), data)
+    except Exception as error:
+        raise StoreError(
+            "E_FUNCTION",
+            f"a Python function that a view uses cannot be loaded: {type(error).__name__}: {error}",
+            "make its module importable from here, under the name it had",
+        ) from error
+
+
+def command(data: bytes, functions: Functions) -> Any:
+    """A command as shards once had them."""
+    permit(functions.trust)
+    functions.old = True
+    return pickle.loads(data)
+
+
+def permit(trust: Trust) -> None:
+    """Refuse to run what nobody answers for."""
+    if not trust.everything:
+        raise old_format(trust.where)
