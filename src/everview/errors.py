@@ -11,6 +11,7 @@ people and a `hint`:
     ├── RowErrors         a view holds rows that failed (division by zero, ...)     E_ROWS
     ├── UdfError          a user's Python function raised                           E_UDF
     ├── StoreError        a durable directory that is locked, damaged, full ...     E_LOCKED E_DAMAGED E_DISK ...
+    ├── MemoryLimitError  there is not enough memory; also a MemoryError            E_MEMORY
     ├── ClosedError       the session, view or table is closed or dropped           E_CLOSED
     └── InternalError     our fault: an invariant is broken                         E_INTERNAL
 
@@ -30,6 +31,9 @@ class EverviewError(Exception):
     [E_DEMO] the cup is empty
       hint: fill it
     """
+
+    operator: int | None = None
+    """the number of the operator that was running, where that is known"""
 
     def __init__(self, code: str, message: str, hint: str = "") -> None:
         super().__init__(code, message, hint)
@@ -153,6 +157,10 @@ class StoreError(EverviewError):
     """
 
 
+class MemoryLimitError(EverviewError, MemoryError):
+    """There is not enough memory for what was asked; the session is as it was before and can go on."""
+
+
 class ClosedError(EverviewError):
     """The session, view or table is closed or dropped.
 
@@ -170,6 +178,24 @@ class ClosedError(EverviewError):
 
 class InternalError(EverviewError):
     """A broken invariant: a fault in Everview, not in the program that uses it."""
+
+
+def out_of_memory(where: str = "") -> MemoryLimitError:
+    """The error for memory that does not suffice."""
+    return MemoryLimitError(
+        "E_MEMORY",
+        f"{where + ': ' if where else ''}there is not enough memory; nothing was changed",
+        "join on more columns, bound what grows in a loop, load in smaller transactions, or give the process more",
+    )
+
+
+def overflow(where: str = "") -> InputError:
+    """The error for a row that is there too often."""
+    return InputError(
+        "E_OVERFLOW",
+        f"{where + ': ' if where else ''}a row is there, or a group has members, more than 2**62 times",
+        "add distinct() before joining, or join on more columns",
+    )
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:

@@ -97,12 +97,16 @@ class Installing(Inspecting):
         self, node: nodes.Table, order: tuple[int, ...], name: str, history: int, rows: Sequence[tuple[int, ...]] = ()
     ) -> Arrangement:
         """Make a base table's index; `rows` (codes) are in it from the beginning."""
-        arrangement = self._builder.add_table(node, order, name)
-        self._graph.keep_history(arrangement, history)
-        if rows:
-            words = [w for row in rows for w in (*(row[c] for c in order), self._graph.time, 1)]
-            make.push_rows(arrangement.operator.inbox, np.array(words, dtype=np.int64), len(rows))
-        self._install_new()
+        try:
+            arrangement = self._builder.add_table(node, order, name)
+            self._graph.keep_history(arrangement, history)
+            if rows:
+                words = [w for row in rows for w in (*(row[c] for c in order), self._graph.time, 1)]
+                make.push_rows(arrangement.operator.inbox, np.array(words, dtype=np.int64), len(rows))
+            self._install_new()
+        except BaseException:
+            self._forget_new()
+            raise
         return arrangement
 
     # views
@@ -116,13 +120,17 @@ class Installing(Inspecting):
             arrangement = self._builder.stored(node, pruned, keys)
             self._install_new()
         except BaseException:
-            gone = set(self._graph._new)
-            self._graph.forget_new()
-            self._builder.forget(gone)
+            self._forget_new()
             raise
         self._graph.keep_history(arrangement, history)
         self._builder.decided.setdefault(node, decided)
         return arrangement
+
+    def _forget_new(self) -> None:
+        """An installation failed: nothing of it stays."""
+        gone = self._graph.unfinished()
+        self._graph.forget_new()
+        self._builder.forget(gone)
 
     def _install_new(self) -> None:
         """Bring new operators up to date with the present."""

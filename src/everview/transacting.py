@@ -17,7 +17,7 @@ from everview import shield
 from everview.dataflow.graph import ABSENT_HINT
 from everview.dataflow.operators import Arrange, Arrangement
 from everview.dataflow.scopes import MAX_EPOCHS
-from everview.errors import InputError, LoopError
+from everview.errors import EverviewError, InputError, LoopError, MemoryLimitError
 from everview.kernels import make
 from everview.listening import Listening
 from everview.marks import change_marks
@@ -193,6 +193,10 @@ class Transacting(Listening):
         except InputError as error:
             if error.code == "E_ABSENT":
                 raise self._absent([c for changes in transactions for c in changes], error) from None
+            self._name_views(error)
+            raise
+        except MemoryLimitError as error:
+            self._name_views(error)
             raise
         except BaseException:
             if self._graph.time != before:  # it was complete, and only then interrupted
@@ -227,6 +231,16 @@ class Transacting(Listening):
                 if any(loop.contains(o.scope) for o in self._graph.needed([v._arrangement.operator]))
             ]
             error.message = f"view {', '.join(names)}: {error.message}"
+
+    def _name_views(self, error: EverviewError) -> None:
+        """Say which views the operator is needed for that was running when a step failed."""
+        if error.operator is not None:
+            operator = self._graph.numbered[error.operator]
+            names = [
+                repr(v._name) for v in self._views.values() if operator in self._graph.needed([v._arrangement.operator])
+            ]
+            if names:
+                error.message = f"view {', '.join(names)}: {error.message}"
 
     def _run(self, transactions: list[Work]) -> None:
         """Bring the dataflow up to date: what another runtime does differently."""

@@ -123,6 +123,7 @@ class Builder:
         self.decided = {n: d for n, d in self.decided.items() if n in self.installed}
         self.tables = {k: a for k, a in self.tables.items() if a.operator not in gone}
         self._wakes = {(o, s) for o, s in self._wakes if o not in gone}
+        self.ahead = {k: a for k, a in self.ahead.items() if a.operator not in gone}
         self.pieces = {p: made for p, made in self.pieces.items() if not all(o.freed for o in made)}
 
     @contextmanager

@@ -8,6 +8,7 @@ ever said, to the newcomer only.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +18,7 @@ import numpy as np
 from everview import shield
 from everview.codes.interner import Interner
 from everview.codes.values import encode_value
+from everview.dataflow.failures import from_kernels, located
 from everview.dataflow.operators import Arrange, Arrangement, Operator, PythonMap, Reduce, Wake
 from everview.dataflow.scopes import Scope
 from everview.dataflow.streams import Sink
@@ -272,10 +274,14 @@ class Graph:
         """An installation failed: nothing of it stays, its operators' numbers are free again."""
         self._replays.clear()
         self._beginnings.clear()
-        self._leaving |= set(self._new)
+        self._leaving |= self.unfinished()
         self._new.clear()
         self.remove(set())
         del self.numbered[self._known :]
+
+    def unfinished(self) -> set[Operator]:
+        """The operators that an installation under way has made; some may not be in the program yet."""
+        return {o for o in self.numbered[self._known :] if o is not None}
 
     def _replay(self, producer: Operator, sink: Sink) -> None:
         stream = make.make_stream(producer.cols, max(sink.registers, 1), self.step_block)
@@ -295,10 +301,17 @@ class Graph:
             answer = x.step(self.session, base, epochs)
             if answer != x.DONE:
                 self.attend(answer)
-        except BaseException:
+        except BaseException as error:
             if not self._committed():
+                at = int(make.peek(self.session, x.PC))
                 self.abort()
+                if found := located(error, self._operator_at(at)):
+                    raise found from None
             raise
+
+    def _operator_at(self, pc: int) -> Operator | None:
+        item = self.at[pc][0] if pc < len(self.at) else None
+        return item if isinstance(item, Operator) else None
 
     def _committed(self) -> bool:
         """Whether the step under way came to its end, which the executor commits before it returns."""
@@ -326,7 +339,7 @@ class Graph:
 
     def abort(self) -> None:
         """Undo the step under way, rows handed over for it included."""
-        x.abort(self.session)
+        x.abort(self.session, int(from_kernels(sys.exception())))
         for operator in self.root.items:
             if isinstance(operator, Arrange):
                 operator.drop_preset()

@@ -389,6 +389,7 @@ class Reduce(Operator):
     def __init__(self, graph: Graph, scope: Scope, keys: int, cols: int, label: str = "") -> None:
         super().__init__(graph, scope, cols, label)
         self.keys = keys
+        self.context = 0
         self.spread = BY_FIRST if keys else ON_ONE
         self.trace = Trace(graph, scope, cols)
         self.new_inbox(keys + 2)
@@ -438,7 +439,8 @@ class Reduce(Operator):
         make.poke(self.context, reduction_k.D_FRESH, 0)
 
     def _free(self) -> None:
-        make.drop_reduce(self.context)
+        if self.context:
+            make.drop_reduce(self.context)
         super()._free()
 
 

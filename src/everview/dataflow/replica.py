@@ -92,7 +92,7 @@ class Replica:
 
     def forget_new(self) -> None:
         """An installation failed: nothing of it stays."""
-        gone = set(self.graph._new)
+        gone = self.graph.unfinished()
         self.graph.forget_new()
         self.builder.forget(gone)
 

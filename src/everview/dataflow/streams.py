@@ -223,28 +223,36 @@ class Stream:
         self.sinks: list[Sink] = []
 
     def attach(self, sink: Sink) -> None:
+        """Let a sink listen; without memory for that all stays as it is."""
+        self._list([*self.sinks, sink])
         self.sinks.append(sink)
-        self.listed()
 
     def detach(self, gone: set[Operator]) -> None:
-        """Remove (and free) the sinks into operators that are being dropped."""
+        """Remove (and free) the sinks into operators that are being dropped; needs no memory."""
         leaving = [s for s in self.sinks if s.target in gone]
         if leaving:
             self.sinks = [s for s in self.sinks if s.target not in gone]
-            self.listed()
+            block = make.peek(self.address, k.SINKS)
+            for i, sink in enumerate(self.sinks):
+                make.poke(block, i, sink.address)
+            make.poke(self.address, k.NSINKS, len(self.sinks))
             for sink in leaving:
                 sink.free()
 
     def listed(self) -> None:
-        """Write the list of sinks for the kernels, the new one before the old one is given back."""
-        need = max([self.cols, 1, *(s.registers for s in self.sinks)])
+        """Write the list of sinks for the kernels again: a change of it may have been cut off."""
+        self._list(self.sinks)
+
+    def _list(self, sinks: list[Sink]) -> None:
+        """The new list is there before the old one is given back."""
+        need = max([self.cols, 1, *(s.registers for s in sinks)])
         if need > self.registers:
-            self.registers = need
             make.widen_stream(self.address, need)
+            self.registers = need
         before = make.peek(self.address, k.SINKS)
-        block = make.make_filled(np.array([s.address for s in self.sinks], dtype=np.int64))
+        block = make.make_filled(np.array([s.address for s in sinks], dtype=np.int64))
         make.poke(self.address, k.SINKS, block)
-        make.poke(self.address, k.NSINKS, len(self.sinks))
+        make.poke(self.address, k.NSINKS, len(sinks))
         make.drop_block(before)
 
     def free(self) -> None:

@@ -24,16 +24,22 @@ from typing import Any
 from llvmlite import binding as llvm
 
 OUTSIDE = {
-    "libc": ("malloc realloc free memmove memcpy memset sqrt exp exp2 fmod log log10 log2 pow").split(),
+    "libc": (
+        "malloc realloc free memmove memcpy memset sqrt exp exp2 fmod log log10 log2 pow "
+        "_setjmp longjmp pthread_getspecific pthread_setspecific"
+    ).split(),
     "python": (
         "PyThread_acquire_lock PyThread_release_lock PyEval_SaveThread PyEval_RestoreThread PyLong_AsLongLong "
-        "PyLong_FromLongLong PyErr_Occurred PyErr_BadArgument PyObject_GetBuffer PyBuffer_Release"
+        "PyLong_FromLongLong PyErr_Occurred PyErr_BadArgument PyErr_SetObject PyObject_GetBuffer PyBuffer_Release"
     ).split(),
 }
 """What kernels may call that is not ours."""
 
 CELL = "everview_cell"
-"""Symbol of eight words where the debug build notes faults; see `memory`."""
+"""Symbol of the words that all kernels of a process share; see `leaving`."""
+
+ATTEMPT = "everview_attempt"
+"""Symbol of the function that calls another one and survives its leaving; see `leaving`."""
 
 METH_FASTCALL = 0x80
 
@@ -108,7 +114,7 @@ class Library:
 
     def addresses(self) -> dict[str, int]:
         """Where each kernel lies, for profilers."""
-        return {name: self.address(name) for name in self._symbols if name != CELL}
+        return {name: self.address(name) for name in self._symbols if name not in (CELL, ATTEMPT)}
 
     def callable(self, symbol: str, name: str, doc: str) -> Callable[..., Any]:
         """A kernel as a function of Python's own kind, through its bridge."""
@@ -123,7 +129,7 @@ class Library:
         return function
 
     def cell(self) -> int:
-        """Address of the words where the debug build notes faults."""
+        """Address of the words that all kernels share."""
         return int(self._engine.get_global_value_address(CELL))
 
 

@@ -117,12 +117,15 @@ def arrange(ctx):
     scope = ld(ctx, A_SCOPE)
     batch = take(ld(ctx, A_INBOX), ld(scope, SLOT_NOW), ld(trace, T_COLS), ld(trace, T_DIFFS), ld(ctx, A_STEP))
     preset = ld(ctx, PRESET)
-    if preset != 0:
-        batch = merge_now(preset, batch, -1, NO_SINCE, 0) if batch != 0 else preset
+    if preset != 0 and batch != 0:
+        batch = merge_now(preset, batch, -1, NO_SINCE, 0)
         st(ctx, PRESET, 0)
+    elif preset != 0:
+        batch = preset
     if batch == 0:
         clear_delta(trace)
         return 0
     add_delta(trace, batch, ld(scope, NOW), ld(ctx, A_STEP))
+    st(ctx, PRESET, 0)  # it has an owner only now
     emit(ld(ctx, A_STREAM), batch)
     return 0

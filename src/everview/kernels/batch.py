@@ -57,16 +57,11 @@ def move_index(source, batch):
 
 @inner
 def new_batch(rows, cols, diffs, constant_time, constant_diff):
-    """An unfilled batch with room for `rows` rows; 0 if there is no memory."""
+    """An unfilled batch with room for `rows` rows."""
     batch = alloc(B_WORDS)
-    if batch == 0:
-        return 0
     times = 1 if constant_time else rows
     weights = 1 if constant_diff else rows * diffs
     data = alloc(cols * rows + times + weights + 1)
-    if data == 0:
-        free(batch)
-        return 0
     st(batch, ROWS, rows)
     st(batch, COLS, cols)
     st(batch, DIFFS, diffs)

@@ -135,19 +135,17 @@ def build_index(batch, team):
     buckets = _divide(batch, rows // BUCKET_ROWS)
     if buckets == 0:
         return 0
+    mine = _new_share(batch, 0, rows // 2 if team != 0 else rows)
+    theirs = _new_share(batch, rows // 2, rows)
     index = alloc(buckets + 1)
-    if index == 0:
-        return 0
     st(batch, INDEX, index)
     st(batch, BUCKETS, buckets)
-    mine = _new_share(batch, 0, rows // 2 if team != 0 else rows)
     if team != 0:
-        theirs = _new_share(batch, rows // 2, rows)
         both(team, _fill(), mine, theirs)
-        free(theirs)
     else:
         call_pointer(_fill(), mine)
     free(mine)
+    free(theirs)
     return 0
 
 

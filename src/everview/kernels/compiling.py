@@ -7,7 +7,8 @@ linked into others are neither optimised as a whole nor made machine code of.
 A kernel is compiled by Numba as an internal function and given a face with C's calling convention. Numba's functions
 return a status beside their result; kernels never raise, so the face ignores it. An entry gets a second face, its
 *bridge*: a function of CPython's `METH_FASTCALL` convention that turns Python's arguments into words, lets
-go of the GIL, calls the kernel, and turns its word into a Python int.
+go of the GIL, calls the kernel, and turns its word into a Python int. Kernels that may allocate can leave from the
+middle (`leaving`): their bridges stand ready for that and raise.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import inspect
 import re
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from llvmlite import ir
@@ -28,15 +29,19 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
-from everview.kernels.archive import CELL, OUTSIDE, symbol_of
+from everview.kernels.archive import ATTEMPT, CELL, OUTSIDE, symbol_of
 from everview.kernels.cache import build_mode, kernel_sources
-from everview.kernels.native import DEBUG, POINTER, SIZES, WORD, external
+from everview.kernels.guarding import CELL_WORDS, ERRORS, FAILED_KEY, LOST, guarded, shared_word
+from everview.kernels.native import POINTER, SIZES, WORD, external
 
 PARTS: list[tuple[str, bytes]] = []
 """Compiled kernels so far: symbol and object file."""
 
 TOTAL = sum(len(re.findall(rb"^@(?:entry|operator|shared|task)\b", p.read_bytes(), re.M)) for p in kernel_sources())
 """Kernels there are to compile."""
+
+HARMLESS = (CELL, "everview_memory__free_tracked")
+"""What kernels may use that never leave."""
 
 NOT_OURS = {name for names in OUTSIDE.values() for name in names}
 
@@ -150,14 +155,16 @@ def operator(function: Callable[[int], int]) -> Any:
     return function
 
 
-def entry(*kinds: str, brief: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """Called from Python; one kind for each argument, see `native`. A brief one keeps the GIL."""
+def entry(
+    *kinds: str, brief: bool = False, allocates: bool = True, lasting: bool = True
+) -> Callable[[Callable[..., Any]], Any]:
+    """Called from Python; one kind for each argument, see `native`."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         expected = sum(1 + SIZES[kind] for kind in kinds)
         if expected != len(inspect.signature(function).parameters):
             raise TypeError(f"{function.__qualname__} must take {expected} words for ({', '.join(kinds)})")
-        _compile(function, kinds, brief)
+        _compile(function, _Manner(kinds, brief, allocates, lasting))
         return function
 
     return decorate
@@ -179,8 +186,17 @@ def _flags() -> Flags:
     return flags
 
 
+class _Manner(NamedTuple):
+    """How an entry is called; see `native`."""
+
+    kinds: Sequence[str]
+    brief: bool
+    allocates: bool
+    lasting: bool
+
+
 @global_compiler_lock
-def _compile(function: Callable[..., Any], kinds: Sequence[str] | None = None, brief: bool = False) -> str:
+def _compile(function: Callable[..., Any], manner: _Manner | None = None) -> str:
     """Compile a kernel to an object file among `PARTS`; its symbol."""
     symbol = symbol_of(function)
     words = [types.int64] * len(inspect.signature(function).parameters)
@@ -189,12 +205,12 @@ def _compile(function: Callable[..., Any], kinds: Sequence[str] | None = None, b
     body = compile_extra(_typing, _context, function, words, types.int64, _flags(), {}, library=library).fndesc
     module = library.create_ir_module(f"{symbol}_faces")
     face = _face(module, symbol, body, words)
-    if kinds is not None:
-        _bridge(module, symbol, face, kinds, brief)
+    if manner is not None:
+        _bridge(module, symbol, face, manner)
     library.add_ir_module(module)
     library.get_function(body.llvm_func_name).linkage = "internal"
     library.finalize()
-    _check(symbol, library._final_module)
+    _check(symbol, library._final_module, may_leave=manner is None or manner.allocates)
     PARTS.append((symbol, _codegen._tm.emit_object(library._final_module)))
     _say(function.__module__)
     return symbol
@@ -223,13 +239,18 @@ def _face(module: ir.Module, symbol: str, body: Any, words: Sequence[Any]) -> ir
     return face
 
 
-def _check(symbol: str, module: Any) -> None:
-    """Refuse code that needs more than archives offer: LLVM would end the process that loads it."""
+def _check(symbol: str, module: Any, *, may_leave: bool) -> None:
+    """Refuse code that needs more than archives offer: LLVM would end the process that loads it. Refuse code that may
+    leave, too, if its bridge is not ready for that.
+    """
     declared = [f.name for f in module.functions if f.is_declaration]
     declared += [g.name for g in module.global_variables if g.is_declaration]
     strange = [n for n in declared if n not in NOT_OURS and not n.startswith(("llvm.", "everview_"))]
     if strange:
         raise TypeError(f"{symbol} needs {', '.join(strange)}, which kernels cannot have: see everview.kernels.native")
+    others = [n for n in declared if n.startswith("everview_") and n not in HARMLESS]
+    if not may_leave and others:
+        raise TypeError(f"{symbol} calls {', '.join(others)}, so it may allocate: do not declare that it does not")
 
 
 class _Bridge:
@@ -251,6 +272,23 @@ class _Bridge:
                 self.call("PyErr_BadArgument", _HALF)
             self.release()
             self.builder.ret(ir.Constant(POINTER, None))
+
+    def raise_if_left(self, code: Any, number: Any, *, lasting: bool) -> None:
+        """Raise the exception of a code that is not 0. What the call allocated is noted for `abort`, or freed at once
+        if nothing of it can be in use.
+        """
+        b = self.builder
+        with b.if_then(b.icmp_signed("!=", code, ir.Constant(WORD, 0)), likely=False):
+            if lasting:
+                key = b.trunc(b.load(shared_word(b, FAILED_KEY)), _HALF)
+                self.call("pthread_setspecific", _HALF, key, b.inttoptr(number, POINTER))
+            else:
+                self.call(LOST, WORD, number)
+            at = b.shl(code, ir.Constant(WORD, 1))
+            kind, args = (b.inttoptr(b.load(shared_word(b, ERRORS + k, at)), POINTER) for k in range(2))
+            self.call("PyErr_SetObject", ir.VoidType(), kind, args)
+            self.release()
+            b.ret(ir.Constant(POINTER, None))
 
     def release(self) -> None:
         """Give back the arrays taken so far."""
@@ -290,7 +328,9 @@ class _Bridge:
         return self.builder.load(self.builder.gep(buffer, place))
 
 
-def _bridge(module: ir.Module, symbol: str, face: ir.Function, kinds: Sequence[str], brief: bool) -> None:
+def _bridge(module: ir.Module, symbol: str, face: ir.Function, manner: _Manner) -> None:
+    kinds, brief = manner.kinds, manner.brief
+    face.attributes.add("noinline")
     bridge = _Bridge(module, symbol)
     builder, (_, args, count) = bridge.builder, bridge.function.args
     bridge.give_up_if(builder.icmp_signed("!=", count, ir.Constant(WORD, len(kinds))))
@@ -298,12 +338,16 @@ def _bridge(module: ir.Module, symbol: str, face: ir.Function, kinds: Sequence[s
     for i, kind in enumerate(kinds):
         argument = builder.load(builder.gep(args, [ir.Constant(WORD, i)]))
         words += [bridge.word(argument)] if kind == "int" else bridge.array(argument, kind)
-    if brief:
-        answer = builder.call(face, words)
-    else:
+    if not brief:
         thread = bridge.call("PyEval_SaveThread", POINTER)
-        answer = builder.call(face, words)
+    if manner.allocates:
+        code, answer, number = guarded(builder, lambda: builder.call(face, words), ir.Constant(WORD, 0))
+    else:
+        code, answer, number = None, builder.call(face, words), None
+    if not brief:
         bridge.call("PyEval_RestoreThread", ir.VoidType(), thread)
+    if code is not None:
+        bridge.raise_if_left(code, number, lasting=manner.lasting)
     bridge.release()
     builder.ret(bridge.call("PyLong_FromLongLong", POINTER, answer))
 
@@ -312,13 +356,29 @@ def _bridge(module: ir.Module, symbol: str, face: ir.Function, kinds: Sequence[s
 def _make_cell() -> None:
     """The words of `archive.CELL`."""
     module = _codegen._create_empty_module(CELL)
-    cell = ir.GlobalVariable(module, ir.ArrayType(WORD, 8), CELL)
-    cell.initializer = ir.Constant(cell.value_type, [0] * 8)
+    cell = ir.GlobalVariable(module, ir.ArrayType(WORD, CELL_WORDS), CELL)
+    cell.initializer = ir.Constant(cell.value_type, [0] * CELL_WORDS)
     library = _codegen.create_library(CELL)
     library.add_ir_module(module)
     library.finalize()
     PARTS.append((CELL, _codegen._tm.emit_object(library._final_module)))
 
 
-if DEBUG:
-    _make_cell()
+@global_compiler_lock
+def _make_attempt() -> None:
+    """The function of `archive.ATTEMPT`."""
+    module = _codegen._create_empty_module(ATTEMPT)
+    function = ir.Function(module, ir.FunctionType(WORD, [WORD] * 3), ATTEMPT)
+    builder = ir.IRBuilder(function.append_basic_block())
+    called, argument, number = function.args
+    callee = builder.inttoptr(called, ir.FunctionType(WORD, [WORD]).as_pointer())
+    code, _, _ = guarded(builder, lambda: builder.call(callee, [argument]), number)
+    builder.ret(code)
+    library = _codegen.create_library(ATTEMPT)
+    library.add_ir_module(module)
+    library.finalize()
+    PARTS.append((ATTEMPT, _codegen._tm.emit_object(library._final_module)))
+
+
+_make_cell()
+_make_attempt()

@@ -35,7 +35,7 @@ def shard_of(codes, n, shards, out, _n):
     return 0
 
 
-@entry("int", brief=True)
+@entry("int", brief=True, allocates=False)
 def boxed(box):
     """Rows waiting in an outbox."""
     buffer = waiting(box, 0)
@@ -108,7 +108,7 @@ def _outer_now(scope):
     return 0 if ld(parent, ROOT) != 0 else ld(parent, NOW)
 
 
-@entry("int", brief=True)
+@entry("int", brief=True, allocates=False)
 def pending(scope):
     """The earliest time on a loop's agenda under the outer loop's current time, or NOTHING."""
     if ld(scope, HEAP_N) == 0:
@@ -139,4 +139,3 @@ def coming(box, cols, scope):
 def schedule(scope, time):
     """Put a time on a loop's agenda."""
     return slot_of(scope, time)
-

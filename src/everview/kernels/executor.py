@@ -10,18 +10,33 @@ A program is a block of instructions, four words each: [what, operator's address
 A step begins, runs and commits in one call (`step`) unless an operator needs Python (a Python reduction or function):
 then the call returns PYTHON, the driver serves instruction PC and calls `resume`. Every few thousand instructions the
 executor returns YIELD so that Ctrl-C is heard. Anything else that is not DONE has stopped the step, and `abort` puts
-all back.
+all back; so it does where an operator has left from the middle (see `leaving`): PC is the instruction then, or behind
+the program if the step was complete and there was no memory to commit it.
 """
 
 from __future__ import annotations
 
-from everview.kernels.inbox import clear_inbox
-from everview.kernels.memory import add_atomically, call_pointer, faults, ld, st
+from everview.kernels.inbox import clear_inbox, keep_inbox
+from everview.kernels.leaving import attempt, last_failed
+from everview.kernels.memory import (
+    FOLLOWING,
+    add_atomically,
+    call_pointer,
+    drop_lost,
+    faults,
+    keep,
+    ld,
+    new_number,
+    raw_load,
+    size_of,
+    st,
+    take_lost,
+)
 from everview.kernels.native import CALL_PYTHON, DEBUG, entry, inner, task
-from everview.kernels.scope import OVERRUN, end_time, next_time, reset_scope
+from everview.kernels.scope import OVERRUN, end_time, keep_scope, next_time, reset_scope
 from everview.kernels.step import STEP_BASE, STEP_EPOCHS, STEP_FAULT, STEP_SPLIT, STEP_STOP, STEP_TEAM
 from everview.kernels.team import both
-from everview.kernels.trace import commit, roll_back, uncommitted
+from everview.kernels.trace import fold, keep_trace, publish, roll_back, settle_folded, uncommitted
 
 PROGRAM, LENGTH, PC, X_STEP, TRACES, NTRACES, SCOPES, NSCOPES, INBOXES, NINBOXES, NEXT_TRACE, X_WORDS = range(12)
 
@@ -42,12 +57,11 @@ def _run(session):
         what = ld(program, at)
         ctx = ld(program, at + 2)
         if what == CALL:
+            st(session, PC, pc)
             answer = call_pointer(ld(program, at + 1), ctx)
             if DEBUG and faults() != 0:
-                st(session, PC, pc)
                 return MEMORY_FAULT
             if answer != 0:
-                st(session, PC, pc)
                 return PYTHON_NEEDED if answer == CALL_PYTHON else VIOLATION
             pc += 1
         elif what == LOOP:
@@ -75,15 +89,71 @@ def _run(session):
 
 
 @task
-def _commit_traces(session):
-    """Commit traces, one after the other, until none is left."""
+def _fold_traces(session):
+    """Fold traces, one after the other, until none is left."""
     s = ld(session, X_STEP)
     time = ld(s, STEP_BASE) + ld(s, STEP_EPOCHS)
     while True:
         i = add_atomically(session, NEXT_TRACE, 1)
         if i >= ld(session, NTRACES):
             return 0
-        commit(ld(ld(session, TRACES), i), time)
+        fold(ld(ld(session, TRACES), i), time)
+
+
+@task
+def _settle_traces(session):
+    """Settle traces, one after the other, until none is left."""
+    while True:
+        i = add_atomically(session, NEXT_TRACE, 1)
+        if i >= ld(session, NTRACES):
+            return 0
+        settle_folded(ld(ld(session, TRACES), i))
+
+
+@task
+def _settle_together(session):
+    both(ld(ld(session, X_STEP), STEP_TEAM), _settle_traces(), session, session)
+    return 0
+
+
+@inner
+def settle_if_possible(session, team):
+    """Restore the sizes of all traces, as far as there is memory: the step is complete, whatever happens here."""
+    number = new_number()
+    st(session, NEXT_TRACE, 0)
+    if attempt(_settle_together() if team != 0 else _settle_traces(), session, number) != 0:
+        _reclaim(session, number)
+
+
+@inner
+def _keep_contexts(session, lost):
+    """Keep those of some lost blocks that the contexts of operators name: they grow there as they are needed."""
+    program = ld(session, PROGRAM)
+    for pc in range(ld(session, LENGTH)):
+        if ld(program, 4 * pc) == CALL:
+            ctx = ld(program, 4 * pc + 2)
+            for w in range(size_of(ctx)):
+                block = lost
+                while block != 0:
+                    if block == ld(ctx, w):
+                        keep(block)
+                    block = raw_load(block, FOLLOWING)
+
+
+@inner
+def _reclaim(session, number):
+    """Free what a call that failed has allocated, except for what the session is using."""
+    lost = take_lost(number) if number != 0 else 0
+    if lost == 0:
+        return
+    for i in range(ld(session, NTRACES)):
+        keep_trace(ld(ld(session, TRACES), i))
+    for i in range(ld(session, NINBOXES)):
+        keep_inbox(ld(ld(session, INBOXES), i))
+    for i in range(ld(session, NSCOPES)):
+        keep_scope(ld(ld(session, SCOPES), i))
+    _keep_contexts(session, lost)
+    drop_lost(lost)
 
 
 @inner
@@ -96,12 +166,18 @@ def _commit(session):
             rows += uncommitted(ld(ld(session, TRACES), i))
         if rows < ld(s, STEP_SPLIT):
             team = 0
+    length = ld(session, LENGTH)
+    st(session, PC, length + 1)
     st(session, NEXT_TRACE, 0)
     if team != 0:
-        both(team, _commit_traces(), session, session)
+        both(team, _fold_traces(), session, session)
     else:
-        call_pointer(_commit_traces(), session)
+        call_pointer(_fold_traces(), session)
+    for i in range(ld(session, NTRACES)):
+        publish(ld(ld(session, TRACES), i))
+    st(session, PC, length)
     reset_agendas(session)
+    settle_if_possible(session, team)
 
 
 @inner
@@ -137,9 +213,11 @@ def resume(session, pc):
     return answer
 
 
-@entry("int")
-def abort(session):
-    """Undo the step under way: traces, inboxes and agendas are as they were before it."""
+@entry("int", "int", allocates=False)
+def abort(session, failed):
+    """Undo the step under way: traces, inboxes and agendas are as they were before it. `failed`: the last call of this
+    thread has failed, and what it allocated is given back.
+    """
     traces = ld(session, TRACES)
     for i in range(ld(session, NTRACES)):
         roll_back(ld(traces, i))
@@ -147,4 +225,6 @@ def abort(session):
     for i in range(ld(session, NINBOXES)):
         clear_inbox(ld(inboxes, i))
     reset_agendas(session)
+    if failed != 0:
+        _reclaim(session, last_failed())
     return 0

@@ -25,12 +25,15 @@ level keeps, per part and batch, the range of rows that fit and the run of rows 
 from __future__ import annotations
 
 from everview.kernels.batch import CAP, DATA, ROWS, compare_rows, diff_at, time_at
-from everview.kernels.memory import alloc, free, grow, ld, st
-from everview.kernels.native import entry, inner, operator, shared
+from everview.kernels.leaving import attempt, leave
+from everview.kernels.memory import alloc, call_number, free, grow, ld, st
+from everview.kernels.native import entry, inner, operator, shared, task
 from everview.kernels.scope import FIELDS, NFIELDS, NOW
 from everview.kernels.search import find_key
 from everview.kernels.step import STEP_BASE
 from everview.kernels.stream import NSINKS, R_N, REGS, TAIL, flush
+from everview.kernels.sums import plus
+from everview.kernels.sums import times as multiplied
 from everview.kernels.times import lub
 from everview.kernels.trace import COUNT, DELTA, STAMP, TABLE, trace_rows
 from everview.kernels.vm import CHUNK
@@ -455,7 +458,7 @@ def _multiply(ctx, part, state, here, start, count):
                 st(ctx, X_WEIGHTS_ROOM, room)
             for k in range(start, start + count):
                 t = lub(ld(weights, 2 * k), time, fields, nfields)
-                d = ld(weights, 2 * k + 1) * diff
+                d = multiplied(ld(weights, 2 * k + 1), diff)
                 same = out
                 while same < out + n and ld(weights, 2 * same) != t:
                     same += 1
@@ -464,7 +467,7 @@ def _multiply(ctx, part, state, here, start, count):
                     st(weights, 2 * same + 1, d)
                     n += 1
                 else:
-                    st(weights, 2 * same + 1, ld(weights, 2 * same + 1) + d)
+                    st(weights, 2 * same + 1, plus(ld(weights, 2 * same + 1), d))
     kept = 0
     for k in range(out, out + n):
         if ld(weights, 2 * k + 1) != 0:
@@ -559,8 +562,9 @@ def extend_batch(ctx, source, batch, at_least, whole):
     per_level = V_WORDS + ld(pipeline, P_PARTS) * stride
     words = per_level * ld(pipeline, P_LEVELS)
     if ld(ctx, X_STATE_ROOM) < words:
+        state = alloc(words)
         free(ld(ctx, X_STATE))
-        st(ctx, X_STATE, alloc(words))
+        st(ctx, X_STATE, state)
         st(ctx, X_STATE_ROOM, words)
     variables = ld(ctx, X_VARS)
     columns = ld(pipeline, P_MAP)
@@ -596,13 +600,20 @@ def extend_all(ctx):
     return 0
 
 
+@task
+def _extend_all(ctx):
+    return extend_all(ctx)
+
+
 @entry("int", "int")
 def replay_extend(ctx, stream):
     """Send all the join has ever said down another stream."""
     own = ld(ctx, X_STREAM)
     st(ctx, X_STREAM, stream)
-    extend_all(ctx)
+    code = attempt(_extend_all(), ctx, call_number())
     st(ctx, X_STREAM, own)
+    if code != 0:
+        leave(code)
     return 0
 
 
@@ -610,6 +621,7 @@ def replay_extend(ctx, stream):
 def extend(ctx):
     """Compiled operator; see the module. X_FRESH: the operator is new, its arrangements may be older."""
     stream = ld(ctx, X_STREAM)
+    st(stream, R_N, 0)  # a step that failed may have left something
     if ld(ctx, X_FRESH) != 0:
         st(ctx, X_FRESH, 0)
         extend_all(ctx)

@@ -12,6 +12,7 @@ from everview.kernels.native import inner, shared
 from everview.kernels.search import find_next, gallop, key_end
 from everview.kernels.step import STEP_EPOCHS
 from everview.kernels.stream import NULL
+from everview.kernels.sums import beyond, must_fit, plus
 from everview.kernels.times import leq
 from everview.kernels.trace import COUNT, T_COLS, TABLE
 
@@ -124,7 +125,7 @@ def next_value(trace, cursors, at, keys, time, bound, fields, nfields):
             if not same:
                 break
             if seen(time_at(batch, data, i), time, bound, fields, nfields):
-                total += diff_at(batch, data, i, 0)
+                total = plus(total, diff_at(batch, data, i, 0))
             i += 1
         st(cursors, at + 3 * b, i)
     return best, best_row, total
@@ -165,7 +166,7 @@ def extreme(trace, cursors, at, keys, time, bound, fields, nfields, largest):
                 at_value = keys * ld(batch, CAP)
                 while start <= i < end and ld(data, at_value + i) == best:
                     if seen(time_at(batch, data, i), time, bound, fields, nfields):
-                        total += diff_at(batch, data, i, 0)
+                        total = plus(total, diff_at(batch, data, i, 0))
                     i += move
                 st(cursors, at + 3 * b, i)
         if total > 0:
@@ -179,10 +180,13 @@ def total_of(trace, cursors, at, d, time, bound, fields, nfields):
     """Sum of diff number `d` over the key's updates at or before `time`."""
     table = ld(trace, TABLE)
     total = 0
+    sizes = 0
     for b in range(ld(trace, COUNT)):
         batch = ld(table, b)
         data = ld(batch, DATA)
         for i in range(ld(cursors, at + 3 * b + 2), ld(cursors, at + 3 * b + 1)):
             if seen(time_at(batch, data, i), time, bound, fields, nfields):
                 total += diff_at(batch, data, i, d)
+                sizes |= beyond(total)
+    must_fit(sizes)
     return total

@@ -36,11 +36,11 @@ from everview.kernels.batch import (
     time_at,
 )
 from everview.kernels.buckets import build_index
-from everview.kernels.executor import NTRACES, TRACES, reset_agendas
+from everview.kernels.executor import NTRACES, TRACES, reset_agendas, settle_if_possible
 from everview.kernels.memory import alloc, ld, raw_load, raw_store, st
 from everview.kernels.merge import RESULT
 from everview.kernels.native import DEBUG, entry, inner
-from everview.kernels.trace import COUNT, MERGES, OLD, TABLE, append_committed, clear_trace, fold, settle_folded
+from everview.kernels.trace import COUNT, MERGES, OLD, TABLE, append_committed, clear_trace, fold, publish
 
 HEADER = 7
 
@@ -119,8 +119,9 @@ def settle_step(session):
     """The folded step is complete: make it part of the traces."""
     traces = ld(session, TRACES)
     for i in range(ld(session, NTRACES)):
-        settle_folded(ld(traces, i))
+        publish(ld(traces, i))
     reset_agendas(session)
+    settle_if_possible(session, 0)
     return 0
 
 

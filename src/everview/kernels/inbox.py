@@ -10,7 +10,7 @@ address is word 2. New rows always go to the first.
 
 from __future__ import annotations
 
-from everview.kernels.memory import alloc, copy_words, free, grow, ld, st
+from everview.kernels.memory import alloc, copy_words, free, grow, keep, ld, st
 from everview.kernels.native import inner, shared
 
 WIDTH, BOX_SCOPE, BUFFERS, NBUFFERS, I_WORDS = range(5)
@@ -163,6 +163,18 @@ def add_buffer(inbox, slot, buffer):
         st(buffer, NEXT, ld(first, NEXT))
         st(first, NEXT, buffer)
     return 0
+
+
+@inner
+def keep_inbox(inbox):
+    """An inbox's buffers are in use after a call has failed; see `memory.keep`."""
+    buffers = ld(inbox, BUFFERS)
+    keep(buffers)
+    for i in range(ld(inbox, NBUFFERS)):
+        buffer = ld(buffers, i)
+        while buffer != 0:
+            keep(buffer)
+            buffer = ld(buffer, NEXT)
 
 
 @inner

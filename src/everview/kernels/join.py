@@ -19,6 +19,7 @@ from everview.kernels.scope import FIELDS, NFIELDS, NOW
 from everview.kernels.search import find_next, gallop, key_end
 from everview.kernels.step import STEP_BASE, STEP_SPLIT, STEP_TEAM
 from everview.kernels.stream import NSINKS, R_N, REGS, TAIL, flush
+from everview.kernels.sums import all_small, checked_product, size
 from everview.kernels.team import PIECES, both
 from everview.kernels.times import lub
 from everview.kernels.trace import COUNT, DELTA, STAMP, TABLE, trace_rows
@@ -60,6 +61,7 @@ def _pairs(ctx, d, i, i_end, o, p, p_end, left_is_delta, at_least):
     for x in range(i, i_end):
         t = max(time_at(d, d_data, x) - d_sub, at_least) + d_add
         w = diff_at(d, d_data, x, 0)
+        sizes = size(w)
         for y in range(p, p_end):
             if n == CHUNK:
                 st(stream, R_N, n)
@@ -72,8 +74,13 @@ def _pairs(ctx, d, i, i_end, o, p, p_end, left_is_delta, at_least):
             for c in range(keys, r_cols):
                 st(regs, (l_cols + c - keys) * CHUNK + n, ld(r_data, c * r_cap + b))
             st(tail, n, lub(t, max(time_at(o, o_data, y) - o_sub, 0) + o_add, fields, nfields))
-            st(tail, CHUNK + n, w * diff_at(o, o_data, y, 0))
+            v = diff_at(o, o_data, y, 0)
+            sizes |= size(v)
+            st(tail, CHUNK + n, w * v)
             n += 1
+        if not all_small(sizes):  # seldom: now look at each product, and leave if one of them was wrong
+            for y in range(p, p_end):
+                checked_product(w, diff_at(o, o_data, y, 0))
     st(stream, R_N, n)
 
 
@@ -196,6 +203,7 @@ def join(ctx):
     left = ld(ctx, LEFT)
     right = ld(ctx, RIGHT)
     now = ld(ld(ctx, J_SCOPE), NOW)
+    st(stream, R_N, 0)  # a step that failed may have left something
     if ld(ctx, FRESH) != 0:
         st(ctx, FRESH, 0)
         join_all(ctx)

@@ -31,8 +31,10 @@ def operator(function: Callable[[int], int]) -> Operator:
     return found
 
 
-def entry(*kinds: str, brief: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Called from Python; one kind for each argument, see `native`. A brief one keeps the GIL."""
+def entry(
+    *kinds: str, brief: bool = False, allocates: bool = True, lasting: bool = True
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Called from Python; one kind for each argument, see `native`."""
     return lambda function: library().callable(symbol_of(function), function.__name__, function.__doc__ or "")
 
 

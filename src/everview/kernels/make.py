@@ -8,8 +8,9 @@ from everview.kernels.arrange import A_STEP, A_TRACE, PRESET
 from everview.kernels.batch import CAP, COLS, DATA, ROWS, diff_at, time_at
 from everview.kernels.inbox import ROWS_AT, WIDTH, free_inbox, new_inbox, room
 from everview.kernels.join import J_STREAM, join_all
-from everview.kernels.memory import alloc, free, ld, raw_load, raw_store, st, zeros
-from everview.kernels.native import CALL_PYTHON, DEBUG, entry, inner, operator
+from everview.kernels.leaving import attempt, leave
+from everview.kernels.memory import alloc, call_number, free, ld, raw_load, raw_store, st, zeros
+from everview.kernels.native import CALL_PYTHON, DEBUG, entry, inner, operator, task
 from everview.kernels.reduction import ANSWERS, ANSWERS_N, CURSORS, EPOCH_LIST, FOUND, OUT, REQUESTS, REQUESTS_N
 from everview.kernels.scope import free_scope, new_scope
 from everview.kernels.sort import sort_columns
@@ -54,14 +55,22 @@ def _replay_trace(trace, stream, nested):
     flush(stream)
 
 
+@task
+def _join_all(ctx):
+    join_all(ctx)
+    flush(ld(ctx, J_STREAM))
+    return 0
+
+
 @inner
 def _replay_join(ctx, stream):
     """Send all a join has ever said down another stream."""
     own = ld(ctx, J_STREAM)
     st(ctx, J_STREAM, stream)
-    join_all(ctx)
-    flush(stream)
+    code = attempt(_join_all(), ctx, call_number())
     st(ctx, J_STREAM, own)
+    if code != 0:
+        leave(code)
 
 
 (
@@ -108,8 +117,9 @@ def _act(what, a, b, c, d, e, f):
     elif what == DROP_INBOX:
         free_inbox(a)
     elif what == WIDEN_STREAM:
+        registers = alloc(max(b, ld(a, R_COLS), 1) * CHUNK)
         free(ld(a, REGS))
-        st(a, REGS, alloc(max(b, ld(a, R_COLS), 1) * CHUNK))
+        st(a, REGS, registers)
     elif what == DROP_STREAM:
         free_stream(a)
     elif what == DROP_REDUCE:
@@ -208,20 +218,20 @@ def make_filled(values, n):
     return block
 
 
-@entry("int", "int", brief=True)
+@entry("int", "int", brief=True, allocates=False)
 def peek(block, index):
     """A word of a block."""
     return ld(block, index)
 
 
-@entry("int", "int", "int", brief=True)
+@entry("int", "int", "int", brief=True, allocates=False)
 def poke(block, index, value):
     """Set a word of a block."""
     st(block, index, value)
     return 0
 
 
-@entry("int", "words", brief=True)
+@entry("int", "words", brief=True, allocates=False)
 def _measure(trace, out, _n):
     raw_store(out, 0, ld(trace, COUNT))
     raw_store(out, 1, trace_rows(trace))
@@ -272,7 +282,7 @@ def push_columns(inbox, columns, cols, n, time, diff):
     return 0
 
 
-@entry("int", "matrix", "int")
+@entry("int", "matrix", "int", lasting=False)
 def preset_columns(ctx, columns, cols, n, time):
     """Sort a bulk load straight into the batch that the table's arrange operator will take."""
     if DEBUG:  # only blocks of our own can be checked
@@ -342,10 +352,10 @@ def take_requests(ctx, rows, n, width):
 @entry("int", "matrix")
 def give_answers(ctx, rows, n, width):
     """Hand the answer rows of a Python reduction over."""
-    free(ld(ctx, ANSWERS))
     block = alloc(1 + n * width)
     for i in range(n * width):
         st(block, 1 + i, raw_load(rows, i))
+    free(ld(ctx, ANSWERS))
     st(ctx, ANSWERS, block)
     st(ctx, ANSWERS_N, n)
     return 0

@@ -11,6 +11,12 @@ write outside is dropped, and the first such fault is recorded in `cell`; the ex
 after every operator and stops the step with an internal error naming the operator. The normal build compiles
 `ld`/`st` to single machine instructions. Hazard: pass *block* addresses around, never addresses into the middle
 of a block, or the debug build cannot find the header.
+
+Where there is no memory, `alloc` and `grow` do not return: the call is left (see `leaving`) and becomes an exception.
+What it had allocated must be found again. Blocks of TRACK_FROM words or more are therefore *tracked*: four more words
+in front of them link them into a list of all and name the call that they were born in. Small blocks are not, because
+that would cost a step of a few microseconds a tenth of its time. The same blocks are counted (TRACKED_WORDS), and may
+be limited (LIMIT, in words; 0: no limit). Tests set TRACK_FROM to 0, and FAIL_IN to have the n-th allocation fail.
 """
 
 from __future__ import annotations
@@ -22,10 +28,40 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from everview.kernels.native import COMPILING, DEBUG, POINTER, WORD, external, inner, primitive
+from everview.kernels.guarding import (
+    CALLS,
+    CELL_WORDS,
+    ERRORS,
+    FAIL_IN,
+    FAILED_KEY,
+    FAULT_ADDRESS,
+    FAULT_INDEX,
+    FAULT_SIZE,
+    FAULTS,
+    FIRST,
+    KEY,
+    LIMIT,
+    LIVE_BLOCKS,
+    LIVE_WORDS,
+    LOCK,
+    NO_MEMORY,
+    NUMBER,
+    TOO_LARGE,
+    TRACK_FROM,
+    TRACKED_WORDS,
+    WANTED,
+)
+from everview.kernels.leaving import leave, record, shared_words
+from everview.kernels.native import COMPILING, DEBUG, POINTER, WORD, external, inner, primitive, shared
 
 MAGIC = 0x45564D454D4F5259  # "EVMEMORY"
+TRACKED = 0x4556545241434B44  # "EVTRACKD"
 DEAD = 0x4445414444454144
+
+BORN, FOLLOWING, PREVIOUS, TRACKED_HEAD = -4, -5, -6, 6
+"""Words of a tracked block: the number of the call it was born in (0: whoever fails, it stays), its neighbours."""
+
+MOST = 2**57  # words that nobody can have
 
 
 def _keep_memory() -> None:
@@ -44,18 +80,43 @@ def _keep_memory() -> None:
 
 _keep_memory()
 
-FAULTS, FAULT_ADDRESS, FAULT_INDEX, FAULT_SIZE, LIVE_BLOCKS, LIVE_WORDS = range(6)
-
 
 def _cell_words() -> Any:
     from everview.kernels.archive import library
 
-    words = ctypes.c_int64 * 8
-    return words.from_address(library().cell()) if DEBUG and not COMPILING else words()
+    words = ctypes.c_int64 * CELL_WORDS
+    return words() if COMPILING else words.from_address(library().cell())
 
 
 cell = np.frombuffer(_cell_words(), dtype=np.int64)
-"""Debug build: faults so far, address, index and size of the first, blocks and words alive."""
+"""The words that all kernels share; see the module and `guarding`."""
+
+TRACKED_FROM = 4096
+"""Words from which blocks are tracked."""
+
+
+def _new_key() -> int:
+    key = ctypes.c_uint32()
+    ctypes.CDLL(None).pthread_key_create(ctypes.byref(key), None)
+    return key.value
+
+
+def _set_up() -> None:
+    """Fill in the cell; the errors that kernels' failures become are made once and live as long as the process."""
+    from everview.errors import out_of_memory, overflow
+
+    cell[TRACK_FROM] = TRACKED_FROM
+    cell[KEY], cell[FAILED_KEY] = _new_key(), _new_key()
+    for code, error in ((NO_MEMORY, out_of_memory()), (TOO_LARGE, overflow())):
+        _KEPT.append((type(error), error.args))
+        cell[ERRORS + 2 * code : ERRORS + 2 * code + 2] = [id(part) for part in _KEPT[-1]]
+    if hasattr(os, "register_at_fork"):  # another thread may have held the lock
+        os.register_at_fork(after_in_child=lambda: cell.__setitem__(LOCK, 0))
+
+
+_KEPT: list[Any] = []
+if not COMPILING:
+    _set_up()
 
 
 def _word(builder: Any, address: Any, index: Any) -> Any:
@@ -78,6 +139,12 @@ def raw_store(builder: Any, address: Any, index: Any, value: Any) -> None:
 def add_atomically(builder: Any, address: Any, index: Any, value: Any) -> Any:
     """Add to a word that two threads may change at once; what was there before."""
     return builder.atomic_rmw("add", _word(builder, address, index), value, "seq_cst")
+
+
+@primitive("int64(int64, int64, int64)")
+def _exchange(builder: Any, address: Any, index: Any, value: Any) -> Any:
+    """Set a word that two threads may change at once; what was there before."""
+    return builder.atomic_rmw("xchg", _word(builder, address, index), value, "seq_cst")
 
 
 @primitive("int64(int64, int64)")
@@ -132,29 +199,151 @@ def copy_words(target, at, source, start, words):
         raw_copy(target + 8 * at, source + 8 * start, words)
 
 
-if DEBUG:
-    from everview.kernels.archive import CELL
+@inner
+def _lock():
+    c = shared_words()
+    while _exchange(c, LOCK, 1) != 0:
+        pass
 
-    @primitive("int64()")
-    def _cell(builder: Any) -> Any:
-        words = builder.module.globals.get(CELL) or ir.GlobalVariable(builder.module, ir.ArrayType(WORD, 8), CELL)
-        return builder.ptrtoint(words, WORD)
+
+@inner
+def _unlock():
+    _exchange(shared_words(), LOCK, 0)
+
+
+@shared
+def no_memory(words):
+    """There is no memory for so many words: leave. 0 if nobody stands ready."""
+    raw_store(shared_words(), WANTED, words)
+    leave(NO_MEMORY)
+    return 0
+
+
+@inner
+def new_number():
+    """A number for a call, or for a part of one that may fail alone."""
+    return add_atomically(shared_words(), CALLS, 1) + 1
+
+
+@shared
+def call_number():
+    """The number of the call that this thread is in; 0 outside of all calls that can fail."""
+    r = record()
+    if r == 0:
+        return 0
+    if raw_load(r, NUMBER) == 0:
+        raw_store(r, NUMBER, new_number())
+    return raw_load(r, NUMBER)
+
+
+@inner
+def _link(address):
+    c = shared_words()
+    first = raw_load(c, FIRST)
+    raw_store(address, PREVIOUS, 0)
+    raw_store(address, FOLLOWING, first)
+    if first != 0:
+        raw_store(first, PREVIOUS, address)
+    raw_store(c, FIRST, address)
+    raw_store(c, TRACKED_WORDS, raw_load(c, TRACKED_WORDS) + raw_load(address, -1))
+
+
+@inner
+def _unlink(address):
+    c = shared_words()
+    before = raw_load(address, PREVIOUS)
+    after = raw_load(address, FOLLOWING)
+    if before != 0:
+        raw_store(before, FOLLOWING, after)
+    else:
+        raw_store(c, FIRST, after)
+    if after != 0:
+        raw_store(after, PREVIOUS, before)
+    raw_store(c, TRACKED_WORDS, raw_load(c, TRACKED_WORDS) - raw_load(address, -1))
+
+
+@inner
+def _allowed(words):
+    """Whether so many words may be asked for: within the limit, and not the allocation that is to fail."""
+    c = shared_words()
+    if words < 0 or words > MOST:
+        return False
+    count = raw_load(c, FAIL_IN)
+    if count > 0:
+        raw_store(c, FAIL_IN, count - 1)
+        if count == 1:
+            return False
+    limit = raw_load(c, LIMIT)
+    return limit == 0 or raw_load(c, TRACKED_WORDS) + words <= limit
+
+
+@shared
+def _alloc_tracked(words):
+    number = call_number()
+    start = 0
+    if _allowed(words):
+        start = _c_malloc((words + TRACKED_HEAD) * 8)
+    if start == 0:
+        return no_memory(words)
+    address = start + 8 * TRACKED_HEAD
+    raw_store(address, BORN, number)
+    raw_store(address, -2, TRACKED)
+    raw_store(address, -1, words)
+    _lock()
+    _link(address)
+    _unlock()
+    return address
+
+
+@shared
+def _free_tracked(address):
+    _lock()
+    _unlink(address)
+    _unlock()
+    raw_store(address, -2, DEAD)
+    _c_free(address - 8 * TRACKED_HEAD)
+    return 0
+
+
+@inner
+def _alloc(words):
+    if words >= raw_load(shared_words(), TRACK_FROM):
+        return _alloc_tracked(words)
+    start = _c_malloc((words + 2) * 8)
+    if start == 0:
+        return no_memory(words)
+    raw_store(start, 0, MAGIC)
+    raw_store(start, 1, words)
+    return start + 16
+
+
+@inner
+def _free(address):
+    if raw_load(address, -2) == TRACKED:
+        _free_tracked(address)
+    else:
+        raw_store(address, -2, DEAD)
+        _c_free(address - 16)
+
+
+if DEBUG:
 
     @inner
     def fault(address, index, size):
-        c = _cell()
-        if raw_load(c, 0) == 0:
-            raw_store(c, 1, address)
-            raw_store(c, 2, index)
-            raw_store(c, 3, size)
-        raw_store(c, 0, raw_load(c, 0) + 1)
+        c = shared_words()
+        if raw_load(c, FAULTS) == 0:
+            raw_store(c, FAULT_ADDRESS, address)
+            raw_store(c, FAULT_INDEX, index)
+            raw_store(c, FAULT_SIZE, size)
+        raw_store(c, FAULTS, raw_load(c, FAULTS) + 1)
 
     @inner
     def _inside(address, index):
         if address < 4096:
             fault(address, index, -1)
             return False
-        if raw_load(address, -2) != MAGIC:
+        magic = raw_load(address, -2)
+        if magic != MAGIC and magic != TRACKED:
             fault(address, index, -2)
             return False
         size = raw_load(address, -1)
@@ -178,28 +367,25 @@ if DEBUG:
 
     @inner
     def alloc(words):
-        """A new block of `words` words filled with rubbish; 0 if there is no memory."""
-        block = _c_malloc((words + 2) * 8)
+        """A new block of `words` words filled with rubbish; leaves if there is no memory."""
+        block = _alloc(words)
         if block == 0:
             return 0
-        raw_store(block, 0, MAGIC)
-        raw_store(block, 1, words)
         for i in range(words):
-            raw_store(block, i + 2, -6510615555426900571)  # 0xa5a5...: uninitialised reads show
-        c = _cell()
-        add_atomically(c, 4, 1)
-        add_atomically(c, 5, words)
-        return block + 16
+            raw_store(block, i, -6510615555426900571)  # 0xa5a5...: uninitialised reads show
+        c = shared_words()
+        add_atomically(c, LIVE_BLOCKS, 1)
+        add_atomically(c, LIVE_WORDS, words)
+        return block
 
     @inner
     def free(address):
         """Give a block back; 0 is ignored, anything else that is no live block is a fault."""
         if address != 0 and _inside(address, 0 if raw_load(address, -1) > 0 else -1):
-            c = _cell()
-            add_atomically(c, 4, -1)
-            add_atomically(c, 5, -raw_load(address, -1))
-            raw_store(address, -2, DEAD)
-            _c_free(address - 16)
+            c = shared_words()
+            add_atomically(c, LIVE_BLOCKS, -1)
+            add_atomically(c, LIVE_WORDS, -raw_load(address, -1))
+            _free(address)
 
     @inner
     def grow(address, words, used):
@@ -211,44 +397,114 @@ if DEBUG:
         return new
 
 else:
-
     ld = raw_load
     st = raw_store
 
     @inner
     def alloc(words):
-        """A new block of `words` words filled with rubbish; 0 if there is no memory."""
-        block = _c_malloc((words + 2) * 8)
-        if block == 0:
-            return 0
-        raw_store(block, 0, MAGIC)
-        raw_store(block, 1, words)
-        return block + 16
+        """A new block of `words` words filled with rubbish; leaves if there is no memory."""
+        return _alloc(words)
 
     @inner
     def free(address):
         """Give a block back; 0 is ignored."""
         if address != 0:
-            raw_store(address, -2, DEAD)
-            _c_free(address - 16)
+            _free(address)
+
+    @shared
+    def _grow_tracked(address, words, used):
+        if raw_load(address, -2) != TRACKED:
+            new = _alloc_tracked(words)
+            raw_copy(new, address, used)
+            _free(address)
+            return new
+        if not _allowed(words):
+            return no_memory(words)
+        _lock()
+        _unlink(address)
+        _unlock()
+        start = _c_realloc(address - 8 * TRACKED_HEAD, (words + TRACKED_HEAD) * 8)
+        if start != 0:
+            address = start + 8 * TRACKED_HEAD
+            raw_store(address, -1, words)
+            raw_store(address, BORN, call_number())
+        _lock()
+        _link(address)
+        _unlock()
+        return address if start != 0 else no_memory(words)
 
     @inner
     def grow(address, words, used):
         """A block of `words` words that holds the first `used` words of `address`, which is freed."""
         if address == 0:
             return alloc(words)
-        block = _c_realloc(address - 16, (words + 2) * 8)
-        if block == 0:
-            return 0
-        raw_store(block, 1, words)
-        return block + 16
+        if words >= raw_load(shared_words(), TRACK_FROM):
+            return _grow_tracked(address, words, used)
+        if raw_load(address, -2) == TRACKED:
+            new = alloc(words)
+            raw_copy(new, address, used)
+            _free(address)
+            return new
+        start = _c_realloc(address - 16, (words + 2) * 8)
+        if start == 0:
+            return no_memory(words)
+        raw_store(start, 1, words)
+        return start + 16
 
 
 @inner
 def faults():
     """Bad accesses so far (debug build; otherwise always 0)."""
     if DEBUG:
-        return raw_load(_cell(), 0)
+        return raw_load(shared_words(), FAULTS)
+    return 0
+
+
+@inner
+def keep(address):
+    """A block is in use after the call that allocated it has failed; see `take_lost`."""
+    if address != 0 and raw_load(address, -2) == TRACKED:
+        raw_store(address, BORN, 0)
+
+
+@inner
+def take_lost(number):
+    """The tracked blocks that a call allocated, taken out of the list of all: the first one, the others FOLLOWING.
+    Those that are in use must be told to `keep` then; `drop_lost` frees the others.
+    """
+    lost = 0
+    _lock()
+    block = raw_load(shared_words(), FIRST)
+    while block != 0:
+        after = raw_load(block, FOLLOWING)
+        if raw_load(block, BORN) == number:
+            _unlink(block)
+            raw_store(block, FOLLOWING, lost)
+            lost = block
+        block = after
+    _unlock()
+    return lost
+
+
+@inner
+def drop_lost(lost):
+    """Free blocks from `take_lost` that nobody told to keep."""
+    while lost != 0:
+        after = raw_load(lost, FOLLOWING)
+        kept = raw_load(lost, BORN) == 0
+        _lock()
+        _link(lost)
+        _unlock()
+        if not kept:
+            free(lost)
+        lost = after
+
+
+@shared
+def give_back(number):
+    """Free all tracked blocks that a call allocated: it failed, and nothing of it is in use."""
+    if number != 0:
+        drop_lost(take_lost(number))
     return 0
 
 
@@ -260,9 +516,8 @@ def size_of(address):
 
 @inner
 def zeros(words):
-    """A new block of zeros; 0 if there is no memory."""
+    """A new block of zeros."""
     block = alloc(words)
-    if block != 0:
-        for i in range(words):
-            st(block, i, 0)
+    for i in range(words):
+        st(block, i, 0)
     return block

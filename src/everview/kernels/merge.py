@@ -32,6 +32,7 @@ from everview.kernels.buckets import build_index
 from everview.kernels.memory import alloc, copy_words, free, ld, st
 from everview.kernels.native import inner, shared, task
 from everview.kernels.search import lower_bound
+from everview.kernels.sums import fits
 from everview.kernels.team import both
 
 OLDER, NEWER, AT_OLDER, AT_NEWER, END_OLDER, END_NEWER, RESULT, FIRST_ROW, DONE_ROWS, KEEP, SINCE, M_WORDS = range(12)
@@ -42,7 +43,7 @@ CHUNK = 512  # rows that are decided on before they are copied
 
 @inner
 def start_merge(older, newer, keep, since):
-    """Begin merging two batches of one trace; 0 if there is no memory."""
+    """Begin merging two batches of one trace."""
     merge = alloc(M_WORDS)
     rows = ld(older, ROWS) + ld(newer, ROWS)
     one_time = False
@@ -50,10 +51,6 @@ def start_merge(older, newer, keep, since):
         t = max(time_at(older, ld(older, DATA), 0) & keep, since)
         one_time = t == max(time_at(newer, ld(newer, DATA), 0) & keep, since)
     result = new_batch(rows, ld(older, COLS), ld(older, DIFFS), one_time, False)
-    if result == 0 or merge == 0:
-        free_batch(result)
-        free(merge)
-        return 0
     if one_time:
         st(ld(result, DATA), ld(result, T_AT), max(time_at(older, ld(older, DATA), 0) & keep, since))
     st(merge, OLDER, older)
@@ -71,6 +68,15 @@ def start_merge(older, newer, keep, since):
 
 
 @inner
+def _can_be_added(batch, data, i, j):
+    """Whether the diffs of two rows have sums that fit; if not they stay two rows, see `sums`."""
+    for d in range(ld(batch, DIFFS)):
+        if not fits(diff_at(batch, data, i, d) + diff_at(batch, data, j, d)):
+            return False
+    return True
+
+
+@inner
 def _move(batch, data, first, out, i, time):
     """Move row i of a batch down to row `out`, or add it to row out - 1 if that is the same update (and not before row
     `first`); the new row count.
@@ -79,7 +85,7 @@ def _move(batch, data, first, out, i, time):
     diffs = ld(batch, DIFFS)
     cap = ld(batch, CAP)
     if out > first and time_at(batch, data, out - 1) == time:
-        if compare_rows(data, cap, out - 1, data, cap, i, cols) == 0:
+        if compare_rows(data, cap, out - 1, data, cap, i, cols) == 0 and _can_be_added(batch, data, out - 1, i):
             at = ld(batch, D_AT) + out - 1
             alive = False
             for d in range(diffs):
@@ -267,8 +273,8 @@ def trim(batch, rows):
     else:
         for d in range(diffs):
             copy_words(new_data, ld(new, D_AT) + d * rows, data, ld(batch, D_AT) + d * cap, rows)
-    free_batch(batch)
     build_index(new, 0)
+    free_batch(batch)
     return new
 
 
@@ -369,8 +375,9 @@ def advance(batch, keep, since):
         copy_words(full_data, ld(full, T_AT), data, at, rows)
         for i in range(rows):
             st(full_data, ld(full, D_AT) + i, 1)
+        new = advance_rows(full, keep, since)
         free_batch(batch)
-        return advance_rows(full, keep, since)
+        return new
     return advance_rows(batch, keep, since)
 
 
@@ -387,4 +394,5 @@ def advance_rows(batch, keep, since):
         return batch
     free(ld(batch, INDEX))  # the bucket index no longer fits
     st(batch, INDEX, 0)
+    st(batch, ROWS, out)  # should there be no memory to trim it
     return trim(batch, out)

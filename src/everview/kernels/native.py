@@ -23,16 +23,21 @@ an `entry` arrives as its address and its sizes:
     bytes  uint8[n], writable: address, n
     text   uint8[n], only read: address, n
 
-Hazards: kernels must not raise, nor use anything of Numba's runtime (arrays, lists, tuples that outlive a line): the
-compiling process refuses code that needs it. Symbols are `everview_<module>_<function>`, so a module's names differ.
+An entry that is `brief` keeps the GIL. One that never `allocates` cannot fail and is called a little faster. If nothing
+of what it allocated can be in use after it failed, it is not `lasting`, and that memory is given back at once; for
+the others `executor.abort` does it, which knows what is in use.
+
+Hazards: kernels must not raise (how they fail: `leaving`), nor use anything of Numba's runtime (arrays, lists, tuples
+that outlive a line): the compiling process refuses code that needs it. Symbols are `everview_<module>_<function>`, so a
+module's names differ.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from llvmlite import ir
+from everview.kernels.guarding import POINTER, WORD, external
 
 COMPILING = os.environ.get("EVERVIEW_COMPILING", "") == "1"
 """Whether this process compiles kernels; it cannot run them."""
@@ -49,20 +54,9 @@ REFUSED = 2
 SIZES = {"int": 0, "words": 1, "matrix": 2, "bytes": 1, "text": 1}
 """Kinds of arguments of an entry, and how many sizes follow the address."""
 
-WORD = ir.IntType(64)
-BYTE = ir.IntType(8)
-POINTER = BYTE.as_pointer()
-
-
-def external(builder: Any, name: str, result: Any, *parameters: Any) -> Any:
-    """A function of that name from outside the module under construction, for primitives."""
-    known = builder.module.globals.get(name)
-    return known or ir.Function(builder.module, ir.FunctionType(result, parameters), name)
-
-
 if TYPE_CHECKING or not COMPILING:
     from everview.kernels.loading import entry, fused, inner, operator, primitive, shared, task
 else:
     from everview.kernels.compiling import entry, fused, inner, operator, primitive, shared, task
 
-__all__ = ["entry", "fused", "inner", "operator", "primitive", "shared", "task"]
+__all__ = ["POINTER", "WORD", "entry", "external", "fused", "inner", "operator", "primitive", "shared", "task"]

@@ -23,6 +23,7 @@ from everview.kernels.memory import alloc, call_pointer, copy_words, free, ld, s
 from everview.kernels.native import inner, shared, task
 from everview.kernels.radix import SOME, radix_sort, sort_pairs
 from everview.kernels.step import STEP_SPLIT, STEP_TEAM
+from everview.kernels.sums import beyond, must_fit, plus
 from everview.kernels.team import both
 
 SCAN, TALLY, PART, BRING, SORT, UNPACK = range(6)
@@ -210,6 +211,7 @@ def _tally(job):
     col_step = ld(job, COL_STEP)
     block = alloc(BLOCK)
     first = ld(job, FIRST)
+    sizes = 0
     while first < ld(job, LAST):
         source, row, n = _block(job, first)
         _pack_block(job, source, row, n, block, 0)
@@ -222,9 +224,12 @@ def _tally(job):
             for i in range(n):
                 at = ld(block, i) * stored
                 for d in range(stored):
-                    st(counts, at + d, ld(counts, at + d) + ld(source, w + i * row_step + d * col_step))
+                    total = ld(counts, at + d) + ld(source, w + i * row_step + d * col_step)
+                    st(counts, at + d, total)
+                    sizes |= beyond(total)
         first += n
     free(block)
+    must_fit(sizes)
     return 0
 
 
@@ -238,6 +243,7 @@ def _sort_part(job):
     kept = 0
     ones = True
     sums = 0
+    sizes = 0
     if n > 0:
         total_bits = 0
         for c in range(ld(job, WIDTH)):
@@ -258,6 +264,7 @@ def _sort_part(job):
             i += 1
             while i < start + n and ld(words, i) == x:
                 total += ld(payload, i)
+                sizes |= beyond(total)
                 i += 1
             if total != 0:
                 if total != 1:
@@ -282,6 +289,7 @@ def _sort_part(job):
             if not ones:
                 st(sums, kept, i - first)
             kept += 1
+    must_fit(sizes)
     st(job, WORDS, words)
     st(job, PAYLOAD, payload)
     st(job, SUMS, sums)
@@ -445,7 +453,7 @@ def _from_table(job, mate, bits, diffs, cols):
     if mate != 0:
         other = ld(mate, COUNTS)
         for i in range(diffs << bits):
-            st(counts, i, ld(counts, i) + ld(other, i))
+            st(counts, i, plus(ld(counts, i), ld(other, i)))
         free(other)
     kept = 0
     ones = diffs == 1

@@ -10,6 +10,7 @@ from everview.kernels.memory import alloc, ld, st
 from everview.kernels.native import REFUSED, entry, inner, operator
 from everview.kernels.search import find_key, key_end
 from everview.kernels.sort import sort_rows
+from everview.kernels.sums import plus
 from everview.kernels.trace import COUNT, DELTA, NO_SINCE, T_COLS, TABLE
 
 C_TRACE, C_ROW, C_WORDS = range(3)
@@ -25,7 +26,7 @@ def _copy_row(batch, data, i, rows, at, time):
     st(rows, at + cols + 1, diff_at(batch, data, i, 0))
 
 
-@entry("int", "int", "int", "int", "int", "int")
+@entry("int", "int", "int", "int", "int", "int", lasting=False)
 def _collect(trace, key, keys, after, upto, keep_times):
     """The updates with after < time <= upto whose first `keys` columns equal the words of block `key`."""
     table = ld(trace, TABLE)
@@ -83,7 +84,7 @@ def _balance(trace, data, cap, i, time):
         if start < ld(batch, ROWS):
             for k in range(start, key_end(batch, start, data, cap, i, cols)):
                 if time_at(batch, ld(batch, DATA), k) <= time:
-                    total += diff_at(batch, ld(batch, DATA), k, 0)
+                    total = plus(total, diff_at(batch, ld(batch, DATA), k, 0))
     return total
 
 

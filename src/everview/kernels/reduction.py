@@ -61,9 +61,10 @@ def cursors_for(ctx, batches):
     """Scratch: current row, end and saved start for up to `batches` batches each of input and output."""
     block = ld(ctx, CURSORS)
     if block == 0 or ld(block, 0) < 6 * batches + 8:
+        new = alloc(12 * batches + 64)
+        st(new, 0, 12 * batches + 64)
         free(block)
-        block = alloc(12 * batches + 64)
-        st(block, 0, 12 * batches + 64)
+        block = new
         st(ctx, CURSORS, block)
     return block
 

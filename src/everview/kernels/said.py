@@ -15,6 +15,7 @@ from everview.kernels.native import inner, shared
 from everview.kernels.reduction import D_SCOPE, D_STEP, D_STREAM, FOUND, KEYS, OUT, OUT_N, OUTPUT, put_found, reserve
 from everview.kernels.scope import FIELDS, NFIELDS, NOW
 from everview.kernels.sort import sort_rows
+from everview.kernels.sums import plus
 from everview.kernels.trace import COUNT, T_COLS, TABLE, add_delta, clear_delta
 
 
@@ -64,7 +65,7 @@ def _sort_found(block, n, width):
         total = ld(block, 1 + i * width + values)
         k = i + 1
         while k < n and not _row_less(block, 1 + i * width, 1 + k * width, values):
-            total += ld(block, 1 + k * width + values)
+            total = plus(total, ld(block, 1 + k * width + values))
             k += 1
         if total != 0:
             for c in range(values):
@@ -141,7 +142,7 @@ def _says(ctx, cursors, out_at, time, bound, found):
                     for c in range(values):
                         if ld(data, (keys + c) * cap + i) != ld(block, 1 + c):
                             return False
-                    total += diff_at(batch, data, i, 0)
+                    total = plus(total, diff_at(batch, data, i, 0))
     return found == 0 or total == ld(block, 1 + values)
 
 

@@ -12,7 +12,7 @@ The outermost scope has one slot, number 0, and no agenda.
 
 from __future__ import annotations
 
-from everview.kernels.memory import alloc, free, grow, ld, st
+from everview.kernels.memory import alloc, free, grow, keep, ld, st
 from everview.kernels.native import inner, shared
 
 (
@@ -75,6 +75,15 @@ def free_scope(scope):
     free(ld(scope, HASH_SLOTS))
     free(ld(scope, FIELDS))
     free(scope)
+
+
+@inner
+def keep_scope(scope):
+    """A scope's blocks are in use after a call has failed; see `memory.keep`."""
+    keep(ld(scope, HEAP))
+    keep(ld(scope, SPARE))
+    keep(ld(scope, HASH_TIMES))
+    keep(ld(scope, HASH_SLOTS))
 
 
 @inner

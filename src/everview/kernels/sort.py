@@ -17,6 +17,7 @@ from everview.kernels.memory import alloc, free, ld, st
 from everview.kernels.native import inner, shared
 from everview.kernels.packed import CHAIN, TOO_WIDE, bits_between, sort_packed
 from everview.kernels.radix import FEW, sort_pairs
+from everview.kernels.sums import plus
 
 
 @inner
@@ -127,7 +128,7 @@ def gather(src, at, row_step, col_step, n, cols, diffs, order):
                 break
             for d in range(diffs):
                 w = (width + d) * col_step
-                st(src, row + w, ld(src, row + w) + ld(src, other + w))
+                st(src, row + w, plus(ld(src, row + w), ld(src, other + w)))
             i += 1
         alive = False
         for d in range(diffs):

@@ -24,6 +24,7 @@ from everview.kernels.native import inner, shared
 from everview.kernels.scope import COORDS, OVERRUN, slot_of
 from everview.kernels.squeeze import squeeze
 from everview.kernels.step import STEP_BASE
+from everview.kernels.sums import all_small, checked_product, size
 from everview.kernels.vm import CHUNK, run
 from everview.types import NULL as NULL_CODE
 
@@ -177,9 +178,21 @@ def _note_error(sink, code, time, diff):
 
 
 @inner
-def _pour(stream, sink):
-    """Send the chunk's rows through one sink."""
-    n = ld(stream, R_N)
+def _check_products(stream, keep_reg, accs, nacc, n):
+    """Leave if a product of the chunk's diffs and what accumulators make of its values is too large."""
+    regs = ld(stream, REGS)
+    for i in range(n):
+        if keep_reg >= 0 and ld(regs, keep_reg * CHUNK + i) != 1:
+            continue
+        for a in range(nacc):
+            reg = ld(accs, 2 * a + 1)
+            value = ld(regs, reg * CHUNK + i) if reg >= 0 else 1
+            checked_product(ld(ld(stream, TAIL), CHUNK + i), _accumulate(ld(accs, 2 * a), value))
+
+
+@inner
+def _pour(stream, sink, n):
+    """Send the chunk's n rows through one sink."""
     regs = ld(stream, REGS)
     tail = ld(stream, TAIL)
     base = ld(ld(stream, STEP), STEP_BASE)
@@ -207,6 +220,7 @@ def _pour(stream, sink):
     buffer = 0
     last = -1
     used = 0
+    sizes = 0
     for i in range(n):
         if keep_reg >= 0 and ld(regs, keep_reg * CHUNK + i) != 1:
             if error_reg >= 0 and ld(regs, error_reg * CHUNK + i) != 0:
@@ -244,11 +258,14 @@ def _pour(stream, sink):
         if nacc == 0:
             st(buffer, at + nout + 1, diff)
         else:
+            sizes |= size(diff)
             for a in range(nacc):
                 reg = ld(accs, 2 * a + 1)
                 value = ld(regs, reg * CHUNK + i) if reg >= 0 else 1
                 st(buffer, at + nout + 1 + a, diff * _accumulate(ld(accs, 2 * a), value))
         used += 1
+    if not all_small(sizes):  # seldom: now look at each product, and leave if one of them was wrong
+        _check_products(stream, keep_reg, accs, nacc, n)
     if buffer != 0:
         st(buffer, 0, used)
         if nacc > 0 and used >= ld(buffer, TRY):
@@ -258,10 +275,11 @@ def _pour(stream, sink):
 @shared
 def flush(stream):
     """Send the chunk to all sinks and empty it."""
-    if ld(stream, R_N) == 0:
+    n = ld(stream, R_N)
+    if n == 0:
         return 0
+    st(stream, R_N, 0)  # whatever happens
     sinks = ld(stream, SINKS)
     for s in range(ld(stream, NSINKS)):
-        _pour(stream, ld(sinks, s))
-    st(stream, R_N, 0)
+        _pour(stream, ld(sinks, s), n)
     return 0

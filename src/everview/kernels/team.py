@@ -19,11 +19,14 @@ from typing import Any
 
 from llvmlite import ir
 
-from everview.kernels.memory import call_pointer, ld, st
+from everview.kernels.leaving import attempt, leave
+from everview.kernels.memory import call_number, ld, st
 from everview.kernels.native import POINTER, entry, external, inner, primitive
 
-JOB, DONE, TASK, ARGUMENT, QUIT, TEAM_WORDS = range(6)
-"""JOB and DONE are locks that are held while there is nothing to do and nothing done."""
+JOB, DONE, TASK, ARGUMENT, CALL, LEFT, QUIT, TEAM_WORDS = range(8)
+"""JOB and DONE are locks that are held while there is nothing to do and nothing done. CALL: the number of the call that
+the task is a part of; LEFT: the code with which it left, see `leaving`.
+"""
 
 PIECES = 16  # a task that takes its work piece by piece makes about this many of it
 
@@ -44,12 +47,18 @@ def _release(builder: Any, lock: Any) -> None:
 
 @inner
 def both(team, task, mine, theirs):
-    """Run task(mine) here and task(theirs) on the helper; returns when both are done."""
+    """Run task(mine) here and task(theirs) on the helper; returns when both are done, and leaves if one did."""
+    number = call_number()
     st(team, TASK, task)
     st(team, ARGUMENT, theirs)
+    st(team, CALL, number)
     _release(ld(team, JOB))
-    call_pointer(task, mine)
+    code = attempt(task, mine, number)
     _acquire(ld(team, DONE))
+    if code == 0:
+        code = ld(team, LEFT)
+    if code != 0:
+        leave(code)
 
 
 @entry("int")
@@ -59,7 +68,7 @@ def serve(team):
         _acquire(ld(team, JOB))
         if ld(team, QUIT) != 0:
             return 0
-        call_pointer(ld(team, TASK), ld(team, ARGUMENT))
+        st(team, LEFT, attempt(ld(team, TASK), ld(team, ARGUMENT), ld(team, CALL)))
         _release(ld(team, DONE))
 
 

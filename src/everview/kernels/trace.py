@@ -1,15 +1,21 @@
 """Traces: the history of a collection as a short list of sorted batches.
 
 A trace's table lists its committed batches, oldest and largest first, then the batches made in the step under way. A
-step only
-*appends*, so undoing it is truncation (`roll_back`). `commit` folds the step's batches into one, advances its times,
-and restores the geometric sizes of the list by merging; large merges are done in pieces, a bounded amount per commit
-("effort" is the knob from lazy to eager), during which both inputs stay readable. The number of batches is
-logarithmic in the number of rows, always: if the list gets too long, merges are finished at once.
+step only *appends*, so undoing it is truncation (`roll_back`). A step is committed in three parts, each for all traces
+before the next:
+
+    fold           its batches become one, with advanced times; may find no memory, and can still be undone
+    publish        that batch is committed; cannot fail
+    settle_folded  the geometric sizes of the list are restored by merging; if there is no memory for that, it waits
+
+Large merges are done in pieces, a bounded amount per commit ("effort" is the knob from lazy to eager), during which
+both inputs stay readable. The number of batches is logarithmic in the number of rows, as long as there is memory: if
+the list gets too long, merges are finished at once.
 
 HISTORY says for how many epochs times stay distinguishable outside loops (0: only the present matters to its
 readers), HOLD is the oldest time that some reader asked to keep. CAPTURE, if not 0, is a block whose word 0 receives
-a copy of each step's change, for subscribers.
+a copy of each step's change, for subscribers. Between folding and publishing, NEXT_SINCE and COPY are what T_SINCE and
+that word will be; then ADDED is the size of the batch.
 
 DELTA is the batch that the last pass added, STAMP the loop time of that pass: readers that run at the same loop time
 find the change there and the state before it in the rest of the list.
@@ -24,6 +30,7 @@ from everview.kernels.batch import (
     D_MASK,
     DATA,
     DIFFS,
+    INDEX,
     MAPPED,
     ROWS,
     T_AT,
@@ -32,7 +39,7 @@ from everview.kernels.batch import (
     free_batch,
     new_batch,
 )
-from everview.kernels.memory import alloc, copy_words, free, grow, ld, st
+from everview.kernels.memory import alloc, copy_words, free, grow, keep, ld, st
 from everview.kernels.merge import (
     RESULT,
     advance,
@@ -62,8 +69,11 @@ from everview.kernels.step import STEP_SPLIT, STEP_TEAM
     HISTORY,
     HOLD,
     CAPTURE,
+    NEXT_SINCE,
+    COPY,
+    ADDED,
     T_WORDS,
-) = range(17)
+) = range(20)
 
 ALWAYS = 128  # rows up to which the last batch is simply rewritten
 AT_ONCE = 4096  # rows up to which a merge is done in one go
@@ -93,6 +103,9 @@ def new_trace(cols, diffs, keep, since, effort, stateless):
     st(trace, HISTORY, 0)
     st(trace, HOLD, 2**62)
     st(trace, CAPTURE, 0)
+    st(trace, NEXT_SINCE, since)
+    st(trace, COPY, 0)
+    st(trace, ADDED, 0)
     return trace
 
 
@@ -100,6 +113,7 @@ def new_trace(cols, diffs, keep, since, effort, stateless):
 def free_trace(trace):
     """Give a trace and all its batches back."""
     clear_trace(trace)
+    free_batch(ld(trace, COPY))
     free(ld(trace, TABLE))
     free(ld(trace, MERGES))
     free(trace)
@@ -216,11 +230,13 @@ def roll_back(trace):
     for i in range(old, ld(trace, COUNT)):
         free_batch(ld(table, i))
     st(trace, COUNT, old)
+    free_batch(ld(trace, COPY))
+    st(trace, COPY, 0)
 
 
 @inner
 def _finish(trace, i):
-    """Batches i and i + 1 have been merged: put the result in their place."""
+    """Batches i and i + 1, which are committed, have been merged: put the result in their place."""
     merges = ld(trace, MERGES)
     batch = finish_merge(ld(merges, i))
     st(merges, i, 0)
@@ -229,6 +245,7 @@ def _finish(trace, i):
         _remove(trace, i)
     else:
         st(ld(trace, TABLE), i, batch)
+    st(trace, OLD, ld(trace, COUNT))
 
 
 @inner
@@ -290,27 +307,26 @@ def copy_batch(batch):
 
 
 @inner
-def _pass_on(trace, time):
-    """Move the time before which epochs need not be told apart."""
-    if ld(trace, T_KEEP) == -1:
-        st(trace, T_SINCE, max(ld(trace, T_SINCE), min(time - ld(trace, HISTORY), ld(trace, HOLD))))
+def _since_at(trace, time):
+    """The time before which epochs need not be told apart once `time` is the last."""
+    if ld(trace, T_KEEP) != -1:
+        return ld(trace, T_SINCE)
+    return max(ld(trace, T_SINCE), min(time - ld(trace, HISTORY), ld(trace, HOLD)))
 
 
 @shared
 def fold(trace, time):
     """The step is complete, `time` the last epoch: make its batches one, with advanced times."""
-    capture = ld(trace, CAPTURE)
-    if capture != 0 and ld(trace, DELTA) != 0:
-        free_batch(ld(capture, 0))
-        st(capture, 0, copy_batch(ld(trace, DELTA)))
+    if ld(trace, CAPTURE) != 0 and ld(trace, DELTA) != 0:
+        st(trace, COPY, copy_batch(ld(trace, DELTA)))
     clear_delta(trace)
-    _pass_on(trace, time)
+    since = _since_at(trace, time)
+    st(trace, NEXT_SINCE, since)
     st(trace, STAMP, -1)
     old = ld(trace, OLD)
     if ld(trace, COUNT) == old:
         return 0
     keep = ld(trace, T_KEEP)
-    since = ld(trace, T_SINCE)
     while ld(trace, COUNT) - old >= 2:
         _merge_last_two(trace, keep, since, 0)
     if ld(trace, COUNT) == old:
@@ -322,28 +338,35 @@ def fold(trace, time):
             st(trace, COUNT, old)
             return 0
         st(table, old, batch)
-    return ld(ld(table, old), ROWS)
+    return 0
+
+
+@inner
+def publish(trace):
+    """Make a folded step part of the trace; needs no memory."""
+    st(trace, T_SINCE, ld(trace, NEXT_SINCE))
+    if ld(trace, COPY) != 0:
+        capture = ld(trace, CAPTURE)
+        free_batch(ld(capture, 0))
+        st(capture, 0, ld(trace, COPY))
+        st(trace, COPY, 0)
+    old = ld(trace, OLD)
+    if ld(trace, COUNT) > old:
+        st(trace, ADDED, ld(ld(ld(trace, TABLE), old), ROWS))
+        st(trace, OLD, ld(trace, COUNT))
 
 
 @shared
 def settle_folded(trace):
-    """Make a folded step part of the trace and keep the list of batches short."""
-    old = ld(trace, OLD)
-    if ld(trace, COUNT) == old:
+    """Keep the list of batches short after a step was added."""
+    added = ld(trace, ADDED)
+    if added == 0:
         return 0
-    added = ld(ld(ld(trace, TABLE), old), ROWS)
+    st(trace, ADDED, 0)
     settle(trace, ld(trace, EFFORT) * max(added, 64), AT_ONCE)
     if ld(trace, COUNT) > _limit(trace_rows(trace)):
         settle(trace, 2**62, AT_ONCE)
-    st(trace, OLD, ld(trace, COUNT))
     return added
-
-
-@inner
-def commit(trace, time):
-    """The step is complete, `time` the last epoch: its batches become part of the trace."""
-    if fold(trace, time) != 0:
-        settle_folded(trace)
 
 
 @shared
@@ -354,8 +377,9 @@ def append_committed(trace, batch, time):
         copy = copy_batch(batch)
         before = ld(capture, 0)
         st(capture, 0, merge_now(before, copy, -1, NO_SINCE, 0) if before != 0 else copy)
-    _pass_on(trace, time)
     _append(trace, batch)
+    st(trace, NEXT_SINCE, _since_at(trace, time))
+    publish(trace)
     return settle_folded(trace)
 
 
@@ -379,6 +403,7 @@ def compact(trace):
     settle(trace, 2**62, 2**62)
     while ld(trace, COUNT) >= 2:
         _merge_last_two(trace, ld(trace, T_KEEP), ld(trace, T_SINCE), 0)
+        st(trace, OLD, ld(trace, COUNT))
     if ld(trace, COUNT) == 1:
         table = ld(trace, TABLE)
         batch = advance(ld(table, 0), ld(trace, T_KEEP), ld(trace, T_SINCE))
@@ -387,3 +412,29 @@ def compact(trace):
             st(trace, COUNT, 0)
     st(trace, OLD, ld(trace, COUNT))
     return 0
+
+
+@inner
+def keep_batch(batch):
+    """A batch is in use after a call has failed; see `memory.keep`."""
+    if batch != 0:
+        keep(batch)
+        keep(ld(batch, INDEX))
+        if ld(batch, MAPPED) == 0:
+            keep(ld(batch, DATA))
+
+
+@inner
+def keep_trace(trace):
+    """The same for all batches of a trace."""
+    table = ld(trace, TABLE)
+    merges = ld(trace, MERGES)
+    keep(table)
+    keep(merges)
+    if ld(trace, CAPTURE) != 0:
+        keep_batch(ld(ld(trace, CAPTURE), 0))
+    for i in range(ld(trace, COUNT)):
+        keep_batch(ld(table, i))
+        if ld(merges, i) != 0:
+            keep(ld(merges, i))
+            keep_batch(ld(ld(merges, i), RESULT))

@@ -371,7 +371,7 @@ def run(code, instructions, regs, n):
     return 0
 
 
-@entry("matrix", "int", "matrix", "words", "matrix")
+@entry("matrix", "int", "matrix", "words", "matrix", lasting=False)
 def run_on_arrays(code, instructions, words, registers, columns, cols, rows, wanted, n_wanted, out, _out, n_out):
     """Run a program over whole columns (rows of `columns`); the registers named in `wanted` become rows of `out`."""
     program = alloc(max(instructions * words, 1))

@@ -1,0 +1,46 @@
+"""Failures in the middle of kernels, and what to tell about them.
+
+Kernels that find no memory, or a multiplicity too large to count, raise an error that knows nothing but its code
+(`everview.kernels.leaving`). Here it learns where it was: which operator was running, or that the step was being
+committed. Python's own MemoryError, from arrays, becomes the same error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from everview.errors import EverviewError, out_of_memory, overflow
+
+if TYPE_CHECKING:
+    from everview.dataflow.operators import Operator
+
+MAKERS = {"E_MEMORY": out_of_memory, "E_OVERFLOW": overflow}
+
+
+def from_kernels(error: BaseException | None) -> bool:
+    """Whether an error came from the middle of a kernel, which has left memory behind.
+
+    >>> from_kernels(out_of_memory()), from_kernels(KeyError())
+    (True, False)
+    """
+    return isinstance(error, EverviewError) and error.code in MAKERS
+
+
+def located(error: BaseException, operator: Operator | None) -> EverviewError | None:
+    """The same error with the operator that was running (None: the step was being committed); None for other errors.
+
+    >>> print(located(MemoryError(), None))
+    [E_MEMORY] committing the step: there is not enough memory; nothing was changed
+      hint: join on more columns, bound what grows in a loop, load in smaller transactions, or give the process more
+    """
+    if isinstance(error, MemoryError) and not isinstance(error, EverviewError):
+        error = out_of_memory()
+    if not isinstance(error, EverviewError) or error.args != MAKERS.get(error.code, _nothing)().args:
+        return None
+    found = MAKERS[error.code](f"operator '{operator.describe()}'" if operator else "committing the step")
+    found.operator = operator.number if operator else None
+    return found
+
+
+def _nothing() -> EverviewError:
+    return EverviewError("", "")

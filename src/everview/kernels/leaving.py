@@ -1,0 +1,75 @@
+"""Leaving a kernel from the middle: there is no memory, or a number has become too large.
+
+Kernels are deep in calls of each other when that happens, and none of them checks what its callees answer. So they
+leave the way C does, by `longjmp`, to where somebody stands ready: the bridge between Python and an entry, which
+raises, or `attempt`, which gives its caller a code and lets it go on. Being ready costs some nanoseconds per call from
+Python, and the kernels themselves nothing.
+
+    record    lies on the stack of whoever stands ready: the registers that longjmp restores, and a number for the call
+    thread    each thread finds its innermost record through a key of its thread-specific storage
+
+Nothing is cleaned up on the way. Two things must hold instead wherever a kernel may leave, which is at every `alloc`:
+
+- What outlives the call (traces, inboxes, scopes, contexts) points only to live blocks, and a step can be undone from
+  there. So: allocate first, then free what is replaced; note a new block before anything else can fail.
+- Blocks that only the kernel's own variables knew are lost. Large ones are found again by the number of the call that
+  allocated them (see `memory`), small ones are a leak: some kilobytes per failure.
+
+Threads: a task on the helper leaves to an `attempt` of its own, never to another thread's stack (see `team`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from everview.kernels.archive import ATTEMPT
+from everview.kernels.guarding import FAILED_KEY, HALF, KEY, shared_word
+from everview.kernels.native import POINTER, WORD, external, inner, primitive
+
+
+def _of_thread(builder: Any, which: int) -> Any:
+    """A word of thread-specific storage."""
+    key = builder.trunc(builder.load(shared_word(builder, which)), HALF)
+    return builder.ptrtoint(builder.call(external(builder, "pthread_getspecific", POINTER, HALF), [key]), WORD)
+
+
+@primitive("int64()")
+def shared_words(builder: Any) -> Any:
+    """Address of the words that all kernels share."""
+    return builder.ptrtoint(shared_word(builder, 0), WORD)
+
+
+@primitive("int64()")
+def record(builder: Any) -> Any:
+    """The record of whoever stands ready on this thread; 0 if nobody does."""
+    return _of_thread(builder, KEY)
+
+
+@primitive("int64()")
+def last_failed(builder: Any) -> Any:
+    """The number of the call that failed last on this thread."""
+    return _of_thread(builder, FAILED_KEY)
+
+
+@primitive("void(int64, int64)")
+def _jump(builder: Any, to: Any, code: Any) -> None:
+    function = external(builder, "longjmp", ir.VoidType(), POINTER, HALF)
+    builder.call(function, [builder.inttoptr(to, POINTER), builder.trunc(code, HALF)])
+
+
+@primitive("int64(int64, int64, int64)")
+def attempt(builder: Any, function: Any, argument: Any, number: Any) -> Any:
+    """Call the task at address `function`; 0, or the code with which it left. `number` is that of the call that it is a
+    part of.
+    """
+    return builder.call(external(builder, ATTEMPT, WORD, WORD, WORD, WORD), [function, argument, number])
+
+
+@inner
+def leave(code):
+    """Give up, with a code. Returns only if nobody stands ready, which bridges see to."""
+    to = record()
+    if to != 0:
+        _jump(to, code)
