@@ -28,9 +28,9 @@ def refused(act: Callable[[], object]) -> str:
     return caught.value.message
 
 
-def test_a_count_over_five_tables_of_ten_thousand_rows(runtime: Runtime) -> None:
+def test_a_count_over_five_tables_of_ten_thousand_rows() -> None:
     """10**20 does not fit; 10**16 does."""
-    with runtime.connect() as db:
+    with ev.connect() as db:
         for k in range(5):
             db.table(f"t{k}", {f"x{k}": int}).insert([(i,) for i in range(100 if k == 4 else 10_000)])
         db.sql("CREATE VIEW n AS SELECT count(*) AS n FROM t0, t1, t2, t3")

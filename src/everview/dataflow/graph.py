@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from everview.dataflow.operators import Arrange, Arrangement, Operator, PythonMa
 from everview.dataflow.scopes import Scope
 from everview.dataflow.streams import Sink
 from everview.dataflow.team import Team
-from everview.errors import InputError, InternalError, LoopError
+from everview.errors import EverviewError, InputError, InternalError, LoopError
 from everview.kernels import executor as x
 from everview.kernels import make, memory
 from everview.kernels import step as step_k
@@ -307,6 +308,16 @@ class Graph:
                 self.abort()
                 if found := located(error, self._operator_at(at)):
                     raise found from None
+            raise
+
+    @contextmanager
+    def locating(self) -> Iterator[None]:
+        """Say of a failure inside which operator was running."""
+        try:
+            yield
+        except (EverviewError, MemoryError) as error:
+            if found := located(error, self._operator_at(int(make.peek(self.session, x.PC)))):
+                raise found from None
             raise
 
     def _operator_at(self, pc: int) -> Operator | None:

@@ -101,12 +101,14 @@ class Shard:
     def begin(self, epochs: int) -> None:
         """Run a step's first part, up to a stop."""
         self.graph.assemble()
-        self._pc = self.graph.attend(x.step(self.graph.session, self.graph.time, epochs))
+        with self.graph.locating():
+            self._pc = self.graph.attend(x.step(self.graph.session, self.graph.time, epochs))
 
     def begin_install(self) -> None:
         """Run the first part of a step that brings new operators up to date."""
         self.graph.replay_for_new(first=self.number == 0)
-        self._pc = self.graph.attend(x.step(self.graph.session, self.graph.time - 1, 1))
+        with self.graph.locating():
+            self._pc = self.graph.attend(x.step(self.graph.session, self.graph.time - 1, 1))
 
     @property
     def stop(self) -> Stop:
@@ -117,7 +119,8 @@ class Shard:
 
     def go(self) -> None:
         """Run on to the next stop."""
-        self._pc = self.graph.attend(x.resume(self.graph.session, self._pc + 1))
+        with self.graph.locating():
+            self._pc = self.graph.attend(x.resume(self.graph.session, self._pc + 1))
 
     def finish(
         self, epochs: int, large_words: int = INLINE_WORDS, keep: Callable[[int, Image], int] | None = None
