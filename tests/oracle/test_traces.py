@@ -73,7 +73,7 @@ class Machine:
         answer = step(self.sessions[1], self.time, 1)
         assert answer in (PYTHON_NEEDED, DONE)
         if answer == PYTHON_NEEDED:
-            abort(self.sessions[1])
+            abort(self.sessions[1], 0)
         else:  # all updates cancelled
             self.time += 1
 
