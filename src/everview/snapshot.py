@@ -12,7 +12,7 @@ from everview.codes.codec import Codec
 from everview.codes.values import encode_value
 from everview.dataflow.graph import batch_arrays
 from everview.dataflow.operators import Arrangement, Trace
-from everview.errors import CompactedError, InputError, RowErrors
+from everview.errors import CompactedError, EverviewError, InputError, RowErrors
 from everview.kernels import make, read
 from everview.kernels.scalars import MINUS_ZERO
 from everview.kernels.trace import NO_SINCE
@@ -48,6 +48,7 @@ class Snapshot:
         self._codec = codec
         self.time = time
         self._copy: tuple[np.ndarray, np.ndarray] | None = None
+        self._lost: EverviewError | None = None
         session._sync(arrangement.operator)
         check_readable(session, arrangement, time)
         self._held = True
@@ -62,6 +63,8 @@ class Snapshot:
     def _contents(self) -> tuple[np.ndarray, np.ndarray]:
         """(columns in the collection's order, multiplicities)."""
         self._session._alive()
+        if self._lost is not None:
+            raise self._lost
         if self._copy is not None:
             return self._copy
         batch = read.collect(self._arrangement.trace.address, NO_SINCE, self.time, 0)
@@ -121,9 +124,14 @@ class Snapshot:
 
 
 def keep_snapshots(trace: Trace) -> None:
-    """A trace is about to go: its snapshots take what they show with them."""
+    """A trace is about to go: its snapshots take what they show with them, or the reason why they cannot be read (there
+    is no memory to copy them, say), because dropping must not fail.
+    """
     for snapshot in list(trace.snapshots):
-        snapshot._copy = snapshot._contents()
+        try:
+            snapshot._copy = snapshot._contents()
+        except EverviewError as error:
+            snapshot._lost = error
 
 
 def _refuse_negative(counts: np.ndarray) -> None:
