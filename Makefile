@@ -17,10 +17,10 @@ KERNELS := $(shell find src/everview/kernels src/everview/codes src/everview/dat
 
 JOBS ?= 2
 PYTEST := $(PY) -m pytest -q
-# What the bounds-checked build runs again: everything that reaches compiled code.
-DEBUG_TESTS ?= $(wildcard tests/kernels tests/dataflow tests/session tests/expr tests/oracle)
+# What the bounds-checked build runs again: everything that reaches compiled code. One that does not exist is an error.
+DEBUG_TESTS ?= tests/codes tests/expr tests/language tests/oracle tests/graph tests/datalog tests/sql tests/store
 
-.PHONY: help setup demo test lint fast-test debug-test slow-sample spark-test bench docs clean
+.PHONY: help setup demo test lint format fast-test debug-test slow-sample spark-test bench docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -40,10 +40,14 @@ test: lint ## lint, tests, a part of them in the debug build, a sample of the sl
 	@$(MAKE) --no-print-directory spark-test
 
 lint: $(INSTALLED) ## ruff and mypy
-	@echo "== ruff: style and likely mistakes"
+	@echo "== ruff: style, likely mistakes, formatting"
 	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check --quiet . || { echo "not formatted: run make format" >&2; exit 1; }
 	@echo "== mypy: types"
 	@$(PY) -m mypy
+
+format: $(INSTALLED) ## format the code
+	@$(PY) -m ruff format --quiet .
 
 fast-test: $(WARM)
 	@echo "== pytest: everything but slow tests, $(JOBS) processes"
@@ -51,7 +55,8 @@ fast-test: $(WARM)
 
 debug-test: $(WARM_DEBUG) ## tests of compiled code in the bounds-checked build
 	@echo "== pytest: tests of compiled code in the bounds-checked build"
-	@EVERVIEW_DEBUG=1 $(PYTEST) -n $(JOBS) -m "not slow and not spark" --per-file 12 $(DEBUG_TESTS)
+	@for d in $(DEBUG_TESTS); do [ -d $$d ] || { echo "DEBUG_TESTS: there is no directory $$d" >&2; exit 1; }; done
+	@EVERVIEW_DEBUG=1 $(PYTEST) -n $(JOBS) -m "not slow and not spark" --per-file 6 $(DEBUG_TESTS)
 
 slow-sample: $(WARM)
 	@echo "== pytest: one slow test of each file"

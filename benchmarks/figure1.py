@@ -30,6 +30,7 @@ from everview.dataflow.graph import batch_arrays
 from everview.dataflow.scopes import EPOCH_BITS
 from everview.kernels import read
 from everview.kernels.trace import NO_SINCE
+from everview.session.core import core_of
 
 PICTURE = Path(__file__).resolve().parent / "results" / "figure1.svg"
 WINDOW = 0.9
@@ -40,7 +41,9 @@ Labels = dict[tuple[int, int, int], int]
 
 def label_differences(db: Any) -> Labels:
     """What the loop that spreads labels holds. It is the only minimum in a loop."""
-    (reduce,) = (o for o in db._graph.operators() if o.trace is not None and o.label.startswith("min by"))
+    (reduce,) = (
+        o for o in core_of(db).runtime.graph.operators() if o.trace is not None and o.label.startswith("min by")
+    )
     batch = read.collect(reduce.trace.address, NO_SINCE, 2**62, 1)
     (nodes, labels), times, diffs = batch_arrays(batch, 2)
     read.release(batch)

@@ -1,4 +1,4 @@
-"""Seeded graphs and streams of changes: the inputs that `/work/shared/spec/measured.md` describes.
+"""Seeded graphs and streams of changes: the inputs that the specification's measured.md describes.
 
 | name | what | nodes | edges |
 |---|---|---|---|

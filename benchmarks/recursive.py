@@ -12,7 +12,7 @@ from typing import Any
 
 import everview as ev
 from everview import col, lit
-from everview.collection import Collection
+from everview.language.collection import Collection
 
 Body = Callable[[Collection], Collection]
 

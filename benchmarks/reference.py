@@ -1,4 +1,4 @@
-"""What others need for the same work, copied from `/work/shared/spec/measured.md` so that results can stand next to it.
+"""What others need for the same work, copied from the specification's measured.md so that results can stand next to it.
 
 The reference is the Rust differential-dataflow crate, one worker, release build, on this kind of machine. A range is
 kept as measured, (best, worst); ratios are taken against the best, so they are never flattering.

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
-DEBIAN = Path("/work/shared/data/debian-deps.tsv.xz")
+DEBIAN = Path(__file__).resolve().parents[2] / "shared" / "data" / "debian-deps.tsv.xz"
+"""Data that lies beside a checkout; without it the real programs are left out"""
 LABELS = ("Depends", "Pre-Depends", "Recommends")
 _SCHEMA = pa.schema([pa.field("src", pa.string(), nullable=False), pa.field("dst", pa.string(), nullable=False)])
 

@@ -42,6 +42,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import everview as ev
 from everview import col
+from everview.session.core import core_of
 from everview.spark import local_session
 from tests.spark import inprocess
 from tests.spark.clusters import home
@@ -158,7 +159,7 @@ def churn(rows: int, epochs: int, history: int, changes: int = 5000) -> dict[str
                 t.delete(part(i, i + changes))
                 t.insert(part(rows + i, rows + i + changes))
         found["CPU ms per epoch"] = 1000 * (time.process_time() - began) / max(epochs, 1)
-        found["updates held"] = sum(ref.rows for ref in db._store.manifest.refs())
+        found["updates held"] = sum(ref.rows for ref in core_of(db).runtime.backing.store.manifest.refs())
         found["MB"] = megabytes(state)
     shutil.rmtree(state)
     return found
@@ -256,7 +257,7 @@ def load(spark: Any, rows: int, pieces: int) -> dict[str, Any]:
         found["one change"] = statistics.median(clock(lambda i=i: t.insert([(rows + i, 0, 0)])) for i in range(9))
         answer = db["revenue"].rows()
         assert sum(n for _, _, n in answer) == rows + 9 and sum(s for _, s, _ in answer) == amounts
-        found["state MB"] = round(db._store.size() / 1e6)
+        found["state MB"] = round(core_of(db).runtime.backing.store.size() / 1e6)
     found["peak MB"] = memory.peaks
     shutil.rmtree(state)
     return found

@@ -27,6 +27,7 @@ import spark_graphs
 
 import everview as ev
 from everview import col
+from everview.session.core import core_of
 from everview.spark import local_session
 from everview.spark.resident import LINGER, LONGEST
 
@@ -88,9 +89,9 @@ def join_totals(spark: Any, rows: int) -> dict[str, Any]:
             change()
             found[f"epoch of {size}"] = median(change, times)
             found[f"epoch of {size}, one a second"] = median(change, times, pause=1.0)
-            db._cluster.linger(0.0)
+            core_of(db).runtime.cluster.linger(0.0)
             found[f"epoch of {size}, each a job"] = median(change, times, pause=1.0)
-            db._cluster.linger(LINGER, LONGEST)
+            core_of(db).runtime.cluster.linger(LINGER, LONGEST)
         total = sum(t for _, t in db["revenue"].rows())
         assert total == sum(a for _, a in o.rows()) if rows <= 10_000 else total > 0
     shutil.rmtree(state)

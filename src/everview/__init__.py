@@ -13,7 +13,6 @@
 [(1, 1), (2, 1)]
 """
 
-from everview.collection import Collection
 from everview.errors import (
     ClosedError,
     CompactedError,
@@ -28,12 +27,13 @@ from everview.errors import (
     UdfError,
 )
 from everview.expr.language import col, count, greatest, least, lit, tuple_, udf, when
-from everview.loops import fixpoint
-from everview.session import Session, connect
-from everview.snapshot import Snapshot
-from everview.table import Table
+from everview.language.collection import Collection
+from everview.language.loop import fixpoint
+from everview.session.session import Session, connect
+from everview.session.snapshot import Snapshot
+from everview.session.table import Table
+from everview.session.view import Batch, View
 from everview.types import DataType, decimal
-from everview.view import Batch, View
 
 __version__ = "0.1.0"
 

@@ -112,12 +112,15 @@ def check(
 ) -> None:
     """Read a directory through, and say whether it is whole; nothing in it is changed."""
     import everview
-    from everview import checking
     from everview.errors import EverviewError
+    from everview.recovery import checking
+    from everview.session.core import core_of
 
     try:
         with everview.connect(state, read_only=True, trust=trust) as db:
-            pieces = checking.read_through(db._store)  # type: ignore[attr-defined]
+            store = core_of(db).runtime.backing.store
+            assert store is not None
+            pieces = checking.read_through(store)
             typer.echo(f"{pieces} pieces are whole, time {db.time}: {len(db.tables)} tables, {len(db.views)} views")
             found = db.check() if deep else []
     except EverviewError as error:

@@ -11,7 +11,7 @@ people and a `hint`:
     ├── RowErrors         a view holds rows that failed (division by zero, ...)     E_ROWS
     ├── UdfError          a user's Python function raised                           E_UDF
     ├── StoreError        a durable directory that is locked, damaged, full ...     E_LOCKED E_DAMAGED E_DISK ...
-    ├── MemoryLimitError  there is not enough memory; also a MemoryError            E_MEMORY
+    ├── MemoryLimitError  there is not enough memory; Python knows it as its own   E_MEMORY
     ├── ClosedError       the session, view or table is closed or dropped           E_CLOSED
     └── InternalError     our fault: an invariant is broken                         E_INTERNAL
 

@@ -10,7 +10,7 @@ import pytest
 import everview as ev
 from everview.datalog import DatalogError, edn, grammar
 from everview.datalog.syntax import Rule
-from everview.sharded import LocalShardedSession
+from everview.session.local_shards import local_shards
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_transaction_sees_its_own_facts(db: ev.Session) -> None:
 @pytest.mark.parametrize("shards", [0, 3])
 def test_several_sources_of_one_attribute(shards: int) -> None:
     """Each source says its own facts; they are merged by the attribute's semantics, and go with their source."""
-    db = LocalShardedSession(shards=shards) if shards else ev.connect()
+    db = local_shards(shards=shards) if shards else ev.connect()
     tag = db.attribute("tag", str, sources=True)
     age = db.attribute("age", int, semantics="one", sources=True)
     seen = db.attribute("seen", str, semantics="raw", sources=True)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import everview as ev
-from everview.sharded import LocalShardedSession
+from everview.session.local_shards import local_shards
 
 PROGRAM = """
     staff(S, N) :- shop(S), N = count : { pay(_, S, _) }.
@@ -62,7 +62,7 @@ def change(db: ev.Session) -> dict[str, list[Any]]:
 
 @pytest.mark.parametrize("shards", [0, 1, 3])
 def test_in_shards(shards: int) -> None:
-    db = LocalShardedSession(shards=shards) if shards else ev.connect()
+    db = local_shards(shards=shards) if shards else ev.connect()
     opened(db)
     assert change(db) == EXPECTED
     db.close()

@@ -16,8 +16,8 @@ import pytest
 
 import everview as ev
 from everview import col, lit
-from everview.collection import Collection
-from everview.sharded import LocalShardedSession
+from everview.language.collection import Collection
+from everview.session.local_shards import local_shards
 
 Way = tuple[Literal["binary", "delta", "wco"], int]
 """A plan, and a number of shards (0: one dataflow)."""
@@ -27,7 +27,7 @@ TABLES = {"r": 2, "s": 2, "t": 3, "u": 1}
 
 
 def session(shards: int = 0) -> ev.Session:
-    db = LocalShardedSession(shards=shards) if shards else ev.connect()
+    db = local_shards(shards=shards) if shards else ev.connect()
     for name, width in TABLES.items():
         db.table(name, {f"c{i}": int for i in range(width)} | ({"maybe": int | None} if name == "s" else {}))
     return db

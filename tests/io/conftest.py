@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import everview as ev
-from everview.sharded import LocalShardedSession
+from everview.session.local_shards import local_shards
 
 BOTH = ("test_sources", "test_sinks")
 
@@ -28,4 +28,4 @@ def runtime(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def _sharded(**options: Any) -> ev.Session:
-    return LocalShardedSession(shards=3, **options)
+    return local_shards(shards=3, **options)

@@ -10,6 +10,7 @@ import pytest
 
 import everview as ev
 from everview.io.inbox import Inbox
+from tests.inside import inside
 
 
 def deliver(state: Path, number: str, *values: int) -> bool:
@@ -27,7 +28,7 @@ def left(state: Path) -> list[str]:
 
 
 def marks(db: Any) -> int:
-    return sum(name.startswith("source/t/file/") for name in db._marks)
+    return sum(name.startswith("source/t/file/") for name in inside(db).runtime.offsets)
 
 
 def test_what_was_taken_is_thrown_away(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import everview as ev
 from everview.io.sink import Sink
+from tests.inside import inside
 
 
 def setup(**options: Any) -> tuple[ev.Session, ev.Table, ev.View]:
@@ -246,4 +247,4 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(ev.InputError, match=r"E_MODE.*mode='append' is not known"):
         wider.write_to(print, mode="append")  # type: ignore[arg-type]
     t.insert([("a", 1)])
-    assert db._pipeline.outlets == [], "a refused sink leaves no outlet behind"
+    assert inside(db).attached["pipeline"].outlets == [], "a refused sink leaves no outlet behind"

@@ -9,8 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from everview.collection import Collection, Column
 from everview.expr import nodes
+from everview.language.collection import Collection, Column
 from everview.plan.nodes import (
     Aggregate,
     Filter,

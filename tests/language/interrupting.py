@@ -33,7 +33,8 @@ from collections.abc import Callable
 from typing import Any
 
 import everview as ev
-from everview.shield import shielded
+from everview.dataflow.shield import shielded
+from tests.inside import inside
 
 Row = tuple[Any, ...]
 
@@ -277,7 +278,7 @@ class World:
         while self.held:
             snapshot, rows = self.held.pop()
             _same(snapshot.rows(), rows, "a snapshot")
-        assert not self.db._writing._is_owned() and not self.db._lock._is_owned()
+        assert not inside(self.db).writing._is_owned() and not inside(self.db).lock._is_owned()
 
 
 ACTIONS = [
@@ -396,10 +397,10 @@ def drop_everything(world: World) -> None:
         world.ready.drop()
     for name in list(db.views):
         db[name].drop()
-    tables = {table._arrangement.operator for table in db._tables.values()}
-    left = [o for o in db._graph.operators() if o not in tables and o.label != "errors"]
+    tables = {table._arrangement.operator for table in inside(db).catalog.tables.values()}
+    left = [o for o in inside(db).runtime.graph.operators() if o not in tables and o.label != "errors"]
     assert not left, f"left behind: {[o.describe() for o in left]}"
-    assert [o for o in db._graph.numbered if o is not None and o not in tables] == []
+    assert [o for o in inside(db).runtime.graph.numbered if o is not None and o not in tables] == []
 
 
 def main(seed: int, wanted: int, where: str = "embedded", how: str = "signal") -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from everview.collection import Collection, RowFunction, check_names
 from everview.errors import PlanError
 from everview.expr.language import col, count, lit
+from everview.language.collection import Collection, RowFunction, check_names
 from everview.types import FLOAT, INT, STR
 from tests.language.interpreter import rows, table
 

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 import everview as ev
-from everview import shield
+from everview.dataflow import shield
+from tests.inside import inside
 
 HOW = ["signal", "alarm", "thread", "kill"]
 
@@ -50,13 +51,13 @@ def test_an_interrupt_waits_for_the_call_and_comes_out_of_it(monkeypatch: pytest
     """It comes after the kernels have made something and before Python knows: the worst moment."""
     with ev.connect() as db:
         t = db.table("t", {"x": int})
-        real = db._graph.installed
+        real = inside(db).runtime.graph.installed
 
         def installed() -> None:
             signal.raise_signal(signal.SIGINT)
             real()
 
-        monkeypatch.setattr(db._graph, "installed", installed)
+        monkeypatch.setattr(inside(db).runtime.graph, "installed", installed)
         with pytest.raises(KeyboardInterrupt):
             db.view("v", t.distinct())
         monkeypatch.undo()

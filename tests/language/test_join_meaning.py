@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everview.collection import Collection
+from everview.language.collection import Collection
 from everview.types import FLOAT, INT
 from tests.language.interpreter import Bag, rows, table
 

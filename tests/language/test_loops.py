@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from everview.collection import Collection
 from everview.errors import PlanError
 from everview.expr.language import col, lit, when
 from everview.expr.nodes import ColumnRef
-from everview.loops import fixpoint
+from everview.language.collection import Collection
+from everview.language.loop import fixpoint
 from everview.plan import nodes as plan
 from everview.plan.check import check_closed, free_variables
 from everview.plan.nodes import Loop, LoopResult, Variable

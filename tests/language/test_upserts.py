@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import everview as ev
-from everview import count, standing
+from everview import count
+from everview.session import current_rows as standing
 
 
 def check(db: Any, table: Any, view: Any, expected: dict[Any, Any], width: int) -> None:

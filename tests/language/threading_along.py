@@ -30,6 +30,7 @@ import everview as ev
 from everview import col
 from everview.dataflow import graph, streams
 from everview.kernels import make, read
+from tests.inside import inside
 
 LOST = {"E_NAME", "E_DROPPED", "E_TABLE", "E_COMPACTED", "E_FUTURE", "E_IN_USE"}
 """What may come of it when somebody else was quicker."""
@@ -98,7 +99,7 @@ class Worker:
 
     def do_sql_transaction(self) -> None:
         row = self._row()
-        with self.db._writing:  # BEGIN and COMMIT are a thread's own: this only keeps the two together with the model
+        with inside(self.db).writing:  # BEGIN and COMMIT are a thread's own: this keeps them with the model
             self.db.sql("BEGIN")
             self.db.sql(f"INSERT INTO t VALUES ({row[0]}, {row[1]}, '{row[2]}')")
             self.db.sql("COMMIT")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.inside import inside
 from tests.oracle.harness import Runtime
 
 
@@ -18,9 +19,9 @@ def _embedded() -> Runtime:
 
 
 def _sharded() -> Runtime:
-    from everview.sharded import LocalShardedSession
+    from everview.session.local_shards import local_shards
 
-    return Runtime("sharded", partial(LocalShardedSession, shards=3))
+    return Runtime("sharded", partial(local_shards, shards=3))
 
 
 def _two_threads() -> Runtime:
@@ -29,8 +30,8 @@ def _two_threads() -> Runtime:
 
     def connect(**options: Any) -> ev.Session:
         db = ev.connect(threads=2, **options)
-        assert db._graph.team is not None
-        db._graph.team.share_from(1)
+        assert inside(db).runtime.graph.team is not None
+        inside(db).runtime.graph.team.share_from(1)
         return db
 
     return Runtime("two threads", connect)

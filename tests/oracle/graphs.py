@@ -7,9 +7,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
-from everview.collection import Collection
 from everview.expr.language import col, count, lit
-from everview.loops import fixpoint
+from everview.language.collection import Collection
+from everview.language.loop import fixpoint
 
 Pair = tuple[int, int]
 

@@ -23,7 +23,8 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
 
-from everview.collection import Collection
+from everview.language.collection import Collection
+from tests.inside import inside
 from tests.oracle.reference import Bag, Oracle, Row, added
 
 THOROUGH = os.environ.get("EVERVIEW_PROFILE", "ci") == "thorough"
@@ -144,7 +145,7 @@ class Run:
                 watched = self.watched[view.name]
                 watched.view = self.db.view(view.name, view.build(self.tables))
                 found.append(watched)
-        assert not self.db._again
+        assert not inside(self.db).catalog.redeclarable
         assert set(self.db.views) == set(self.watched)
         return found
 

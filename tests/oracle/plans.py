@@ -20,9 +20,9 @@ from typing import Any
 import pyarrow.compute as pc
 from hypothesis import strategies as st
 
-from everview.collection import Collection
 from everview.expr.language import col, count, greatest, least, lit, tuple_, udf, when
-from everview.loops import fixpoint
+from everview.language.collection import Collection
+from everview.language.loop import fixpoint
 from tests.oracle.harness import ViewPlan
 
 Spec = tuple[Any, ...]

@@ -21,8 +21,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from everview.collection import Collection
 from everview.expr.nodes import Call, Expr, Udf
+from everview.language.collection import Collection
 from everview.plan import nodes as plan
 from everview.types import NULL, DataType
 from tests.expr.reference import RowError, value

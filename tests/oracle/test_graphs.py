@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from everview.collection import Collection
 from everview.expr.language import col
+from everview.language.collection import Collection
 from tests.oracle import graphs
 from tests.oracle.harness import Runtime, Scenario, ViewPlan, random_steps, run
 

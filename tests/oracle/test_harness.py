@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from everview.codes.declare import data_type
-from everview.collection import Collection, Column
 from everview.expr.language import col
+from everview.language.collection import Collection, Column
 from everview.plan.nodes import Table
 from tests.oracle import graphs
 from tests.oracle.harness import Runtime, Scenario, ViewPlan, random_steps, run
@@ -64,10 +64,10 @@ class StandIn:
 
 class StandInTable(Collection):
     def insert(self, rows: list) -> None:
-        self._session.pending.setdefault(self._node.id, Counter()).update(rows)
+        self._owner.pending.setdefault(self._node.id, Counter()).update(rows)
 
     def delete(self, rows: list) -> None:
-        self._session.pending.setdefault(self._node.id, Counter()).subtract(rows)
+        self._owner.pending.setdefault(self._node.id, Counter()).subtract(rows)
 
 
 class StandInView:

@@ -18,6 +18,7 @@ import pytest
 import everview as ev
 from everview import col, count
 from everview.kernels.memory import FAIL_IN, FAULTS, LIMIT, TRACK_FROM, TRACKED_WORDS, cell
+from tests.inside import inside
 from tests.oracle import graphs
 
 Step = tuple[Callable[[], object], Callable[[], object]]
@@ -34,8 +35,8 @@ def all_blocks_are_tracked() -> Iterator[None]:
 
 
 def state(db: ev.Session) -> Any:
-    tables = {name: sorted(t.rows()) for name, t in db._tables.items()}
-    return db.time, tables, {name: sorted(v.rows()) for name, v in db._views.items()}
+    tables = {name: sorted(t.rows()) for name, t in inside(db).catalog.tables.items()}
+    return db.time, tables, {name: sorted(v.rows()) for name, v in inside(db).catalog.views.items()}
 
 
 def fail_everywhere(db: ev.Session, do: Callable[[], object], undo: Callable[[], object], after: Any) -> int:
@@ -75,8 +76,8 @@ def fails(program: Callable[[ev.Session], Step], split: int = 0) -> int:
         expected = state(other)[1:]
     before = int(cell[TRACKED_WORDS])
     with ev.connect(threads=2 if split else 1) as db:
-        if db._graph.team is not None:
-            db._graph.team.share_from(split)
+        if inside(db).runtime.graph.team is not None:
+            inside(db).runtime.graph.team.share_from(split)
         failures = fail_everywhere(db, *program(db), expected)
     if program is not installing:  # an operator that was half made is a leak of some words
         assert int(cell[TRACKED_WORDS]) == before

@@ -8,6 +8,7 @@ import pytest
 
 import everview as ev
 from everview import col, count
+from tests.inside import inside
 from tests.oracle.harness import Runtime
 
 
@@ -38,7 +39,7 @@ def test_a_count_over_five_tables_of_ten_thousand_rows() -> None:
         refused(lambda: db.sql("CREATE VIEW m AS SELECT count(*) AS n FROM t0, t1, t2, t3, t0 AS t5"))
         db.sql("CREATE VIEW k AS SELECT count(*) AS n FROM t0, t1, t2, t3, t4")
         assert db["k"].rows() == [(10**18,)]
-        table = db._tables["t4"]
+        table = inside(db).catalog.tables["t4"]
         before = db.time
         message = refused(lambda: table.insert([(i,) for i in range(10_000)]))
         assert "'k'" in message
@@ -51,7 +52,7 @@ def test_a_count_over_five_tables_of_ten_thousand_rows() -> None:
 def test_a_row_that_is_there_two_to_the_n_times(runtime: Runtime, times: int) -> None:
     with runtime.connect() as db:
         db.view("v", doubled(db, times))
-        two = db._tables["two"]
+        two = inside(db).catalog.tables["two"]
         if times == 80:
             refused(lambda: two.insert([(7,)]))
             assert two.rows() == [] and db["v"].rows() == []
@@ -67,11 +68,11 @@ def test_sums_of_multiplicities(runtime: Runtime) -> None:
     with runtime.connect() as db:
         rows = doubled(db, 61)
         db.view("both", rows.union_all(rows.select(x=col.x + 0)))
-        refused(lambda: db._tables["two"].insert([(7,)]))
+        refused(lambda: inside(db).catalog.tables["two"].insert([(7,)]))
         db["both"].drop()
         db.view("count", rows.agg(n=count()))
         db.view("distinct", rows.distinct())
-        two = db._tables["two"]
+        two = inside(db).catalog.tables["two"]
         two.insert([(7,)])
         assert db["count"].rows() == [(2**61,)]
         assert "count" in refused(lambda: two.insert([(8,)]))
@@ -86,7 +87,7 @@ def test_values_times_multiplicities(runtime: Runtime) -> None:
     with runtime.connect() as db:
         rows = doubled(db, 40)
         db.view("sum", rows.agg(s=col.x.sum(), m=col.x.avg()))
-        two = db._tables["two"]
+        two = inside(db).catalog.tables["two"]
         two.insert([(5,)])
         assert db["sum"].rows() == [(5 * 2**40, 5.0)]
         refused(lambda: two.insert([(2**31,)]))
@@ -98,7 +99,7 @@ def test_steps_that_add_up(runtime: Runtime) -> None:
     with runtime.connect() as db:
         rows = doubled(db, 61)
         db.view("v", rows)
-        two = db._tables["two"]
+        two = inside(db).catalog.tables["two"]
         two.insert([(7,)])
         two.insert([(7,)])
         refused(lambda: db["v"].counts())

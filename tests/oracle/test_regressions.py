@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import everview as ev
-from everview.collection import Collection
 from everview.expr.language import col, count
+from everview.language.collection import Collection
 from tests.oracle import graphs
 from tests.oracle.harness import Runtime, Scenario, ViewPlan, run
 from tests.oracle.test_random_plans import attempt

@@ -10,11 +10,11 @@ import pytest
 
 import everview as ev
 from everview.dataflow import lockstep
-from everview.sharded import LocalShardedSession
+from everview.session.local_shards import local_shards
 from tests.oracle import graphs
 from tests.oracle.harness import Runtime, Scenario, ViewPlan, random_steps, run
 
-SHARDED = Runtime("side by side", partial(LocalShardedSession, shards=3))
+SHARDED = Runtime("side by side", partial(local_shards, shards=3))
 EDGE = {"src": int, "dst": int}
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import everview as ev
-from everview.collection import Collection
 from everview.expr.language import col, count, lit
+from everview.language.collection import Collection
 from tests.oracle.harness import Runtime, Scenario, ViewPlan, random_steps, run
 
 SEEDS = range(3)

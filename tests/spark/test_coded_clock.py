@@ -16,6 +16,7 @@ import pytest
 import everview as ev
 from everview import col
 from everview.spark import coded, frames
+from tests.inside import inside
 from tests.spark.inprocess import Rows, Script, parts, session
 
 START = dt.datetime(2026, 1, 1)
@@ -91,7 +92,7 @@ def test_as_if_every_row_had_been_seen(
             db.advance(at(now))
         assert Counter(sessions[0]["t"].rows()) == Counter(sessions[1]["t"].rows())
     assert (sum(late) > 0) == (ttl is None)
-    assert sessions[0]._store.files.list(coded.FOLDER) == []
+    assert inside(sessions[0]).runtime.backing.store.files.list(coded.FOLDER) == []
     for db in sessions:
         db.advance(at(now + 500))
         assert db["t"].rows() == [] and db["v"].rows() == []

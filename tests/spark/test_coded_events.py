@@ -15,6 +15,7 @@ import pytest
 
 import everview as ev
 from everview.spark import coded, coding
+from tests.inside import inside
 from tests.spark.inprocess import Rows, Script, parts, session
 
 
@@ -47,7 +48,7 @@ class Pair:
 
     def __exit__(self, *exc: object) -> None:
         db = self.feeds[0][0]
-        left = db._store.files.list(coded.FOLDER)
+        left = inside(db).runtime.backing.store.files.list(coded.FOLDER)
         for feed in self.feeds:
             feed[0].close()
         assert left == [], "files of coded rows lie about"

@@ -14,6 +14,7 @@ import pytest
 import everview as ev
 from everview.codes.interner import Interner
 from everview.spark import frames
+from tests.inside import inside
 
 pytestmark = pytest.mark.spark
 
@@ -28,7 +29,7 @@ def all_frames_are_large(monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
 
 def left(db: Any) -> list[str]:
     """Files of coded rows that lie about."""
-    found: list[str] = db._store.files.list("rows")
+    found: list[str] = inside(db).runtime.backing.store.files.list("rows")
     return found
 
 
@@ -110,7 +111,7 @@ def test_bad_rows_are_set_aside_or_refused(spark: Any, tmp_path: Path) -> None:
         u = db.source("u", frame, schema={"x": int, "s": str}, bad="quarantine")
         with pytest.raises(ev.InputError, match="E_RECORD"):
             db.run(until="caught_up")
-        db._pipeline.feeds.pop("t")
+        inside(db).attached["pipeline"].feeds.pop("t")
         run = db.run(until="caught_up")
         assert (run.rows, run.rejected, len(u.rows())) == ({"u": 96}, {"u": 4}, 96)
         assert {json.loads(record)["s"] for _, _, record in db["u_rejected"].rows()} == {"3", "28", "53", "78"}
@@ -133,14 +134,14 @@ def test_texts_that_share_a_hash_are_fetched(spark: Any, tmp_path: Path, monkeyp
     monkeypatch.setattr(frames.FrameRows, "fetch", lambda self: fetched.append(fetch(self)) or fetched[-1])
     with ev.connect(spark, state=str(tmp_path / "state"), shards=2) as db:
         t = db.source("t", spark.sql("select 'pear' as s"))
-        taken, load = Interner().id("pear"), db._interner.load
+        taken, load = Interner().id("pear"), inside(db).interner.load
 
         def conflict(table: Any) -> None:
             if taken in table["id"].to_pylist() and not fetched:
                 raise ev.InputError("E_CONFLICT", "the hash is taken", "")
             load(table)
 
-        monkeypatch.setattr(db._interner, "load", conflict)
+        monkeypatch.setattr(inside(db).interner, "load", conflict)
         db.run(until="caught_up")
         assert (t.rows(), len(fetched), left(db)) == ([("pear",)], 1, [])
 

@@ -17,6 +17,7 @@ import pytest
 
 import everview as ev
 from everview import col, lit
+from tests.inside import inside
 
 pytestmark = pytest.mark.spark
 
@@ -95,7 +96,7 @@ def test_an_interrupt_while_the_step_is_committed(spark: Any, tmp_path: Path, mo
     with ev.connect(spark, state=str(tmp_path), shards=2) as db:
         t = db.table("t", {"x": int})
         v = db.view("v", t.distinct())
-        real = db._store.files.create
+        real = inside(db).runtime.backing.store.files.create
 
         def create(name: str, data: Any) -> bool:
             made = real(name, data)
@@ -103,7 +104,7 @@ def test_an_interrupt_while_the_step_is_committed(spark: Any, tmp_path: Path, mo
             return bool(made)
 
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        monkeypatch.setattr(db._store.files, "create", create)
+        monkeypatch.setattr(inside(db).runtime.backing.store.files, "create", create)
         try:
             with pytest.raises(KeyboardInterrupt):
                 t.insert([(1,)])

@@ -11,6 +11,7 @@ import pytest
 import everview as ev
 from everview import count
 from everview.spark import resident
+from tests.inside import inside
 
 pytestmark = pytest.mark.spark
 
@@ -34,7 +35,7 @@ def test_steps_share_a_job_and_give_the_slot_back(spark: Any, tmp_path: Path) ->
             t.insert([(i % 3, i)])
         late = db.view("late", t.filter(t.k == 1))  # a new command reaches the task that stays
         assert jobs(spark) == before and len(late.rows()) == 7
-        db._cluster.linger(0.05)
+        inside(db).runtime.cluster.linger(0.05)
         t.insert([(0, 20)])
         time.sleep(1.0)
         before = jobs(spark)
@@ -49,7 +50,7 @@ def test_steps_at_intervals_share_a_job_too(spark: Any, tmp_path: Path) -> None:
         t, v = declare(db)
         for linger, more in ((None, 0), (resident.LINGER, 4)):
             if linger is not None:
-                db._cluster.linger(linger)
+                inside(db).runtime.cluster.linger(linger)
             for i in range(6):
                 t.insert([(1, 1)])
                 time.sleep(4 * resident.LINGER)
@@ -63,7 +64,7 @@ def test_a_barrier_stage_gets_all_slots(spark: Any, tmp_path: Path) -> None:
     with ev.connect(spark, state=str(tmp_path), shards=2, linger=60.0) as db:
         t, v = declare(db)
         for rows in (0, 1 << 40, 0, 0, 1 << 40):
-            db._cluster.alone_rows = rows
+            inside(db).runtime.cluster.alone_rows = rows
             t.insert([(1, 1), (2, 2)])
         assert sorted(v.rows()) == [(1, 5, 5), (2, 5, 10)]
 

@@ -13,6 +13,7 @@ import everview as ev
 from everview import count
 from everview.spark import resident
 from everview.spark.slots import slots, stage_slots
+from tests.inside import inside
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_sessions_that_wait_let_others_run(spark: Any, tmp_path: Path) -> None:
             t.insert([(i,)])
     assert len(resident._others(None, spark.sparkContext)) == 1
     assert spark.sparkContext.parallelize([1], 1).count() == 1
-    databases[0]._cluster.alone_rows = 0
+    inside(databases[0]).runtime.cluster.alone_rows = 0
     tables[0].insert([(3,)])
     assert sorted(tables[0].rows()) == [(0,), (1,), (2,), (3,)]
     for db in databases:

@@ -19,6 +19,7 @@ from everview.expr.language import udf
 from everview.spark import merging
 from everview.store.files import LocalFiles
 from everview.store.witness import Witness
+from tests.inside import inside
 from tests.spark import inprocess
 from tests.store.disk import full_disk
 
@@ -91,14 +92,14 @@ def test_a_step_that_was_committed_counts_though_tidying_up_failed(
         t, view = declare(db)
         with monkeypatch.context() as broken:
             broken.setattr(merging.Request, "run", merged)
-            broken.setattr(type(db._store), "checkpoint", merged)
+            broken.setattr(type(inside(db).runtime.backing.store), "checkpoint", merged)
             for i in range(60):
                 t.insert(block(i, 1))
             assert len(merges) > 1
             assert (db.time, sorted(view.rows())) == (60, totals(60))
-        before = db._store.manifest.lists.copy()
+        before = inside(db).runtime.backing.store.manifest.lists.copy()
         t.insert(block(60, 1))
-        assert max(map(len, db._store.manifest.lists.values())) < max(map(len, before.values()))
+        assert max(map(len, inside(db).runtime.backing.store.manifest.lists.values())) < max(map(len, before.values()))
     with connect(tmp_path) as db:
         assert (db.time, sorted(db["totals"].rows())) == (61, totals(61))
 
@@ -191,7 +192,7 @@ def test_what_a_dead_driver_left_is_collected_when_it_is_opened_again(tmp_path: 
         t, totals_ = declare(db)
         for i in range(5):
             t.insert(block(i, 1))
-        db._store.checkpoint()
+        inside(db).runtime.backing.store.checkpoint()
         expected = sorted(totals_.rows())
     (tmp_path / "batches").mkdir(exist_ok=True)
     old, new = (tmp_path / "batches" / f"{9:020d}-0-0-{name}.arrow" for name in ("old", "new"))

@@ -12,6 +12,7 @@ import everview as ev
 from everview import count, udf
 from everview.kernels import native
 from everview.spark import cluster, host, merging, room
+from tests.inside import inside
 from tests.spark.inprocess import session
 
 
@@ -35,7 +36,7 @@ def totals(db: Any) -> tuple[Any, Any]:
 
 
 def finish_merges(db: Any) -> None:
-    for _, running in list(db._cluster._merger._running.values()):
+    for _, running in list(inside(db).runtime.cluster._merger._running.values()):
         running.result()
 
 
@@ -60,7 +61,7 @@ def test_lists_stay_short_and_right(tmp_path: Path, monkeypatch: Any, at_once: i
             churn((t, t2), i, [(k % 7, i * k) for k in range(40)], 20)
             finish_merges(db)
         assert sorted(v.rows()) == sorted(v2.rows())
-        assert max(map(len, db._store.manifest.lists.values())) <= 2 * merging.LONG
+        assert max(map(len, inside(db).runtime.backing.store.manifest.lists.values())) <= 2 * merging.LONG
         expected = sorted(v2.rows())
     with ev.connect(session(), state=str(tmp_path)) as db:
         assert sorted(db["v"].rows()) == expected
@@ -78,9 +79,9 @@ def test_what_is_deleted_again_does_not_stay(tmp_path: Path, monkeypatch: Any) -
             t.insert([(1, i)])
             finish_merges(db)
         assert v.rows() == [(1, 3 * merging.LOOK_EVERY, sum(range(3 * merging.LOOK_EVERY)))]
-        held = sum(ref.rows for refs in db._store.manifest.lists.values() for ref in refs)
+        held = sum(ref.rows for refs in inside(db).runtime.backing.store.manifest.lists.values() for ref in refs)
         assert held < 1000, "200,000 updates of rows that are gone would stay"
-        db._store.collect(grace=0.0)
+        inside(db).runtime.backing.store.collect(grace=0.0)
         assert sum(file.stat().st_size for file in tmp_path.glob("**/*.arrow")) < 1 << 19
     with ev.connect(session(), state=str(tmp_path)) as db:
         assert db["v"].rows() == [(1, 3 * merging.LOOK_EVERY, sum(range(3 * merging.LOOK_EVERY)))]

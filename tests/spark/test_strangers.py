@@ -14,6 +14,7 @@ import pytest
 
 import everview as ev
 from everview import count
+from tests.inside import inside
 from tests.spark import strangers
 
 pytestmark = pytest.mark.spark
@@ -50,7 +51,7 @@ def test_strangers_at_the_drivers_port(spark: Any, tmp_path: Path) -> None:
             time.sleep(0.7 if i % 10 == 9 else 0.02)
         assert sorted(db["v"].rows()) == [(k, 10, sum(range(k, 30, 3))) for k in range(3)]
         assert max(times) < PATIENT, times
-        assert db._cluster._resident is not None, "it gave up on tasks that stay"
+        assert inside(db).runtime.cluster._resident is not None, "it gave up on tasks that stay"
     assert min(reached[kind.__name__] for kind in strangers.KINDS) >= 5, reached
 
 

@@ -18,6 +18,7 @@ import pytest
 
 import everview as ev
 from everview.spark.streams import Stream
+from tests.inside import inside
 
 pytestmark = pytest.mark.spark
 
@@ -223,14 +224,14 @@ class Restarted:
 
     def __init__(self, old: ev.Session | None, state: Path) -> None:
         self.db = ev.connect()
-        self.db._store = SimpleNamespace(files=SimpleNamespace(root=str(state)))
+        inside(self.db).runtime.backing.store = SimpleNamespace(files=SimpleNamespace(root=str(state)))
         self.old = old
 
     def source(self, stream: Any) -> ev.Table:
         t = self.db.source("t", stream)
         if self.old is not None:
             t.insert(self.old["t"].rows())
-            self.db._marks.update(self.old._marks)
+            inside(self.db).runtime.offsets.update(inside(self.old).runtime.offsets)
         return t
 
 

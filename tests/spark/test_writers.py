@@ -11,6 +11,7 @@ import pytest
 
 import everview as ev
 from everview.io import program
+from tests.inside import inside
 
 pytestmark = pytest.mark.spark
 
@@ -93,7 +94,7 @@ def test_a_table_that_cannot_be_read_is_no_empty_one(spark: Any) -> None:
     v = db.view("v", db.table("t", {"x": int}).distinct())
     with pytest.raises(ev.InputError, match=r"E_SINK\] jdbc V cannot be read: "):
         v.write_to(ev.io.jdbc(spark, "jdbc:nosuch:x", "V"))
-    assert db._pipeline.outlets == []
+    assert inside(db).attached["pipeline"].outlets == []
 
 
 def test_topics_are_refused_with_a_reason(spark: Any) -> None:

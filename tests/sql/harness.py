@@ -30,7 +30,7 @@ from typing import Any
 import duckdb
 
 import everview as ev
-from everview.sharded import LocalShardedSession
+from everview.session.local_shards import local_shards
 
 SCHEMA = {
     "t": "a int, b int, s text, x double, m decimal(9,2), d date, p boolean",
@@ -151,7 +151,7 @@ class Oracle:
 def session(shards: int = 0, db: ev.Session | None = None) -> ev.Session:
     """A session (this one, if given) with the tables; `shards`: on so many, in this process."""
     if db is None:
-        db = LocalShardedSession(shards=shards) if shards else ev.connect()
+        db = local_shards(shards=shards) if shards else ev.connect()
     for name, columns in SCHEMA.items():
         db.sql(f"CREATE TABLE {name} ({columns})")
     return db

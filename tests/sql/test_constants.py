@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import everview as ev
-from everview.sharded import LocalShardedSession
+from everview.session.local_shards import local_shards
 
 VALUES = "SELECT * FROM (VALUES (1, 'one', NULL), (2, 'two', 1.5), (2, 'two', 1.5)) AS t(n, name, x)"
 ROWS = [(1, "one", None), (2, "two", 1.5), (2, "two", 1.5)]
@@ -20,7 +20,7 @@ ROWS = [(1, "one", None), (2, "two", 1.5), (2, "two", 1.5)]
 
 @pytest.fixture(params=["embedded", "three shards"])
 def db(request: pytest.FixtureRequest) -> Iterator[ev.Session]:
-    with ev.connect() if request.param == "embedded" else LocalShardedSession(shards=3) as session:
+    with ev.connect() if request.param == "embedded" else local_shards(shards=3) as session:
         yield session
 
 

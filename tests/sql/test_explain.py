@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import everview as ev
-from everview.sharded import LocalShardedSession
+from everview.session.local_shards import local_shards
 from everview.sql import query, reading
 from everview.sql.query import Compiler
 
@@ -223,7 +223,7 @@ def test_views_say_how_their_joins_are_kept_and_why() -> None:
     views = {name: db.sql(f"CREATE VIEW {name} AS {text}") for name, text in texts.items()}
     found = {n: [line for line in v.explain().split("\n") if line.startswith("join of")] for n, v in views.items()}
     golden("how_views_join", "\n".join(f"{name}: {', '.join(lines)}" for name, lines in found.items()))
-    with LocalShardedSession(shards=2) as shards:
+    with local_shards(shards=2) as shards:
         shards.sql("CREATE TABLE e (a int NOT NULL, b int NOT NULL)")
         said = "join of 3 inputs: wco, because it is cyclic"
         assert said in explained(shards, texts["pattern"])

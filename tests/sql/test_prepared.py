@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import everview as ev
+from tests.inside import inside
 from tests.sql import harness
 
 QUERIES = [
@@ -117,7 +118,7 @@ def test_what_cannot_be_prepared(db: ev.Session, text: str, code: str, says: str
         db.prepare("q", text)
     assert caught.value.code == code
     assert says in str(caught.value)
-    assert (db.views, len(db._tables)) == ((), 1)
+    assert (db.views, len(inside(db).catalog.tables)) == ((), 1)
 
 
 def test_values_are_checked(db: ev.Session) -> None:

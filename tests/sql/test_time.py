@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import everview as ev
+from tests.inside import inside
 
 START = dt.datetime(2026, 1, 31, 12, 0)
 Row = tuple[Any, ...]
@@ -224,7 +225,7 @@ def test_memory_holds_what_is_there_and_not_what_will_leave(db: ev.Session) -> N
     for i in range(50):
         db.advance(after(i))
         table(db, "seen").insert([(j,) for j in range(i * 100, i * 100 + 100)])
-    (follower,) = db._clock.followers
+    (follower,) = inside(db).clock.followers
     assert len(follower.queue) == 50
     db.advance(after(1000))
     assert (len(follower.queue), view.rows()) == (0, [])
@@ -234,16 +235,16 @@ def test_followers_go_with_their_views(db: ev.Session) -> None:
     db.sql("CREATE TABLE log (ts timestamp)")
     for name in ("v", "w"):
         db.sql(f"CREATE VIEW {name} AS SELECT ts FROM log WHERE ts > now()")
-    assert len(db._clock.followers) == 1  # shared
+    assert len(inside(db).clock.followers) == 1  # shared
     with pytest.raises(ev.PlanError, match="E_IN_USE"):
         db.sql("DROP TABLE log")
     db.sql("DROP VIEW v")
-    assert len(db._clock.followers) == 1
+    assert len(inside(db).clock.followers) == 1
     db.sql("DROP VIEW w")
-    assert (db._clock.followers, db.tables) == ([], ("log",))
+    assert (inside(db).clock.followers, db.tables) == ([], ("log",))
     with pytest.raises(ev.PlanError, match="E_COLUMN"):
         db.sql("CREATE VIEW v AS SELECT nope FROM log WHERE ts > now()")
-    assert db._clock.followers == []
+    assert inside(db).clock.followers == []
     db.sql("DROP TABLE log")
 
 
@@ -305,7 +306,7 @@ def test_what_cannot_follow_the_clock_is_refused(db: ev.Session, text: str, says
     with pytest.raises(ev.PlanError) as caught:
         db.sql(text)
     assert says in str(caught.value)
-    assert (db.views, db._clock.followers) == ((), [])
+    assert (db.views, inside(db).clock.followers) == ((), [])
 
 
 def test_as_of(db: ev.Session) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import everview as ev
-from everview.durable import DurableSession
+from everview.recovery.directory import Directory
+from tests.inside import inside
 
 
 def die(db: ev.Session) -> None:
     """Leave the directory as kill -9 would."""
-    assert isinstance(db, DurableSession)
-    db._let_go()
+    assert isinstance(inside(db).runtime.backing, Directory)
+    inside(db).abandon()
 
 
 def reach(edge: Any, root: Any) -> ev.Collection:

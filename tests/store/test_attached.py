@@ -12,13 +12,15 @@ import numpy as np
 import pytest
 
 import everview as ev
-from everview import col, durable
-from everview.attached import AttachedSession
+from everview import col
+from everview.recovery import directory as durable
+from everview.recovery.following import Follower
+from tests.inside import inside
 
 
-def attach(path: Path) -> AttachedSession:
+def attach(path: Path) -> ev.Session:
     db = ev.connect(path, read_only=True)
-    assert isinstance(db, AttachedSession)
+    assert isinstance(inside(db).runtime.backing, Follower)
     return db
 
 
@@ -33,7 +35,12 @@ def writer(tmp_path: Path) -> Any:
 
 
 def same(a: ev.Session, b: ev.Session) -> None:
-    assert (a.time, a.tables, a.views, a._marks) == (b.time, b.tables, b.views, b._marks)
+    assert (a.time, a.tables, a.views, inside(a).runtime.offsets) == (
+        b.time,
+        b.tables,
+        b.views,
+        inside(b).runtime.offsets,
+    )
     for name in (*a.tables, *a.views):
         assert sorted(a[name].rows()) == sorted(b[name].rows())
     for name in a.views:
@@ -46,7 +53,7 @@ def test_a_reader_follows_transactions_and_versions(writer: Any, tmp_path: Path)
     for i in range(20):
         with writer.transaction():
             writer["t"].insert([(i, f"word {i}")])
-            writer._mark("i", str(i))
+            inside(writer).transactions.set_offset("i", str(i))
         if i % 3 == 0:
             writer.checkpoint()
         if i % 4 == 0:
@@ -119,7 +126,7 @@ def test_a_reader_changes_nothing(writer: Any, tmp_path: Path) -> None:
             lambda: reader.view("new", t.distinct()),
             lambda: reader.sql("INSERT INTO t VALUES (1, 'x')"),
             lambda: reader.sql("CREATE TABLE other (x int)"),
-            lambda: reader._mark("a", "b"),
+            lambda: inside(reader).transactions.set_offset("a", "b"),
         ):
             with pytest.raises(ev.InputError, match="E_READ_ONLY"):
                 change()
@@ -159,17 +166,17 @@ def test_a_reader_whose_pin_was_lost_is_told(writer: Any, tmp_path: Path) -> Non
 def test_a_transaction_that_fails_is_never_seen(writer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record is in the log before it is run: a reader that comes by just then must not believe it."""
     reader = attach(tmp_path)
-    run = writer._graph.run
+    run = inside(writer).runtime.graph.run
 
     def interrupted(epochs: int) -> None:
         assert reader.refresh() == 1
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(writer._graph, "run", interrupted)
+    monkeypatch.setattr(inside(writer).runtime.graph, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         writer["t"].insert([(5, "never")])
-    writer._graph.abort()
-    monkeypatch.setattr(writer._graph, "run", run)
+    inside(writer).runtime.graph.abort()
+    monkeypatch.setattr(inside(writer).runtime.graph, "run", run)
     writer["t"].insert([(6, "after")])
     assert reader.refresh() == 2
     same(reader, writer)
@@ -184,7 +191,7 @@ def test_nothing_to_read(tmp_path: Path) -> None:
 WRITER = """
 import sys
 import everview as ev
-from everview import durable
+from everview.recovery import directory as durable
 durable.LOG_BYTES = 4000
 db = ev.connect(sys.argv[1])
 t = db.table("t", {"k": int, "s": str})

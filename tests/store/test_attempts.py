@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 import everview as ev
+from everview.recovery.loading import Loaded
 from everview.store import witness
+from tests.inside import inside
 from tests.store.durably import die
 
 DEADLY = """
 import os, sys
 import everview as ev
+from tests.inside import inside
 
 def deadly(x):
     if x == 13 and not os.path.exists(sys.argv[1] + ".mended"):
@@ -29,7 +32,7 @@ print("open", sorted(t.rows()), flush=True)
 for x in map(int, sys.argv[2:]):
     t.insert([(x,)])
     print("acknowledged", x, flush=True)
-db._let_go()
+inside(db).abandon()
 """
 
 
@@ -87,23 +90,23 @@ def test_after_the_machine_stopped_nobody_knows_what_was_acknowledged(
     db = ev.connect(tmp_path)
     t = db.table("t", {"x": int})
     t.insert([(1,)])
-    db._wal.done = lambda: None  # type: ignore[attr-defined, method-assign]
+    inside(db).runtime.backing._wal.done = lambda: None  # type: ignore[attr-defined, method-assign]
     t.insert([(2,)])
     die(db)
     monkeypatch.setattr(witness, "boot_id", lambda: "another")
-    replay = ev.durable.DurableSession._replay
+    replay = Loaded.replay
 
     def dies(self: object, payload: bytes) -> None:
         if payload.endswith((2).to_bytes(8, "little")):
             raise SystemExit
         replay(self, payload)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(ev.durable.DurableSession, "_replay", dies)
+    monkeypatch.setattr(Loaded, "replay", dies)
     for _ in range(3):
         monkeypatch.setattr(witness, "boot_id", lambda: os.urandom(4).hex())  # stopped again, each time
         with pytest.raises(SystemExit):
             ev.connect(tmp_path)
     with pytest.raises(ev.StoreError, match=r"E_STUCK.*ended 3 times"):
         ev.connect(tmp_path)
-    monkeypatch.setattr(ev.durable.DurableSession, "_replay", replay)
+    monkeypatch.setattr(Loaded, "replay", replay)
     assert not (tmp_path / "aside").exists()

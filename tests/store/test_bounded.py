@@ -16,9 +16,10 @@ import pytest
 
 import everview as ev
 from everview import count
-from everview.durable import DurableSession
+from everview.recovery.directory import Directory
 from everview.spark import cluster, merging
 from everview.store import manifest as m
+from tests.inside import inside
 from tests.spark.inprocess import session
 
 Rows = np.ndarray
@@ -57,10 +58,10 @@ def rows(start: int, end: int) -> dict[str, Rows]:
 
 def tidied(db: Any) -> None:
     """Let merges under way end, or make a version."""
-    if isinstance(db, DurableSession):
+    if isinstance(inside(db).runtime.backing, Directory):
         db.checkpoint()
         return
-    for _, running in list(db._cluster._merger._running.values()):
+    for _, running in list(inside(db).runtime.cluster._merger._running.values()):
         running.result()
 
 
@@ -158,7 +159,12 @@ def test_a_window_that_moves_on(connect: Callable[..., Any], tmp_path: Path) -> 
                 tidied(db)
         tidied(db)
         number = t._arrangement.operator.number
-        held = [ref for (operator, _), refs in db._store.manifest.lists.items() if operator == number for ref in refs]
+        held = [
+            ref
+            for (operator, _), refs in inside(db).runtime.backing.store.manifest.lists.items()
+            if operator == number
+            for ref in refs
+        ]
         assert sum(ref.rows for ref in held) < 50_000 + 2 * 10 * 6000
         idle(db, 10 + 3 * merging.LOOK_EVERY)
         check(connect, where, db, [rows(360_000, 410_000)])
@@ -217,7 +223,7 @@ def test_batches_without_a_tally_are_merged_once(tmp_path: Path, monkeypatch: py
             t.insert(rows(0, 100_000))
             t.delete(rows(0, 90_000))
     with written(monkeypatch) as sizes, shards(tmp_path / "state", history=20) as db:
-        assert all(ref.until < 0 for ref in db._store.manifest.refs() if ref.file)
+        assert all(ref.until < 0 for ref in inside(db).runtime.backing.store.manifest.refs() if ref.file)
         idle(db, 60)
         check(shards, tmp_path / "state", db, [rows(90_000, 100_000)])
         sizes.clear()

@@ -22,7 +22,8 @@ import everview as ev
 from everview import col
 from everview.cli import app
 from everview.dataflow import saved
-from everview.durable import DurableSession
+from everview.recovery.directory import Directory
+from tests.inside import inside
 from tests.spark.inprocess import session
 from tests.store.durably import die, reach
 
@@ -150,7 +151,7 @@ class Churn:
             view.lookup(1)
 
     def again(self) -> None:
-        if isinstance(self.db, DurableSession):
+        if isinstance(inside(self.db).runtime.backing, Directory):
             if self.fate.random() < 0.7:
                 self.come_and_go()
                 self.db.checkpoint()
@@ -215,7 +216,7 @@ def swapped(where: Path) -> None:
             make["tmp"](db, "tmp")
             db.sql("DROP VIEW tmp")
         db.checkpoint()
-        assert len(db._store.manifest.commands) == 3  # type: ignore[attr-defined]
+        assert len(inside(db).runtime.backing.store.manifest.commands) == 3  # type: ignore[attr-defined]
 
 
 def test_views_do_not_swap_their_contents(tmp_path: Path) -> None:
@@ -233,7 +234,8 @@ def test_state_that_is_not_found_is_computed_and_the_rest_is_kept(tmp_path: Path
         db.view("lost", t.group_by("y").agg(n=ev.count()))
         t.insert([(1, 2)])
         t.insert([(1, 3)])
-        lost = set(saved.held(db._graph)) - {k for k in saved.held(db._graph) if "by [0]" in k or k.startswith("table")}
+        held = saved.held(inside(db).runtime.graph)
+        lost = set(held) - {k for k in held if "by [0]" in k or k.startswith("table")}
         assert len(lost) == 2
         before = saved.fingerprint
         monkeypatch.setattr(saved, "fingerprint", lambda o: before(o) + "?" * (before(o) in lost))

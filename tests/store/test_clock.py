@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import everview as ev
-from everview.durable import DurableSession
+from everview.recovery.directory import Directory
+from tests.inside import inside
 
 NOON = dt.datetime(2026, 1, 31, 12, 0)
 
@@ -20,11 +21,11 @@ def minute(n: int) -> dt.datetime:
 
 def again(db: Any, how: str) -> Any:
     """Open a session's directory again, after one of several ends."""
-    assert isinstance(db, DurableSession)
-    root = db._store.files.local
+    assert isinstance(inside(db).runtime.backing, Directory)
+    root = inside(db).runtime.backing.store.files.local
     if how == "version":
         db.checkpoint()
-    db._let_go()
+    inside(db).abandon()
     return ev.connect(root)
 
 
@@ -71,7 +72,7 @@ def test_times_to_live_windows_and_conditions_on_now(tmp_path: Path, how: str) -
         for name in (*memory.tables, *memory.views):
             assert sorted(durable[name].rows()) == sorted(memory[name].rows()), (i, name)
         assert durable.tables == memory.tables and durable.views == memory.views
-        assert len(durable._clock.followers) == len(memory._clock.followers)
+        assert len(inside(durable).clock.followers) == len(inside(memory).clock.followers)
         if i < 9:
             declare(durable)
     assert memory["seen"].rows() and memory["late"].rows()
@@ -99,7 +100,7 @@ def test_windows_of_queries_leave_nothing(tmp_path: Path, how: str) -> None:
     db.sql("DROP VIEW v")
     operators = db.stats()["operators"]
     db = again(db, how)
-    assert db.stats()["operators"] == operators and not db._clock.followers
+    assert db.stats()["operators"] == operators and not inside(db).clock.followers
     db.close()
 
 

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import everview as ev
-from everview.attached import AttachedSession
 from everview.io.inbox import Inbox
+from everview.recovery.opening import open_directory
 from everview.store.disk import Disk
 from everview.store.files import LocalFiles
 from everview.store.names import folder_of
@@ -46,7 +46,7 @@ class ReadOnly(Disk):
 def test_reading_needs_no_right_to_write(tmp_path: Path) -> None:
     filled(tmp_path)
     before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")}
-    reader = AttachedSession(LocalFiles(tmp_path, ReadOnly()))  # type: ignore[arg-type]
+    reader = open_directory(LocalFiles(tmp_path, ReadOnly()), read_only=True)  # type: ignore[arg-type]
     assert len(reader["t"].rows()) == 2001
     assert reader.refresh() == 2
     reader.close()

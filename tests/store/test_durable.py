@@ -14,8 +14,8 @@ import pytest
 
 import everview as ev
 from everview import col
-from everview.durable import DurableSession
 from everview.expr.language import udf
+from tests.inside import inside
 from tests.store.durably import die, reach
 
 # what comes back
@@ -31,7 +31,7 @@ def test_everything_comes_back(tmp_path: Path) -> None:
             edge.insert([(1, 2), (2, 3), (3, 4), (4, 2)])
         edge.delete([(1, 2)])
         expected = (sorted(view.changes(since=0)), sorted(view.as_of(1).rows()), view.rows(), db.time)
-    for ending in (die, DurableSession.close, DurableSession.checkpoint):
+    for ending in (die, ev.Session.close, ev.Session.checkpoint):
         db = ev.connect(tmp_path)
         view = db["reach"]
         assert (sorted(view.changes(since=0)), sorted(view.as_of(1).rows()), view.rows(), db.time) == expected
@@ -74,18 +74,18 @@ def test_upserts_batches_and_marks_come_back(tmp_path: Path) -> None:
             for i in range(5):
                 with db.transaction():
                     stock.upsert([("pear", i)])
-                    db._mark("offset", str(i))
+                    inside(db).transactions.set_offset("offset", str(i))
         stock.clear()
         stock.upsert([("plum", 8)])
         expected = sorted(total.changes(since=0)), db.time
         die(db)
     db = ev.connect(tmp_path)
     assert (sorted(db["total"].changes(since=0)), db.time) == expected
-    assert db["stock"].rows() == [("plum", 8)] and db._marks == {"offset": "4"}
+    assert db["stock"].rows() == [("plum", 8)] and inside(db).runtime.offsets == {"offset": "4"}
     db["stock"].upsert([("plum", 9)])
     db.close()
     db = ev.connect(tmp_path)
-    assert db["stock"].lookup("plum") == [("plum", 9)] and db._marks == {"offset": "4"}
+    assert db["stock"].lookup("plum") == [("plum", 9)] and inside(db).runtime.offsets == {"offset": "4"}
     db.close()
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import everview as ev
-from everview import durable
+from everview.recovery import directory as durable
+from tests.inside import inside
 from tests.store.disk import full_disk
 from tests.store.durably import die
 
@@ -50,7 +51,7 @@ def test_a_record_that_was_being_taken_back_when_the_process_died(tmp_path: Path
     db = ev.connect(tmp_path)
     t = db.table("t", {"x": int})
     t.insert([(1,)])
-    db._wal.cut = lambda size: None  # type: ignore[attr-defined, method-assign]
+    inside(db).runtime.backing._wal.cut = lambda size: None  # type: ignore[attr-defined, method-assign]
     with pytest.raises(ev.InputError, match="E_ABSENT"):
         t.delete([(2,)])
     die(db)
@@ -66,13 +67,13 @@ def test_a_record_that_was_being_taken_back_when_the_process_died(tmp_path: Path
 def test_an_interrupt_after_the_step_was_complete_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     db = ev.connect(tmp_path)
     t = db.table("t", {"x": int})
-    run = db._graph.run
+    run = inside(db).runtime.graph.run
 
     def interrupted(epochs: int) -> None:
         run(epochs)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(db._graph, "run", interrupted)
+    monkeypatch.setattr(inside(db).runtime.graph, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         t.insert([(1,)])
     monkeypatch.undo()
@@ -164,7 +165,7 @@ def test_a_transaction_cut_anywhere_before_it_was_done_is_not_there(tmp_path: Pa
     t.insert([(0, "a")])
     path = tmp_path / "wal" / f"{0:020d}"
     size = path.stat().st_size
-    db._wal.done = lambda: None  # type: ignore[attr-defined, method-assign]
+    inside(db).runtime.backing._wal.done = lambda: None  # type: ignore[attr-defined, method-assign]
     t.insert([(1, "b")])
     die(db)
     good = path.read_bytes()

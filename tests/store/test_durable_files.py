@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import everview as ev
-from everview import durable
-from everview.durable import DurableSession
+from everview.recovery import directory as durable
+from everview.recovery.directory import Directory
+from tests.inside import inside
 from tests.store.durably import die, reach
 
 # versions
@@ -38,14 +39,14 @@ def test_a_long_log_makes_a_version_by_itself(tmp_path: Path, monkeypatch: pytes
 
 def test_a_version_made_within_a_transaction_has_its_marks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(durable, "LOG_BYTES", 0)
-    monkeypatch.setattr(DurableSession, "_set_limit", lambda self: setattr(self, "_limit", 0))
+    monkeypatch.setattr(Directory, "_set_limit", lambda self: setattr(self, "_limit", 0))
     db = ev.connect(tmp_path)
     for i in range(3):
-        db._mark("i", str(i))
-    assert db._store.manifest.version >= 3  # type: ignore[attr-defined]
+        inside(db).transactions.set_offset("i", str(i))
+    assert inside(db).runtime.backing.store.manifest.version >= 3  # type: ignore[attr-defined]
     die(db)
     with ev.connect(tmp_path) as db:
-        assert (db._marks, db.time) == ({"i": "2"}, 3)
+        assert (inside(db).runtime.offsets, db.time) == ({"i": "2"}, 3)
 
 
 def test_batches_that_did_not_change_are_not_written_again(tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ def test_files_no_version_needs_are_gone(tmp_path: Path) -> None:
             t.insert({"x": np.arange(i, 5000 + i)})
             db.checkpoint()
         files = {p.name: p.stat().st_size for p in (tmp_path / "batches").iterdir()}
-        assert set(files) == {ref.file for ref in db._store.manifest.refs()}  # type: ignore[attr-defined]
+        assert set(files) == {ref.file for ref in inside(db).runtime.backing.store.manifest.refs()}  # type: ignore[attr-defined]
         assert sum(files.values()) < 500_000
         assert len(list((tmp_path / "log").iterdir())) == 0 and len(list((tmp_path / "wal").iterdir())) == 1
 
@@ -83,7 +84,7 @@ def test_views_made_and_dropped_for_ever_leave_no_history(tmp_path: Path) -> Non
             db.view(f"v{i}", t.filter(t.x > i).distinct()).drop()
         t.insert([(1,), (2,)])
         db.checkpoint()
-        assert len(db._store.manifest.commands) == 2  # type: ignore[attr-defined]
+        assert len(inside(db).runtime.backing.store.manifest.commands) == 2  # type: ignore[attr-defined]
         db.view("more", keep.distinct())
         t.insert([(3,)])
         die(db)

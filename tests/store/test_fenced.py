@@ -14,6 +14,7 @@ import pytest
 
 import everview as ev
 from everview.store.disk import FolderHandle
+from tests.inside import inside
 from tests.store.durably import die
 
 WRITER = """
@@ -131,7 +132,7 @@ def test_where_folders_cannot_be_locked_the_log_itself_keeps_an_old_writer_out(
 def test_what_a_check_costs(tmp_path: Path) -> None:
     """Microseconds: a look at the log's name, and two numbers stored."""
     db = open_with_table(tmp_path)
-    log = db._wal  # type: ignore[attr-defined]
+    log = inside(db).runtime.backing._wal  # type: ignore[attr-defined]
     begun = time.perf_counter()
     for _ in range(2000):
         log._handle.is_at(log.path)

@@ -18,11 +18,14 @@ from pathlib import Path
 import pytest
 
 import everview as ev
+from tests.inside import inside
 
 WRITER = """
 import random, sys, warnings
 import everview as ev
-from everview import col, durable
+from everview import col
+from everview.recovery import directory as durable
+from tests.inside import inside
 from tests.store.test_killed import changes
 
 durable.LOG_BYTES = int(sys.argv[2])
@@ -37,14 +40,14 @@ reach = db.view("reach", root.iterate(step))
 labels = db.view("labels", edge.group_by("label").agg(n=ev.count(), top=col.dst.max()))
 print("ready", flush=True)
 while True:
-    number = int(db._marks.get("number", 0))
+    number = int(inside(db).runtime.offsets.get("number", 0))
     with db.transaction():
         new, gone = changes(number)
         if number == 0:
             root.insert([(0,)])
         edge.insert(new)
         edge.delete(gone)
-        db._mark("number", str(number + 1))
+        inside(db).transactions.set_offset("number", str(number + 1))
     print(number + 1, flush=True)
 """
 
@@ -83,7 +86,7 @@ def check(where: Path | str, acknowledged: int) -> int:
     with ev.connect(where) as db:
         count = db.time
         assert count in (acknowledged, acknowledged + 1)
-        assert int(db._marks.get("number", 0)) == count
+        assert int(inside(db).runtime.offsets.get("number", 0)) == count
         if "labels" not in db:
             assert count == 0
             return count

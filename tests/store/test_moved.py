@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 
 import everview as ev
 from everview import col
-from everview.durable import DurableSession
 from everview.expr.language import count, udf
 from everview.kernels.trace import NO_SINCE
+from everview.recovery.directory import Directory
 from everview.spark import merging
-from everview.spark.session import SparkBackedSession
+from everview.spark.session import Committed
+from tests.inside import inside
 from tests.oracle import graphs, plans
 from tests.oracle.harness import Run, Runtime, Scenario, Transaction, ViewPlan, effort, random_steps
 from tests.oracle.reference import Divergent, TooBig
@@ -49,10 +50,10 @@ class Moved(Run):
     def _step(self, step: Sequence[Transaction]) -> None:
         super()._step(step)
         if self.fate.random() < 0.7:
-            before = type(self.db)
+            before = type(inside(self.db).runtime)
             self.db.close()
             self.db = connect(self.where, self.fate.choice([None, None, 1, 2, 3]))
-            self.moved += type(self.db) is not before
+            self.moved += type(inside(self.db).runtime) is not before
             self._listen()
 
     def _listen(self) -> None:
@@ -140,7 +141,7 @@ def test_programs_that_shards_build_otherwise(tmp_path: Path) -> None:
         there = everything(memory)
         for shards in (None, 2, None, 3, 1, None, 2):
             with connect(tmp_path, shards) as db:
-                assert type(db) is (DurableSession if shards is None else SparkBackedSession)
+                assert type(inside(db).runtime.backing) is (Directory if shards is None else Committed)
                 here = everything(db)
                 for _ in range(3):
                     rows = [(draw.randrange(40), draw.randrange(40), draw.choice("abc")) for _ in range(9)]
@@ -260,8 +261,9 @@ def test_merges_of_loops_on_shards_after_opening_again(tmp_path: Path, monkeypat
     for start in range(0, 40, 10):
         with connect(tmp_path, 2) as db:
             e, r, _ = declare(db)
-            inside = [o.trace.since for o in db._graph.operators() if o.trace and not o.scope.is_root]
-            assert inside and set(inside) == {NO_SINCE}
+            operators = inside(db).runtime.graph.operators()
+            in_loops = [o.trace.since for o in operators if o.trace and not o.scope.is_root]
+            assert in_loops and set(in_loops) == {NO_SINCE}
             for i in range(start, start + 10):
                 e.insert([(i, i + 1)])
                 if i % 5 == 4:

@@ -14,12 +14,14 @@ from obstore.store import MemoryStore
 from pyarrow import fs
 
 import everview as ev
-from everview import col, durable
-from everview.attached import AttachedSession
-from everview.durable import DurableSession
+from everview import col
+from everview.dataflow.graph import Graph
+from everview.recovery import directory as durable
+from everview.recovery.opening import open_directory, open_to_write
 from everview.store import Store, owner, wal_objects
 from everview.store.files import RemoteFiles
 from everview.store.objects import ObjectFiles
+from tests.inside import inside
 
 
 @pytest.fixture
@@ -32,8 +34,8 @@ def program(db: ev.Session) -> tuple[ev.Table, ev.View]:
     return sale, db.view("total", sale.group_by("shop").agg(amount=col.amount.sum()))
 
 
-def opened(files: ObjectFiles) -> tuple[DurableSession, ev.Table, ev.View]:
-    db = DurableSession(files)  # type: ignore[arg-type]
+def opened(files: ObjectFiles) -> tuple[ev.Session, ev.Table, ev.View]:
+    db = open_to_write(files)  # type: ignore[arg-type]
     return db, *program(db)
 
 
@@ -59,11 +61,15 @@ def test_transactions_are_there_again(files: ObjectFiles) -> None:
         assert total.rows() == ([("north", 3 * (round - 1))] if round > 1 else [])
         for amount in (0, 1, 2):
             sale.insert([("north", amount)])
-        assert db._wal.size > 3 * wal_objects.COST
+        assert inside(db).runtime.backing._wal.size > 3 * wal_objects.COST
         if round == 3:
             db.checkpoint()
-            assert not [n for n in files.list("wal") if not n.startswith(f"{db._store.manifest.version:020d}")]
-        db._let_go()  # without folding the log into a version, as a death would
+            assert not [
+                n
+                for n in files.list("wal")
+                if not n.startswith(f"{inside(db).runtime.backing.store.manifest.version:020d}")
+            ]
+        inside(db).abandon()  # without folding the log into a version, as a death would
     db, _, total = opened(files)
     assert total.rows() == [("north", 9)] and db.time == 9
     assert len(total.changes(since=0)) == 1 + 2 * 6  # the first row, then a sum for another; two zeros change nothing
@@ -75,12 +81,12 @@ def test_a_step_that_fails_leaves_no_record(files: ObjectFiles, monkeypatch: pyt
     sale.insert([("north", 1)])
     before = list(wal_objects.read(files, 0))
     with monkeypatch.context() as patch:
-        patch.setattr(ev.Session, "_run", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(Graph, "run", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             sale.insert([("north", 10)])
     assert list(wal_objects.read(files, 0)) == before
     sale.insert([("north", 5)])
-    db._let_go()
+    inside(db).abandon()
     db, _, total = opened(files)
     assert total.rows() == [("north", 6)]
     db.close()
@@ -103,11 +109,13 @@ def test_the_second_writer_is_refused_and_one_that_slept_is_fenced(
         first.checkpoint()
     with pytest.raises(ev.StoreError, match="E_FENCED"):
         sale.insert([("north", 100)])  # its name is free, because the log was folded: nobody would read it
-    assert first._store.owner is not None and second._store.owner is not None
-    first._store.owner._beat()  # it does not take the directory back
-    assert second._store.owner.holds() and not first._store.owner.holds()
+    assert (
+        inside(first).runtime.backing.store.owner is not None and inside(second).runtime.backing.store.owner is not None
+    )
+    inside(first).runtime.backing.store.owner._beat()  # it does not take the directory back
+    assert inside(second).runtime.backing.store.owner.holds() and not inside(first).runtime.backing.store.owner.holds()
     sale_2.insert([("south", 7)])
-    first._let_go()
+    inside(first).abandon()
     second.close()
     with Store(files, read_only=True):  # and its end did not take the second's claim away
         db, _, total = opened(files)
@@ -127,18 +135,18 @@ def test_a_writer_that_slept_before_its_commit_does_not_overwrite_what_another_d
     first, sale, _ = opened(files)
     sale.insert([("north", 1)])
     second: list[Any] = []
-    commit = first._store.commit
+    commit = inside(first).runtime.backing.store.commit
 
     def late(*args: Any, **more: Any) -> int:
         second.extend(taken_over(files, monkeypatch))
         second[1].insert([("south", 7)])
         return commit(*args, **more)
 
-    monkeypatch.setattr(first._store, "commit", late)
+    monkeypatch.setattr(inside(first).runtime.backing.store, "commit", late)
     with pytest.raises(ev.StoreError, match="E_FENCED"):
         first.checkpoint()
-    first._let_go()
-    second[0]._let_go()
+    inside(first).abandon()
+    inside(second[0]).abandon()
     db, _, total = opened(files)
     assert sorted(total.rows()) == [("north", 1), ("south", 7)]
     db.close()
@@ -150,22 +158,22 @@ def test_a_writer_that_slept_in_a_step_does_not_take_back_what_another_has_read(
     first, sale, _ = opened(files)
     sale.insert([("north", 1)])
     second: list[Any] = []
-    run = ev.Session._run
+    run = Graph.run
 
-    def late(self: Any, work: Any) -> None:
-        if self is first:
+    def late(self: Any, epochs: int) -> None:
+        if self is inside(first).runtime.graph:
             second.extend(taken_over(files, monkeypatch))
             second[1].insert([("south", 7)])
             raise KeyboardInterrupt
-        run(self, work)
+        run(self, epochs)
 
-    monkeypatch.setattr(ev.Session, "_run", late)
+    monkeypatch.setattr(Graph, "run", late)
     with pytest.raises((KeyboardInterrupt, ev.StoreError)):
         sale.insert([("north", 10)])
-    first._let_go()
+    inside(first).abandon()
     assert sorted(second[2].rows()) == [("north", 11), ("south", 7)]  # it was in the log, never acknowledged
     second[1].insert([("south", 1)])
-    second[0]._let_go()
+    inside(second[0]).abandon()
     db, _, total = opened(files)
     assert sorted(total.rows()) == [("north", 11), ("south", 8)]
     db.close()
@@ -181,8 +189,8 @@ def test_removing_the_owners_object_ends_the_first_writers_right(files: ObjectFi
     sale_2.insert([("south", 7)])
     with pytest.raises(ev.StoreError, match="E_FENCED"):
         first.checkpoint()
-    first._let_go()
-    second._let_go()
+    inside(first).abandon()
+    inside(second).abandon()
     db, _, total = opened(files)
     assert sorted(total.rows()) == [("north", 1), ("south", 7)]
     db.close()
@@ -192,8 +200,8 @@ def test_the_last_records_of_a_closed_log_are_missed(files: ObjectFiles) -> None
     db, sale, _ = opened(files)
     for i in range(3):
         sale.insert([("north", i)])
-    db._wal.sync()
-    db._let_go()
+    inside(db).runtime.backing._wal.sync()
+    inside(db).abandon()
     names = files.list("wal")
     files.delete(f"wal/{names[-1]}")
     with pytest.raises(ev.StoreError, match=r"E_DAMAGED.*is missing"):
@@ -203,12 +211,12 @@ def test_the_last_records_of_a_closed_log_are_missed(files: ObjectFiles) -> None
 def test_a_reader_follows_and_is_told_of_the_last_transaction_by_a_sign_of_life(files: ObjectFiles) -> None:
     db, sale, _ = opened(files)
     sale.insert([("north", 1)])
-    reader = AttachedSession(files)  # type: ignore[arg-type]
+    reader = open_directory(files, read_only=True)  # type: ignore[arg-type]
     assert reader.time == 0
     sale.insert([("north", 2)])
     assert reader.refresh() == 1 and reader["total"].rows() == [("north", 1)]
-    assert db._store.owner is not None
-    db._store.owner._beat()
+    assert inside(db).runtime.backing.store.owner is not None
+    inside(db).runtime.backing.store.owner._beat()
     assert reader.refresh() == 2 and reader["total"].rows() == [("north", 3)]
     db.checkpoint()
     sale.insert([("south", 2)])
@@ -222,7 +230,7 @@ def test_a_record_that_is_gone_is_noticed(files: ObjectFiles) -> None:
     for i in range(3):
         sale.insert([("north", i)])
     names = [f"wal/{n}" for n in files.list("wal")]
-    db._let_go()
+    inside(db).abandon()
     data = files.read(names[2])
     files.delete(names[2])
     with pytest.raises(ev.StoreError, match=r"E_DAMAGED.*is missing"):
@@ -241,7 +249,7 @@ def test_long_logs_become_versions(files: ObjectFiles, monkeypatch: pytest.Monke
     db, sale, _ = opened(files)
     for i in range(30):
         sale.insert([("north", i)])
-    assert db._store.manifest.version > 2 and len(files.list("wal")) <= 7
+    assert inside(db).runtime.backing.store.manifest.version > 2 and len(files.list("wal")) <= 7
     db.close()
 
 
@@ -250,7 +258,7 @@ def test_stores_that_cannot_claim_a_name_are_refused(monkeypatch: pytest.MonkeyP
         RemoteFiles(fs.S3FileSystem(anonymous=True, region="us-east-1"), "bucket/state")
     generic = RemoteFiles(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "")
     with pytest.raises(ev.StoreError, match=r"E_TARGET.*cannot claim a name"):
-        DurableSession(generic)  # type: ignore[arg-type]
+        open_to_write(generic)  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(ev.InputError, match=r"E_TARGET.*obstore"):
         ev.connect("s3://bucket/state")

@@ -16,7 +16,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import everview as ev
-from everview.durable import DurableSession
+from everview.recovery.directory import Directory
+from tests.inside import inside
 from tests.oracle import graphs, plans
 from tests.oracle.harness import Run, Runtime, Scenario, Transaction, ViewPlan, effort, random_steps
 from tests.oracle.reference import Divergent, Oracle, TooBig
@@ -39,7 +40,7 @@ class Reopened(Run):
         if "checkpoint" in fate:
             self.db.checkpoint()
         if "die" in fate:
-            self.db._let_go()
+            inside(self.db).abandon()
             self._open()
         elif fate == "close":
             self.db.close()
@@ -129,4 +130,4 @@ def test_the_run_does_open_again(tmp_path: Any) -> None:
     made = Reopened(Scenario({"edge": EDGE}, [], steps, 1), str(tmp_path))
     made.run()
     made.db.close()
-    assert made.reopened >= 2 and isinstance(made.db, DurableSession)
+    assert made.reopened >= 2 and isinstance(inside(made.db).runtime.backing, Directory)

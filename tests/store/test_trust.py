@@ -42,6 +42,7 @@ import sys
 import tarfile
 import everview as ev
 from everview.expr.language import udf
+from tests.inside import inside
 
 def thrice(x):
     return 3 * x
@@ -60,7 +61,7 @@ if __name__ == "__main__":
         t.insert([(len(t.rows()),)])
         print([sorted(db[v].rows()) for v in ("mapped", "called", "told")])
         if len(sys.argv) > 2:
-            db._let_go()
+            inside(db).abandon()
 """
 
 

@@ -14,6 +14,7 @@ import everview as ev
 from everview.codes.interner import Interner
 from everview.spark import cluster
 from everview.store import Image, Store, words
+from tests.inside import inside
 from tests.spark.inprocess import session
 
 
@@ -32,7 +33,7 @@ def shards(where: Path, **options: Any) -> Any:
 
 
 def known(db: Any) -> int:
-    return sum(ref.rows for ref in db._store.manifest.dictionary)
+    return sum(ref.rows for ref in inside(db).runtime.backing.store.manifest.dictionary)
 
 
 def texts(where: Path) -> int:
@@ -86,8 +87,12 @@ def test_a_word_of_a_definition_is_stored_again_when_a_row_has_it(
 
 
 def stored(db: Any) -> set[bytes]:
-    dictionary = db._store.manifest.dictionary
-    return {value for ref in dictionary for value in db._store.get_dictionary(ref)["value"].to_pylist()}
+    dictionary = inside(db).runtime.backing.store.manifest.dictionary
+    return {
+        value
+        for ref in dictionary
+        for value in inside(db).runtime.backing.store.get_dictionary(ref)["value"].to_pylist()
+    }
 
 
 def test_a_worker_that_knew_a_word_tells_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +188,7 @@ def test_pieces_of_the_dictionary_stay_few(tmp_path: Path) -> None:
         with ev.connect(tmp_path, read_only=True) as reader:
             for i in range(1, 150):
                 t.insert([(f"word {i}",)])
-                assert len(db._store.manifest.dictionary) < 30
+                assert len(inside(db).runtime.backing.store.manifest.dictionary) < 30
                 if i % 50 == 0:
                     reader.refresh()
                     assert len(reader["v"].rows()) == i + 1

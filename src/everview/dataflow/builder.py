@@ -91,6 +91,21 @@ class Builder:
         """
         return planned(prune(node, self.installed, self), choice, self.installed, self.indexed)
 
+    def install(self, node: plan.Node, keys: tuple[int, ...], choice: Choice | None = None) -> Arrangement:
+        """Plan and build an arrangement of a node; it is there afterwards, but not up to date (see `Graph.installed`).
+        If that fails, `forget_new`.
+        """
+        pruned, decided = self.planned(node, choice)
+        arrangement = self.stored(node, pruned, keys)
+        self.decided.setdefault(node, decided)
+        return arrangement
+
+    def forget_new(self) -> None:
+        """An installation failed: nothing of it stays."""
+        gone = self.graph.unfinished()
+        self.graph.forget_new()
+        self.forget(gone)
+
     def stored(self, node: plan.Node, pruned: plan.Node, keys: tuple[int, ...]) -> Arrangement:
         """An arrangement outside all loops for a view of a node (and the same node, pruned, to build it from)."""
         for known in (node, pruned):

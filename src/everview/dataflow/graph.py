@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from everview import shield
 from everview.codes.interner import Interner
 from everview.codes.values import encode_value
+from everview.dataflow import shield
 from everview.dataflow.failures import from_kernels, located
 from everview.dataflow.operators import Arrange, Arrangement, Operator, PythonMap, Reduce, Wake
 from everview.dataflow.scopes import Scope
@@ -435,8 +435,8 @@ class Graph:
         return gone
 
     @staticmethod
-    def needed(roots: Iterable[Operator]) -> set[Operator]:
-        """The operators that some depend on, those included."""
+    def needed(roots: Iterable[Operator], *, errors: bool = True) -> set[Operator]:
+        """The operators that some depend on, those included; also those that keep their errors."""
         live: set[Operator] = set()
         todo = list(roots)
         while todo:
@@ -444,7 +444,7 @@ class Graph:
             if operator not in live:
                 live.add(operator)
                 todo.extend(operator.inputs)
-                if operator.errors is not None:
+                if errors and operator.errors is not None:
                     todo.append(operator.errors)
         return live
 

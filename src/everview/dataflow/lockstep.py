@@ -18,9 +18,8 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from everview import shield
 from everview.codes.interner import Interner
-from everview.dataflow import saved
+from everview.dataflow import saved, shield
 from everview.dataflow.graph import Stop
 from everview.dataflow.operators import Operator, PythonMap, Reduce
 from everview.dataflow.replica import Added, Replica
@@ -155,7 +154,7 @@ class Shard:
         """Put all back as it was before the step."""
         self.graph.abort()
         if installing:
-            self.replica.forget_new()
+            self.replica.builder.forget_new()
 
     # at a stop
 

@@ -81,20 +81,12 @@ class Replica:
             if isinstance(command, MakeTable):
                 arrangement = self.builder.add_table(command.node, command.order, command.name)
             else:
-                pruned, decided = self.builder.planned(command.node, command.choice)
-                arrangement = self.builder.stored(command.node, pruned, command.keys)
-                self.builder.decided.setdefault(command.node, decided)
+                arrangement = self.builder.install(command.node, command.keys, command.choice)
         except BaseException:
-            self.forget_new()
+            self.builder.forget_new()
             raise
         self.graph.keep_history(arrangement, command.history)
         return arrangement
-
-    def forget_new(self) -> None:
-        """An installation failed: nothing of it stays."""
-        gone = self.graph.unfinished()
-        self.graph.forget_new()
-        self.builder.forget(gone)
 
     def load(self, commands: Iterable[Command]) -> None:
         """Build a history of commands whose state comes from elsewhere."""

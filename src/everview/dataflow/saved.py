@@ -117,10 +117,11 @@ def fingerprints(graph: Graph) -> tuple[str, ...]:
     """What each operator is, in the order of `live`: a description for people, and its identity.
 
     >>> import everview as ev
+    >>> from everview.session.core import core_of
     >>> db = ev.connect()
     >>> t = db.table("t", {"x": int})
     >>> v = db.view("v", t.distinct())
-    >>> [text.rpartition(" ")[0] for text in fingerprints(db._graph)]
+    >>> [text.rpartition(" ")[0] for text in fingerprints(core_of(db).runtime.graph)]
     ["table 't' 1x1 depth 0", "reduce 'distinct' 1x1 depth 0"]
     """
     return tuple(map(fingerprint, live(graph)))

@@ -23,13 +23,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from everview.collection import Collection
 from everview.errors import InputError, did_you_mean
-from everview.table import Table
-from everview.view import View
+from everview.language.collection import Collection
+from everview.session.core import core_of
+from everview.session.table import Table
+from everview.session.view import View
 
 if TYPE_CHECKING:
-    from everview.session import Session
+    from everview.session.session import Session
 
 KEYS: dict[str, Any] = {"distinct": ("e", "v"), "one": "e", "raw": None}
 
@@ -77,13 +78,14 @@ def transact(session: Session, changes: Iterable[Any], source: str | None) -> No
 
 def retract_source(session: Session, source: str) -> None:
     """See `Session.retract_source`."""
-    code = session._interner.text_id(source)
+    core = core_of(session)
+    code = core.interner.text_id(source)
     with session.transaction():
-        for name, table in session._tables.items():
+        for name, table in core.catalog.tables.items():
             if name.endswith(SAID) and table._columns[0].name == "source":
-                gone = [row for row in session._present(table, None) if row[0] == code]
+                gone = [row for row in core.transactions.present(table, None) if row[0] == code]
                 if gone:
-                    session._stage(table, gone, -1)
+                    core.transactions.stage(table, gone, -1)
 
 
 def _steps(change: Any) -> list[tuple[int, Any, str, Any]]:
@@ -111,12 +113,13 @@ def _spelled(name: Any) -> str:
 
 def _attribute(session: Session, name: str, source: str | None) -> Table:
     """The table that facts of an attribute are in."""
-    said = session._tables.get(f"{name}{SAID}")
+    tables = core_of(session).catalog.tables
+    said = tables.get(f"{name}{SAID}")
     if said is not None:
         return said
-    known = {n: t for n, t in session._tables.items() if [c.name for c in t._columns] == ["e", "v"]}
+    known = {n: t for n, t in tables.items() if [c.name for c in t._columns] == ["e", "v"]}
     if name not in known:
-        names = [*known, *(n.removesuffix(SAID) for n in session._tables if n.endswith(SAID))]
+        names = [*known, *(n.removesuffix(SAID) for n in tables if n.endswith(SAID))]
         hint = did_you_mean(name, names) if names else f'declare it first: db.attribute("{name}", str)'
         raise InputError("E_ATTRIBUTE", f"there is no attribute {name!r}", hint)
     if source is not None:
@@ -139,9 +142,10 @@ def _row(session: Session, table: Table, entity: Any, value: Any, source: str | 
 
 def _moment(session: Session) -> int:
     """Later calls get larger numbers, also in one transaction and after a restart."""
-    assert session._staged is not None
-    time = session.time + 1 + len(session._queued or ())
-    return (time << 24) + len(session._staged)
+    transactions = core_of(session).transactions
+    assert transactions.staged is not None
+    time = session.time + 1 + len(transactions.queued or ())
+    return (time << 24) + len(transactions.staged)
 
 
 def _retract(session: Session, table: Table, fact: tuple[Any, ...]) -> None:
@@ -150,6 +154,7 @@ def _retract(session: Session, table: Table, fact: tuple[Any, ...]) -> None:
         table.delete([fact])
         return
     row = table._codec.encode_row(fact)
-    for there in session._present(table, [tuple(row[c] for c in table._key)]):
+    core = core_of(session)
+    for there in core.transactions.present(table, [tuple(row[c] for c in table._key)]):
         if there[:3] == row[:3]:  # all but when it was said
-            session._stage(table, [there], -1)
+            core.transactions.stage(table, [there], -1)

@@ -17,7 +17,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from everview.codes.codec import Codec
-from everview.collection import Collection, common_session
 from everview.datalog import edn, grammar, magic
 from everview.datalog.solutions import Relation, distinct
 from everview.datalog.strata import Strata
@@ -25,13 +24,15 @@ from everview.datalog.syntax import Declaration, Dominance, Program, Rule
 from everview.errors import InputError, PlanError, did_you_mean
 from everview.expr import functions
 from everview.expr.resolve import Column
+from everview.language.collection import Collection, common_owner
 from everview.plan import joins
 from everview.plan.multiway import Choice, check_choice
 from everview.plan.nodes import Constant, Filter, Node, Project
-from everview.view import View
+from everview.session.core import Core, core_of
+from everview.session.view import View
 
 if TYPE_CHECKING:
-    from everview.session import Session
+    from everview.session.session import Session
 
 
 class Rules:
@@ -55,6 +56,7 @@ class Rules:
     def __init__(self, session: Session, text: str, plan: Choice | None = None) -> None:
         check_choice(plan)
         self._session = session
+        self._core = core_of(session)
         self._plan = plan
         self._read: dict[str, None] = {}
         self._program = read(text)
@@ -66,14 +68,14 @@ class Rules:
         self._views: dict[str, View] = {}
         self._interests: Counter[str] = Counter()
         self._shared: dict[str, list[str]] = {}
-        session._rules.update(dict.fromkeys(self._relations, self))
+        rules_of(self._core).update(dict.fromkeys(self._relations, self))
 
     def _compiled(self, program: Iterable[Rule], extra: dict[str, Relation]) -> Strata:
         strata = Strata(
             program,
             lambda n: extra.get(n) or self._outside(n),
             self._known,
-            self._session._functions,
+            self._core.functions,
             self._program,
         )
         strata.compile()
@@ -85,8 +87,8 @@ class Rules:
             self._read[name] = None
             found = self._session[name]
             return Relation(found._node, tuple(c.name for c in found._columns))
-        if name in self._session._rules:
-            others = self._session._rules[name]
+        if name in rules_of(self._core):
+            others = rules_of(self._core)[name]
             self._read.update(others._read)
             return others._relations[name]
         table, _, column = name.rpartition("/")
@@ -94,7 +96,7 @@ class Rules:
 
     def _column(self, name: str, column: str) -> Relation | None:
         """A table's column as an attribute of its key; NULL is no value."""
-        table = self._session._tables[name]
+        table = self._core.catalog.tables[name]
         names = [c.name for c in table._columns]
         if len(table._key) != 1 or column not in names:
             return None
@@ -106,14 +108,14 @@ class Rules:
         return Relation(Project(node, (key, value)), ("e", "v"))
 
     def _known(self) -> list[str]:
-        tables = {n: self._session._tables[n] for n in self._session.tables}
+        tables = {n: self._core.catalog.tables[n] for n in self._session.tables}
         columns = [f"{n}/{c.name}" for n, t in tables.items() if len(t._key) == 1 for c in t._columns]
-        return [*tables, *self._session.views, *self._session._rules, *columns]
+        return [*tables, *self._session.views, *rules_of(self._core), *columns]
 
     def _collection(self, relation: Relation) -> Collection:
         columns = [Column(n, t) for n, t in zip(relation.columns, relation.node.types, strict=True)]
         parents = [self._session[n] for n in self._read if n in self._session]
-        return Collection(relation.node, columns, self._session, parents=parents)
+        return Collection(relation.node, columns, self._core, parents=parents)
 
     # ---------------------------------------------------------------------------------- interest
 
@@ -139,8 +141,8 @@ class Rules:
             with ExitStack() as undo:
                 shared = self._below(name) if share else []
                 for other in shared:
-                    self._session._rules[other].interest(other)
-                    undo.callback(self._session._rules[other].uninterest, other)
+                    rules_of(self._core)[other].interest(other)
+                    undo.callback(rules_of(self._core)[other].uninterest, other)
                 self._views[name] = self._session.view(name, self._collection(relation), plan=self._plan)
                 undo.pop_all()
             self._shared[name] = shared
@@ -157,7 +159,7 @@ class Rules:
         if not self._interests[name]:
             self._views.pop(name).drop()
             for other in self._shared.pop(name):
-                self._session._rules[other].uninterest(other)
+                rules_of(self._core)[other].uninterest(other)
 
     def _below(self, name: str) -> list[str]:
         """The registered relations that a relation reads, directly or not, those read first in front."""
@@ -165,9 +167,9 @@ class Rules:
         todo = [name]
         while todo:
             current = todo.pop()
-            rules = self._session._rules[current]._program
+            rules = rules_of(self._core)[current]._program
             atoms = (a.name for r in rules if r.name == current for l in r.body for a, _ in l.atoms())
-            new = [a for a in atoms if a in self._session._rules and a not in found and a != name]
+            new = [a for a in atoms if a in rules_of(self._core) and a not in found and a != name]
             found.update(dict.fromkeys(new))
             todo.extend(new)
         return list(reversed(found))
@@ -204,7 +206,7 @@ class Rules:
     def _seeds(self, relation: Relation, bound: list[int], values: list[Any]) -> Node:
         """One question: the values as the relation's columns hold them."""
         types = tuple(relation.node.types[i].optional(False) for i in bound)
-        codec = Codec(types, tuple(relation.columns[i] for i in bound), self._session._interner)
+        codec = Codec(types, tuple(relation.columns[i] for i in bound), self._core.interner)
         return Constant(tuple(codec.decode_rows(codec.encode_rows([tuple(values)]))), types)
 
     def demand(self, name: str, questions: Collection) -> Collection:
@@ -224,7 +226,7 @@ class Rules:
         [(2, 3)]
         """
         relation = self._relation(name)
-        if common_session(questions) is not self._session:
+        if common_owner(questions) is not self._core:
             raise PlanError("E_SESSION", "the questions belong to another session", "ask in the rules' own session")
         names = [c.name for c in questions._columns]
         for column in names:
@@ -240,7 +242,7 @@ class Rules:
         bound = sorted(relation.columns.index(c) for c in names)
         order = [names.index(relation.columns[i]) for i in bound]
         found = self._collection(self._asked(name, bound, joins.take(questions._node, order)))
-        return Collection(found._node, found._columns, self._session, parents=(*found._parents, questions))
+        return Collection(found._node, found._columns, self._core, parents=(*found._parents, questions))
 
     def _whole(self) -> set[str]:
         """Relations whose rows depend on each other, so that they are computed whole."""
@@ -314,7 +316,7 @@ class Rules:
                 view.drop()
         self._views = {}
         for name in self._relations:
-            self._session._rules.pop(name, None)
+            rules_of(self._core).pop(name, None)
 
 
 def datalog(session: Session, text: str, plan: Choice | None = None) -> Rules:
@@ -328,6 +330,12 @@ def datalog(session: Session, text: str, plan: Choice | None = None) -> Rules:
         rules._forget(before)
         raise
     return rules
+
+
+def rules_of(core: Core) -> dict[str, Rules]:
+    """The rules that define each relation of a session."""
+    found: dict[str, Rules] = core.attached.setdefault("rules", {})
+    return found
 
 
 def read(text: str) -> Program:
@@ -352,7 +360,7 @@ def _check_new(session: Session, rule: Rule) -> None:
     if name in session.tables:
         hint = f"insert rows with db[{name!r}].insert(...), or choose another name"
         raise rule.place.error("E_NAME", f"{name} is a table already", hint)
-    if (name in session and name not in session._again) or name in session._rules:
+    if (name in session and name not in core_of(session).catalog.redeclarable) or name in rules_of(core_of(session)):
         kind = "a view already" if name in session else "defined by other rules already"
         raise rule.place.error("E_NAME", f"{name} is {kind}", "choose another name, or drop that first")
 

@@ -46,8 +46,8 @@ from everview.expr.language import UserFunction
 from everview.expr.resolve import literal
 from everview.plan import joins
 from everview.plan.check import widen
+from everview.plan.components import components
 from everview.plan.nodes import Constant, Loop, LoopResult, Node, Project, TopK, Types, Variable
-from everview.sql.recursion import components
 from everview.types import DataType
 
 

@@ -443,7 +443,7 @@ FUNCTIONS: dict[str, Function] = _table()
 # ------------------------------------------------------------------------------------ making calls
 
 
-MOST_DEPTH = 100
+MOST_DEPTH = 220
 """Calls inside calls."""
 
 DEPTH_HINT = "compute parts of it in a step before: select(), or a subquery"

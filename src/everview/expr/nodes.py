@@ -74,28 +74,33 @@ class Expr:
             return True
         if type(self) is not type(other) or self._hash != other._hash:
             return False
-        return _same(self, other, set())
+        return _same(self, other)
 
     def __getstate__(self) -> dict[str, Any]:
         """Only the fields travel: hashes of texts differ from process to process."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
-def _same(a: Any, b: Any, seen: set[tuple[int, int]]) -> bool:
-    """Whether two expressions, or tuples of some, are equal; `seen`: those that were compared already."""
-    if a is b:
-        return True
-    if isinstance(a, tuple) and isinstance(b, tuple):
-        return len(a) == len(b) and all(_same(x, y, seen) for x, y in zip(a, b, strict=True))
-    if not isinstance(a, Expr) or not isinstance(b, Expr) or isinstance(a, Literal):
-        return bool(a == b)
-    if (id(a), id(b)) in seen:
-        return True
-    if type(a) is not type(b) or a._hash != b._hash:
-        return False
-    if not all(_same(getattr(a, f.name), getattr(b, f.name), seen) for f in fields(a)):
-        return False
-    seen.add((id(a), id(b)))
+def _same(one: Expr, other: Expr) -> bool:
+    """Whether two expressions are equal; without a stack, because they may be deep, and each pair once."""
+    todo: list[tuple[Any, Any]] = [(one, other)]
+    seen: set[tuple[int, int]] = set()
+    while todo:
+        a, b = todo.pop()
+        if a is b or (id(a), id(b)) in seen:
+            continue
+        if isinstance(a, tuple) and isinstance(b, tuple):
+            if len(a) != len(b):
+                return False
+            todo += zip(a, b, strict=True)
+        elif not isinstance(a, Expr) or not isinstance(b, Expr) or isinstance(a, Literal):
+            if a != b:
+                return False
+        elif type(a) is not type(b) or a._hash != b._hash:
+            return False
+        else:
+            seen.add((id(a), id(b)))
+            todo += ((getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
     return True
 
 

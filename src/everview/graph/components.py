@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from everview.collection import Collection
 from everview.expr.language import col, lit
 from everview.graph.labels import along, smallest, smallest_hash
+from everview.language.collection import Collection
 
 if TYPE_CHECKING:
     from everview.graph.graph import Graph

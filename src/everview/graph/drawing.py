@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everview.errors import InputError, PlanError, did_you_mean
-from everview.table import Table
-from everview.view import View
+from everview.session.table import Table
+from everview.session.view import View
 
 Points = NDArray[np.float64]
 

@@ -20,10 +20,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from everview.collection import Collection
 from everview.errors import PlanError, did_you_mean
 from everview.expr.language import Expression, col, lit
 from everview.graph import components, motifs, paths, ranking, rpq, spanning, structure
+from everview.language.collection import Collection
 from everview.types import DataType
 
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from everview.collection import Collection
 from everview.expr.language import Expression, col, when
+from everview.language.collection import Collection
 
 if TYPE_CHECKING:
     from everview.graph.graph import Graph

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations, permutations
 from typing import TYPE_CHECKING
 
-from everview.collection import Collection
 from everview.errors import PlanError, did_you_mean
 from everview.expr.language import col
+from everview.language.collection import Collection
 
 if TYPE_CHECKING:
     from everview.graph.graph import Graph

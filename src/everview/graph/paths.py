@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from everview.collection import Collection
 from everview.errors import PlanError
 from everview.expr.language import Expression, col, lit, when
+from everview.language.collection import Collection
 
 if TYPE_CHECKING:
     from everview.graph.graph import Graph

@@ -9,11 +9,11 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from everview.collection import Collection
 from everview.errors import PlanError
 from everview.expr.language import col, count
 from everview.graph.labels import labelled
 from everview.graph.paths import whole_number
+from everview.language.collection import Collection
 
 if TYPE_CHECKING:
     from everview.graph.graph import Graph

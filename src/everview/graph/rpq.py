@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from everview.collection import Collection
 from everview.errors import PlanError
 from everview.expr.language import col, lit
 from everview.graph.automaton import Automaton, compile_expression
+from everview.language.collection import Collection
 
 if TYPE_CHECKING:
     from everview.graph.graph import Graph

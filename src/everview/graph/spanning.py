@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from everview.collection import Collection
 from everview.expr.language import Expression, col, when
 from everview.graph.labels import along, smallest_hash
-from everview.loops import fixpoint
+from everview.language.collection import Collection
+from everview.language.loop import fixpoint
 
 if TYPE_CHECKING:
     from everview.graph.graph import Graph

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from everview.collection import Collection
 from everview.expr.language import col, count, lit, when
 from everview.graph.paths import whole_number
+from everview.language.collection import Collection
 
 if TYPE_CHECKING:
     from everview.graph.graph import Graph

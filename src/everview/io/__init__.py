@@ -22,6 +22,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from everview.io import doors
 from everview.io.files import Files
 from everview.io.formats import Arrow, Csv, Json, Parquet
 from everview.io.inbox import Inbox
@@ -30,7 +31,7 @@ from everview.io.pipeline import Run
 from everview.io.rows import Rows
 from everview.io.sink import Foreach, Sink
 from everview.io.source import Bad, Chunk, Source
-from everview.view import Batch
+from everview.session.view import Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -179,9 +180,7 @@ def jdbc(spark: SparkSession, url: str, table: str, **options: str) -> Sink:
 
     >>> outlet = view.write_to(ev.io.jdbc(spark, "jdbc:postgresql://host/shop", "revenue"))  # doctest: +SKIP
     """
-    from everview.spark.writers import Writer
-
-    return Writer(spark, "jdbc", {"url": url, "dbtable": table, **options})
+    return doors.writer(spark, "jdbc", {"url": url, "dbtable": table, **options})
 
 
 def delta(spark: SparkSession, path: str, **options: str) -> Sink:
@@ -190,9 +189,7 @@ def delta(spark: SparkSession, path: str, **options: str) -> Sink:
 
     >>> outlet = view.write_to(ev.io.delta(spark, "lake/revenue"))  # doctest: +SKIP
     """
-    from everview.spark.writers import Writer
-
-    return Writer(spark, "delta", {"path": path, **options})
+    return doors.writer(spark, "delta", {"path": path, **options})
 
 
 def kafka(spark: SparkSession, servers: str, topic: str, *, key: str | Sequence[str] = (), **options: str) -> Sink:
@@ -201,6 +198,4 @@ def kafka(spark: SparkSession, servers: str, topic: str, *, key: str | Sequence[
 
     >>> outlet = view.write_to(ev.io.kafka(spark, "127.0.0.1:9092", "revenue", key="country"))  # doctest: +SKIP
     """
-    from everview.spark.topics import Topic
-
-    return Topic(spark, servers, topic, (key,) if isinstance(key, str) else key, options)
+    return doors.topic(spark, servers, topic, (key,) if isinstance(key, str) else key, options)

@@ -19,12 +19,14 @@ from everview.io import changes
 from everview.io.events import told
 from everview.io.fitting import Codes, Fitting, columns_of_rows, text_of
 from everview.io.source import Bad, Chunk, Distant, Source, here
-from everview.snapshot import consolidated
+from everview.session.remote import encode_remote
+from everview.session.snapshot import consolidated
+from everview.session.transactions import Transaction
 from everview.types import STR, DataType
 
 if TYPE_CHECKING:
-    from everview.session import Session
-    from everview.table import Table
+    from everview.session.core import Core
+    from everview.session.table import Table
 
 Mode = Literal["append", "upsert", "changes", "snapshot"]
 MODES: tuple[Mode, ...] = ("append", "upsert", "changes", "snapshot")
@@ -51,8 +53,8 @@ class Rules:
 class Feed:
     """A source tied to a table; made by `db.source`."""
 
-    def __init__(self, session: Session, table: Table, source: Source, rules: Rules, dead: Table | None) -> None:
-        self.session = session
+    def __init__(self, core: Core, table: Table, source: Source, rules: Rules, dead: Table | None) -> None:
+        self.core = core
         self.table = table
         self.source = source
         self.rules = rules
@@ -108,7 +110,7 @@ class Feed:
     def _open(self) -> None:
         if not self._ready:
             prefix = f"source/{self.name}/"
-            marks = {k[len(prefix) :]: v for k, v in self.session._marks.items() if k.startswith(prefix)}
+            marks = {k[len(prefix) :]: v for k, v in self.core.runtime.offsets.items() if k.startswith(prefix)}
             shape = self.rules.shape
             wanted = self.columns if shape is None else shape.wanted(self.columns)
             self.source.open(marks, wanted, self.rules.mode == "snapshot")
@@ -121,7 +123,7 @@ class Feed:
         except BaseException as error:
             self._ready = False
             # subscribers and sinks run after the commit: their failure does not undo it
-            if marks and all(self.session._marks.get(name, "") == text for name, text in marks.items()):
+            if marks and all(self.core.runtime.offsets.get(name, "") == text for name, text in marks.items()):
                 self.source.committed(chunk)
             else:
                 self.source.failed(error)
@@ -130,7 +132,7 @@ class Feed:
 
     def _commit(self, chunk: Chunk, marks: Mapping[str, str]) -> None:
         bad = list(chunk.bad)
-        late = self.session._clock.late(self.table)
+        late = self.core.clock.late(self.table)
         work = self._prepare(chunk, bad)
         try:
             if bad and self.rules.policy == "fail":
@@ -140,19 +142,19 @@ class Feed:
             work.discard()
         self.rows += taken
         self.rejected += len(bad)
-        self._late += self.session._clock.late(self.table) - late
+        self._late += self.core.clock.late(self.table) - late
 
     def _transact(self, work: Work, bad: list[Bad], marks: Mapping[str, str]) -> int:
         """Commit a chunk; how many records it was."""
         while True:
             try:
-                with self.session.transaction():
+                with Transaction(self.core):
                     taken = work.stage(self, bad)
                     if bad:
                         assert self.dead is not None
                         self.dead.insert([(b.place, b.reason, b.record) for b in bad])
                     for name, value in marks.items():
-                        self.session._mark(name, value)
+                        self.core.transactions.set_offset(name, value)
                 return taken
             except InputError as error:
                 if self.rules.policy == "fail" or not work.excuse(self, error, bad):
@@ -186,7 +188,7 @@ class Feed:
     def _coded_there(self, chunk: Chunk, rows: Distant, bad: list[Bad]) -> Work | None:
         """Have many rows coded where they are, if the session can; else they come here."""
         how = "snapshot" if chunk.snapshot else self.rules.mode
-        coded = self.session._code_there(self.table, rows, self.fitting, chunk.place, how) if rows.large else None
+        coded = encode_remote(self.core, self.table, rows, self.fitting, chunk.place, how) if rows.large else None
         if coded is None:
             return None
         bad += coded.bad
@@ -230,7 +232,7 @@ class Elsewhere(Work):
     coded: Any
 
     def stage(self, feed: Feed, bad: list[Bad]) -> int:
-        feed.session._stage(feed.table, self.coded, 1)
+        feed.core.transactions.stage(feed.table, self.coded, 1)
         return int(self.coded.rows)
 
     def excuse(self, feed: Feed, error: InputError, bad: list[Bad]) -> bool:
@@ -250,7 +252,7 @@ class Additions(Work):
 
     def stage(self, feed: Feed, bad: list[Bad]) -> int:
         if self.codes.shape[1]:
-            feed.session._stage(feed.table, self.codes, 1)
+            feed.core.transactions.stage(feed.table, self.codes, 1)
         return int(self.codes.shape[1])
 
 
@@ -262,7 +264,7 @@ class Upserts(Work):
 
     def stage(self, feed: Feed, bad: list[Bad]) -> int:
         if self.codes.shape[1]:
-            feed.session._stage_upsert(feed.table, self.codes)
+            feed.core.transactions.upsert(feed.table, self.codes)
         return int(self.codes.shape[1])
 
 
@@ -284,7 +286,7 @@ class Snapshot(Work):
         for sign in (-1, 1):
             times = np.maximum(diffs * sign, 0)
             if times.any():
-                feed.session._stage(feed.table, np.ascontiguousarray(np.repeat(rows, times, axis=1)), sign)
+                feed.core.transactions.stage(feed.table, np.ascontiguousarray(np.repeat(rows, times, axis=1)), sign)
         return int(np.abs(diffs).sum())
 
 
@@ -299,7 +301,7 @@ class Events(Work):
 
     def stage(self, feed: Feed, bad: list[Bad]) -> int:
         if self.cleared:
-            feed.session._stage_clear(feed.table)
+            feed.core.transactions.clear(feed.table)
         if feed.table._key:
             self._by_key(feed)
         else:
@@ -309,7 +311,8 @@ class Events(Work):
     def _by_key(self, feed: Feed) -> None:
         key = feed.table._key
         keys = list(dict.fromkeys(tuple(row[c] for c in key) for row, _ in self.events))
-        old = {tuple(row[c] for c in key): row for row in feed.session._present(feed.table, keys)} if keys else {}
+        there = feed.core.transactions.present(feed.table, keys) if keys else []
+        old = {tuple(row[c] for c in key): row for row in there}
         new: dict[Codes, Codes | None] = {k: old.get(k) for k in keys}
         for row, n in self.events:
             k = tuple(row[c] for c in key)
@@ -326,7 +329,7 @@ class Events(Work):
             net[row] = net.get(row, 0) + n
         if feed.rules.policy == "quarantine":
             for row, n in net.items():
-                have = 0 if n >= 0 or self.cleared else feed.session._how_often(feed.table, row)
+                have = 0 if n >= 0 or self.cleared else feed.core.transactions.how_often(feed.table, row)
                 if have + n < 0:
                     bad += _absent(feed, row, -have - n)
                     net[row] = -have
@@ -343,4 +346,4 @@ def _absent(feed: Feed, row: Codes, times: int) -> list[Bad]:
 def _stage_rows(feed: Feed, rows: Iterable[Codes], sign: int) -> None:
     rows = list(rows)
     if rows:
-        feed.session._stage(feed.table, columns_of_rows(rows, len(feed.columns)), sign)
+        feed.core.transactions.stage(feed.table, columns_of_rows(rows, len(feed.columns)), sign)

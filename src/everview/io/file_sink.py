@@ -28,9 +28,9 @@ from everview.errors import InputError
 from everview.io.changes import DIFF, TIME
 from everview.io.files import Files
 from everview.io.sink import Sink, SinkMode
+from everview.session.view import Batch
 from everview.store.files import sync_folder
 from everview.types import INT, DataType
-from everview.view import Batch
 
 OWNER = "_everview.json"
 WHOLE_PUTS = ("s3", "gcs", "abfs")

@@ -21,10 +21,10 @@ from everview.io.durations import Duration, seconds
 from everview.io.file_sink import FileSink
 from everview.io.files import Files
 from everview.io.sink import Foreach, Sink, SinkMode
-from everview.snapshot import consolidated
-from everview.subscriber import Subscriber
+from everview.session.snapshot import consolidated
+from everview.session.subscriber import Subscriber
+from everview.session.view import Batch, View
 from everview.types import DataType
-from everview.view import Batch, View
 
 if TYPE_CHECKING:
     from everview.io.pipeline import Pipeline
@@ -52,6 +52,7 @@ class Outlet:
         """The last time that the sink is known to hold"""
         self._pipeline = pipeline
         self._session = pipeline.session
+        self._core = pipeline.core
         self._snapshots = mode == "snapshot"
         self._every = 0.0 if every is None else seconds(every)
         self._written = float("-inf")
@@ -73,9 +74,9 @@ class Outlet:
     def _identity(self) -> str:
         """What tells this session's view from all others, made once and kept with the state."""
         mark = f"sink/{self.view._name}/{self.sink.describe()}"
-        if mark not in self._session._marks:
-            self._session._mark(mark, uuid.uuid4().hex)
-        return self._session._marks[mark]
+        if mark not in self._core.runtime.offsets:
+            self._core.transactions.set_offset(mark, uuid.uuid4().hex)
+        return self._core.runtime.offsets[mark]
 
     def _check_position(self) -> None:
         if self.position is not None and self.position > self._session.time:

@@ -21,18 +21,18 @@ import pyarrow as pa
 
 from everview.codes.declare import data_type
 from everview.errors import InputError, did_you_mean
-from everview.io import changes
+from everview.io import changes, doors
 from everview.io.durations import Duration, seconds
 from everview.io.feed import DEAD_LETTERS, MODES, Feed, Mode, Policy, Rules
 from everview.io.progress import Progress
 from everview.io.rows import Rows
 from everview.io.source import Source
-from everview.table import Table
+from everview.session.table import Table
 from everview.types import STR, DataType
 
 if TYPE_CHECKING:
     from everview.io.outlet import Outlet
-    from everview.session import Session
+    from everview.session.core import Core
 
 IDLE = 0.2
 """Seconds between looks at sources that had nothing."""
@@ -41,8 +41,9 @@ IDLE = 0.2
 class Pipeline:
     """The sources and sinks of one session."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.session = core.session
         self.feeds: dict[str, Feed] = {}
         self.outlets: list[Outlet] = []
 
@@ -84,12 +85,12 @@ class Pipeline:
         dead = self._dead_letters(name) if bad == "quarantine" else None
         exact = schema is None and told is not None
         rules = Rules(mode, shape, exact, bad, max_rows_per_step, seconds(every))
-        self.feeds[name] = Feed(self.session, table, source, rules, dead)
+        self.feeds[name] = Feed(self.core, table, source, rules, dead)
         return table
 
     def _directory(self) -> str | None:
         """Where sources may keep files of their own; None if the session is in memory."""
-        store = getattr(self.session, "_store", None)
+        store = self.core.runtime.backing.store
         return None if store is None else f"{store.files.root}/streams"
 
     def _schema(self, source: Source, mode: Mode, schema: Mapping[str, Any] | None) -> pa.Schema:
@@ -158,7 +159,7 @@ class Pipeline:
             raise InputError(
                 "E_NO_SOURCE", "there is nothing to run: the session has no source", "add one: db.source(...)"
             )
-        if self.session._pending() is not None or self.session._queued is not None:
+        if self.core.transactions.pending() is not None or self.core.transactions.queued is not None:
             raise InputError("E_TRANSACTION", "db.run cannot be part of a transaction", "end the transaction first")
         result = Run(self.session.time)
         started = time.monotonic()
@@ -273,11 +274,11 @@ class _Interrupt:
             signal.signal(number, handler)
 
 
-def pipeline_of(session: Session) -> Pipeline:
+def pipeline_of(core: Core) -> Pipeline:
     """The session's pipeline, made when first asked for."""
-    if session._pipeline is None:
-        session._pipeline = Pipeline(session)
-    found: Pipeline = session._pipeline
+    if "pipeline" not in core.attached:
+        core.attached["pipeline"] = Pipeline(core)
+    found: Pipeline = core.attached["pipeline"]
     return found
 
 
@@ -321,9 +322,7 @@ def as_source(given: Any) -> Source:
     if isinstance(given, (str, os.PathLike)):
         return _by_suffix(os.fspath(given))
     if type(given).__module__.startswith("pyspark.sql"):
-        from everview.spark.frames import frame_source
-
-        return frame_source(given)
+        return doors.frame_source(given)
     return Rows(given)
 
 

@@ -43,13 +43,14 @@ from typing import TYPE_CHECKING, Any
 
 from everview import io
 from everview.errors import InputError, did_you_mean
-from everview.session import connect as session_of
-from everview.view import View
+from everview.io import doors
+from everview.session.session import connect as session_of
+from everview.session.view import View
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from everview.session import Session
+    from everview.session.session import Session
 
 SETTINGS = ("state", "master", "shards", "until")
 MASTER, EMBEDDED = "local[2]", "embedded"
@@ -96,9 +97,7 @@ def connect(
 
     def spark() -> SparkSession:
         if not made:
-            from everview.spark.local import local_session
-
-            made.append(local_session(MASTER if master == EMBEDDED else master, **conf))
+            made.append(doors.spark_on_this_machine(MASTER if master == EMBEDDED else master, conf))
         return made[0]
 
     state, shards = settings.get("state"), _shards(settings)

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from everview.session.view import Batch
 from everview.types import DataType
-from everview.view import Batch
 
 SinkMode = Literal["changes", "snapshot"]
 

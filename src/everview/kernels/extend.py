@@ -433,8 +433,7 @@ def _validate(level, state, at, stride, variables):
 
 @inner
 def _multiply(ctx, part, state, here, start, count):
-    """Multiply weights [start, start + count) with the part's runs; the products follow them. Gives how many there are.
-    """
+    """Multiply weights [start, start + count) with the part's runs; the products follow them. Returns how many."""
     scope = ld(ctx, X_SCOPE)
     fields = ld(scope, FIELDS)
     nfields = ld(scope, NFIELDS)

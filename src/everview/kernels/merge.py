@@ -348,8 +348,7 @@ def merge_now(older, newer, keep, since, team):
 
 @inner
 def advance(batch, keep, since):
-    """Advance the times of one batch in place, adding up what becomes equal; gives the batch (or a smaller one, or 0).
-    """
+    """Advance the times of one batch in place, adding up what becomes equal; returns it (or a smaller one, or 0)."""
     data = ld(batch, DATA)
     at = ld(batch, T_AT)
     rows = ld(batch, ROWS)

@@ -1,6 +1,6 @@
 """The logical plan: what is to be computed, as immutable nodes.
 
-A node is a bag (multiset) of rows. Columns are positions; names belong to `everview.collection.Collection`. Nodes are
+A node is a bag (multiset) of rows. Columns are positions; names belong to `everview.language.collection`. Nodes are
 compared and hashed by structure, so equal sub-plans, however they were written, are built once and shared by all
 views.
 

@@ -51,7 +51,7 @@ PARTS: dict[str, type] = {
 
 
 WRAPPERS = {
-    "RowFunction": "everview.collection",
+    "RowFunction": "everview.language.collection",
     "Listing": "everview.sql.lists",
     "Median": "everview.datalog.groups",
     "Range": "everview.datalog.ranges",

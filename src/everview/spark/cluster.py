@@ -24,18 +24,22 @@ import numpy as np
 import pyarrow as pa
 
 from everview.codes.interner import Interner
+from everview.dataflow.commands import Commands
 from everview.dataflow.lockstep import Inputs
 from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
-from everview.dataflow.saved import header, image_of
+from everview.dataflow.saved import image_of
 from everview.errors import EverviewError, InputError, StoreError
 from everview.kernels import image as image_k
 from everview.plan.frozen import Functions
-from everview.spark.coded import Absent, Input
+from everview.recovery.stored_shards import all_contents_of, contents_of, measure_of
+from everview.runtime.base import AbsentRows, RemoteTarget
+from everview.runtime.sharded import ShardStep
+from everview.spark.coded import Coded
+from everview.spark.coding import Target, code
 from everview.spark.failures import PeerFailed
-from everview.spark.frames import first_line
-from everview.spark.host import read_image
-from everview.spark.interrupts import Running
-from everview.spark.job import Answer, Commands, Job, bytes_table, table_bytes, write_rows
+from everview.spark.frames import FrameRows, first_line
+from everview.spark.interrupts import Running, put_off
+from everview.spark.job import Answer, Job, bytes_table, table_bytes, write_rows
 from everview.spark.merging import INLINE_BYTES, Merger
 from everview.spark.message import Buffer
 from everview.spark.proof import new_secret
@@ -43,7 +47,7 @@ from everview.spark.resident import LINGER, LONGEST, Resident, Unreachable, all_
 from everview.spark.room import NoRoom
 from everview.spark.slots import stage_slots
 from everview.spark.versions import checked, guarded, other_in
-from everview.store.manifest import BUILT, Manifest, Place, Ref
+from everview.store.manifest import BUILT, DECLARED, Place, Ref
 from everview.store.store import BATCHES, Store
 from everview.store.words import version_of
 
@@ -84,6 +88,7 @@ class SparkCluster:
     def __init__(
         self, spark: SparkSession, store: Store, interner: Interner, skeleton: Replica, functions: Functions
     ) -> None:
+        self.spark = spark
         self._spark = spark.sparkContext
         self._store = store
         self._interner = interner
@@ -102,10 +107,6 @@ class SparkCluster:
         self._resident: Resident | None = None
         self.linger(LINGER if self._spark.defaultParallelism > 1 else 0.0, LONGEST)
         self.forget = FORGET
-        self.notes: dict[str, Any] = {}
-        """what goes into the next commit besides batches: catalogue entries, marks"""
-        self.coded: tuple[Input, ...] = ()
-        """rows that the next step takes from files"""
 
     def linger(self, seconds: float, longest: float = 0.0) -> None:
         """Let tasks wait so long for the next step, or up to `longest` if steps come at such intervals; 0: every step
@@ -118,36 +119,42 @@ class SparkCluster:
     # steps
 
     def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> list[Added]:
-        before = len(self._commands)
-        self._commands.append(command)
-        self._forget_broadcast()
-        try:
-            self.notes = {"commands": (BUILT + self._commands.encoded[-1],)}
-            if isinstance(command, Keep):
-                self._drop_lists(command)
-                return []
-            self.notes["fingerprints"] = (self._skeleton.fingerprint(),)
-            new = (o for o in self._skeleton.graph.new() if o.scope.is_root)
-            self.notes["sinces"] = {o.number: self._skeleton.graph.time for o in new}
-            if not inputs and (isinstance(command, MakeTable) or not self.notes["sinces"]):
-                self._store.commit(self._store.manifest.time, **self.notes)  # nothing to compute: workers will follow
-                self.passed()
-                return []
-            return self.step(inputs, 0, wanted)
-        except BaseException:
-            self._commands.go_back(before)
+        with put_off():
+            before = len(self._commands)
+            self._commands.append(command)
             self._forget_broadcast()
-            raise
-        finally:
-            self.notes = {}
+            try:
+                return self._build(command, inputs, wanted)
+            except BaseException:
+                self._commands.go_back(before)
+                self._forget_broadcast()
+                raise
 
-    def _drop_lists(self, command: Keep) -> None:
+    def _build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> list[Added]:
+        commands = (BUILT + self._commands.encoded[-1],)
+        if isinstance(command, Keep):
+            self._drop_lists(command, commands)
+            return []
+        graph = self._skeleton.graph
+        sinces = {o.number: graph.time for o in graph.new() if o.scope.is_root}
+        noted: dict[str, Any] = {
+            "commands": commands,
+            "sinces": sinces,
+            "fingerprints": (self._skeleton.fingerprint(),),
+        }
+        if not inputs and (isinstance(command, MakeTable) or not sinces):
+            self._store.commit(self._store.manifest.time, **noted)  # nothing to compute: workers will follow
+            self.passed()
+            return []
+        return self._run(ShardStep(inputs, 0), wanted, noted)
+
+    def _drop_lists(self, command: Keep, commands: tuple[bytes, ...]) -> None:
         """Commit that the batches of operators which no root needs are no longer wanted."""
         graph = self._skeleton.graph
         roots = (o for o in (graph.numbered[n] for n in command.roots) if o is not None)
         numbers = {o.number for o in graph.needed(roots)}
         gone: dict[Place, list[Ref]] = {p: [] for p in self._store.manifest.lists if p[0] not in numbers}
-        self._store.commit(self._store.manifest.time, replaces=gone, **self.notes)
+        self._store.commit(self._store.manifest.time, replaces=gone, commands=commands)
         self.passed()
 
     def passed(self) -> None:
@@ -173,8 +180,23 @@ class SparkCluster:
         """So many entries of the dictionary are in the store."""
         self._words = words
 
-    def step(self, inputs: Inputs, epochs: int, wanted: Set[int]) -> list[Added]:
-        manifest = self._store.manifest
+    def keep(self, entry: bytes) -> None:
+        """Make an entry of the catalog durable."""
+        with put_off():
+            self._store.commit(self._skeleton.graph.time, commands=(DECLARED + entry,))
+            self.passed()
+
+    def noted(self) -> None:
+        """Entries are committed whole."""
+
+    def step(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
+        with put_off():
+            return self._run(step, wanted, {"marks": step.offsets} if step.offsets else {})
+
+    def _run(self, step: ShardStep, wanted: Set[int], noted: dict[str, Any]) -> list[Added]:
+        """Run a step and commit it, with what else is noted."""
+        manifest, inputs = self._store.manifest, step.inputs
+        coded = tuple(rows.at(manifest.time + 1) for rows in step.remote if isinstance(rows, Coded))
         attempt = secrets.token_hex(6)
         files: dict[int, str] = {}
         small: dict[int, list[tuple[int, bytes]]] = {}
@@ -185,38 +207,38 @@ class SparkCluster:
         fresh, words = self._interner.export(self._words), len(self._interner)
         stored = self._saved(fresh) if fresh.nbytes >= FILE_BYTES else ()
         job = Job(
-            self._store.files.root,
-            manifest.version,
-            manifest.time,
-            dict(self._lineage),
-            attempt,
-            self.shards,
-            epochs,
-            len(self._commands),
-            self._skeleton.fingerprint(),
-            self._skeleton.graph.merge_effort,
-            small,
-            files,
-            b"" if stored else table_bytes(fresh),
-            stored,
-            self.coded,
-            self.forget,
-            version_of(manifest),
+            root=self._store.files.root,
+            version=manifest.version,
+            time=manifest.time,
+            lineage=dict(self._lineage),
+            attempt=attempt,
+            shards=self.shards,
+            epochs=step.epochs,
+            commands=len(self._commands),
+            fingerprint=self._skeleton.fingerprint(),
+            merge_effort=self._skeleton.graph.merge_effort,
+            inputs=small,
+            input_files=files,
+            dictionary=b"" if stored else table_bytes(fresh),
+            stored=stored,
+            coded=coded,
+            forget=self.forget,
+            forgotten=version_of(manifest),
         )
         try:
             for shard, name in files.items():
                 write_rows(self._store.files, name, inputs[shard])
-            answers = self._submit(job, self._tasks_for(inputs, epochs))
+            answers = self._submit(job, self._tasks_for(inputs, job))
         finally:
             for name in files.values():
                 self._store.files.delete(f"{BATCHES}/{name}")
-        return self._commit(job, answers, wanted, words if stored else self._words)
+        return self._commit(job, answers, wanted, words if stored else self._words, noted)
 
-    def _tasks_for(self, inputs: Inputs, epochs: int) -> int:
+    def _tasks_for(self, inputs: Inputs, job: Job) -> int:
         """How many tasks a step deserves."""
         words = sum(len(rows) for parts in inputs.values() for _, rows in parts)
-        words += sum(rows.words for rows in self.coded)
-        if epochs == 0:
+        words += sum(rows.words for rows in job.coded)
+        if job.epochs == 0:
             words = max(words, sum(r.size // 8 for refs in self._store.manifest.lists.values() for r in refs))
         return min(self.shards, stage_slots(self._spark)) if words > 4 * self.alone_rows or self._apart else 1
 
@@ -249,7 +271,7 @@ class SparkCluster:
         answers = [Answer.read(checked(data)) for data in found]
         failures = [e for e in (a.error() for a in answers) if e is not None]
         if failures:
-            known = sorted(failures, key=lambda e: (not isinstance(e, Absent), isinstance(e, PeerFailed)))
+            known = sorted(failures, key=lambda e: (not isinstance(e, AbsentRows), isinstance(e, PeerFailed)))
             raise known[0]
         return answers
 
@@ -321,7 +343,9 @@ class SparkCluster:
 
     # versions
 
-    def _commit(self, job: Job, answers: list[Answer], wanted: Set[int], saved: int) -> list[Added]:
+    def _commit(
+        self, job: Job, answers: list[Answer], wanted: Set[int], saved: int, noted: dict[str, Any]
+    ) -> list[Added]:
         """Make a version of what the tasks made; `saved` entries of the dictionary are in the store."""
         adds: list[tuple[int, int, Ref]] = []
         result: list[Added] = []
@@ -343,7 +367,7 @@ class SparkCluster:
                 result.append(added)
             result += contents_of(self._store, (f for f in answer.files if f[0] in wanted))
         dictionary = (*job.stored, *self._saved(self._interner.export(saved)))
-        self._store.commit(job.time + job.epochs, adds=adds, dictionary=dictionary, **self.notes)
+        self._store.commit(job.time + job.epochs, adds=adds, dictionary=dictionary, **noted)
         self._words = len(self._interner)
         self._remember(self._store.manifest.version, job.attempt)
         with suppress(OSError, StoreError):  # the step is done: lists can be merged next time
@@ -376,32 +400,25 @@ class SparkCluster:
             self._tidied = 0
 
     def contents(self, operators: set[int]) -> Iterable[Added]:
-        lists = self._store.manifest.lists.items()
-        return contents_of(self._store, ((o, s, ref) for (o, s), refs in lists if o in operators for ref in refs))
+        return all_contents_of(self._store, operators)
 
     def measure(self) -> np.ndarray:
         return measure_of(self._store.manifest, len(self._skeleton.graph.numbered))
+
+    def encode_remote(self, target: RemoteTarget, rows: Any) -> Coded | None:
+        """Have tasks encode the rows of a DataFrame."""
+        if not isinstance(rows, FrameRows):
+            return None
+        table = target.table
+        place = Target(
+            self._store.files, table._id, table._arrangement, table._key, self.shards, target.until, target.settle()
+        )
+        return code(rows.frame, target.fitting, target.place, target.how, place)
 
     def close(self) -> None:
         self._merger.close()
         self.linger(0.0)
         self._forget_broadcast()
-        self._store.close()
-
-
-def contents_of(store: Store, batches: Iterable[tuple[int, int, Ref]]) -> Iterator[Added]:
-    """Stored batches, one by one."""
-    for operator, _, ref in batches:
-        image, _ = read_image(store.files, ref)
-        yield Added(np.empty(0, dtype=np.int64), {operator: np.concatenate([header(image), image.body])})
-
-
-def measure_of(manifest: Manifest, operators: int) -> np.ndarray:
-    """Batches, updates and bytes of each operator's lists."""
-    found = np.zeros((operators, 3), dtype=np.int64)
-    for (operator, _), refs in manifest.lists.items():
-        found[operator] += (len(refs), sum(r.rows for r in refs), sum(r.size for r in refs))
-    return found
 
 
 def _entries(packed: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

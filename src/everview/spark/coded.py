@@ -4,7 +4,7 @@ The files are made by `everview.spark.coding`. An upsert is finished on the shar
 keys, and what differs from a snapshot, a shard knows by itself, so the driver needs no copy of the table. So is a
 change feed: all events of a key meet on one shard, which puts them in the order of their commits and sees what they
 leave. Without a key events are counted. If more of a row is taken away than there is, the step fails, and the shard
-says which rows those are (`Absent`); the feed reports them, or sets them aside and runs the step again without them.
+says which rows those are (`AbsentRows`); the feed reports them, or sets them aside and runs it again without.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from everview.clock import Afar, values_of
 from everview.codes.interner import Interner
-from everview.dataflow.graph import ABSENT_HINT
 from everview.dataflow.operators import Arrangement
 from everview.errors import EverviewError, InputError
 from everview.expr.nodes import Expr
 from everview.io.events import EXTRA, Told, outcome
 from everview.io.source import Bad
-from everview.sharded import inbox_rows
-from everview.snapshot import consolidated
-from everview.standing import Counted, last_of_each, records, standing, stored
+from everview.runtime.base import AbsentRows, RemoteRows, in_table_order
+from everview.runtime.sharded import inbox_rows
+from everview.session.current_rows import Counted, current, last_of_each, records, stored
+from everview.session.snapshot import consolidated
+from everview.session.temporal import values_of
 from everview.store.files import Files
 from everview.types import NULL
 
 if TYPE_CHECKING:
-    from everview.table import Table
+    from everview.session.table import Table
 
 FOLDER = "rows"
 """Where coded rows lie until their step is done; whatever is there when a session opens is of the dead."""
@@ -57,24 +57,8 @@ class Part:
     failure: EverviewError | None = None
 
 
-class Absent(InputError):
-    """Events take away rows that are not there."""
-
-    table: int
-    """the table's node"""
-    rows: dict[Row, int]
-    """codes in the index's order, and how often too often"""
-
-    @classmethod
-    def of(cls, table: int, rows: dict[Row, int]) -> Absent:
-        """Without a text, for which one needs the dictionary."""
-        error = cls("E_ABSENT", "a row was deleted that is not there", ABSENT_HINT)
-        error.table, error.rows = table, rows
-        return error
-
-
 @dataclass
-class Coded(Afar):
+class Coded(RemoteRows):
     """A table's new rows in files, by shard."""
 
     store: Files
@@ -87,7 +71,6 @@ class Coded(Afar):
     files: dict[int, list[str]] = field(default_factory=dict)
     rows: int = 0
     words: int = 0
-    bad: list[Bad] = field(default_factory=list)
     exact: bool = True
     """whether events tell rows that go whole, not by their keys"""
     cleared: bool = False
@@ -118,7 +101,7 @@ class Coded(Afar):
 
     def excuse(self, error: InputError) -> dict[Row, int]:
         """If a step failed because rows were taken away too often, go on without; gives those rows."""
-        if not isinstance(error, Absent) or error.table != self.table:
+        if not isinstance(error, AbsentRows) or error.table != self.table:
             return {}
         for row, n in error.rows.items():
             self.excused[row] = self.excused.get(row, 0) + n
@@ -190,7 +173,7 @@ class Input:
         diffs = np.ones(new.shape[1], dtype=np.int64)
         if self.how != "append":
             keys = np.ascontiguousarray(new[: len(self.key)]) if self.how == "upsert" else None
-            old = standing(arrangement, now, (), self.key, keys)[list(arrangement.order)]
+            old = current(arrangement, now, (), self.key, keys)[list(arrangement.order)]
             diffs = np.repeat(np.array([1, -1]), [new.shape[1], old.shape[1]])
             new = np.concatenate([new, old], axis=1)  # what stays as it is cancels out in the inbox
         return new, diffs
@@ -204,7 +187,7 @@ class Input:
         if self.cleared:
             return self._emptied(new, np.ones(new.shape[1], dtype=np.int64), arrangement, now)
         keys = np.ascontiguousarray(found.codes[:width, last_of_each(found.codes[:width])])
-        old = standing(arrangement, now, (), self.key, keys)[list(arrangement.order)]
+        old = current(arrangement, now, (), self.key, keys)[list(arrangement.order)]
         old = old[:, np.isin(records(old[:width]), records(settled)) | np.isin(records(old), records(taken))]
         return np.concatenate([new, old], axis=1), np.repeat(np.array([1, -1]), [new.shape[1], old.shape[1]])
 
@@ -222,7 +205,7 @@ class Input:
         """Changes of a table that is emptied first, if it is."""
         if not self.cleared:
             return rows, diffs
-        old = standing(arrangement, now, (), (), None)[list(arrangement.order)]
+        old = current(arrangement, now, (), (), None)[list(arrangement.order)]
         return np.concatenate([rows, old], axis=1), np.concatenate([diffs, np.full(old.shape[1], -1)])
 
     def absent(
@@ -241,15 +224,6 @@ class Input:
         both = np.concatenate([rows, there[list(arrangement.order)]], axis=1), np.concatenate([diffs, counts])
         rows, diffs = consolidated(*both)
         return {tuple(row): -n for row, n in zip(rows.T.tolist(), diffs.tolist(), strict=True) if n < 0}
-
-
-def in_table_order(row: Row, order: tuple[int, ...]) -> Row:
-    """A row's codes in the table's order of columns, from those in an index's.
-
-    >>> in_table_order((7, 8, 9), (2, 0, 1))
-    (8, 9, 7)
-    """
-    return tuple(row[order.index(c)] for c in range(len(row)))
 
 
 def _read(files: Files, names: Iterable[str], cols: int) -> np.ndarray:

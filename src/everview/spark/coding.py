@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from everview.clock import values_of
 from everview.codes.codec import Codec
 from everview.codes.interner import Interner
 from everview.dataflow.operators import Arrangement
@@ -33,6 +32,7 @@ from everview.expr.nodes import Expr
 from everview.io.changes import Envelope
 from everview.io.events import told
 from everview.io.fitting import Fitting
+from everview.session.temporal import values_of
 from everview.spark.coded import FOLDER, Coded, Part
 from everview.spark.frames import unreadable
 from everview.spark.job import bytes_table, table_bytes

@@ -40,7 +40,7 @@ def told(error: BaseException) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": _kind(error), "code": error.code, "message": error.message, "hint": error.hint}
     if isinstance(error, LoopError):
         found["loop"] = error.loop
-    if found["kind"] == "Absent":
+    if found["kind"] == "AbsentRows":
         absent: Any = error
         found |= {"table": absent.table, "rows": [[*row, n] for row, n in absent.rows.items()]}
     return found
@@ -54,10 +54,10 @@ def made(told: dict[str, Any]) -> Exception:
     if not kind:
         what = f"a task of the step failed: {told['text']}"
         return InternalError("E_TASK", what, "nothing of the step was committed; report this")
-    if kind == "Absent":
-        from everview.spark.coded import Absent  # most processes need none of it
+    if kind == "AbsentRows":
+        from everview.runtime.base import AbsentRows  # most processes need none of it
 
-        return Absent.of(told["table"], {tuple(row): n for *row, n in told["rows"]})
+        return AbsentRows.of(told["table"], {tuple(row): n for *row, n in told["rows"]})
     error = KNOWN[kind](told["code"], told["message"], told["hint"])
     if isinstance(error, LoopError):
         error.loop = told["loop"]
@@ -66,4 +66,4 @@ def made(told: dict[str, Any]) -> Exception:
 
 def _kind(error: EverviewError) -> str:
     """The name of the error's class, or of the nearest above it that both ends know."""
-    return next(each.__name__ for each in type(error).__mro__ if each.__name__ in (*KNOWN, "Absent"))
+    return next(each.__name__ for each in type(error).__mro__ if each.__name__ in (*KNOWN, "AbsentRows"))

@@ -35,6 +35,7 @@ import pyarrow as pa
 
 from everview.codes.interner import Interner
 from everview.dataflow import lockstep, saved
+from everview.dataflow.commands import read_command
 from everview.dataflow.lockstep import Inputs, Shard, Wire
 from everview.dataflow.replica import Keep, Replica
 from everview.errors import InputError, InternalError, StoreError
@@ -42,12 +43,13 @@ from everview.kernels import image as image_k
 from everview.plan.frozen import Functions
 from everview.plan.trust import EVERYBODY
 from everview.spark import room
-from everview.spark.job import Answer, Job, bytes_table, map_privately, read_command, read_rows, table_bytes, words_of
+from everview.spark.job import Answer, Job, bytes_table, read_rows, table_bytes, words_of
 from everview.spark.room import NoRoom
 from everview.store import manifest as m
-from everview.store.batches import Image, from_arrow, from_bytes, open_batch, write_batch
+from everview.store.batches import Image, write_batch
 from everview.store.files import Files, open_files
 from everview.store.manifest import Commit, Manifest, Place, Ref
+from everview.store.mapped import read_image
 from everview.store.nearby import with_copies
 from everview.store.store import BATCHES, CHECKPOINT, LOG, numbered
 
@@ -142,20 +144,6 @@ class Held:
         self._maps.clear()
 
 
-def read_image(files: Files, ref: Ref) -> tuple[Image, mmap.mmap | None]:
-    """A committed batch; a local file is mapped privately, and the map must be kept."""
-    if ref.inline is not None:
-        return from_bytes(ref.inline, files.where(LOG)), None
-    name = f"{BATCHES}/{ref.file}"
-    try:
-        mapped = map_privately(files, name)
-    except FileNotFoundError:
-        raise StoreError("E_DAMAGED", f"{files.where(name)} is missing", "restore the file from a copy") from None
-    if mapped is None:
-        return open_batch(files, name), None
-    return from_arrow(pa.py_buffer(mapped), files.where(name)), mapped
-
-
 def take_in(files: Files, ref: Ref, trace: int, time: int, maps: list[mmap.mmap]) -> None:
     """Append a committed batch to a trace: a local file where it lies, its map added to `maps`, which must outlive the
     trace; anything else as a copy.
@@ -246,9 +234,9 @@ class Host:
                 arrangement = each.shard.replica.builder.tables[rows.table]
                 absent |= rows.absent(self.files, each.shard.number, arrangement, job.time, self.interner)
             if absent:
-                from everview.spark.coded import Absent  # most workers code nothing, and start sooner
+                from everview.runtime.base import AbsentRows  # most workers code nothing, and start sooner
 
-                return Absent.of(rows.table, absent)
+                return AbsentRows.of(rows.table, absent)
         return error
 
     def _finish(self, job: Job, shard: Shard, answer: Answer) -> None:

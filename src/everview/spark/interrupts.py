@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from everview import shield
+from everview.dataflow import shield
 
 NOTICE = 0.2
 """Seconds after which a wait looks for interrupts by itself: those that are no signals (`_thread.interrupt_main`, as

@@ -10,25 +10,19 @@ Spark ships: workers run what their own driver asks of them, and take it from no
 
 from __future__ import annotations
 
-import mmap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from everview.codes.declare import data_type
-from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, Replica
-from everview.errors import StoreError
-from everview.plan import legacy
-from everview.plan import nodes as plan
-from everview.plan.frozen import Functions, freeze, thaw
+from everview.dataflow.replica import Added
 from everview.spark import failures
 from everview.spark.message import Buffer, pack, unpack
-from everview.store import records
 from everview.store.files import Files
-from everview.store.manifest import BUILT, Manifest, Ref
+from everview.store.manifest import Ref
+from everview.store.mapped import map_privately
 from everview.store.store import BATCHES
 
 
@@ -137,126 +131,6 @@ def read_rows(files: Files, name: str) -> list[tuple[int, np.ndarray]]:
         parts.append((operator, words[at + 2 : at + 2 + count]))
         at += 2 + count
     return parts
-
-
-def map_privately(files: Files, name: str) -> mmap.mmap | None:
-    """A file as memory that can be written to (kernels want that), which does not change the file; None if it is not
-    nearby.
-    """
-    path = files.near(name)
-    if path is None:
-        return None
-    try:
-        with open(path, "rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    except FileNotFoundError:
-        if files.local is None:  # the copy has just made room for others
-            return None
-        raise
-
-
-class Commands:
-    """The commands that built a dataflow, as bytes that can be followed from any point."""
-
-    def __init__(self, functions: Functions) -> None:
-        self._functions = functions
-        self.encoded: list[bytes] = []
-        self._known: list[int] = [0]
-
-    def __len__(self) -> int:
-        return len(self.encoded)
-
-    def go_back(self, count: int) -> None:
-        """Forget all but the first `count`: the others did not happen."""
-        del self.encoded[count:]
-        del self._known[count + 1 :]
-        self._functions.go_back(self._known[-1])
-
-    def append(self, command: Command) -> None:
-        """Add a command."""
-        header: dict[str, Any] = {"command": type(command).__name__}
-        parts: list[bytes] = []
-        if isinstance(command, Install):
-            parts.append(freeze(command.node, self._functions))
-            new = list(self._functions.unwritten())
-            parts += [data for _, data in new]
-            header |= {"functions": [name for name, _ in new], "keys": command.keys, "history": command.history}
-            header["choice"] = command.choice
-        elif isinstance(command, MakeTable):
-            node = command.node
-            header |= {"id": node.id, "columns": [repr(c) for c in node.columns], "key": node.key}
-            header |= {"order": command.order, "name": command.name, "history": command.history, "rows": command.rows}
-        else:
-            header["roots"] = command.roots
-        self.encoded.append(records.encode(header, parts))
-        self._known.append(len(self._functions))
-
-
-def read_command(data: bytes, functions: Functions) -> Command:
-    """A command from its bytes; its new functions become known."""
-    if data[: len(records.MAGIC)] != records.MAGIC:
-        return _read_old(data, functions)
-    header, parts = records.decode(data, "a command")
-    try:
-        if header["command"] == "Install":
-            for name, code in zip(header["functions"], parts[1:], strict=True):
-                functions.read(str(name), bytes(code))
-            node = thaw(bytes(parts[0]), functions)
-            return Install(node, _numbers(header["keys"]), int(header["history"]), header["choice"])
-        if header["command"] == "MakeTable":
-            columns = tuple(data_type(str(c)) for c in header["columns"])
-            table = plan.Table(int(header["id"]), columns, _numbers(header["key"]))
-            rows = tuple(_numbers(row) for row in header["rows"])
-            return MakeTable(table, _numbers(header["order"]), str(header["name"]), int(header["history"]), rows)
-        if header["command"] == "Keep":
-            return Keep(_numbers(header["roots"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise records.damaged("a command", 0, f"{type(error).__name__}: {error}") from None
-    raise records.damaged("a command", 0, f"{header['command']!r} is unknown")
-
-
-def _numbers(given: Any) -> tuple[int, ...]:
-    return tuple(int(n) for n in given)
-
-
-def _read_old(data: bytes, functions: Functions) -> Command:
-    kind, new, body = legacy.command(data, functions)
-    for name, code in new:
-        functions.read(name, code)
-    if kind == "Install":
-        frozen, keys, history, *choice = body
-        return Install(thaw(frozen, functions), keys, history, *(choice or ("binary",)))  # once there was no choice
-    if kind == "MakeTable":
-        node, order, name, history, rows = body
-        return MakeTable(plan.Table(*node), order, name, history, rows)
-    return Keep(body)
-
-
-def rebuild(
-    replica: Replica,
-    manifest: Manifest,
-    functions: Functions,
-    where: str,
-    follow: Callable[[Command], None] | None = None,
-) -> None:
-    """Build in a replica what was built on a store's shards, and make sure that it is that: batches go by numbers."""
-    found = ""
-    for data in manifest.commands:
-        if data[:1] == BUILT:
-            command = read_command(data[1:], functions)
-            replica.load([command]) if follow is None else follow(command)
-            found = found if isinstance(command, Keep) else replica.fingerprint()
-    check_built(found, manifest.fingerprints, where)
-
-
-def check_built(found: str, expected: Sequence[str] | None, where: str) -> None:
-    """Refuse shards whose operators are not those that would be built today; once nothing was written about that."""
-    if expected and found != expected[0]:
-        raise StoreError(
-            "E_VERSION",
-            f"{where} was written by another version of Everview, which built other operators from its views",
-            "open it with that version, or load its tables into a new directory",
-        )
 
 
 def table_bytes(table: pa.Table) -> bytes:

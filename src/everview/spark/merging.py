@@ -33,12 +33,13 @@ from everview.dataflow.operators import Trace
 from everview.dataflow.replica import Replica
 from everview.kernels import make
 from everview.kernels import trace as trace_k
-from everview.spark.host import give_back, in_a_worker, read_image, share_memory
+from everview.spark.host import give_back, in_a_worker, share_memory
 from everview.spark.tasks import drain
 from everview.store import tally
 from everview.store.batches import Image, to_bytes, write_batch
 from everview.store.files import Files, open_files
 from everview.store.manifest import Place, Ref
+from everview.store.mapped import read_image
 from everview.store.nearby import with_copies
 from everview.store.pieces import Spool, cut
 from everview.store.store import BATCHES, Store

@@ -8,7 +8,7 @@ from everview.errors import InputError, did_you_mean
 from everview.plan.trust import Trust
 
 if TYPE_CHECKING:
-    from everview.session import Session
+    from everview.session.session import Session
 
 OPTIONS = ("state", "shards", "alone_rows", "linger", "forget", "read_only", "trust", "functions")
 
@@ -17,8 +17,8 @@ def open_on_spark(
     spark: Any, *, read_only: bool = False, trust: bool = False, functions: Any = (), **options: Any
 ) -> Session:
     """The session on Spark; with `read_only`, one that reads what another writes, which needs no Spark."""
-    from everview.durable import open_directory
-    from everview.spark.session import SparkBackedSession
+    from everview.recovery.opening import open_directory
+    from everview.spark.session import spark_session
 
     for name in options:
         if name not in (*OPTIONS, "history", "merge_effort"):
@@ -35,7 +35,7 @@ def open_on_spark(
     if read_only:
         reading = {name: options[name] for name in ("history", "merge_effort")}
         return open_directory(options["state"], read_only=True, trust=trust, functions=functions, **reading)
-    return SparkBackedSession(spark, trust=Trust.of(trust, functions, str(options["state"])), **options)
+    return spark_session(spark, trust=Trust.of(trust, functions, str(options["state"])), **options)
 
 
 def _check(spark: Any) -> None:

@@ -27,9 +27,9 @@ from everview.codes.declare import arrow_field
 from everview.errors import InputError, did_you_mean
 from everview.io.changes import DIFF, TIME
 from everview.io.sink import Sink, SinkMode
+from everview.session.view import Batch
 from everview.spark.frames import first_line, instants, to_frame
 from everview.types import INT, DataType
-from everview.view import Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,24 +9,24 @@ from everview.errors import InputError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from everview.session import Session
+    from everview.session.core import Core
 
 
-def usual_session(session: Session) -> SparkSession:
+def default_session(core: Core) -> SparkSession:
     """The SparkSession of a session on Spark, else the active one."""
     from pyspark.sql import SparkSession
 
-    found: SparkSession | None = getattr(session, "_spark", None) or SparkSession.getActiveSession()
+    found: SparkSession | None = getattr(core.runtime, "spark", None) or SparkSession.getActiveSession()
     if found is None:
         raise InputError("E_SPARK", "there is no SparkSession", "give one: view.to_spark(spark)")
     return found
 
 
-def stream_of_changes(spark: SparkSession, session: Session, view: str) -> DataFrame:
+def stream_of_changes(spark: SparkSession, core: Core, view: str) -> DataFrame:
     """A view's changes as a streaming DataFrame, read from the session's directory."""
     from everview.spark.datasource import register
 
-    store = getattr(session, "_store", None)
+    store = core.runtime.backing.store
     if store is None:
         raise InputError(
             "E_TARGET", "a session in memory has no changes that Spark could read", 'open it as connect("directory")'

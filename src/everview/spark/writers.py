@@ -16,9 +16,9 @@ import pyarrow as pa
 from everview.errors import InputError
 from everview.io.changes import DIFF, TIME
 from everview.io.sink import Sink, SinkMode
+from everview.session.view import Batch
 from everview.spark.frames import first_line, to_frame
 from everview.types import DataType
-from everview.view import Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -32,22 +32,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from everview.session.core import core_of
 from everview.sql.places import SqlError
 from everview.sql.result import Result
 from everview.sql.statements import Statements
 
 if TYPE_CHECKING:
-    from everview.session import Session
+    from everview.session.session import Session
 
 __all__ = ["Result", "SqlError", "execute"]
 
 
 def execute(session: Session, text: str) -> Any:
     """Run SQL in a session; see `Session.sql`."""
-    if session._sql is None:
-        session._sql = Statements(session)
+    attached = core_of(session).attached
+    if "sql" not in attached:
+        attached["sql"] = Statements(session)
     try:
-        return session._sql.run(text)
+        return attached["sql"].run(text)
     except RecursionError:
         raise SqlError(
             "E_DEPTH", "the text is nested too deeply", "compute parts of it in views of their own", 1, 1

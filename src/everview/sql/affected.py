@@ -22,8 +22,8 @@ from everview.sql.scalars import Scalars, has_query
 from everview.sql.scopes import Field, Relation, Scope
 
 if TYPE_CHECKING:
+    from everview.session.table import Table
     from everview.sql.statements import Statements
-    from everview.table import Table
 
 
 class Affected:
@@ -63,7 +63,7 @@ class Affected:
         """The outputs for rows."""
         names, exprs = tuple(n for n, _ in outputs), tuple(e for _, e in outputs)
         if not rows:
-            codec = Codec(tuple(e.type for e in exprs), names, self.sql.session._interner)
+            codec = Codec(tuple(e.type for e in exprs), names, self.sql.core.interner)
             return Result(codec, codec.encode_rows([]))
         node: plan.Node = plan.Constant(tuple(tuple(r) for r in rows), self.types)
         node = node if where is None else plan.Filter(node, where)

@@ -19,6 +19,7 @@ from everview.expr.nodes import Expr
 from everview.expr.nodes import Literal as Constant
 from everview.plan import joins
 from everview.plan import nodes as plan
+from everview.session.table import Table
 from everview.sql import constants, names, parts
 from everview.sql.affected import Returning
 from everview.sql.conflicts import DoUpdate
@@ -27,7 +28,6 @@ from everview.sql.query import Compiler, Query
 from everview.sql.result import Result, Row
 from everview.sql.scalars import Scalars
 from everview.sql.scopes import HIDDEN, Relation, Scope
-from everview.table import Table
 from everview.types import INT
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def _table(sql: Statements, target: exp.Expr | bool | None, source: Source) -> T
     if not isinstance(target, exp.Expr):  # sqlglot reads DELETE alone as a statement
         raise SqlError("E_SYNTAX", "the table's name is missing", "name the table to change", 1, 1)
     name = sql.spelled(target.name)
-    found = sql.session._tables.get(name) if name in sql.session.tables else None
+    found = sql.core.catalog.tables.get(name) if name in sql.session.tables else None
     if found is None:
         if name in sql.session.views:
             raise source.error(
@@ -217,7 +217,7 @@ def _constants(sql: Statements, node: exp.Expr, table: Table, at: Sequence[int],
         items = row.expressions if isinstance(row, exp.Tuple) else [row]
         _check_width(len(items), table, at, row, source)
         values = [_fitted_value(scalars.bind(e), table, i, e, source) for e, i in zip(items, at, strict=True)]
-        found = [constants.folded(v, sql.session._interner) for v in values]
+        found = [constants.folded(v, sql.core.interner) for v in values]
         if not all(isinstance(v, Constant) for v in found):
             return None
         rows.append(tuple(v.value for v in found if isinstance(v, Constant)))
@@ -315,7 +315,7 @@ def _new_keys(sql: Statements, table: Table, rows: list[Any], conflict: str) -> 
     """The rows whose keys are not there yet."""
     codes = table._codec.encode(rows)
     keys = [tuple(codes[k, i].item() for k in table._key) for i in range(len(rows))]
-    there = {tuple(r[k] for k in table._key) for r in sql.session._present(table, keys)}
+    there = {tuple(r[k] for k in table._key) for r in sql.core.transactions.present(table, keys)}
     kept = []
     for row, key in zip(rows, keys, strict=True):
         if key not in there:

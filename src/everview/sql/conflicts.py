@@ -18,8 +18,8 @@ from everview.sql.places import Source
 from everview.sql.result import Row
 
 if TYPE_CHECKING:
+    from everview.session.table import Table
     from everview.sql.statements import Statements
-    from everview.table import Table
 
 Fit = Callable[[Expr, int, exp.Expr], Expr]
 """A value as a column of the table, by position, wants it."""
@@ -55,7 +55,7 @@ class DoUpdate:
         table, width = self.table, len(self.table._columns)
         codes = table._codec.encode(rows)
         keys = [tuple(codes[k, i].item() for k in table._key) for i in range(len(rows))]
-        there = {tuple(r[k] for k in table._key): r for r in self.sql.session._present(table, keys)}
+        there = {tuple(r[k] for k in table._key): r for r in self.sql.core.transactions.present(table, keys)}
         fresh: list[Row] = []
         pairs: list[Row] = []
         seen: set[tuple[int, ...]] = set()

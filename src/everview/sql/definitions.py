@@ -12,25 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from everview.clock import Expiring
-from everview.collection import Collection
 from everview.errors import PlanError, did_you_mean
 from everview.expr import functions
 from everview.expr.nodes import Expr
+from everview.language.collection import Collection
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
+from everview.session.core import core_of
+from everview.session.table import Table
+from everview.session.temporal import RowTTL
+from everview.session.view import View
 from everview.sql import choice, constants, names, parts, reading
 from everview.sql.places import Source
 from everview.sql.query import Compiler
 from everview.sql.scalars import Scalars
 from everview.sql.scopes import Field, Relation, Scope
-from everview.table import Table
 from everview.types import TIMESTAMP
-from everview.view import View
 
 if TYPE_CHECKING:
-    from everview.session import Session
+    from everview.session.session import Session
     from everview.sql.statements import Do, Statements
 
 
@@ -57,7 +58,7 @@ def _new_name(sql: Statements, target: exp.Table, node: exp.Create, source: Sour
         if optional:
             return None
         replaced = replaced and name in sql.session.views
-        if not replaced and name not in sql.session._again:
+        if not replaced and name not in sql.core.catalog.redeclarable:
             raise source.error(target, "E_NAME", f"the name {name} is taken", "choose another, or DROP it first")
     return name
 
@@ -69,7 +70,7 @@ def define(sql: Statements, node: exp.Expr, source: Source) -> Do:
     parts.understood(node.expressions[0])  # the query that stands for the missing one
     for cte in clause.expressions:
         name = sql.spelled(cte.alias)
-        if name in sql.session and name not in sql.session._again:
+        if name in sql.session and name not in sql.core.catalog.redeclarable:
             raise source.error(cte.args["alias"], "E_NAME", f"the name {name} is taken", "choose another, or DROP it")
     made = [_defined(sql, cte.alias, clause, source) for cte in clause.expressions]
     return lambda: [do() for do in made][-1]
@@ -126,8 +127,9 @@ def _replaced(session: Session, name: str, collection: Collection, how: Choice |
     """Another view by the same name. One that was found when the session was opened stays if it is the same; one that
     cannot be built leaves the old one, though without its history.
     """
-    old = session._views[name]
-    if name in session._again and old._plan == how:
+    core = core_of(session)
+    old = core.catalog.views[name]
+    if name in core.catalog.redeclarable and old._plan == how:
         try:
             return session.view(name, collection, plan=how)
         except PlanError as error:
@@ -154,7 +156,7 @@ def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) 
         if not isinstance(ttl, Expr):
             return sql.session.table(name, schema, key=key or None, ttl=ttl)
         table = sql.session.table(name, schema, key=key or None)
-        sql.session._clock.add(Expiring(sql.session, table, ttl))
+        sql.core.definitions.follow(RowTTL(sql.core, table, ttl))
         return table
 
     return do
@@ -253,8 +255,8 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
     def do() -> None:
         for name in dict.fromkeys(found):
             if kind == "VIEW":
-                sql.session._views[name].drop()
+                sql.core.catalog.views[name].drop()
             else:
-                sql.session._tables[name].drop(cascade=cascade)
+                sql.core.catalog.tables[name].drop(cascade=cascade)
 
     return do

@@ -9,10 +9,10 @@ from sqlglot import exp
 
 from everview.codes.codec import Codec
 from everview.errors import did_you_mean
+from everview.session.table import Table
 from everview.sql import reading
 from everview.sql.places import Source
 from everview.sql.result import Result
-from everview.table import Table
 from everview.types import STR, DataType
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def named(sql: Statements, name: str) -> Result:
 
 def _listed(sql: Statements, names: Sequence[str], types: Sequence[DataType], key: Sequence[str]) -> Result:
     """One row for each column: its name and type, and whether it may be NULL or is part of the key."""
-    codec = Codec((STR, STR, STR, STR), ("column", "type", "null", "key"), sql.session._interner)
+    codec = Codec((STR, STR, STR, STR), ("column", "type", "null", "key"), sql.core.interner)
     said = {True: "yes", False: "no"}
     rows = [(n, sql_name(t), said[t.nullable], said[n in key]) for n, t in zip(names, types, strict=True)]
     return Result(codec, codec.encode_rows(rows))

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from everview.collection import Collection
+from everview.language.collection import Collection
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.plan.explain import numbered
 from everview.plan.multiway import Choice
 from everview.plan.prune import prune
+from everview.session.inspect import upstream
 from everview.sql import choice, names, parts, reading
 from everview.sql.definitions import refuse_properties
 from everview.sql.places import Source
@@ -63,20 +64,19 @@ def _explained(tree: exp.Expr, source: Source) -> exp.Expr:
 
 def _joins(sql: Statements, node: plan.Node, how: Choice | None, why: str) -> Iterator[str]:
     """How joins of several inputs would be kept."""
-    for decision in sql.session._builder.planned(node, how)[1]:
+    for decision in sql.core.runtime.builder.planned(node, how)[1]:
         yield str(replace(decision, why=why) if why else decision)
 
 
 def _kept(sql: Statements, collection: Collection) -> Iterator[str]:
     """Which of the plan's steps are kept already, so that a view of it would share them."""
-    session, measure = sql.session, sql.session._measure()
+    core, measure = sql.core, sql.core.runtime.measure()
     rows = numbered(collection._node)
-    for node in prune(collection._node, session._builder.installed, session._builder).walk():
-        for kept in session._builder.arrangements.get((node, ()), []):
+    for node in prune(collection._node, core.runtime.builder.installed, core.runtime.builder).walk():
+        for kept in core.runtime.builder.arrangements.get((node, ()), []):
             _, updates, size = measure(kept.operator)
-            users = [
-                v._name for v in session._views.values() if kept.operator in session._upstream(v._arrangement.operator)
-            ]
+            graph, views = core.runtime.graph, core.catalog.views.values()
+            users = [v._name for v in views if kept.operator in upstream(graph, v._arrangement.operator)]
             by = ", ".join(str(c) for c in kept.order)
             what = rows.get(node) or kept.operator.describe()
             used = f", for {', '.join(users)}" if users else ""

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from everview.clock import Term
 from everview.errors import PlanError
 from everview.expr.functions import call, conjunction
 from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.plan import joins
 from everview.plan.nodes import ONE_ROW, Filter, Join, Node, Project
 from everview.plan.sizes import Sizes
+from everview.session.temporal import Term
 from everview.sql import timed
 from everview.sql.parameters import PARAMETER
 from everview.sql.scalars import Scalars, conjuncts, has_query

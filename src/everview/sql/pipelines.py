@@ -113,7 +113,7 @@ def create_sink(sql: Statements, statement: Statement) -> Any:
         raise words.error(f"there is no view {name}", did_you_mean(name, sql.session.views), "E_TABLE")
     words.need("INTO")
     files, rest = _place(words, _SINK_OPTIONS)
-    return sql.session._views[name].write_to(files, **rest)
+    return sql.core.catalog.views[name].write_to(files, **rest)
 
 
 def run(sql: Statements, statement: Statement) -> Any:
@@ -131,7 +131,7 @@ def run(sql: Statements, statement: Statement) -> Any:
 
 
 def _allowed(sql: Statements, words: Words) -> None:
-    if not sql.session._files:
+    if not sql.core.may_use_files:
         hint = "the program that opened the session said files=False; let it use db.source and view.write_to"
         raise words.error("SQL may not read or write files in this session", hint, "E_FORBIDDEN")
 

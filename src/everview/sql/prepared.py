@@ -8,25 +8,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sqlglot import exp
 
-from everview.clock import HIDDEN
 from everview.codes.codec import Codec
-from everview.collection import Collection
 from everview.errors import InputError, did_you_mean
 from everview.expr.resolve import Column
+from everview.language.collection import Collection
 from everview.plan import nodes as plan
-from everview.snapshot import read_codes
+from everview.session.core import core_of
+from everview.session.snapshot import read_codes
+from everview.session.temporal import HIDDEN
+from everview.session.turns import writes
 from everview.sql import choice, parts, reading
 from everview.sql.parameters import Learned, Parameters
 from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Query
 from everview.sql.result import Result, in_order
-from everview.turns import writes
 from everview.types import INT, DataType
 
 if TYPE_CHECKING:
-    from everview.session import Session
-    from everview.table import Table
-    from everview.view import View
+    from everview.session.session import Session
+    from everview.session.table import Table
+    from everview.session.view import View
 
 
 class Prepared:
@@ -50,10 +51,11 @@ class Prepared:
     def __init__(self, session: Session, name: str, text: str, keep: int = 1000) -> None:
         self.name = name
         self._session = session
+        self._core = core = core_of(session)
         self._keep = keep
         self._asked: OrderedDict[tuple[int, ...], None] = OrderedDict()
-        if name not in session._again:
-            session._new_name(name)
+        if name not in core.catalog.redeclarable:
+            core.catalog.check_new(name)
         source, node = _one_query(text)
         self._types = parts.whole(node, source, lambda: _types(session, source, node))
         self._values = self._table()
@@ -62,8 +64,8 @@ class Prepared:
         except BaseException:
             self._values.drop()
             raise
-        self._codec = Codec(tuple(self._types.values()), tuple(self._types), session._interner)
-        self._asked.update((row, None) for row in session._present(self._values, None))
+        self._codec = Codec(tuple(self._types.values()), tuple(self._types), core.interner)
+        self._asked.update((row, None) for row in core.transactions.present(self._values, None))
 
     @property
     def parameters(self) -> dict[str, DataType]:
@@ -77,17 +79,17 @@ class Prepared:
         codes = np.repeat(columns[len(row) :], counts, axis=1)
         query, width = self._query, len(self._query.names)
         if query.order:
-            rows = Codec(query.node.types[len(row) :], ("",) * len(codes), self._session._interner).decode_rows(codes)
+            rows = Codec(query.node.types[len(row) :], ("",) * len(codes), self._core.interner).decode_rows(codes)
             codes = codes[:, in_order(rows, [(c - len(row), down) for c, down in query.order])]
         types = query.node.types[len(row) : query.width]
-        return Result(Codec(types, query.names, self._session._interner), np.ascontiguousarray(codes[:width]))
+        return Result(Codec(types, query.names, self._core.interner), np.ascontiguousarray(codes[:width]))
 
     @writes
     def forget(self, *values: Any, **named: Any) -> None:
         """Stop keeping the answer for these values."""
         row = self._codec.encode_row(self._row(values, named))
         if row in self._asked:
-            self._session._stage(self._values, [row], -1)
+            self._core.transactions.stage(self._values, [row], -1)
             del self._asked[row]
 
     @writes
@@ -122,27 +124,27 @@ class Prepared:
             self._view._refuse_errors()
         arrangement = self._view._arrangement
         start = tuple(row[c] for c in arrangement.order[: len(row)])
-        return read_codes(self._session, arrangement, start, self._session.time)
+        return read_codes(self._core.runtime, arrangement, start, self._core.time)
 
     def _ask(self, row: tuple[int, ...]) -> None:
         """See to it that the values are among those whose answers are kept."""
-        self._session._catch_up()
+        self._core.transactions.catch_up()
         if row in self._asked:
             self._asked.move_to_end(row)
             return
-        if self._session._staged is not None:
+        if self._core.transactions.staged is not None:
             raise InputError("E_TRANSACTION", "new values cannot be asked for inside a transaction", "ask before it")
         with self._session.transaction():
             if len(self._asked) >= self._keep:
                 oldest, _ = self._asked.popitem(last=False)
-                self._session._stage(self._values, [oldest], -1)
-            self._session._stage(self._values, [row], 1)
+                self._core.transactions.stage(self._values, [oldest], -1)
+            self._core.transactions.stage(self._values, [row], 1)
         self._asked[row] = None
-        self._session._catch_up()
+        self._core.transactions.catch_up()
 
     def _table(self) -> Table:
         columns = [Column(f"${n}", t) for n, t in self._types.items()]
-        return self._session._own_table(f"{HIDDEN}{self.name} parameters", columns)
+        return self._core.definitions.system_table(f"{HIDDEN}{self.name} parameters", columns)
 
     def _install(self, source: Source, node: exp.Expr) -> tuple[Query, View]:
         compiler = Compiler(self._session, source, standing=True)
@@ -152,13 +154,13 @@ class Prepared:
         names = [*(f"${n}" for n in self._types), *query.names]
         names += [f"order{i}" for i in range(len(query.node.types) - len(names))]
         columns = [Column(n, t) for n, t in zip(names, query.node.types, strict=True)]
-        collection = Collection(query.node, columns, self._session, parents=parents)
+        collection = Collection(query.node, columns, self._core, parents=parents)
         if compiler.by_size:
             compiler = Compiler(self._session, source, standing=True)
             compiler.by_text = True
             collection._meaning = self._compiled(compiler, source, written).node
         index = [c.name for c in columns[: len(self._types)]]
-        asked = source.notes.plan or (self._session._sql.plan if self._session._sql is not None else None)
+        asked = source.notes.plan or getattr(self._core.attached.get("sql"), "plan", None)
         how = choice.how_to_join(query.node, asked)
         collection._plan_why = choice.why(how, asked)
         return query, self._session.view(self.name, collection, index_by=index, plan=how)

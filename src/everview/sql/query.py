@@ -23,6 +23,7 @@ from everview.plan import joins
 from everview.plan.nodes import ONE_ROW, Constant, Filter, Negate, Node, Project, Threshold, TopK, Union
 from everview.plan.sizes import Sizes
 from everview.plan.windows import Window, WindowCall
+from everview.session.core import core_of
 from everview.sql import recursion, stars
 from everview.sql.from_clause import FromClause
 from everview.sql.grouping import Grouped, aggregates_in, grouping_sets
@@ -37,7 +38,7 @@ from everview.sql.windows import Windows, narrow, place_alias, windows_in
 from everview.types import INT, DataType
 
 if TYPE_CHECKING:
-    from everview.session import Session
+    from everview.session.session import Session
 
 Env = Mapping[str, "Relation | None"]
 """The WITH queries in sight by lower-case name; None: one whose columns are not known yet."""
@@ -92,6 +93,7 @@ class Compiler:
 
     def __init__(self, session: Session, source: Source, standing: bool = False) -> None:
         self.session = session
+        self.core = core_of(session)
         self.source = source
         self.standing = standing
         """Whether the answer is kept, so that now() moves."""
@@ -108,7 +110,7 @@ class Compiler:
 
     @property
     def interner(self) -> Interner:
-        return self.session._interner
+        return self.core.interner
 
     def sizes(self, leaves: Sequence[Node]) -> Sizes | None:
         """Estimates to order joins by; None if they would say nothing: two leaves, or nothing large among them."""
@@ -119,7 +121,7 @@ class Compiler:
 
     @cached_property
     def _sizes(self) -> Sizes:
-        measure, arrangements = self.session._measure(), self.session._builder.arrangements
+        measure, arrangements = self.core.runtime.measure(), self.core.runtime.builder.arrangements
 
         def known(node: Node) -> float | None:
             kept = arrangements.get((node, ()), [])

@@ -25,6 +25,7 @@ from sqlglot import exp
 
 from everview.plan import joins
 from everview.plan.check import free_variables, free_variables_below, widened
+from everview.plan.components import components
 from everview.plan.nodes import (
     Join,
     Loop,
@@ -67,37 +68,6 @@ def bind_all(compiler: Compiler, ctes: Sequence[exp.CTE], env: Env) -> Env:
 
 def _reads(cte: exp.CTE, names: dict[str, exp.CTE]) -> list[str]:
     return list(dict.fromkeys(t.name.lower() for t in cte.this.find_all(exp.Table) if t.name.lower() in names))
-
-
-def components(reads: dict[str, list[str]]) -> list[list[str]]:
-    """Groups of names that read each other, those that are read first (Tarjan).
-
-    >>> components({"a": ["b"], "b": ["c", "b"], "c": ["b", "d"], "d": []})
-    [['d'], ['b', 'c'], ['a']]
-    """
-    found: list[list[str]] = []
-    number: dict[str, int] = {}
-    low: dict[str, int] = {}
-    path: list[str] = []
-
-    def visit(name: str) -> None:
-        number[name] = low[name] = len(number)
-        path.append(name)
-        for other in reads[name]:
-            if other not in number:
-                visit(other)
-                low[name] = min(low[name], low[other])
-            elif other in path:
-                low[name] = min(low[name], number[other])
-        if low[name] == number[name]:
-            at = path.index(name)
-            found.append(path[at:])
-            del path[at:]
-
-    for name in reads:
-        if name not in number:
-            visit(name)
-    return found
 
 
 def _fixed_point(

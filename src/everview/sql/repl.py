@@ -29,7 +29,7 @@ from everview.sql.statements import Statements
 from everview.sql.subscription import Subscription
 
 if TYPE_CHECKING:
-    from everview.session import Session
+    from everview.session.session import Session
 
 PROMPT, MORE = "everview> ", "      ... "
 

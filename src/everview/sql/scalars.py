@@ -549,7 +549,7 @@ class Scalars:
     # --------------------------------------------------------------------------------- users' functions
 
     def on_anonymous(self, node: exp.Anonymous) -> Expr:
-        known = self.compiler.session._functions
+        known = self.compiler.core.functions
         found = known.get(node.name.lower())
         if found is None:
             close = get_close_matches(node.name.lower(), [*known, *FUNCTIONS], 1, 0.7)

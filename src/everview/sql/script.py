@@ -18,8 +18,8 @@ from everview.sql.statements import Statements
 from everview.sql.subscription import Subscription
 
 if TYPE_CHECKING:
-    from everview.session import Session
-    from everview.view import Batch
+    from everview.session.session import Session
+    from everview.session.view import Batch
 
 Print = Callable[[str], Any]
 

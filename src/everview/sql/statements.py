@@ -21,12 +21,17 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from everview.codes.codec import Codec
-from everview.collection import Collection
 from everview.errors import EverviewError
 from everview.expr.resolve import Column
-from everview.installing import QUERY
+from everview.language.collection import Collection
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
+from everview.runtime.embedded import EmbeddedRuntime
+from everview.session.catalog import QUERY
+from everview.session.core import Core, core_of
+from everview.session.session import Session
+from everview.session.table import Table
+from everview.session.turns import reads, writes
 from everview.sql import (
     changes,
     choice,
@@ -43,13 +48,10 @@ from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Env, Query
 from everview.sql.result import Result, in_order
 from everview.sql.scopes import Correlated
-from everview.table import Table
-from everview.turns import reads, writes
 from everview.types import STR
 
 if TYPE_CHECKING:
-    from everview.session import Session
-    from everview.transacting import Transaction
+    from everview.session.transactions import Transaction
 
 Do = Callable[[], Any]
 """What a bound statement does, and its answer."""
@@ -61,7 +63,8 @@ class Statements:
     """A session's SQL: the transaction that BEGIN opened, and how to run statements."""
 
     def __init__(self, session: Session) -> None:
-        self.session = self._session = session
+        self.session = session
+        self.core = self._core = core_of(session)
         self.transaction: Transaction | None = None
         self.failed = False
         """Whether a statement of the open transaction has failed: it can only be rolled back."""
@@ -76,7 +79,7 @@ class Statements:
 
     def answers(self, text: str) -> Iterator[tuple[reading.Statement, Any]]:
         """Run the statements of a text one by one; each with its answer."""
-        self.session._alive()
+        self.core.alive()
         around = self.transaction
         try:
             for statement in reading.statements(text):
@@ -91,7 +94,7 @@ class Statements:
 
     def _own(self) -> bool:
         """Whether the transaction that is open is this thread's."""
-        return self.transaction is not None and self.session._pending() is not None
+        return self.transaction is not None and self.core.transactions.pending() is not None
 
     def _run_one(self, statement: reading.Statement) -> Any:
         if self.failed and self._own() and statement.first not in ("ROLLBACK", "COMMIT"):
@@ -118,16 +121,16 @@ class Statements:
 
     @reads
     def _reading(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        self.session._alive()
+        self.core.alive()
         return function(self, *arguments)
 
     @writes
     def _writing(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        self.session._alive()
+        self.core.alive()
         return function(self, *arguments)
 
     def _handle(self, handler: _Handler, node: exp.Expr, source: Source) -> Any:
-        staged = self.session._pending()
+        staged = self.core.transactions.pending()
         before = len(staged) if staged is not None else 0
         try:
             do = parts.whole(node, source, lambda: handler(self, node, source))
@@ -135,8 +138,8 @@ class Statements:
         except BaseException as error:
             if staged is not None:
                 del staged[before:]  # a statement that fails inside a transaction changes nothing
-            if self.session._clock.unused():
-                self.session._collect()
+            if self.core.clock.unused():
+                self.core.definitions.collect()
             if not isinstance(error, Correlated):
                 raise
             raise source.refuse(node, "a subquery reads the query around it in a way that is not supported") from None
@@ -164,7 +167,7 @@ class Statements:
         """A plan as what `db.view` takes."""
         parents = [self.session[n] for n in compiler.used]
         return Collection(
-            node, [Column(n, t) for n, t in zip(columns, node.types, strict=True)], self.session, parents=parents
+            node, [Column(n, t) for n, t in zip(columns, node.types, strict=True)], self.core, parents=parents
         )
 
     def select(self, node: exp.Expr, source: Source) -> Do:
@@ -178,15 +181,13 @@ class Statements:
 
     def _answer_as_of(self, node: exp.Expr, source: Source, time: int, used: Iterable[str]) -> Result:
         """Ask a session that holds nothing but what the query reads, as it was at that time."""
-        from everview.session import Session
-
-        with Session(interner=self.session._interner) as past:
-            past._functions = self.session._functions
+        with Session(Core(EmbeddedRuntime(self.core.interner))) as past:
+            core_of(past).functions = self.core.functions
             for name in used:
                 found = self.session[name]
                 snapshot = found.as_of(time)
                 table = past.table(name, {c.name: c.type for c in found._columns})
-                table._session._stage(table, snapshot._repeated(), 1)
+                core_of(past).transactions.stage(table, snapshot._repeated(), 1)
             plain = Source(source.text, replace(source.notes, as_of=None))
             answer: Result = Statements(past).select(node, plain)()
             return answer
@@ -206,7 +207,7 @@ class Statements:
         finally:
             view.drop()
         types = query.node.types[: query.width]
-        return Result(Codec(types, query.names, self.session._interner), codes[: query.width].copy())
+        return Result(Codec(types, query.names, self.core.interner), codes[: query.width].copy())
 
     def how_to_join(self, node: plan.Node, source: Source) -> Choice | None:
         """What db.view is told: what was asked for, or what suits the query."""
@@ -227,7 +228,7 @@ class Statements:
 
     def refuse_pending(self, used: Sequence[str] | dict[str, None], node: exp.Expr, source: Source) -> None:
         """Changes of the open transaction cannot be read yet."""
-        if not self.changed or self.session._pending() is None:  # or another thread's transaction is open
+        if not self.changed or self.core.transactions.pending() is None:  # or another thread's transaction is open
             return
         read = {t for n in used for t in self._tables_below(n)}
         if read & self.changed:
@@ -240,7 +241,7 @@ class Statements:
 
     def _tables_below(self, name: str) -> list[str]:
         nodes = self.session[name]._node.walk()
-        return [self.session._table_of(n)._label for n in nodes if isinstance(n, plan.Table)]
+        return [self.core.catalog.table_of(n)._label for n in nodes if isinstance(n, plan.Table)]
 
     def show(self, statement: reading.Statement) -> Result:
         """SHOW TABLES, SHOW VIEWS, SHOW COLUMNS FROM name, SHOW plan"""
@@ -260,7 +261,7 @@ class Statements:
 
     def texts(self, column: str, values: Sequence[str]) -> Result:
         """An answer of one column."""
-        codec = Codec((STR,), (column,), self.session._interner)
+        codec = Codec((STR,), (column,), self.core.interner)
         return Result(codec, codec.encode_rows([(v,) for v in values]))
 
     # transactions
@@ -361,7 +362,7 @@ def _handler(node: exp.Expr, source: Source) -> _Handler:
     if isinstance(node, reading.QUERIES):
         return Statements.select
     if type(node) not in _HANDLERS:
-        first = source.tokens[0].text.upper().split()[0]
+        first = next(iter(source.tokens[0].text.upper().split()), "''")
         if isinstance(node, exp.Command) and first == "CREATE":
             reading.check_query(source)
         raise source.refuse(node, f"this statement is not supported: {first}", _STATEMENTS)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from everview.errors import did_you_mean
+from everview.session.view import Batch, View
 from everview.sql import names, parts, reading
 from everview.sql.definitions import create_view
 from everview.sql.pipelines import Words
 from everview.sql.places import Source
-from everview.view import Batch, View
 
 if TYPE_CHECKING:
     from everview.sql.statements import Statements
@@ -88,7 +88,7 @@ def subscribe(sql: Statements, statement: reading.Statement) -> Subscription:
     snapshot = not words.next_is("WITHOUT", "SNAPSHOT")
     words.end()
     if not query:
-        return Subscription(sql.session._views[name], snapshot=snapshot)
+        return Subscription(sql.core.catalog.views[name], snapshot=snapshot)
     start = statement.text.index("(")
     blank = "".join("\n" if c == "\n" else " " for c in statement.text[:start])
     source = Source(blank + query, statement.notes)

@@ -5,8 +5,9 @@ In a SELECT, now() is a constant. In a view it moves, and a condition such as
     ts > now() - interval '5 minutes'
 
 is turned round to `ts + 5 minutes > now()`: each row has a moment at which the condition's truth changes, and a queue
-of these moments is kept (`everview.clock`). That needs the table's own rows, so the condition must be about columns of
-one base table, through filters and projections at most. All else that changes with the clock is refused in views.
+of these moments is kept (`everview.session.temporal`). That needs the table's own rows, so the condition must be about
+columns of one base table, through filters and projections at most. All else that changes with the clock is refused in
+views.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from everview.clock import Term
 from everview.errors import did_you_mean
 from everview.expr import functions
 from everview.expr.nodes import Expr, Literal
 from everview.plan import joins
 from everview.plan import nodes as plan
+from everview.session.temporal import Term
 from everview.sql import constants, names
 from everview.sql.notes import TableWindow
 from everview.sql.places import SqlError
@@ -28,9 +29,9 @@ from everview.sql.scopes import Relation
 from everview.types import INT, STR, TIMESTAMP
 
 if TYPE_CHECKING:
+    from everview.session.table import Table
     from everview.sql.query import Compiler
     from everview.sql.scalars import Scalars
-    from everview.table import Table
 
 NOW = (exp.CurrentTimestamp, exp.Localtimestamp, exp.CurrentDate)
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
@@ -158,19 +159,19 @@ def passing(compiler: Compiler, node: plan.Node, wanted: tuple[Term, ...], at: e
         mapping = dict(enumerate(node.exprs))
         below = tuple(Term(t.expr.remap(mapping), t.side) for t in wanted)
         return plan.Project(passing(compiler, node.child, below, at), node.exprs)
-    table = compiler.session._table_of(node) if isinstance(node, plan.Table) else None
+    table = compiler.core.catalog.table_of(node) if isinstance(node, plan.Table) else None
     if table is None or table._origin is not None:
         raise compiler.source.refuse(
             at, "now() is compared with something that is no column of a base table", "filter the table itself by now()"
         )
-    mirror = compiler.session._clock.passing(table, wanted)
+    mirror = compiler.core.clock.passing(table, wanted)
     compiler.used[mirror._label] = None
     return mirror._node
 
 
 def window(compiler: Compiler, node: exp.Table, relation: Relation, spec: TableWindow) -> Relation:
     """The rows of a base table in a window, e.g. `readings [size 300 time]`."""
-    table = compiler.session._tables.get(names.spelled(node.name, compiler.session.tables))
+    table = compiler.core.catalog.tables.get(names.spelled(node.name, compiler.session.tables))
     if table is None or relation.node != table._node:
         raise compiler.source.refuse(node, "windows are on base tables", "apply it to the tables of the view")
     if not compiler.standing:
@@ -178,9 +179,9 @@ def window(compiler: Compiler, node: exp.Table, relation: Relation, spec: TableW
             node, "a window on a table begins when a view asks for it", "CREATE VIEW ... and read that"
         )
     if spec.tuples:
-        mirror = compiler.session._clock.latest(table, spec.tuples, _positions(compiler, node, table, spec.partition))
+        mirror = compiler.core.clock.latest(table, spec.tuples, _positions(compiler, node, table, spec.partition))
     else:
-        mirror = compiler.session._clock.aging(table, spec.microseconds)
+        mirror = compiler.core.clock.aging(table, spec.microseconds)
     compiler.used[mirror._label] = None
     return Relation(joins.take(mirror._node, range(len(relation.fields))), relation.fields)
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from everview.marks import change_marks
 from everview.store import records
+from everview.store.offsets import change_offsets
 
 Place = tuple[int, int]
 """(operator, shard)"""
@@ -104,12 +104,22 @@ class Manifest:
             shards=commit.shards or self.shards,
             lists=lists,
             commands=commit.commands if commit.history else self.commands + commit.commands,
-            marks=change_marks(dict(self.marks), commit.marks),
+            marks=change_offsets(dict(self.marks), commit.marks),
             dictionary=commit.dictionary if commit.whole_dictionary else self.dictionary + commit.dictionary,
             sinces=commit.sinces if commit.history else {**self.sinces, **commit.sinces},
             fingerprints=self.fingerprints if commit.fingerprints is None else commit.fingerprints,
             token=commit.token,
         )
+
+    @property
+    def built(self) -> tuple[bytes, ...]:
+        """The commands that build the shards' dataflow."""
+        return tuple(data[1:] for data in self.commands if data[:1] == BUILT)
+
+    @property
+    def declared(self) -> tuple[bytes, ...]:
+        """What people declared, if the directory is in shards."""
+        return tuple(data[1:] for data in self.commands if data[:1] == DECLARED)
 
     @property
     def is_sharded(self) -> bool:

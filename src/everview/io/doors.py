@@ -1,0 +1,36 @@
+"""The doors from pipelines to Spark, which stands above them: imported when they are first opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from everview.io.sink import Sink
+    from everview.io.source import Source
+
+
+def spark_on_this_machine(master: str, conf: Mapping[str, Any]) -> SparkSession:
+    from everview.spark.local import local_session
+
+    return local_session(master, **conf)
+
+
+def frame_source(frame: Any) -> Source:
+    from everview.spark.frames import frame_source
+
+    return frame_source(frame)
+
+
+def writer(spark: SparkSession, kind: str, options: Mapping[str, str]) -> Sink:
+    from everview.spark.writers import Writer
+
+    return Writer(spark, kind, dict(options))
+
+
+def topic(spark: SparkSession, servers: str, name: str, key: Sequence[str], options: Mapping[str, str]) -> Sink:
+    from everview.spark.topics import Topic
+
+    return Topic(spark, servers, name, key, dict(options))

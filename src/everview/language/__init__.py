@@ -1,0 +1,4 @@
+"""What people write in Python: queries as values, without any state.
+
+Read `collection` first, then what its methods lead to: `join`, `group`, `loop`.
+"""

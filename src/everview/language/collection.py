@@ -1,0 +1,452 @@
+"""Collections: queries as values.
+
+A `Collection` is a bag of rows that is not computed yet: a plan (`everview.plan.nodes`) plus the names of its
+columns. Every method gives a new collection; nothing runs until `db.view(name, collection)` installs it, and from
+then on it is kept up to date.
+
+    edges = db.table("edges", {"src": int, "dst": int})
+    two_hops = edges.join(far := edges.alias("far"), edges.dst == far.src).select(src=edges.src, dst=far.dst)
+
+Columns are named by `col.x` (the column of that name here) or by `edges.src` (that column of `edges`, wherever it
+went: through joins, filters, renames). Columns called like a method (`filter`, `join`) are reached as
+`c["filter"]`.
+
+Loops (`iterate`, `fixpoint`) call their body once or a few times with a collection that stands for the loop's
+variable; the body is a plain function and must give the same collections each time. What the body builds from the
+variable is only good inside that loop; using it elsewhere is refused (E_LEAK).
+
+Bags, not sets: rows have multiplicities. `union_all` adds, `except_` subtracts down to zero, `intersect` takes the
+smaller, `distinct` makes them 1.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from everview.errors import PlanError, did_you_mean
+from everview.expr import language, nodes
+from everview.expr.resolve import Column, Scope, constants_of, predicate, resolve
+from everview.language import loop as loops
+from everview.plan import joins
+from everview.plan.explain import explain
+from everview.plan.nodes import (
+    Filter,
+    FlatMap,
+    Negate,
+    Node,
+    Project,
+    Threshold,
+    Union,
+)
+from everview.types import DataType
+
+if TYPE_CHECKING:
+    from everview.language.group import Grouping
+
+__all__ = ["Collection", "Column"]
+
+_numbers = itertools.count()
+
+
+class UnknownColumn(PlanError, AttributeError):
+    """`c.x` where c has no column x; an AttributeError too, so that hasattr works."""
+
+
+class Collection:
+    """A bag of typed rows, described and not yet computed.
+
+    >>> from everview.plan.nodes import Table
+    >>> from everview.types import INT
+    >>> edges = Collection(Table(0, (INT, INT)), (Column("src", INT), Column("dst", INT)), None, label="edges")
+    >>> edges.filter(edges.src > 3).select(node=edges.dst)
+    Collection(node int)
+    >>> far = edges.alias("far")
+    >>> edges.join(far, edges.dst == far.src, how="left").select(edges.src, to=far.dst)
+    Collection(src int, to int?)
+    >>> from everview.expr.language import col, count
+    >>> print(edges.group_by("src").agg(n=count(), low=col.dst.min()).filter(col.n > 1).explain())
+    r0 := Table edges (src int, dst int)
+    r1 := Reduce[r0] by src: n = count(), low = min(dst)
+    r2 := Filter[r1] n > 1
+    >>> edges.iterate(lambda path: path.join(far, path.dst == far.src).select(src=path.src, dst=far.dst)
+    ...     .union_all(edges).distinct())
+    Collection(src int, dst int)
+    """
+
+    _meaning: Node | None = None
+    """A plan that says the same and does not depend on the day, if this one does: to know a definition again."""
+
+    _plan_why = ""
+    """Why its joins are kept as `db.view` is told, if nobody asked for that."""
+
+    # Public names are methods only: everything else would hide a column of that name.
+    def __init__(
+        self,
+        node: Node,
+        columns: Sequence[Column],
+        owner: Any,
+        *,
+        label: str = "",
+        parents: Sequence[Collection] = (),
+        loop_tokens: frozenset[loops.Token] | None = None,
+    ) -> None:
+        self._number = next(_numbers)
+        self._node = node
+        self._columns = tuple(replace(c, origins=((self._number, i), *c.origins)) for i, c in enumerate(columns))
+        self._owner = owner
+        self._label = label
+        self._parents = tuple(parents)
+        self._loop_tokens: frozenset[loops.Token] = (
+            frozenset().union(*(p._loop_tokens for p in parents)) if loop_tokens is None else loop_tokens
+        )
+        loops.check_running(self._loop_tokens)
+        hash(node)  # hashes are kept in the nodes: made step by step, no deep recursion comes later
+
+    # -------------------------------------------------------------------------------------- columns
+
+    def __getattr__(self, name: str) -> language.Expression:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> language.Expression:
+        position = scope_of(self).named(name).index if name in self.schema() else -1
+        if position < 0:
+            methods = [m for m in dir(type(self)) if not m.startswith("_")]
+            raise UnknownColumn(
+                "E_COLUMN",
+                f"{self!r} has no column {name!r}",
+                did_you_mean(name, [c.name for c in self._columns] + methods * (name not in methods)),
+            )
+        return language.Bound(self._number, position, name, self._label or "c")
+
+    def __dir__(self) -> Iterable[str]:
+        return [*super().__dir__(), *(c.name for c in self._columns if c.name.isidentifier())]
+
+    def __repr__(self) -> str:
+        return f"Collection({', '.join(f'{c.name} {c.type!r}' for c in self._columns)})"
+
+    def schema(self) -> dict[str, DataType]:
+        """Names and types of the columns, in order (of columns with one name, the last)."""
+        return {c.name: c.type for c in self._columns}
+
+    def explain(self) -> str:
+        """The logical plan as a list of steps."""
+        names: dict[Node, tuple[str, ...]] = {}
+        labels: dict[Node, str] = {}
+        for c in _family(self):
+            names.setdefault(c._node, tuple(column.name for column in c._columns))
+            if c._label and not c._parents:
+                labels[c._node] = c._label
+        return explain(self._node, names, labels)
+
+    # ----------------------------------------------------------------------------------- row by row
+
+    def select(self, *names: str | language.Expression, **named: Any) -> Collection:
+        """Each row as new columns: `c.select("a", c.b, total=col.x + col.y)`."""
+        outputs = [(_name_of(n), language.Named(n) if isinstance(n, str) else n) for n in names]
+        return self._project([*outputs, *named.items()], "select")
+
+    def with_columns(self, **named: Any) -> Collection:
+        """The same columns and new ones; a name that exists is replaced where it stands."""
+        outputs = [(c.name, named.get(c.name, _At(i))) for i, c in enumerate(self._columns)]
+        new = [(name, value) for name, value in named.items() if name not in self.schema()]
+        return self._project([*outputs, *new], "with_columns")
+
+    def rename(self, **new_to_old: str) -> Collection:
+        """Columns under new names: `c.rename(new="old")`."""
+        scope = scope_of(self)
+        at = {scope.named(old).index: new for new, old in new_to_old.items()}
+        columns = [replace(c, name=at.get(i, c.name)) for i, c in enumerate(self._columns)]
+        return self._derive(self._node, columns)
+
+    def without(self, *names: str) -> Collection:
+        """All columns but these."""
+        scope = scope_of(self)
+        dropped = {scope.named(n).index for n in names}
+        kept = [(c.name, _At(i)) for i, c in enumerate(self._columns) if i not in dropped]
+        return self._project(kept, "without")
+
+    def filter(self, *conditions: Any) -> Collection:
+        """Rows for which all conditions are true (neither false nor NULL)."""
+        node, scope = self._node, scope_of(self)
+        rest = []
+        for condition in conditions:
+            among = constants_of(condition, scope)  # a long list of constants is joined
+            if among is None:
+                rest.append(condition)
+            else:
+                node = joins.among(node, *among)
+        if rest:
+            node = Filter(node, predicate(rest, scope))
+        return self if node is self._node else self._derive(node, self._columns)
+
+    def map(self, function: Callable[..., Any], returns: Mapping[str, Any]) -> Collection:
+        """Each row becomes `function(*values)`: a tuple of the returned columns (with one column, its bare value)."""
+        return self._flat_map(function, returns, many=False)
+
+    def flat_map(self, function: Callable[..., Any], returns: Mapping[str, Any]) -> Collection:
+        """Each row becomes the rows that `function(*values)` gives: tuples (with one column, bare values)."""
+        return self._flat_map(function, returns, many=True)
+
+    def alias(self, name: str) -> Collection:
+        """The same rows as a collection of its own, so that a join with itself can tell its columns apart."""
+        columns = [replace(c, origins=()) for c in self._columns]
+        return Collection(self._node, columns, self._owner, label=name, parents=(self,))
+
+    # ----------------------------------------------------------------------------------------- bags
+
+    def union_all(self, *others: Collection) -> Collection:
+        """All rows of all, matched by position; multiplicities add."""
+        if not others:
+            return self
+        node = Union((self._node, *(_fitting(self, o, "union_all")._node for o in others)))
+        return self._derive(node, self._columns, *others)
+
+    def except_(self, other: Collection) -> Collection:
+        """The rows of this less those of the other, down to none."""
+        return self._derive(Threshold(_minus(self, other, "except_"), "positive"), self._columns, other)
+
+    def intersect(self, other: Collection) -> Collection:
+        """Rows in both, as often as in the one that has fewer."""
+        left_over = Threshold(_minus(self, other, "intersect"), "positive")
+        return self._derive(Union((self._node, Negate(left_over))), self._columns, other)
+
+    def negate(self) -> Collection:
+        """The same rows with opposite multiplicities."""
+        return self._derive(Negate(self._node), self._columns)
+
+    def distinct(self) -> Collection:
+        """Every row once."""
+        return self._derive(Threshold(self._node, "distinct"), self._columns)
+
+    def threshold(self) -> Collection:
+        """The rows with positive multiplicities, as they are."""
+        return self._derive(Threshold(self._node, "positive"), self._columns)
+
+    # ---------------------------------------------------------------------------------------- joins
+
+    def join(self, other: Collection, on: Any = None, how: joins.How = "inner") -> Collection:
+        """Pairs of rows for which `on` holds.
+
+        `on` is a condition, `(c.x == d.y) & (c.a < d.b)`, or names of columns both have, which then appear once.
+        `how`: inner, left, right, full (rows without a partner get NULLs), semi and anti (rows of this with, without a
+        partner, as often as they are there), cross (every pair). NULL equals nothing.
+        """
+        from everview.language.join import join
+
+        return join(self, other, on, how)
+
+    # --------------------------------------------------------------------------------------- groups
+
+    def group_by(self, *columns: str | language.Expression, **named: Any) -> Grouping:
+        """Groups of rows with equal values (NULL is a value here): `c.group_by("k", year=col.day.year()).agg(...)`."""
+        from everview.language.group import Grouping
+
+        outputs = [(_name_of(n), language.Named(n) if isinstance(n, str) else n) for n in columns]
+        return Grouping(self, resolve_outputs(self, [*outputs, *named.items()], "group_by"))
+
+    def agg(self, **aggregates: Any) -> Collection:
+        """Aggregates of the whole collection: one row, or none while the collection is empty."""
+        from everview.language.group import Grouping
+
+        return Grouping(self, []).agg(**aggregates)
+
+    def top(self, k: int, by: Any, offset: int = 0) -> Collection:
+        """The first k rows in the order of `by` (`col.x.desc()`, a name, a list); ties: by the other columns."""
+        from everview.language.group import Grouping
+
+        return Grouping(self, []).top(k, by, offset)
+
+    # ---------------------------------------------------------------------------------------- loops
+
+    def iterate(
+        self,
+        body: Callable[[Collection], Collection],
+        priority: Any = None,
+        max_rounds: int | None = None,
+        at_limit: Literal["error", "stop"] = "error",
+        queued: bool = False,
+    ) -> Collection:
+        """The fixed point of `body`, started with these rows.
+
+        The body's result replaces the variable in every round, so a body that should keep these rows adds them itself
+        (`.union_all(start)`). `priority` orders the work: rows with small values are settled before larger ones come
+        in; it changes the cost, not the answer. With `queued`, rows that the body makes wait for their turn too, from 0
+        to 1023: shortest paths by cost hardly ever walk on from a node that is found to be nearer later; such a loop
+        has no `max_rounds`. After `max_rounds` the loop fails, or with at_limit="stop" gives what it has.
+        """
+        return loops.iterate(self, body, priority, max_rounds, at_limit, queued)
+
+    # ------------------------------------------------------------------------------------- plumbing
+
+    def _derive(self, node: Node, columns: Sequence[Column], *others: Collection) -> Collection:
+        """A collection made of this (and others); types are the node's, names and origins the columns'."""
+        typed = [replace(c, type=t) for c, t in zip(columns, node.types, strict=True)]
+        return Collection(node, typed, common_owner(self, *others), parents=(self, *others))
+
+    def _project(self, outputs: Sequence[tuple[str, Any]], where: str) -> Collection:
+        columns = resolve_outputs(self, outputs, where)
+        if not columns:
+            raise PlanError("E_EMPTY", f"{where} would leave no columns", "keep at least one; lit(1) will do")
+        return self._derive(project(self._node, [c.expr for c in columns]), columns_of(columns))
+
+    def _flat_map(self, function: Callable[..., Any], returns: Mapping[str, Any], many: bool) -> Collection:
+        where = "flat_map" if many else "map"
+        language.check_callable(function, where)
+        types = [language.declared(t) for t in returns.values()]
+        if not types:
+            raise PlanError("E_EMPTY", f"{where} would leave no columns", 'say what it returns: {"column": type}')
+        rows = RowFunction(function, many, bare=len(types) == 1, tuples=bool(types) and types[0].kind == "tuple")
+        columns = [Column(n, t) for n, t in zip(returns, types, strict=True)]
+        return self._derive(FlatMap(self._node, rows, tuple(types)), columns)
+
+
+@dataclass(frozen=True)
+class RowFunction:
+    """A user's function as plans want it: values of a row in, a list of tuples out. Equal functions give equal plans.
+
+    >>> RowFunction(lambda x: x + 1, many=False, bare=True, tuples=False)(1)
+    [(2,)]
+    """
+
+    function: Callable[..., Any]
+    many: bool
+    bare: bool
+    tuples: bool
+
+    def __call__(self, *values: Any) -> list[tuple[Any, ...]]:
+        result = self.function(*values)
+        rows: Iterable[Any] = result if self.many else (result,)
+        if not self.bare:
+            return [tuple(row) for row in rows]
+        return [row if isinstance(row, tuple) and not self.tuples else (row,) for row in rows]
+
+    @property
+    def __name__(self) -> str:
+        return str(getattr(self.function, "__name__", repr(self.function)))
+
+
+# ----------------------------------------------------------------------------------------- columns
+
+
+@dataclass(frozen=True)
+class Output:
+    """A column to be: its name, its value, and the origins it keeps if it is a plain column."""
+
+    name: str
+    expr: nodes.Expr
+    origins: tuple[tuple[int, int], ...] = ()
+
+
+class _At(language.Expression):
+    """The column at a position, whatever its name."""
+
+    __slots__ = ("position",)
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+
+
+def scope_of(c: Collection, where: str = "") -> Scope:
+    return Scope(c._columns, f"{where} of {c!r}" if where else repr(c))
+
+
+def resolve_outputs(c: Collection, outputs: Sequence[tuple[str, Any]], where: str) -> list[Output]:
+    """Resolve named expressions; of several outputs that are one plain column the first keeps its origins."""
+    scope = scope_of(c)
+    taken: set[int] = set()
+    found: list[Output] = []
+    for name, value in outputs:
+        expr = scope.at(value.position) if isinstance(value, _At) else resolve(value, scope)
+        origins: tuple[tuple[int, int], ...] = ()
+        if isinstance(expr, nodes.ColumnRef) and expr.index not in taken:
+            taken.add(expr.index)
+            origins = c._columns[expr.index].origins
+        found.append(Output(name, expr, origins))
+    refuse_duplicates([o.name for o in found], where, allowed=[col.name for col in c._columns])
+    return found
+
+
+def refuse_duplicates(names: Sequence[str], where: str, allowed: Sequence[str] = ()) -> None:
+    """One name for two outputs is a mistake, unless the input (a join) has it twice already."""
+    for name in names:
+        if names.count(name) > max(1, allowed.count(name)):
+            raise PlanError("E_DUPLICATE", f"{where} has two columns called {name!r}", f"rename one: {name}_2=...")
+
+
+def _name_of(given: str | language.Expression) -> str:
+    if isinstance(given, str):
+        return given
+    if isinstance(given, language.Named | language.Bound):
+        return given.name
+    raise PlanError("E_NAME", f"{given!r} needs a name", "write it as a keyword: total=...")
+
+
+def columns_of(outputs: Sequence[Output]) -> list[Column]:
+    return [Column(o.name, o.expr.type, o.origins) for o in outputs]
+
+
+def project(node: Node, exprs: Sequence[nodes.Expr]) -> Node:
+    """A Project, unless nothing would change."""
+    return node if tuple(exprs) == joins.refs(node.types) else Project(node, tuple(exprs))
+
+
+def common_owner(*collections: Collection) -> Any:
+    """The session they all belong to (a loop variable may have none yet)."""
+    found = None
+    for c in collections:
+        if not isinstance(c, Collection):
+            raise PlanError("E_TYPE", f"a collection is needed, not {c!r}", "make a table first: db.table(...)")
+        if found is not None and c._owner is not None and c._owner is not found:
+            raise PlanError(
+                "E_SESSION",
+                "these collections belong to different sessions",
+                "copy the rows from one session to the other",
+            )
+        found = found if found is not None else c._owner
+    return found
+
+
+def check_names(c: Collection, where: str = "the view") -> None:
+    """Refuse a result whose columns cannot be told apart by name."""
+    refuse_duplicates([col.name for col in c._columns], where)
+
+
+def _family(c: Collection) -> Iterator[Collection]:
+    """The collection and all it was made from, each once, nearest first."""
+    seen: set[int] = set()
+    todo = [c]
+    while todo:
+        current = todo.pop(0)
+        if current._number not in seen:
+            seen.add(current._number)
+            yield current
+            todo.extend(current._parents)
+
+
+def _fitting(first: Collection, other: Collection, where: str) -> Collection:
+    """The other collection, if its columns fit the first's by position."""
+    common_owner(first, other)
+    if len(first._columns) != len(other._columns):
+        raise PlanError(
+            "E_WIDTH",
+            f"{where}: {first!r} and {other!r} have {len(first._columns)} and {len(other._columns)} columns",
+            "select the same number of columns on both sides",
+        )
+    for i, (a, b) in enumerate(zip(first._columns, other._columns, strict=True)):
+        if not loops.same_kind(a.type, b.type):
+            raise PlanError(
+                "E_TYPE",
+                f"{where}: column {i + 1} is {a.name} {a.type!r} here and {b.name} {b.type!r} there",
+                f"cast one side, e.g. select(..., {b.name}=col.{b.name}.cast({a.type.optional(False)!r})); "
+                "columns are matched by position",
+            )
+    return other
+
+
+def _minus(first: Collection, other: Collection, where: str) -> Node:
+    return Union((first._node, Negate(_fitting(first, other, where)._node)))

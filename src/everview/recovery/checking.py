@@ -1,0 +1,129 @@
+"""Is it true? Every view computed again from its tables, and compared with what it says.
+
+A view is kept up to date change by change, its state written to files and found again, perhaps by another version and
+in another number of shards. None of that may be seen in what it says. So it is compared with what a session says that
+has no past: the same tables filled with the rows that are there now, and the same plans built on them anew.
+
+What this cannot tell: whether the tables are right (only their checksums vouch for them), and whether the clock has
+let go what it should have (tables that follow it are taken as they are). It takes the memory and the time of computing
+everything once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from everview.errors import RowErrors
+from everview.expr.resolve import Column
+from everview.language.collection import Collection
+from everview.runtime.embedded import EmbeddedRuntime
+from everview.session.core import Core
+
+if TYPE_CHECKING:
+    from everview.store import Store
+
+MOST_SHOWN = 10
+"""Rows of a view that are shown, of those that are wrong."""
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A row that a view has so often, and should have so often."""
+
+    view: str
+    row: Row
+    found: int
+    expected: int
+
+    def __str__(self) -> str:
+        return f"view {self.view!r}: {self.row!r} is there {self.found} times, and should be {self.expected} times"
+
+
+def differences(core: Core) -> list[Difference]:
+    """Where a session's views differ from a computation of their plans from its tables.
+
+    >>> import everview as ev
+    >>> from everview.session.core import core_of
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> v = db.view("v", t.distinct())
+    >>> t.insert([(1,), (1,), (2,)])
+    >>> differences(core_of(db))
+    []
+    """
+    core.transactions.catch_up()
+    core.catalog.require_functions()
+    fresh = _computed(core)
+    try:
+        names = [name for name in core.catalog.views if name in fresh.catalog.views]
+        return [found for name in names for found in _compared(name, core, fresh)]
+    finally:
+        fresh.close()
+
+
+def _computed(core: Core) -> Core:
+    """A session with the same tables, and the same views computed from them."""
+    fresh = Core(EmbeddedRuntime(), history=0)
+    try:
+        for name, table in core.catalog.tables.items():
+            fresh.definitions.copy_table(name, table).insert(table.rows())
+        for name, view in core.catalog.views.items():
+            if not name.startswith("("):  # of a query under way
+                columns = [Column(c.name, c.type) for c in view._columns]
+                fresh.definitions.view(name, Collection(view._node, columns, fresh), plan=view._plan)
+    except BaseException:
+        fresh.close()
+        raise
+    return fresh
+
+
+def _compared(name: str, core: Core, fresh: Core) -> Iterator[Difference]:
+    found, expected = _rows(core, name), _rows(fresh, name)
+    for row in sorted({*found, *expected}, key=repr):
+        if found[row] != expected[row]:
+            yield Difference(name, row, found[row], expected[row])
+
+
+def _rows(core: Core, name: str) -> Counter[Row]:
+    """How often each row is there; a view of which rows failed has that instead."""
+    view = core.catalog.views[name]
+    found: Counter[Row] = Counter()
+    try:
+        columns, counts = view._now()._contents()
+    except RowErrors as error:
+        return Counter({("rows that failed", error.code): 1})
+    for row, count in zip(view._codec.decode_rows(columns), counts.tolist(), strict=True):
+        found[_comparable(row)] += count
+    return found
+
+
+def _comparable(row: Row) -> Row:
+    """The row with a NaN that is like every other."""
+    return tuple("nan" if isinstance(v, float) and v != v else v for v in row)
+
+
+def read_through(store: Store) -> int:
+    """Read every piece of a store's present version, with its checksum; gives how many. One that is not what was
+    written is an error.
+    """
+    for refs in store.manifest.lists.values():
+        for ref in refs:
+            store.get(ref)
+    for ref in store.manifest.dictionary:
+        store.get_dictionary(ref)
+    return sum(1 for _ in store.manifest.refs())
+
+
+def told(found: list[Difference]) -> Iterator[str]:
+    """The differences as lines, those of each view up to `MOST_SHOWN`."""
+    counts = Counter(each.view for each in found)
+    for view, count in counts.items():
+        of_view = [each for each in found if each.view == view]
+        yield from map(str, of_view[:MOST_SHOWN])
+        if count > MOST_SHOWN:
+            yield f"view {view!r}: and {count - MOST_SHOWN} more rows"

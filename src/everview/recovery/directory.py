@@ -1,0 +1,345 @@
+"""The directory of a durable embedded session: its log and its checkpoints.
+
+A transaction is acknowledged when its record is in the write-ahead log (`everview.store.wal`); it is written first and
+run then, and taken out again if it cannot be run. From time to time, and when the session is closed, all traces are
+written as batch files and a new version of the store is committed, which empties the log. Batches are named after
+their content, so those that have not changed since the last version are not written again.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from everview.dataflow import saved
+from everview.dataflow.operators import Trace
+from everview.errors import ClosedError, EverviewError, StoreError
+from everview.plan.frozen import Functions
+from everview.plan.trust import NOBODY, Trust
+from everview.recovery.loading import ENTRY, STEP, Loaded
+from everview.runtime.base import ChangeSet
+from everview.runtime.embedded import EmbeddedRuntime, Restored
+from everview.session import entries as journal
+from everview.session.catalog import Unkept
+from everview.session.core import Core
+from everview.session.entries import Entry
+from everview.session.temporal import NOW
+from everview.store import Ref, Store, steps, tally
+from everview.store.logs import Log, next_version, open_log
+from everview.store.wal import Sync
+
+NO_REFUSALS = ("E_DAMAGED", "E_TRUST", "E_FORMAT")
+"""Errors that say nothing about a transaction that the log has."""
+
+LOG_BYTES = 32 << 20
+"""Size of the log from which a new version is made, if the state is not larger."""
+
+FOLD_AT_CLOSE = 1 << 16
+"""Size of the log from which closing makes a new version."""
+
+DICTIONARY_FILES = 16
+"""Pieces of the dictionary from which they are written as one."""
+
+
+class _Pending(NamedTuple):
+    """What is being written into the log and done."""
+
+    size: int
+    """of the log before it"""
+    words: int
+    """entries of the dictionary that are known after it"""
+    is_step: bool
+
+
+class Directory:
+    """What backs an embedded session that writes a directory: it keeps steps, entries of the catalog and versions."""
+
+    read_only = False
+
+    def __init__(
+        self,
+        store: Store,
+        sync: Sync,
+        *,
+        history: int = 1000,
+        merge_effort: int = 4,
+        threads: int = 1,
+        trust: Trust = NOBODY,
+    ) -> None:
+        self.store: Store | None = store
+        self._store = store
+        self._sync = sync
+        self._pending: _Pending | None = None
+        self.runtime = EmbeddedRuntime(merge_effort=merge_effort, threads=threads)
+        self.core = core = Core(self.runtime, history=history, trust=trust)
+        core.catalog.journal = Unkept()  # until it is open
+        try:
+            self._open()
+        except BaseException:
+            core.closed = True
+            self.runtime.graph.close()
+            raise
+
+    def _open(self) -> None:
+        core, runtime, manifest = self.core, self.runtime, self._store.manifest
+        loaded = Loaded(core, runtime, self._store)
+        loaded.load(manifest)
+        self._wal: Log
+        self._wal, payloads = open_log(self._store, manifest.version, self._sync)
+        self._kept = len(core.catalog.entries)  # entries that the store has
+        self._empty = -1 if payloads else self._wal.size
+        self._catch_up_with(loaded, payloads)
+        self._rebuilt = loaded.rebuilt or core.catalog.functions.old
+        self._words = loaded.words
+        core.clock.resume(int(runtime.offsets.get(NOW, 0)))
+        self._wal.begin()
+        core.catalog.redeclarable = {*core.catalog.tables, *core.catalog.views}
+        core.catalog.journal = runtime.log = runtime.backing = self
+        if manifest.is_sharded or self._wal.sealed:
+            self._checkpoint()
+        elif self._rebuilt:  # what was computed need not be computed the next time
+            self._checkpoint_or_warn()
+        self._set_limit()
+
+    def _catch_up_with(self, loaded: Loaded, payloads: list[bytes]) -> None:
+        """Run what the log has. A last record that cannot be run is one that was being taken back when the process
+        died.
+        """
+        for number, payload in enumerate(payloads):
+            try:
+                loaded.replay(payload)
+            except EverviewError as error:
+                if error.code in NO_REFUSALS or number + 1 < len(payloads) or payload[:1] != STEP:
+                    raise
+                self._wal.take_back(payload)
+                warnings.warn(f"the last transaction in the log was refused and is taken out: {error}", stacklevel=2)
+
+    # entries of the catalog
+
+    def keep(self, entry: bytes) -> None:
+        """Make an entry durable."""
+        self._pending = _Pending(self._wal.size, self._words, is_step=False)
+        self._append(ENTRY + entry)
+        self._wal.done()
+
+    def noted(self) -> None:
+        """The catalog knows the entry, too."""
+        self._pending = None
+
+    def _append(self, record: bytes) -> None:
+        try:
+            self._wal.append(record)
+        except EverviewError:  # nothing was written, or it was taken out again
+            self._pending = None
+            raise
+
+    # steps
+
+    def before(self, time: int, transactions: list[ChangeSet]) -> None:
+        """Write a step into the log."""
+        self.core.catalog.functions.require(self._store.files.root)
+        new = steps.new_words(self.core.interner, self._words)
+        self._pending = _Pending(self._wal.size, self._words + (0 if new is None else len(new)), is_step=True)
+        self._append(STEP + _encoded(time, transactions, new))
+
+    def committed(self, transactions: list[ChangeSet]) -> None:
+        """A step is done; if the log is long by now, a new version is made."""
+        self._wal.done()
+        if self._pending is not None:
+            self._words = self._pending.words
+            self._pending = None
+        if self._wal.size > self._limit:
+            self._checkpoint_or_warn()
+
+    def aborted(self) -> None:
+        """Take a step out of the log, if it is in there."""
+        if self._pending is not None and self._wal.size != self._pending.size:
+            self._wal.cut(self._pending.size)
+        self._pending = None
+
+    def settle(self) -> None:
+        """If nobody can tell whether a table or view that is in the log was made, the directory must be opened again:
+        there it will have been made.
+        """
+        if self._pending is None or self._wal.size == self._pending.size:
+            self._pending = None
+            return
+        self.core.abandon()
+        raise ClosedError(
+            "E_CLOSED",
+            f"an exception that another thread raised in this one cut the log of {self._store.files.root} off from the "
+            "session, which is closed",
+            "open the directory again: everything that was acknowledged is there",
+        )
+
+    # versions
+
+    def check_writable(self, what: str) -> None:
+        pass
+
+    def refresh(self) -> None:
+        """Nobody else writes here."""
+
+    def checkpoint(self) -> None:
+        """Write all state into files and begin a new log."""
+        self._checkpoint()
+        self._set_limit()
+
+    def _checkpoint(self) -> None:
+        store = self._store
+        words = len(self.core.interner)
+        self._wal = next_version(store, self._wal, self._sync, self._new_version)
+        self._empty = self._wal.size
+        self._words = words
+        self._rebuilt = False
+        self._kept = len(self.core.catalog.entries)
+        store.checkpoint()
+        store.collect()
+
+    def _new_version(self) -> dict[str, Any]:
+        """Write what is new into the store; returns what the version brings."""
+        store, graph = self._store, self.runtime.graph
+        lists = {(n, 0): refs for n, refs in self._put_all()}
+        new = [*lists.items(), *((place, ()) for place in store.manifest.lists if place not in lists)]
+        operators = saved.live(graph)
+        sinces = {n: saved.since(t) for n, o in enumerate(operators) if (t := saved.state_of(o)) is not None}
+        return {
+            "time": graph.time,
+            "replaces": {place: refs for place, refs in new if store.manifest.lists.get(place) != refs},
+            "marks": self.runtime.offsets,
+            "sinces": {n: s for n, s in sinces.items() if s is not None},
+            "fingerprints": saved.fingerprints(graph),
+            **self._new_commands(),
+            **self.new_dictionary(),
+        }
+
+    def _put_all(self) -> Iterable[tuple[int, tuple[Ref, ...]]]:
+        """Every trace's batches in the store; a trace of which little is alive is compacted first."""
+        time = self.runtime.graph.time
+        for number, operator in enumerate(saved.live(self.runtime.graph)):
+            trace = saved.state_of(operator)
+            if trace is None:
+                continue
+            refs = self._put_trace(number, trace)
+            trace.pass_on(time)
+            if tally.wasteful(refs, trace.since if trace.scope.is_root else time):
+                trace.compact()
+                refs = self._put_trace(number, trace)
+            if refs:
+                yield number, refs
+
+    def _put_trace(self, number: int, trace: Trace) -> tuple[Ref, ...]:
+        """A trace's batches in the store; those in files have a tally, which is known if they were there before."""
+        known = {r.file: r for r in self._store.manifest.lists.get((number, 0), ()) if r.until >= 0}
+        refs = []
+        for image in saved.images(trace):
+            ref = self._store.put(image)
+            if ref.file:
+                ref = known.get(ref.file) or saved.tally_of(trace, image, self.runtime.graph.time).on(ref)
+            refs.append(ref)
+        return tuple(refs)
+
+    def _new_commands(self) -> dict[str, Any]:
+        """The entries since the last version; all that are still of consequence, if many are not, or if they were done
+        in another order than the store has them.
+        """
+        catalog = self.core.catalog
+        many = len(catalog.entries) > 2 * len(journal.surviving(catalog.entries)) + 32
+        kept = self.living_entries() if self._rebuilt or many else catalog.entries
+        if self._rebuilt or len(kept) < len(catalog.entries):
+            functions = Functions(like=catalog.functions)
+            catalog.entries = [(e, journal.encode(e, functions)) for e, _ in kept]
+            catalog.functions = functions
+            return {"commands": tuple(data for _, data in catalog.entries), "history": True}
+        return {"commands": tuple(data for _, data in catalog.entries[self._kept :])}
+
+    def living_entries(self) -> list[tuple[Entry, bytes]]:
+        """The entries without what was dropped, if they alone make no other operators than there are; else all."""
+        entries = self.core.catalog.entries
+        kept = journal.surviving(entries)
+        return kept if self._builds_the_same(kept) else entries
+
+    def _builds_the_same(self, entries: list[tuple[Entry, bytes]]) -> bool:
+        """Whether these entries alone make no other operators than there are."""
+        runtime = EmbeddedRuntime()
+        trial = Core(runtime, history=0)
+        trial.catalog.journal = Unkept()
+        try:
+            with runtime.filling(Restored()):
+                for entry, _ in entries:
+                    trial.definitions.perform(entry)
+            return saved.held(runtime.graph).keys() <= saved.held(self.runtime.graph).keys()
+        finally:
+            trial.close()
+
+    def new_dictionary(self) -> dict[str, Any]:
+        """The dictionary's new entries; all of it as one file, if there are many."""
+        store, interner = self._store, self.core.interner
+        stored = sum(ref.rows for ref in store.manifest.dictionary)
+        if len(store.manifest.dictionary) >= DICTIONARY_FILES:
+            return {"dictionary": (store.put_dictionary(interner.export()),), "whole_dictionary": True}
+        if len(interner) == stored:
+            return {}
+        return {"dictionary": (store.put_dictionary(interner.export(stored)),)}
+
+    def _checkpoint_or_warn(self) -> None:
+        """Make a new version, if there is room: the log has everything anyway."""
+        try:
+            self._checkpoint()
+        except StoreError as error:
+            if error.code != "E_DISK":
+                raise
+            warnings.warn(f"no new version could be written, the log goes on: {error.message}", stacklevel=2)
+        self._set_limit()
+
+    def _set_limit(self) -> None:
+        """The log may grow as large as the state before it is folded, so that writing state costs no more than that."""
+        live = saved.live(self.runtime.graph)
+        state = sum(o.trace.measure()[2] for o in live if saved.state_of(o) and o.trace)
+        self._limit = self._wal.size + max(LOG_BYTES, state)
+
+    # the end
+
+    def fold(self) -> None:
+        """Put the log into files, no more; the store stays open."""
+        try:
+            self._checkpoint()
+        finally:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """Be no session any more; the store stays open."""
+        self._wal.close()
+        self.core.closed = True
+        self.runtime.graph.close()
+
+    def close(self) -> None:
+        """Write what is only in the log into files, if it is much, and let others open the directory."""
+        try:
+            # functions may have to be given again after opening, but a log would need them at once
+            with_functions = len(self.core.catalog.functions) > 0 and self._wal.size != self._empty
+            if self._wal.size > FOLD_AT_CLOSE or with_functions:
+                self._checkpoint_or_warn()
+            self._wal.sync()
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let others open the directory; whatever was acknowledged is in the log."""
+        self._wal.close()
+        self._store.close()
+
+
+def _encoded(time: int, transactions: list[ChangeSet], words: pa.Table | None) -> bytes:
+    """The bytes of a step; quickly, if it is one small change."""
+    if words is None and len(transactions) == 1:
+        changes = transactions[0]
+        if len(changes) == 1 and not changes.offsets:
+            table, rows, diff = changes[0]
+            if isinstance(rows, list):
+                return steps.encode_rows(time, table._id, rows, diff)
+    coded = (steps.Transaction([(t._id, rows, diff) for t, rows, diff in c], c.offsets) for c in transactions)
+    return steps.encode(time, coded, words)

@@ -1,0 +1,102 @@
+"""Following a directory that Spark jobs write: `everview.connect("directory", read_only=True)`; it needs no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+from typing import Any, NoReturn
+
+import numpy as np
+
+from everview.codes.interner import Interner
+from everview.dataflow.lockstep import Inputs
+from everview.dataflow.replica import Added, Command, Replica
+from everview.errors import InputError
+from everview.plan.frozen import Functions
+from everview.plan.trust import NOBODY, Trust
+from everview.recovery.stored_shards import StoredShards, all_contents_of, measure_of
+from everview.runtime.base import RemoteRows, RemoteTarget
+from everview.runtime.sharded import ShardedRuntime, ShardStep
+from everview.session.catalog import Unkept
+from everview.session.core import Core
+from everview.store import Store
+
+
+def follow_shards(
+    store: Store, *, history: int = 1000, merge_effort: int = 4, threads: int = 1, trust: Trust = NOBODY
+) -> Core:
+    """A session that reads what the writer of a sharded directory commits."""
+    replica = Replica(Interner(), merge_effort)
+    runtime = ShardedRuntime(replica, ReadOnlyCluster(store, replica))
+    core = Core(runtime, history=history, trust=trust)
+    built = Functions(trust=trust)
+    core.catalog.journal = Unkept()
+    core.catalog.functions = Functions(travel=True, like=built)
+    shards = StoredShards(store, runtime, core, built)
+    try:
+        shards.load()
+    except BaseException:
+        core.closed = True
+        runtime.graph.close()
+        raise
+    runtime.backing = FollowedShards(store, shards)
+    return core
+
+
+class FollowedShards:
+    """What backs a session that only reads what shards left."""
+
+    read_only = True
+
+    def __init__(self, store: Store, shards: StoredShards) -> None:
+        self.store: Store | None = store
+        self._store = store
+        self._shards = shards
+
+    def check_writable(self, what: str) -> None:
+        """Nothing can be changed here."""
+        _refuse(self._store)
+
+    def checkpoint(self) -> None:
+        _refuse(self._store)
+
+    def refresh(self) -> None:
+        """Catch up with the writer."""
+        for commit in self._store.refresh():
+            self._shards.take(commit)
+
+    def close(self) -> None:
+        self._store.close()
+
+    def abandon(self) -> None:
+        self._store.close()
+
+
+class ReadOnlyCluster:
+    """The shards of a directory that is only read."""
+
+    def __init__(self, store: Store, replica: Replica) -> None:
+        self._store = store
+        self._replica = replica
+        self.shards = store.manifest.shards
+
+    def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> list[Added]:
+        _refuse(self._store)
+
+    def step(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
+        _refuse(self._store)
+
+    def contents(self, operators: set[int]) -> Iterable[Added]:
+        return all_contents_of(self._store, operators)
+
+    def measure(self) -> np.ndarray:
+        return measure_of(self._store.manifest, len(self._replica.graph.numbered))
+
+    def encode_remote(self, target: RemoteTarget, rows: Any) -> RemoteRows | None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+def _refuse(store: Store) -> NoReturn:
+    raise InputError("E_READ_ONLY", f"{store.files.root} is open for reading only", "change it where it is written")

@@ -1,0 +1,118 @@
+"""From a directory to a session: the dataflow is built again from the catalog, then it gets its state back.
+
+Nothing is computed but what the log has. State is found by what it is the state of (`everview.recovery.restoring`). If
+this version of Everview builds other operators from the catalog than the one that wrote it, their state is computed
+from what they read, with a warning.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from everview.dataflow import saved, shield
+from everview.errors import StoreError
+from everview.recovery.migration import from_shards
+from everview.recovery.restoring import Kept, Restoring
+from everview.runtime.base import ChangeSet
+from everview.runtime.embedded import EmbeddedRuntime, Restored
+from everview.session import entries as journal
+from everview.session.core import Core
+from everview.session.entries import Entry
+from everview.store import Manifest, Store, steps
+
+STEP, ENTRY = b"S", b"C"
+"""How the log's records begin."""
+
+
+class Loaded:
+    """An embedded session as a store has it, and how far it is."""
+
+    def __init__(self, core: Core, runtime: EmbeddedRuntime, store: Store) -> None:
+        self.core = core
+        self.runtime = runtime
+        self.store = store
+        self.words = 0
+        """entries of the dictionary that are in the store or the log"""
+        self.rebuilt = False
+        """whether the store has other commands than this dataflow was built from"""
+
+    def load(self, manifest: Manifest) -> None:
+        """Become what the manifest says."""
+        runtime, where = self.runtime, self.store.files.root
+        for ref in manifest.dictionary:
+            runtime.interner.load(self.store.get_dictionary(ref))
+        self.words = len(runtime.interner)
+        runtime.offsets = dict(manifest.marks)
+        if manifest.is_sharded:
+            self.rebuilt = True
+            from_shards(self.core, runtime, self.store, manifest)
+            return
+        functions = self.core.catalog.functions
+        entries = [(journal.decode(data, where, functions), data) for data in manifest.commands]
+        with runtime.filling(Restored()):
+            for entry, data in entries:
+                self.core.definitions.perform(entry, data)
+        if saved.held(runtime.graph).keys() <= set(manifest.fingerprints):
+            self._put_back(manifest)
+        else:
+            self._restore(manifest, entries)
+        runtime.graph.time = manifest.time
+
+    def _put_back(self, manifest: Manifest) -> None:
+        kept = Kept(self.store, manifest)
+        for operator in saved.live(self.runtime.graph):
+            if saved.state_of(operator) is not None:
+                kept.fill(operator)
+
+    def _restore(self, manifest: Manifest, entries: list[tuple[Entry, bytes]]) -> None:
+        """Other operators would be built today: keep the state of those that are the same, compute the others."""
+        warnings.warn(
+            f"{self.store.files.root} was written by another version of Everview, or with other functions: "
+            "views are computed again",
+            stacklevel=2,
+        )
+        self.rebuilt = True
+        begin_again(self.core, self.runtime)
+        graph = self.runtime.graph
+        graph.time = manifest.time
+        restoring = Restoring(graph, Kept(self.store, manifest))
+        with self.runtime.filling(restoring):
+            for entry, data in journal.surviving(entries):
+                self.core.definitions.perform(entry, data)
+            restoring.fill()
+
+    def replay(self, payload: bytes) -> None:
+        """Do what a record of the log says."""
+        shield.hear()  # between records is where opening may be given up
+        core, where = self.core, self.store.files.root
+        kind, body = payload[:1], memoryview(payload)[1:]
+        entry = journal.decode(body, where, core.catalog.functions) if kind == ENTRY else None
+        core.catalog.functions.require(where)
+        if entry is not None:
+            core.definitions.perform(entry, bytes(body))
+            return
+        step = steps.decode(body)
+        if step.time != self.runtime.graph.time:
+            raise StoreError(
+                "E_DAMAGED",
+                f"the log of {where} continues time {step.time}, but it is {self.runtime.graph.time} now",
+                "restore the directory from a copy",
+            )
+        if step.words is not None:
+            core.interner.load(step.words)
+            self.words = len(core.interner)
+        tables = {table._id: table for table in core.catalog.tables.values()}
+        transactions = []
+        for each in step.transactions:
+            changes = ChangeSet((tables[table], rows, diff) for table, rows, diff in each.changes)
+            changes.offsets.update(each.marks)
+            transactions.append(changes)
+        core.transactions.run(transactions)
+        core.subscriptions.deliver()
+
+
+def begin_again(core: Core, runtime: EmbeddedRuntime) -> None:
+    """Forget everything: no names, no operators."""
+    core.catalog.clear()
+    core.clock.followers.clear()
+    runtime.begin_again()

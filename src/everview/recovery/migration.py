@@ -1,0 +1,337 @@
+"""A directory changes hands: what an embedded session left becomes shards for Spark, and what Spark left becomes one
+dataflow again.
+
+Both runtimes keep the same things in a store: tables, views, dictionary, marks, and the batches of every operator. They
+differ in how many parts each operator's rows are in, and in a few operators. So a directory is moved by building the
+other dataflow from the catalogue and giving every operator the batches of its counterpart
+(`everview.dataflow.counterparts`): nothing is computed and no history is lost, but for views of which an operator has
+no counterpart: joins of many inputs at once, for which shards keep copies of rows (`everview.dataflow.spread`), and
+whatever needs an index with all rows in one place (joins without an equality, windows over all rows). Those are
+computed, and their history begins anew.
+
+All of it is one commit. Whoever dies before it leaves the directory as it was, whoever dies after it has moved it.
+
+Hazard: it is done by one process in its own memory, which must hold what an embedded session holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from everview.codes.interner import Interner
+from everview.dataflow import lockstep, saved
+from everview.dataflow.builder import Builder
+from everview.dataflow.commands import Commands, rebuild
+from everview.dataflow.counterparts import Counterparts
+from everview.dataflow.graph import Graph
+from everview.dataflow.lockstep import Alone, Inputs, Shard
+from everview.dataflow.operators import Arrangement, Operator
+from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
+from everview.errors import InternalError, StoreError
+from everview.plan.frozen import Functions
+from everview.runtime.base import RemoteRows, RemoteTarget
+from everview.runtime.embedded import EmbeddedRuntime
+from everview.runtime.sharded import OnShards, ShardedRuntime, ShardStep
+from everview.session import entries as journal
+from everview.session.catalog import Unkept
+from everview.session.core import Core
+from everview.session.entries import Entry
+from everview.store import Image, Manifest, Ref, Store
+from everview.store.logs import read_log
+from everview.store.manifest import BUILT, DECLARED, Place
+from everview.store.reshard import split
+
+
+class StateLost(Exception):
+    """An operator's counterpart was dropped, and its state with it."""
+
+
+class Migration:
+    """A dataflow under construction, at the present time, that takes over another's state."""
+
+    def __init__(self, graph: Graph, builder: Builder, counterparts: Counterparts, origin: Origin) -> None:
+        self._graph = graph
+        self._builder = builder
+        self._counterparts = counterparts
+        self._origin = origin
+        self._unfilled: list[Operator] = []
+
+    def settle(self, compute: Callable[[], None]) -> None:
+        """Something was built: if it has counterparts it will get their state, else it is computed now."""
+        new = set(self._graph.new())
+        if not new:
+            return
+        piece, made = next(reversed(self._builder.pieces.items()))
+        if new == set(made) and self._counterparts.find(piece, made):
+            self._unfilled += made
+            self._graph.installed()
+            return
+        if any(self._lost(o) for o in self._graph.needed(new)):
+            raise StateLost
+        self.fill()
+        compute()
+
+    def _lost(self, operator: Operator) -> bool:
+        found = self._counterparts.of.get(operator)
+        return found is not None and found.freed
+
+    def leftovers(self) -> bool:
+        """Whether there are operators whose counterparts were let go."""
+        return any(self._lost(o) for o in saved.live(self._graph))
+
+    def fill(self) -> None:
+        """Give operators their counterparts' batches: those that have none yet."""
+        for operator in self._unfilled:
+            trace = None if operator.freed else saved.state_of(operator)
+            other = self._counterparts.of[operator]
+            if trace is not None and not other.freed:
+                if trace.scope.is_root:
+                    saved.restore_since(trace, self._origin.since(other))
+                for image in self._origin.images(other):
+                    saved.put_back(trace, image, self._graph.time)
+        self._unfilled.clear()
+
+    def holding(self) -> Iterator[tuple[Operator, int | None, Iterable[Image]]]:
+        """All that holds state: (operator, since when it knows history, batches), wherever it is yet."""
+        unfilled = set(self._unfilled)
+        for operator in saved.live(self._graph):
+            trace = saved.state_of(operator)
+            if trace is not None and operator not in unfilled:
+                yield operator, saved.since(trace), saved.images(trace)
+            elif trace is not None:
+                other = self._counterparts.of[operator]
+                yield operator, self._origin.since(other) if trace.scope.is_root else None, self._origin.images(other)
+
+
+class Origin(Protocol):
+    """Where the state of a dataflow's operators is."""
+
+    def images(self, operator: Operator) -> Iterable[Image]:
+        """An operator's batches."""
+
+    def since(self, operator: Operator) -> int:
+        """Since when an operator outside loops knows history."""
+
+
+class _InTraces:
+    """In its own traces."""
+
+    def images(self, operator: Operator) -> Iterable[Image]:
+        trace = saved.state_of(operator)
+        return () if trace is None else saved.images(trace)
+
+    def since(self, operator: Operator) -> int:
+        assert operator.trace is not None
+        return operator.trace.since
+
+
+class _InLists:
+    """In a store's lists, of whatever shards."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._sinces = store.manifest.sinces
+        self._refs: dict[int, list[Ref]] = {}
+        for (operator, _), refs in sorted(store.manifest.lists.items(), key=lambda item: item[0]):
+            self._refs.setdefault(operator, []).extend(refs)
+
+    def images(self, operator: Operator) -> Iterable[Image]:
+        return (self._store.get(ref) for ref in self._refs.get(operator.number, ()))
+
+    def since(self, operator: Operator) -> int:
+        return self._sinces.get(operator.number, 0)
+
+
+# ------------------------------------------------------------------------------- from shards
+
+
+class TakenOver:
+    """New operators take their state over from another dataflow, or compute it where they cannot."""
+
+    def __init__(self, migration: Migration) -> None:
+        self._migration = migration
+
+    def settle(self, graph: Graph) -> None:
+        self._migration.settle(graph.install)
+
+    def present(self, rows: Sequence[tuple[int, ...]]) -> Sequence[tuple[int, ...]]:
+        return ()
+
+
+def from_shards(core: Core, runtime: EmbeddedRuntime, store: Store, manifest: Manifest) -> None:
+    """Fill an empty embedded session with what shards left."""
+    replica = Replica(runtime.interner, 1)
+    built = Functions(trust=core.catalog.trust)
+    where = store.files.root
+    rebuild(replica, manifest.built, built, manifest.fingerprints, where)
+    declared = Functions(travel=True, like=built)
+    entries = [journal.decode(data, where, declared) for data in manifest.declared]
+    declared.require(where)
+    try:
+        _take_over(core, runtime, store, entries, Counterparts(replica.builder.pieces))
+    except StateLost:
+        core.catalog.clear()
+        core.clock.followers.clear()
+        runtime.begin_again()
+        _take_over(core, runtime, store, entries, Counterparts(replica.builder.pieces, strict=True))
+    replica.close()
+
+
+def _take_over(
+    core: Core, runtime: EmbeddedRuntime, store: Store, entries: Iterable[Entry], counterparts: Counterparts
+) -> None:
+    runtime.graph.time = store.manifest.time
+    migration = Migration(runtime.graph, runtime.builder, counterparts, _InLists(store))
+    with runtime.filling(TakenOver(migration)):
+        for entry in entries:
+            core.definitions.perform(entry)
+        if migration.leftovers():  # shards let go of what no view reads whenever they are opened
+            core.definitions.perform(journal.Collected())
+        if migration.leftovers():
+            raise StateLost
+        migration.fill()
+
+
+# ------------------------------------------------------------------------------- to shards
+
+
+def is_embedded(store: Store) -> bool:
+    """Whether an embedded session left something here."""
+    if store.manifest.is_sharded:
+        return False
+    log = read_log(store.files, store.manifest.version, bound=store.bound)
+    return bool(store.manifest.commands) or next(log, None) is not None
+
+
+class Embedded(Protocol):
+    """What is needed of the session that a directory is taken from."""
+
+    core: Core
+    runtime: EmbeddedRuntime
+
+    def living_entries(self) -> list[tuple[Entry, bytes]]:
+        """What made its dataflow."""
+
+    def new_dictionary(self) -> dict[str, Any]:
+        """What to commit of its dictionary."""
+
+
+def to_shards(directory: Embedded, store: Store, shards: int) -> None:
+    """Commit what an embedded session holds as so many shards."""
+    entries = [entry for entry, _ in directory.living_entries()]
+    directory.core.catalog.require_functions()
+    pieces = directory.runtime.builder.pieces
+    try:
+        _write_shards(directory, store, entries, shards, Counterparts(pieces))
+    except StateLost:
+        _write_shards(directory, store, entries, shards, Counterparts(pieces, strict=True))
+    with suppress(OSError, StoreError):  # it has moved: both can be done later
+        store.checkpoint()
+        store.collect()
+
+
+def _write_shards(
+    directory: Embedded, store: Store, entries: list[Entry], shards: int, counterparts: Counterparts
+) -> None:
+    origin, functions = directory.runtime, Functions(travel=True)
+    built = Commands(Functions(travel=True, like=functions))
+    cluster = _OneShard(origin, counterparts, built)
+    replica = Replica(Interner(), origin.graph.merge_effort)
+    replica.graph.time = origin.graph.time
+    runtime = ShardedRuntime(replica, cluster)
+    core = Core(runtime, history=directory.core.history)
+    core.catalog.journal = Unkept()
+    try:
+        with runtime.building(WithoutRows(runtime)):
+            for entry in entries:
+                core.definitions.perform(entry)
+        if cluster.migration.leftovers():
+            raise StateLost
+        lists, sinces = _split_up(cluster.migration, store, shards, origin.graph.time)
+        known = Functions(travel=True, like=functions)
+        store.commit(
+            origin.graph.time,
+            replaces={place: lists.get(place, []) for place in {*store.manifest.lists, *lists}},
+            commands=(
+                *(BUILT + data for data in built.encoded),
+                *(DECLARED + journal.encode(entry, known) for entry in entries),
+            ),
+            history=True,
+            sinces=sinces,
+            marks=origin.offsets,
+            fingerprints=(cluster.fingerprint,),
+            shards=shards,
+            **directory.new_dictionary(),
+        )
+    finally:
+        core.close()
+
+
+def _split_up(
+    migration: Migration, store: Store, shards: int, time: int
+) -> tuple[dict[Place, list[Ref]], dict[int, int]]:
+    """All state in the store, each batch in as many parts as there are shards; and since when each operator knows."""
+    lists: dict[Place, list[Ref]] = {}
+    sinces: dict[int, int] = {}
+    for operator, since, images in migration.holding():
+        assert operator.trace is not None
+        for image in images:
+            for shard, part in split(image, shards, operator.spread):
+                ref = saved.tally_of(operator.trace, part, time).on(store.put(part))
+                lists.setdefault((operator.number, shard), []).append(ref)
+        if since is not None:
+            sinces[operator.number] = since
+    return lists, sinces
+
+
+class WithoutRows(OnShards):
+    """What is built has its rows already."""
+
+    def table(self, command: MakeTable) -> Arrangement:
+        return super().table(replace(command, rows=()))
+
+
+class _OneShard:
+    """The only shard of a session that is being built."""
+
+    shards = 1
+
+    def __init__(self, origin: EmbeddedRuntime, counterparts: Counterparts, commands: Commands) -> None:
+        self._commands = commands
+        self.fingerprint = ""
+        replica = Replica(origin.interner, origin.graph.merge_effort)
+        replica.graph.time = origin.graph.time
+        self._shard = Shard(replica, 0, 1)
+        self.migration = Migration(replica.graph, replica.builder, counterparts, _InTraces())
+
+    def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> list[Added]:
+        self._commands.append(command)
+        self._shard.replica.build(command)
+        if not isinstance(command, Keep):
+            self.fingerprint = self._shard.replica.fingerprint()
+            self.migration.settle(self._compute)
+        return []
+
+    def _compute(self) -> None:
+        lockstep.run([self._shard], Alone(), {}, 0)
+        self._shard.finish(0)
+
+    def step(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
+        raise InternalError("E_INTERNAL", "a session that is being moved runs no steps")
+
+    def contents(self, operators: set[int]) -> Iterable[Added]:
+        return ()
+
+    def measure(self) -> np.ndarray:
+        return self._shard.replica.measure()
+
+    def encode_remote(self, target: RemoteTarget, rows: Any) -> RemoteRows | None:
+        return None
+
+    def close(self) -> None:
+        self._shard.replica.close()

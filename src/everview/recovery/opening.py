@@ -1,0 +1,84 @@
+"""Opening a directory: who may, and as what.
+
+>>> import tempfile
+>>> import everview as ev
+>>> where = tempfile.mkdtemp()
+>>> with ev.connect(where) as db:
+...     t = db.table("t", {"x": int})
+...     v = db.view("v", t.select(y=t.x * 2).distinct())
+...     t.insert([(1,), (2,)])
+>>> with ev.connect(where) as db:
+...     db["t"].insert([(3,)])
+...     sorted(db["v"].rows()), db.time
+([(2,), (4,), (6,)], 2)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from everview.errors import InputError, StoreError, did_you_mean
+from everview.plan.trust import Trust
+from everview.recovery.directory import Directory
+from everview.recovery.followed_shards import follow_shards
+from everview.recovery.following import Follower
+from everview.session.session import Session
+from everview.store import Store, words
+from everview.store.logs import read_log
+from everview.store.wal import Sync
+
+
+def open_directory(
+    location: str | os.PathLike[str],
+    *,
+    read_only: bool = False,
+    sync: Sync = "normal",
+    trust: bool = False,
+    functions: Any = (),
+    **options: Any,
+) -> Session:
+    """The session in a directory, for `everview.connect`."""
+    for name in options:
+        if name not in ("history", "merge_effort", "threads"):
+            known = did_you_mean(name, ("read_only", "sync", "trust", "functions"))
+            raise InputError("E_OPTION", f"a session in a directory has no option {name!r}", known)
+    options["trust"] = Trust.of(trust, functions, str(location))
+    if sync not in ("normal", "full"):
+        raise InputError("E_OPTION", f"sync is {sync!r}", 'use "normal" (survives kill -9) or "full" (power loss)')
+    return _follow(location, options) if read_only else open_to_write(location, sync, **options)
+
+
+def open_to_write(location: str | os.PathLike[str], sync: Sync = "normal", **options: Any) -> Session:
+    """An embedded session that writes a directory."""
+    store = Store(location)
+    try:
+        if words.due(store.manifest):
+            _forget_words(store, options)
+        return Session(Directory(store, sync, **options).core)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _follow(location: str | os.PathLike[str], options: Mapping[str, Any]) -> Session:
+    """A session that reads what another process writes."""
+    store = Store(location, read_only=True)
+    try:
+        if store.manifest.is_sharded:
+            return Session(follow_shards(store, **options))
+        return Session(Follower(store, **options).core)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _forget_words(store: Store, options: Mapping[str, Any]) -> None:
+    """Free a store of words that nobody needs, if there is room for it: else another time."""
+    with suppress(OSError, StoreError):
+        log = read_log(store.files, store.manifest.version, bound=store.bound)
+        if next(log, None) is not None:  # the last session was killed
+            Directory(store, "normal", **options).fold()
+        words.forget(store)

@@ -1,0 +1,137 @@
+"""Shards whose state is in a directory: how a session finds its dataflow there.
+
+A directory holds two kinds of commands: what people declared (tables, views: `everview.session.catalog`) and, one by
+one, what was built for it on the shards. The latter give operators their numbers, so opening builds them first, and
+then finds in them what was declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from everview.dataflow import saved
+from everview.dataflow.commands import check_built, read_command, rebuild
+from everview.dataflow.operators import Arrangement
+from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable
+from everview.dataflow.saved import header
+from everview.errors import StoreError
+from everview.plan.frozen import Functions
+from everview.runtime.sharded import ShardedRuntime
+from everview.session import entries as journal
+from everview.session.core import Core
+from everview.store import Store
+from everview.store.manifest import BUILT, Commit, Manifest, Ref
+from everview.store.mapped import read_image
+from everview.store.offsets import change_offsets
+
+
+class StoredShards:
+    """A session's view of shards in a store."""
+
+    def __init__(self, store: Store, runtime: ShardedRuntime, core: Core, functions: Functions) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._core = core
+        self._functions = functions
+        """of what was built"""
+        self.words = 0
+        """entries of the dictionary that the store has"""
+
+    def load(self, follow: Callable[[Command], None] = lambda command: None) -> None:
+        """Become what the directory says; `follow` is told of every command."""
+        manifest, runtime, core = self._store.manifest, self._runtime, self._core
+        for ref in manifest.dictionary:
+            runtime.interner.load(self._store.get_dictionary(ref))
+        self.words = len(runtime.interner)  # what is built may bring others
+
+        def build(command: Command) -> None:
+            self._build(command)
+            follow(command)
+
+        rebuild(runtime.replica, manifest.built, self._functions, manifest.fingerprints, self._store.files.root, build)
+        runtime.graph.time = manifest.time
+        entries = [(self._entry(data), data) for data in manifest.declared]
+        with runtime.building(Found(runtime, self._store)):
+            for entry, data in journal.surviving(entries):  # the operators of what was dropped are gone
+                core.definitions.perform(entry, data)
+        runtime.offsets = dict(manifest.marks)
+        core.catalog.redeclarable = {*core.catalog.tables, *core.catalog.views}
+
+    def _entry(self, data: Any) -> journal.Entry:
+        return journal.decode(data, self._store.files.root, self._core.catalog.functions)
+
+    def _build(self, command: Command) -> None:
+        """Build operators whose state is in the directory."""
+        graph = self._runtime.graph
+        self._runtime.replica.load([command])
+        for number, since in self._store.manifest.sinces.items():
+            operator = graph.numbered[number] if number < len(graph.numbered) else None
+            if operator is not None and operator.trace is not None and operator.scope.is_root:
+                saved.set_since(operator.trace, since)
+
+    def take(self, commit: Commit) -> None:
+        """Do what the writer has committed since."""
+        if commit.history:  # it has changed hands
+            raise self._store.stale()
+        for ref in () if commit.whole_dictionary else commit.dictionary:  # else it brings the same in fewer pieces
+            self._runtime.interner.load(self._store.get_dictionary(ref))
+        for data in commit.commands:
+            if data[:1] == BUILT:
+                self._build(read_command(data[1:], self._functions))
+                check_built(self._runtime.replica.fingerprint(), commit.fingerprints, self._store.files.root)
+            else:
+                with self._runtime.building(Found(self._runtime, self._store)):
+                    self._core.definitions.perform(self._entry(data[1:]), data[1:])
+        self._runtime.graph.time = commit.time
+        change_offsets(self._runtime.offsets, commit.marks)
+        self._core.subscriptions.take(self._runtime.caught_up(contents_of(self._store, commit.adds)).changes)
+
+
+class Found:
+    """What is declared was built before: it is only found again."""
+
+    def __init__(self, runtime: ShardedRuntime, store: Store) -> None:
+        self._runtime = runtime
+        self._store = store
+
+    def table(self, command: MakeTable) -> Arrangement:
+        return self._runtime.builder.tables[command.node.id]
+
+    def view(self, command: Install) -> Arrangement:
+        builder, numbered = self._runtime.builder, self._runtime.graph.numbered
+        built = len(numbered)
+        arrangement = builder.stored(command.node, builder.planned(command.node, command.choice)[0], command.keys)
+        if len(numbered) != built:
+            raise StoreError(
+                "E_VERSION",
+                f"{self._store.files.root} was written by another version of Everview: a view would be built anew",
+                "open it with that version, or load its tables into a new directory",
+            )
+        return arrangement
+
+    def keep(self, command: Keep) -> None:
+        """What nothing needs was dropped then."""
+
+
+def contents_of(store: Store, batches: Iterable[tuple[int, int, Ref]]) -> Iterator[Added]:
+    """Stored batches, one by one."""
+    for operator, _, ref in batches:
+        image, _ = read_image(store.files, ref)
+        yield Added(np.empty(0, dtype=np.int64), {operator: np.concatenate([header(image), image.body])})
+
+
+def all_contents_of(store: Store, operators: set[int]) -> Iterator[Added]:
+    """All stored batches of some operators."""
+    lists = store.manifest.lists.items()
+    return contents_of(store, ((o, s, ref) for (o, s), refs in lists if o in operators for ref in refs))
+
+
+def measure_of(manifest: Manifest, operators: int) -> np.ndarray:
+    """Batches, updates and bytes of each operator's lists."""
+    found = np.zeros((operators, 3), dtype=np.int64)
+    for (operator, _), refs in manifest.lists.items():
+        found[operator] += (len(refs), sum(r.rows for r in refs), sum(r.size for r in refs))
+    return found

@@ -1,0 +1,186 @@
+"""The protocol between a session and the place where its dataflow runs.
+
+A step goes down as one argument, a list of `ChangeSet`s (one for each time, with the offsets that are committed with
+it), and comes back as one value, a `StepOutcome`. The lowest level that knows says whether the step was committed;
+nobody above asks again. An outcome may be committed *and* carry an error: an interrupt that was heard when the step was
+already complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from everview.codes.interner import Interner
+from everview.dataflow.builder import Builder
+from everview.dataflow.extend import Extend
+from everview.dataflow.graph import ABSENT_HINT, Graph
+from everview.dataflow.operators import Arrangement, Operator, Trace
+from everview.errors import InputError
+from everview.plan import nodes as plan
+from everview.plan.multiway import Choice
+from everview.runtime.captures import Captured, Captures
+
+if TYPE_CHECKING:
+    from everview.runtime.backing import Backing
+
+Measure = Callable[[Operator], tuple[int, int, int]]
+"""Batches, updates and bytes of the state that an operator holds."""
+
+
+class BaseTable(Protocol):
+    """What a runtime needs to know of a table."""
+
+    _id: int
+    _arrangement: Arrangement
+
+
+Change = tuple[Any, Any, int]
+"""(table, rows' codes as columns, as tuples or as `RemoteRows`, +1 or -1)"""
+
+
+class ChangeSet(list[Change]):
+    """What one transaction changes, and the offsets that are committed with it."""
+
+    __slots__ = ("offsets",)
+
+    def __init__(self, changes: Iterable[Change] = ()) -> None:
+        super().__init__(changes)
+        self.offsets: dict[str, str] = {}
+
+
+@dataclass(kw_only=True)
+class RemoteRows:
+    """Rows that are not in this process, in place of their codes; all that is known of them here."""
+
+    now: int = 0
+    """the moment that they were compared with, if the clock means something to their table"""
+    late: int = 0
+    """how many of them came when their time was over"""
+    moments: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """when others of them are due"""
+
+    bad: list[Any] = field(default_factory=list)
+    """records that could not be encoded"""
+
+    def dated(self, table: Any, until: int) -> RemoteRows:
+        """The same rows with a moment as another column, in another table."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class RemoteTarget:
+    """What rows that are encoded elsewhere are for."""
+
+    table: Any
+    fitting: Any
+    """how a source's rows become the table's (`everview.io.fitting`)"""
+    place: str
+    """where they come from, for errors"""
+    how: str
+    """append, upsert, changes or snapshot"""
+    until: Any = None
+    """an expression for the moment at which a row leaves, if rows do"""
+    settle: Callable[[], int] = lambda: 0
+    """does what is due; the moment up to which that is done, 0 if the clock means nothing to the table"""
+
+
+class AbsentRows(InputError):
+    """A step takes rows away that are not there, and the shards say which."""
+
+    table: int
+    """the table's node"""
+    rows: dict[tuple[int, ...], int]
+    """codes in the index's order, and how often too often"""
+
+    @classmethod
+    def of(cls, table: int, rows: dict[tuple[int, ...], int]) -> AbsentRows:
+        """Without a text, for which one needs the dictionary."""
+        error = cls("E_ABSENT", "a row was deleted that is not there", ABSENT_HINT)
+        error.table, error.rows = table, rows
+        return error
+
+
+def in_table_order(row: tuple[int, ...], order: tuple[int, ...]) -> tuple[int, ...]:
+    """A row of an index in the order of the table's columns.
+
+    >>> in_table_order((7, 5, 6), (2, 0, 1))
+    (5, 6, 7)
+    """
+    return tuple(row[order.index(c)] for c in range(len(order)))
+
+
+@dataclass(slots=True)
+class StepOutcome:
+    """What became of a step."""
+
+    committed: bool
+    error: BaseException | None = None
+    changes: Mapping[Trace, Captured] = field(default_factory=dict)
+    """of the traces that somebody watches"""
+
+
+COMMITTED = StepOutcome(True)
+"""The outcome of most steps: nobody watches, nothing went wrong."""
+
+
+class Runtime(Protocol):
+    """Where a dataflow runs."""
+
+    interner: Interner
+    graph: Graph
+    """the operators; their traces can be read after `sync`"""
+    builder: Builder
+    offsets: dict[str, str]
+    """what was committed with the steps so far: how far sources were read, what sinks have"""
+    captures: Captures
+    backing: Backing
+    """where the dataflow comes from, and what stays of it"""
+
+    def add_table(
+        self, node: plan.Table, order: tuple[int, ...], name: str, history: int, rows: Sequence[tuple[int, ...]] = ()
+    ) -> Arrangement:
+        """Make a base table's index; `rows` (codes) are in it from the beginning."""
+
+    def install(
+        self, node: plan.Node, keys: tuple[int, ...], history: int = 0, choice: Choice | None = None
+    ) -> Arrangement:
+        """An arrangement of a plan by some columns, up to date from now on."""
+
+    def keep_only(self, roots: list[Operator]) -> None:
+        """Drop every operator that none of these needs."""
+
+    def step(self, transactions: list[ChangeSet]) -> StepOutcome:
+        """Run transactions, each at a time of its own, as one step: all of them are committed or none is."""
+
+    def sync(self, *operators: Operator) -> None:
+        """Have the contents of some operators' traces in this process, from now on."""
+
+    def measure(self) -> Measure:
+        """How to measure the state of operators, as of now."""
+
+    def describe(self, joined: Extend) -> list[str]:
+        """Where the rows of a join of many inputs are, for `explain`."""
+
+    def encode_remote(self, target: RemoteTarget, rows: Any) -> RemoteRows | None:
+        """Encode rows that are not in this process where they are; None if that cannot be done."""
+
+    def settle(self) -> StepOutcome | None:
+        """Whatever was under way was cut off by an exception that nobody foresaw: a step is complete or undone. What
+        the step was, if one was complete; None if nothing is made good here.
+        """
+
+    def close(self) -> None:
+        """Give everything back."""
+
+    def abandon(self) -> None:
+        """Give memory and locks back and write nothing more: the program forgot to close, or is ending."""
+
+
+def columns_of(rows: np.ndarray | list[tuple[int, ...]]) -> np.ndarray:
+    """A change's rows as columns."""
+    return rows if isinstance(rows, np.ndarray) else np.array(rows, dtype=np.int64).T

@@ -1,0 +1,57 @@
+"""The changes that each step makes to the traces somebody watches.
+
+A trace with a capture block appends to it what a commit adds (`everview.kernels.trace`). They are read once, when the
+step is complete, and given back.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from everview.dataflow.graph import batch_arrays
+from everview.dataflow.operators import Arrangement, Trace
+from everview.kernels import make, read
+from everview.kernels.trace import CAPTURE
+
+
+class Captured(NamedTuple):
+    """What a step added to a trace, in the trace's order of columns."""
+
+    columns: np.ndarray
+    times: np.ndarray
+    diffs: np.ndarray
+
+
+class Captures:
+    """The traces of one dataflow that are watched."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[Trace, int] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._blocks)
+
+    def watch(self, arrangement: Arrangement) -> None:
+        """Have each step's change of an arrangement kept, from now on."""
+        trace = arrangement.trace
+        if trace not in self._blocks:
+            block = arrangement.operator.block([0])
+            make.poke(trace.address, CAPTURE, block)
+            self._blocks[trace] = block
+
+    def forget_freed(self) -> None:
+        """Operators were dropped: their blocks went with them."""
+        self._blocks = {trace: block for trace, block in self._blocks.items() if trace.address}
+
+    def take(self) -> dict[Trace, Captured]:
+        """The changes since the last time, which are forgotten here."""
+        found = {}
+        for trace, block in self._blocks.items():
+            batch = make.peek(block, 0)
+            if batch:
+                found[trace] = Captured(*batch_arrays(batch, trace.cols))
+                read.release(batch)
+                make.poke(block, 0, 0)
+        return found

@@ -1,0 +1,243 @@
+"""The embedded runtime: the dataflow is in this process, a step is one call of the compiled executor.
+
+New operators get their state in one of three ways (`Fill`): they compute it from what they read, it is put back from
+files afterwards, or it is taken over from another dataflow (`everview.recovery.migration`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+
+from everview.codes.interner import Interner
+from everview.dataflow.builder import Builder
+from everview.dataflow.extend import Extend
+from everview.dataflow.graph import Graph
+from everview.dataflow.operators import Arrange, Arrangement, Operator
+from everview.kernels import make
+from everview.plan import nodes as plan
+from everview.plan.multiway import Choice
+from everview.runtime.backing import Backing, InMemory, StepLog
+from everview.runtime.base import COMMITTED, ChangeSet, Measure, StepOutcome
+from everview.runtime.captures import Captures
+from everview.store.offsets import change_offsets
+
+BULK_ROWS = 256
+"""Rows from which an insert is sorted straight into a batch."""
+
+
+class Fill(Protocol):
+    """How new operators get their state."""
+
+    def settle(self, graph: Graph) -> None:
+        """Something was built: bring it up to date."""
+
+    def present(self, rows: Sequence[tuple[int, ...]]) -> Sequence[tuple[int, ...]]:
+        """The rows that a new table is to be given of those it begins with."""
+
+
+class Computed:
+    """It is computed from what the operators read."""
+
+    def settle(self, graph: Graph) -> None:
+        graph.install()
+
+    def present(self, rows: Sequence[tuple[int, ...]]) -> Sequence[tuple[int, ...]]:
+        return rows
+
+
+class Restored:
+    """It is put back from files when all is built."""
+
+    def settle(self, graph: Graph) -> None:
+        graph.installed()
+
+    def present(self, rows: Sequence[tuple[int, ...]]) -> Sequence[tuple[int, ...]]:
+        return ()
+
+
+class EmbeddedRuntime:
+    """A dataflow in this process, in memory."""
+
+    def __init__(self, interner: Interner | None = None, *, merge_effort: int = 4, threads: int = 1) -> None:
+        self.interner = interner or Interner()
+        self.offsets: dict[str, str] = {}
+        self._merge_effort = merge_effort
+        self._threads = threads
+        self._fill: Fill = Computed()
+        self.backing: Backing = InMemory()
+        self.log: StepLog | None = None
+        """what keeps steps, if anything does"""
+        self._under_way: tuple[list[ChangeSet], int] | None = None
+        """the transactions of a step whose end was not noted yet, and the time before it"""
+        self._begin()
+
+    def _begin(self) -> None:
+        self.graph = Graph(self.interner, self._merge_effort)
+        self.builder = Builder(self.graph)
+        self.captures = Captures()
+        if self._threads == 2:
+            self.graph.share_work()
+
+    def begin_again(self) -> None:
+        """Free the dataflow and have an empty one."""
+        self.graph.close()
+        self._begin()
+
+    @contextmanager
+    def filling(self, fill: Fill) -> Iterator[None]:
+        """What is built inside gets its state in another way."""
+        before, self._fill = self._fill, fill
+        try:
+            yield
+        finally:
+            self._fill = before
+
+    # building
+
+    def add_table(
+        self, node: plan.Table, order: tuple[int, ...], name: str, history: int, rows: Sequence[tuple[int, ...]] = ()
+    ) -> Arrangement:
+        try:
+            arrangement = self.builder.add_table(node, order, name)
+            self.graph.keep_history(arrangement, history)
+            present = self._fill.present(rows)
+            if present:
+                words = [w for row in present for w in (*(row[c] for c in order), self.graph.time, 1)]
+                make.push_rows(arrangement.operator.inbox, np.array(words, dtype=np.int64), len(present))
+            self._fill.settle(self.graph)
+        except BaseException:
+            self.builder.forget_new()
+            raise
+        return arrangement
+
+    def install(
+        self, node: plan.Node, keys: tuple[int, ...], history: int = 0, choice: Choice | None = None
+    ) -> Arrangement:
+        try:
+            arrangement = self.builder.install(node, keys, choice)
+            self._fill.settle(self.graph)
+        except BaseException:
+            self.builder.forget_new()
+            raise
+        self.graph.keep_history(arrangement, history)
+        return arrangement
+
+    def keep_only(self, roots: list[Operator]) -> None:
+        self.builder.forget(self.graph.collect(roots))
+        self.captures.forget_freed()
+
+    # steps
+
+    def step(self, transactions: list[ChangeSet]) -> StepOutcome:
+        graph, before = self.graph, self.graph.time
+        self._under_way = transactions, before
+        if self.log is not None:
+            try:
+                self.log.before(before, transactions)
+            except BaseException as error:
+                self._under_way = None
+                return StepOutcome(False, error)
+        try:
+            for offset, changes in enumerate(transactions, 1):
+                _hand_over(changes, before + offset)
+            graph.run(len(transactions))
+        except BaseException as error:
+            if graph.time == before:
+                return self._aborted(error)
+            return self._committed(transactions, error)  # complete, and only then interrupted
+        return self._committed(transactions)
+
+    def _aborted(self, error: BaseException) -> StepOutcome:
+        self.graph.abort()
+        self._under_way = None
+        if self.log is not None:
+            try:
+                self.log.aborted()
+            except BaseException as another:
+                another.__cause__ = error
+                return StepOutcome(False, another)
+        return StepOutcome(False, error)
+
+    def _committed(self, transactions: list[ChangeSet], error: BaseException | None = None) -> StepOutcome:
+        for changes in transactions:
+            if changes.offsets:
+                change_offsets(self.offsets, changes.offsets)
+        if self.log is not None:
+            try:
+                self.log.committed(transactions)
+            except BaseException as another:
+                error = error or another
+        self._under_way = None
+        if error is None and not self.captures:
+            return COMMITTED
+        return StepOutcome(True, error, self.captures.take())
+
+    def settle(self) -> StepOutcome:
+        self.graph.settle()
+        outcome = COMMITTED
+        if self._under_way is not None:
+            transactions, before = self._under_way
+            if self.graph.time != before:  # it was complete, and then cut off
+                outcome = self._committed(transactions)
+            elif self.log is not None:
+                self.log.aborted()
+            self._under_way = None
+        if self.log is not None:
+            self.log.settle()
+        return outcome
+
+    # reading
+
+    def sync(self, *operators: Operator) -> None:
+        """Traces are always complete here."""
+
+    def measure(self) -> Measure:
+        return lambda o: (0, 0, 0) if o.trace is None else o.trace.measure()
+
+    def describe(self, joined: Extend) -> list[str]:
+        return []
+
+    def encode_remote(self, target: Any, rows: Any) -> None:
+        return None
+
+    def close(self) -> None:
+        try:
+            self.backing.close()
+        finally:
+            self.graph.close()
+
+    def abandon(self) -> None:
+        self.backing.abandon()
+        self.graph.close()
+
+
+def _hand_over(changes: ChangeSet, time: int) -> None:
+    """Put a transaction's rows into the tables' inboxes."""
+    few: dict[Arrangement, list[int]] = {}
+    for table, rows, diff in changes:
+        arrangement = table._arrangement
+        if isinstance(rows, list):
+            words = few.setdefault(arrangement, [])
+            for row in rows:
+                words += row if arrangement.plain else [row[c] for c in arrangement.order]
+                words.append(time)
+                words.append(diff)
+        else:
+            _hand_over_columns(arrangement, rows, time, diff)
+    for arrangement, words in few.items():
+        make.push_rows(
+            arrangement.operator.inbox, np.array(words, dtype=np.int64), len(words) // (arrangement.cols + 2)
+        )
+
+
+def _hand_over_columns(arrangement: Arrangement, rows: np.ndarray, time: int, diff: int) -> None:
+    operator = arrangement.operator
+    columns = rows if arrangement.plain else np.ascontiguousarray(rows[list(arrangement.order)])
+    if diff == 1 and columns.shape[1] >= BULK_ROWS and isinstance(operator, Arrange) and not operator.has_preset():
+        make.preset_columns(operator.context, columns, time)
+    else:
+        make.push_columns(operator.inbox, columns, time, diff)

@@ -1,0 +1,299 @@
+"""The sharded runtime: the dataflow runs in shards, on a cluster.
+
+This process keeps a *replica*: the same operators as every shard, never run, whose traces are filled with what the
+shards add. Only traces that somebody reads are filled, from their beginning when they are first read (`sync`) and with
+every step from then on. All of reading (snapshots, history, lookups, subscriptions) then works as in the embedded
+runtime.
+
+A `Cluster` runs steps on the shards. `LocalCluster` has them all in this process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from everview.codes.interner import Interner
+from everview.dataflow import lockstep
+from everview.dataflow.extend import Extend
+from everview.dataflow.lockstep import Alone, Inputs, Shard
+from everview.dataflow.operators import Arrangement, Operator
+from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, Replica
+from everview.dataflow.spread import shares
+from everview.kernels import image
+from everview.plan import nodes as plan
+from everview.plan.multiway import Choice
+from everview.runtime.backing import Backing, InMemory
+from everview.runtime.base import COMMITTED, ChangeSet, Measure, RemoteRows, RemoteTarget, StepOutcome, columns_of
+from everview.runtime.captures import Captures
+from everview.store.offsets import change_offsets
+
+
+@dataclass(frozen=True)
+class ShardStep:
+    """What goes into a step on shards."""
+
+    inputs: Inputs
+    """rows for the inboxes of tables, by shard"""
+    epochs: int
+    offsets: Mapping[str, str] = field(default_factory=dict)
+    """committed with the step"""
+    remote: tuple[RemoteRows, ...] = ()
+    """rows that the shards fetch themselves"""
+
+
+class Cluster(Protocol):
+    """Where the shards are."""
+
+    shards: int
+
+    def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> list[Added]:
+        """Apply a command on all shards, new operators are brought up to date; gives what each shard added, at least
+        to the operators that are wanted.
+        """
+
+    def step(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
+        """Run and commit a step on all shards, all or nothing; gives what each shard added, at least to the operators
+        that are wanted.
+        """
+
+    def contents(self, operators: set[int]) -> Iterable[Added]:
+        """All that some operators' traces hold now."""
+
+    def measure(self) -> np.ndarray:
+        """Batches, updates and bytes held for each operator number, over all shards."""
+
+    def encode_remote(self, target: RemoteTarget, rows: Any) -> RemoteRows | None:
+        """Encode rows that are not in this process where they are; None if that cannot be done."""
+
+    def close(self) -> None:
+        """Give everything back."""
+
+
+class LocalCluster:
+    """All shards in this process."""
+
+    def __init__(self, interner: Interner, shards: int, merge_effort: int = 4) -> None:
+        self.shards = shards
+        self._shards = [Shard(Replica(interner, merge_effort), n, shards) for n in range(shards)]
+
+    def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> list[Added]:
+        for shard in self._shards:
+            shard.replica.build(command)
+        return [] if isinstance(command, Keep) else self.step(ShardStep(inputs, 0), wanted)
+
+    def step(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
+        lockstep.run(self._shards, Alone(), step.inputs, step.epochs)
+        return [shard.finish(step.epochs) for shard in self._shards]
+
+    def contents(self, operators: set[int]) -> Iterable[Added]:
+        for shard in self._shards:
+            yield from shard.replica.contents(operators)
+
+    def measure(self) -> np.ndarray:
+        return sum((shard.replica.measure() for shard in self._shards[1:]), self._shards[0].replica.measure())
+
+    def encode_remote(self, target: RemoteTarget, rows: Any) -> RemoteRows | None:
+        return None
+
+    def close(self) -> None:
+        for shard in self._shards:
+            shard.replica.close()
+
+
+class Build(Protocol):
+    """How what is declared becomes operators."""
+
+    def table(self, command: MakeTable) -> Arrangement:
+        """The index of a base table."""
+
+    def view(self, command: Install) -> Arrangement:
+        """An arrangement of a plan."""
+
+    def keep(self, command: Keep) -> None:
+        """Drop what nothing needs."""
+
+
+class OnShards:
+    """It is built on all shards."""
+
+    def __init__(self, runtime: ShardedRuntime) -> None:
+        self._runtime = runtime
+
+    def table(self, command: MakeTable) -> Arrangement:
+        return self._runtime.build(command)
+
+    def view(self, command: Install) -> Arrangement:
+        return self._runtime.build(command)
+
+    def keep(self, command: Keep) -> None:
+        self._runtime.cluster.build(command, {}, frozenset())
+        self._runtime.replica.build(command)
+
+
+class ShardedRuntime:
+    """A dataflow whose steps run on a cluster of shards."""
+
+    def __init__(self, replica: Replica, cluster: Cluster) -> None:
+        self.interner = replica.graph.interner
+        self.graph, self.builder = replica.graph, replica.builder
+        self.captures = Captures()
+        self.offsets: dict[str, str] = {}
+        self.backing: Backing = InMemory()
+        self.cluster = cluster
+        self.replica = replica
+        self._filled: set[Operator] = set()
+        self._build: Build = OnShards(self)
+
+    # building
+
+    @contextmanager
+    def building(self, build: Build) -> Iterator[None]:
+        """What is declared inside is built in another way."""
+        before, self._build = self._build, build
+        try:
+            yield
+        finally:
+            self._build = before
+
+    def add_table(
+        self, node: plan.Table, order: tuple[int, ...], name: str, history: int, rows: Sequence[tuple[int, ...]] = ()
+    ) -> Arrangement:
+        return self._build.table(MakeTable(node, order, name, history, tuple(rows)))
+
+    def install(
+        self, node: plan.Node, keys: tuple[int, ...], history: int = 0, choice: Choice | None = None
+    ) -> Arrangement:
+        return self._build.view(Install(node, keys, history, choice))
+
+    def keep_only(self, roots: list[Operator]) -> None:
+        self._build.keep(Keep(tuple(sorted({o.number for o in roots}))))
+        self._filled &= {o for o in self.graph.numbered if o is not None}
+        self.captures.forget_freed()
+
+    def build(self, command: MakeTable | Install) -> Arrangement:
+        """Build something on all shards, and here."""
+        arrangement = self.replica.build(command)
+        assert arrangement is not None
+        try:
+            inputs: Inputs = {}
+            if isinstance(command, MakeTable) and command.rows:
+                rows = np.array(command.rows, dtype=np.int64).T
+                self._distribute(arrangement, rows, max(self.graph.time, 1), 1, inputs)
+            with self._serving():
+                added = self.cluster.build(command, inputs, self._followed())
+        except BaseException:
+            self.builder.forget_new()
+            raise
+        self.graph.installed()
+        self.fill(self._filled, added)
+        return arrangement
+
+    # steps
+
+    def step(self, transactions: list[ChangeSet]) -> StepOutcome:
+        inputs: Inputs = {}
+        offsets: dict[str, str] = {}
+        remote: list[RemoteRows] = []
+        for offset, changes in enumerate(transactions, 1):
+            offsets.update(changes.offsets)
+            for table, rows, diff in changes:
+                if isinstance(rows, RemoteRows):
+                    remote.append(rows)
+                elif (columns := columns_of(rows)).size:
+                    self._distribute(table._arrangement, columns, self.graph.time + offset, diff, inputs)
+        try:
+            with self._serving():
+                step = ShardStep(inputs, len(transactions), offsets, tuple(remote))
+                added = self.cluster.step(step, self._followed())
+        except BaseException as error:
+            return StepOutcome(False, error)
+        self.graph.time += len(transactions)
+        change_offsets(self.offsets, offsets)
+        return self.caught_up(added)
+
+    def caught_up(self, added: Iterable[Added]) -> StepOutcome:
+        """The shards have committed something: take over what is read here."""
+        self.fill(self._filled, added)
+        return StepOutcome(True, None, self.captures.take()) if self.captures else COMMITTED
+
+    @contextmanager
+    def _serving(self) -> Iterator[None]:
+        """The shards run: if users' functions run in this process, they do so in this thread."""
+        self.graph.serving = threading.get_ident()
+        try:
+            yield
+        finally:
+            self.graph.serving = 0
+
+    def _followed(self) -> Set[int]:
+        """Operators whose traces are kept up to date here."""
+        return {o.number for o in self._filled}
+
+    def _distribute(self, arrangement: Arrangement, columns: np.ndarray, time: int, diff: int, inputs: Inputs) -> None:
+        """Add rows of a table to the inputs of the shards they belong to."""
+        operator = arrangement.operator
+        ordered = columns[list(arrangement.order)]
+        for shard, here in operator.spread.parts(ordered, self.cluster.shards):
+            inputs.setdefault(shard, []).append((operator.number, inbox_rows(ordered[:, here], time, diff)))
+
+    def measure(self) -> Measure:
+        measures = self.cluster.measure().tolist()
+        return lambda o: tuple(measures[o.number])
+
+    def describe(self, joined: Extend) -> list[str]:
+        sides = shares(joined.node.variables, self.cluster.shards)
+        grid = " by ".join(f"{cells} for v{v}" for v, cells in sides) or "one for all"
+        return [f"  cells of a grid on {self.cluster.shards} shards: {grid}"]
+
+    # reading
+
+    def sync(self, *operators: Operator) -> None:
+        new = {o for o in operators if o not in self._filled}
+        if new:
+            self.fill(new, self.cluster.contents({o.number for o in new}))
+            self._filled |= new
+
+    def fill(self, operators: set[Operator], added: Iterable[Added]) -> None:
+        """Append what the shards say to the replica's traces of some operators."""
+        if not operators:
+            return
+        traces = np.zeros(len(self.graph.numbered), dtype=np.int64)
+        for operator in operators:
+            assert operator.trace is not None
+            traces[operator.number] = operator.trace.address
+        for change in added:
+            image.unpack(traces, change.packed, self.graph.time)
+            for number, words in change.large.items():
+                if traces[number]:
+                    image.unpack(traces, np.concatenate([[number], words]), self.graph.time)
+
+    def settle(self) -> None:
+        """What shards do they undo themselves; what another thread raises in this one is not made good here."""
+
+    def encode_remote(self, target: RemoteTarget, rows: Any) -> RemoteRows | None:
+        return self.cluster.encode_remote(target, rows)
+
+    def close(self) -> None:
+        self.cluster.close()
+        self.backing.close()
+        self.graph.close()
+
+    def abandon(self) -> None:
+        self.cluster.close()
+        self.backing.abandon()
+        self.graph.close()
+
+
+def inbox_rows(columns: Sequence[np.ndarray] | np.ndarray, time: int, diff: int | np.ndarray) -> np.ndarray:
+    """Rows as inboxes take them: columns, time and diff of one row after the other."""
+    rows = np.empty((len(columns[0]), len(columns) + 2), dtype=np.int64)
+    for place, column in enumerate(columns):
+        rows[:, place] = column
+    rows[:, -2], rows[:, -1] = time, diff
+    return rows.ravel()

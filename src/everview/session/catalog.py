@@ -1,0 +1,143 @@
+"""The catalog: tables and views by name, and everything that made the dataflow, in order, as entries.
+
+A dataflow is the result of its history: tables made, views installed and dropped, indexes added for lookups. Entries
+(`everview.session.entries`) can be written and done again (`Definitions.perform`), here or elsewhere. A session that
+keeps them has a `Journal`; one in memory has none and keeps no entries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from everview.errors import InputError
+from everview.language.collection import Collection
+from everview.plan import nodes as plan
+from everview.plan.digest import digest
+from everview.plan.frozen import Functions, canonical, functions_of
+from everview.plan.trust import NOBODY, Trust
+from everview.session.entries import Entry, TableMade, ViewMade, encode, surviving
+from everview.session.temporal import HIDDEN
+
+if TYPE_CHECKING:
+    from everview.session.table import Table
+    from everview.session.view import View
+
+TRANSIENT = "("
+"""How the names of views begin that only live for the length of a query."""
+
+QUERY = "(query)"
+"""The name a SELECT has while it is installed."""
+
+
+class Journal(Protocol):
+    """Where entries are kept."""
+
+    def keep(self, entry: bytes) -> None:
+        """Make an entry durable, or raise."""
+
+    def noted(self) -> None:
+        """The catalog knows the entry, too."""
+
+
+class Unkept:
+    """For a session that follows another's catalog: what is made here besides matters here alone."""
+
+    def keep(self, entry: bytes) -> None:
+        pass
+
+    def noted(self) -> None:
+        pass
+
+
+class Catalog:
+    """What has a name in a session."""
+
+    def __init__(self, trust: Trust = NOBODY) -> None:
+        self.tables: dict[str, Table] = {}
+        self.views: dict[str, View] = {}
+        self.next_id = 0
+        """of the next table's plan node"""
+        self.redeclarable: set[str] = set()
+        """tables and views that were found when the session was opened: they may be declared once more"""
+        self.journal: Journal | None = None
+        self.entries: list[tuple[Entry, bytes]] = []
+        """all there were, each with its record, if they are kept"""
+        self.trust = trust
+        """what a directory may run"""
+        self.functions = Functions(trust=trust)
+        """the Python functions that entries use"""
+
+    def check_new(self, name: str) -> None:
+        """Refuse a name that cannot be given to anything new."""
+        if not isinstance(name, str) or not name:
+            raise InputError("E_NAME", f"{name!r} is not a name", "give a non-empty string")
+        if name.startswith(HIDDEN):
+            raise InputError("E_NAME", f"names starting with {HIDDEN!r} are reserved", "choose another")
+        if name in self.tables or name in self.views:
+            raise InputError("E_NAME", f"the name {name!r} is taken", "choose another, or drop it first")
+
+    def table_of(self, node: plan.Table) -> Table:
+        """The table that a plan node reads."""
+        return next(t for t in self.tables.values() if t._node == node)
+
+    def clear(self) -> None:
+        """Nothing has a name any more, and nothing ever had."""
+        self.tables.clear()
+        self.views.clear()
+        self.entries.clear()
+
+    # entries
+
+    def note(self, entry: Entry) -> None:
+        """Something was done: keep that."""
+        if self.journal is None:
+            return
+        known = len(self.functions)
+        try:
+            data = encode(entry, self.functions)
+            self.journal.keep(data)
+        except BaseException:
+            self.functions.go_back(known)
+            raise
+        self.entries.append((entry, data))
+        self.journal.noted()
+
+    def unnoted_views(self) -> list[View]:
+        """Views that a turn which was cut off has left: a query's, and those that no entry says were made."""
+        found = [self.views[QUERY]] if QUERY in self.views else []
+        if self.journal is not None:
+            noted = {e.name for e, _ in surviving(self.entries) if isinstance(e, ViewMade)}
+            found += [v for n, v in self.views.items() if n not in noted and not n.startswith(TRANSIENT)]
+        return found
+
+    def unnoted_tables(self) -> list[Table]:
+        """Tables that no entry says were made."""
+        if self.journal is None:
+            return []
+        noted = {e.name for e, _ in surviving(self.entries) if isinstance(e, TableMade)}
+        return [t for n, t in self.tables.items() if n not in noted and not n.startswith(HIDDEN)]
+
+    def give(self, node: plan.Node) -> None:
+        """A program declares a view again: its functions are those that the directory misses."""
+        for each in node.walk():
+            for function in functions_of(each):
+                self.functions.give(function)
+
+    def require_functions(self) -> None:
+        """Refuse to go on without the functions that views use."""
+        if self.journal is not None:
+            self.functions.require(self.trust.where)
+
+    def canonical(self, node: plan.Node) -> plan.Node:
+        """Functions with the same code are one where entries are kept: they are when these are read, and must build the
+        same then.
+        """
+        return node if self.journal is None else canonical(node, self.functions)
+
+    def defines(self, view: View, collection: Collection) -> bool:
+        """Whether a collection is what a view was defined as."""
+        made = [e for e, _ in self.entries if isinstance(e, ViewMade) and e.name == view._name]
+        meaning = digest(collection._meaning or collection._node)
+        if len(made[-1].meaning) == len(meaning):
+            return made[-1].meaning == meaning
+        return digest(view._node) in (meaning, digest(collection._node))  # digests were longer once

@@ -1,0 +1,128 @@
+"""What a session is made of. `Session` is the public face of a `Core`, which has
+
+    runtime         where the dataflow runs (`everview.runtime`)
+    catalog         tables and views by name, and the entries that made them
+    definitions     makes and drops what has a name
+    transactions    stages changes and runs them as steps
+    subscriptions   tells others what a step changed
+    clock           what comes and goes because time passes
+
+The parts know each other through the core alone. How calls from several threads share it: see
+`everview.session.turns`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from everview.dataflow.operators import Trace
+from everview.errors import ClosedError, InputError
+from everview.expr.language import UserFunction
+from everview.plan.trust import NOBODY, Trust
+from everview.runtime.base import Runtime
+from everview.session.catalog import Catalog
+from everview.session.definitions import Definitions, check_count
+from everview.session.subscriptions import Subscriptions
+from everview.session.temporal import Clock
+from everview.session.transactions import Transactions
+
+if TYPE_CHECKING:
+    from everview.session.session import Session
+
+
+class Core:
+    """The parts of one session."""
+
+    def __init__(self, runtime: Runtime, *, history: int = 1000, trust: Trust = NOBODY) -> None:
+        check_count("history", history, 0)
+        self.closed = True  # until it is complete
+        self.runtime = runtime
+        self.interner = runtime.interner
+        self.history = history
+        self.writing: Any = threading.RLock()
+        self.lock: Any = threading.RLock()
+        self.unsettled = False
+        """whether a turn is under way, or ended in a way that nobody foresaw"""
+        self.released: deque[tuple[Trace, int]] = deque()
+        """times that snapshots do not need any more; they go in any thread, at any moment"""
+        self.catalog = Catalog(trust)
+        self.clock = Clock(self)
+        self.subscriptions = Subscriptions(self)
+        self.transactions = Transactions(self)
+        self.definitions = Definitions(self)
+        self.functions: dict[str, UserFunction] = {}
+        """Python functions that SQL and Datalog may call, by name"""
+        self.attached: dict[str, Any] = {}
+        """what languages and pipelines keep for the session, by their names"""
+        self.may_use_files = True
+        """whether SQL may name files to read and write"""
+        self.session: Session
+        """its public face"""
+        self.closed = False
+
+    @property
+    def time(self) -> int:
+        """The last complete time, transactions that wait in a batch included."""
+        queued = self.transactions.queued
+        return self.runtime.graph.time + (len(queued) if queued else 0)
+
+    def alive(self) -> None:
+        """Refuse if the session is closed."""
+        if self.closed:
+            raise ClosedError("E_CLOSED", "the session is closed", "open a new one with everview.connect()")
+
+    def changing(self) -> None:
+        """Called before anything is changed: a step under way calls users' functions, and those must not."""
+        self.alive()
+        if self.runtime.graph.serving == threading.get_ident():
+            raise InputError(
+                "E_REENTRANT",
+                "a function that a step calls cannot change the session",
+                "let it depend on its arguments alone; a subscriber, which is called after the step, may change tables",
+            )
+
+    def prepare(self) -> None:
+        """Called at the beginning of a turn, if there is anything to do: let go of what snapshots held, and put in
+        order what a turn has left that was cut off.
+        """
+        while self.released:
+            trace, time = self.released.popleft()
+            if not self.closed:
+                trace.release(time)
+        if self.unsettled and not self.closed:
+            self.settle()
+        self.unsettled = False
+
+    def settle(self) -> None:
+        """Put everything in order, whatever was under way; twice does no harm."""
+        outcome = self.runtime.settle()
+        if outcome is not None:
+            self.subscriptions.take(outcome.changes)
+            self.definitions.settle()
+
+    def close(self) -> None:
+        """Give everything back, once; in a turn."""
+        if not self.closed:
+            self.changing()
+            try:
+                self.transactions.catch_up()
+            finally:
+                self.closed = True
+                self.runtime.close()
+
+    def abandon(self) -> None:
+        """Give memory and locks back and write nothing more, as if the process had died."""
+        if not self.closed:
+            self.closed = True
+            self.runtime.abandon()
+
+    def __del__(self) -> None:
+        if not getattr(self, "closed", True):  # forgotten without being closed: whatever was acknowledged stays
+            self.abandon()
+
+
+def core_of(session: Session) -> Core:
+    """What a session is made of, for the rest of Everview."""
+    return session._core

@@ -1,0 +1,121 @@
+"""The rows that a table has under some keys, as the transaction under way sees it: for upserts, conflicts and clearing.
+
+A few keys are looked up one by one. For many it is cheaper to read the whole index once and pick: a look-up costs about
+as much as reading `READ_PER_KEY` rows in order. Rows that were staged but not run yet are added up with those that are
+stored. Everything is columns of codes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from everview.dataflow.graph import batch_arrays
+from everview.dataflow.operators import Arrangement
+from everview.kernels import make, read
+from everview.kernels.trace import NO_SINCE
+
+READ_PER_KEY = 500
+"""Rows that are read in the time of one look-up."""
+
+Counted = tuple[np.ndarray, np.ndarray]
+"""Rows as columns, and how often each is there."""
+
+
+def current(
+    arrangement: Arrangement, time: int, staged: Iterable[Counted], key: tuple[int, ...], keys: np.ndarray | None
+) -> np.ndarray:
+    """Rows under the keys (each a column of `keys`; None: all) that are stored or staged, repeated by multiplicity."""
+    if keys is not None and not keys.size:
+        return np.empty((arrangement.cols, 0), dtype=np.int64)
+    columns, counts = stored(arrangement, time, key, keys)
+    pending = list(staged)
+    if pending:
+        if keys is not None:
+            pending = [_picked(part, key, keys) for part in pending]
+        columns, counts = _added_up([(columns, counts), *pending])
+    return np.repeat(columns, np.maximum(counts, 0), axis=1)
+
+
+def how_often(arrangement: Arrangement, time: int, row: tuple[int, ...]) -> int:
+    """How often a row is stored."""
+    _, counts = _under(arrangement, time, np.array([row[c] for c in arrangement.order], dtype=np.int64))
+    return int(counts.sum())
+
+
+def last_of_each(keys: np.ndarray) -> np.ndarray:
+    """Places of the last occurrences of every key, in order.
+
+    >>> last_of_each(np.array([[3, 1, 3, 2]])).tolist()
+    [1, 2, 3]
+    """
+    if keys.shape[1] == 1:
+        return np.zeros(1, dtype=np.int64)
+    order = np.lexsort(keys[::-1])  # stable: equal keys stay in order
+    return np.sort(order[_ends(keys[:, order])])
+
+
+def _ends(columns: np.ndarray) -> np.ndarray:
+    """Whether each of sorted rows is the last of its kind."""
+    ends = np.ones(columns.shape[1], dtype=bool)
+    ends[:-1] = (columns[:, 1:] != columns[:, :-1]).any(axis=0)
+    return ends
+
+
+def stored(arrangement: Arrangement, time: int, key_columns: tuple[int, ...], keys: np.ndarray | None) -> Counted:
+    """The same of what is stored, counted."""
+    trace = arrangement.trace
+    if keys is None or (keys.shape[1] > 1 and trace.measure()[1] <= READ_PER_KEY * keys.shape[1]):
+        everything = _taken(arrangement, read.collect(trace.address, NO_SINCE, time, 0))
+        return everything if keys is None else _picked(everything, key_columns, keys)
+    found = [_under(arrangement, time, key) for key in np.ascontiguousarray(keys.T)]
+    return found[0] if len(found) == 1 else _together(found)
+
+
+def _under(arrangement: Arrangement, time: int, key: np.ndarray) -> Counted:
+    """Stored rows that begin with these codes, in the index's order of columns."""
+    block = make.make_filled(key)
+    found = _taken(arrangement, read.collect_key(arrangement.trace.address, block, len(key), time))
+    make.drop_block(block)
+    return found
+
+
+def _taken(arrangement: Arrangement, batch: int) -> Counted:
+    """A batch's rows in the table's order of columns; the batch is given back."""
+    columns, _, counts = batch_arrays(batch, arrangement.cols)
+    read.release(batch)
+    back = [arrangement.order.index(c) for c in range(arrangement.cols)]
+    return columns[back], counts
+
+
+def _picked(part: Counted, key: tuple[int, ...], keys: np.ndarray) -> Counted:
+    """The rows under the keys."""
+    columns, counts = part
+    if not columns.shape[1]:
+        return part
+    here = np.isin(records(columns[list(key)]), records(keys))
+    return columns[:, here], counts[here]
+
+
+def records(columns: np.ndarray) -> np.ndarray:
+    """Rows as single values that NumPy can compare."""
+    if len(columns) == 1:
+        return np.asarray(columns[0])
+    return np.ascontiguousarray(columns.T).view([("", np.int64)] * len(columns)).ravel()
+
+
+def _together(parts: list[Counted]) -> Counted:
+    return np.concatenate([c for c, _ in parts], axis=1), np.concatenate([n for _, n in parts])
+
+
+def _added_up(parts: list[Counted]) -> Counted:
+    """Equal rows as one."""
+    columns, counts = _together(parts)
+    if not columns.shape[1]:
+        return columns, counts
+    order = np.lexsort(columns[::-1])
+    columns, counts = columns[:, order], counts[order]
+    ends = np.flatnonzero(_ends(columns))
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    return columns[:, ends], np.add.reduceat(counts, starts)

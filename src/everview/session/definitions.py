@@ -1,0 +1,498 @@
+"""Making and dropping what has a name: tables, views, their indexes, and what follows the clock.
+
+A table is an index of its rows; a view is an index of its plan's, built on whatever is there already. Nothing counts
+its users: what is dropped only loses its name, and then every operator that no table and no view needs is freed
+(`collect`).
+
+Each thing can be done in two ways. People's calls (`table`, `view`, `drop_view` ...) check, do and note an entry in the
+catalog; what cannot be noted is undone. `perform` does what an entry says that was noted before. A program that is run
+again may declare again what was found when the session was opened, and gets it, if it is the same.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everview.codes.declare import data_type
+from everview.dataflow.operators import Arrangement, Operator
+from everview.errors import EverviewError, InputError, LoopError, PlanError, StoreError, did_you_mean
+from everview.expr.resolve import Column
+from everview.language.collection import Collection, check_names, common_owner
+from everview.plan import nodes
+from everview.plan.check import check_closed
+from everview.plan.digest import digest
+from everview.plan.multiway import Choice, check_choice
+from everview.session.catalog import TRANSIENT
+from everview.session.entries import (
+    Collected,
+    Entry,
+    FollowerMade,
+    IndexMade,
+    TableDropped,
+    TableMade,
+    ViewDropped,
+    ViewMade,
+)
+from everview.session.follower_entries import described, follower_of
+from everview.session.inspect import error_operators
+from everview.session.snapshot import keep_snapshots
+from everview.session.table import Table
+from everview.session.temporal import HIDDEN, ArrivalTTL, Follower
+from everview.session.turns import reads
+from everview.session.view import View
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+
+
+class Definitions:
+    """Makes and drops what has a name in a session."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._catalog = core.catalog
+
+    # tables
+
+    @reads
+    def table(
+        self, name: str, schema: Mapping[str, Any], key: str | Sequence[str] | None, ttl: dt.timedelta | None
+    ) -> Table:
+        """See `Session.table`."""
+        core, catalog = self._core, self._catalog
+        core.changing()
+        size = None if ttl is None else ttl // dt.timedelta(microseconds=1)
+        if name in catalog.redeclarable and name in catalog.tables:
+            return self._same_table(catalog.tables[name], schema, key, size)
+        core.runtime.backing.check_writable(f"table {name!r} cannot be made")
+        table = self._new_table(name, schema, key)
+        with self._or_drop(table):
+            catalog.note(TableMade(name, tuple((c.name, c.type) for c in table._columns), table._key, table._id))
+            if size is not None:
+                self.follow(ArrivalTTL(core, table, size, owner=True))
+        return table
+
+    def _new_table(self, name: str, schema: Mapping[str, Any], key: str | Sequence[str] | None) -> Table:
+        self._catalog.check_new(name)
+        if not schema:
+            raise InputError("E_SCHEMA", f"table {name!r} has no columns", 'give a schema: {"column": type}')
+        for column in schema:
+            if not isinstance(column, str) or not column:
+                raise InputError("E_NAME", f"table {name!r}: {column!r} is no column name", "give a non-empty string")
+        columns = [Column(n, data_type(t)) for n, t in schema.items()]
+        at = _places(f"the key of table {name!r}", key, list(schema))
+        return self._make_table(name, columns, at, nodes.keys_first(at, len(columns)))
+
+    def _make_table(
+        self,
+        name: str,
+        columns: Sequence[Column],
+        key: tuple[int, ...],
+        order: tuple[int, ...],
+        rows: Sequence[tuple[int, ...]] = (),
+    ) -> Table:
+        """A table by a new name; `rows` (codes) are in it from the beginning."""
+        core, catalog = self._core, self._catalog
+        node = nodes.Table(catalog.next_id, tuple(c.type for c in columns), key)
+        catalog.next_id += 1
+        table = Table(core, name, columns, node, key)
+        table._arrangement = core.runtime.add_table(node, order, name, core.history, rows)
+        catalog.tables[name] = table
+        return table
+
+    def copy_table(self, name: str, table: Table) -> Table:
+        """An empty table like another session's, which the same plans can read."""
+        self._catalog.next_id = table._id
+        return self._make_table(name, table._columns, table._key, table._arrangement.order)
+
+    @reads
+    def hidden_table(
+        self, name: str, columns: Sequence[Column], order: Iterable[int], rows: np.ndarray, origin: Table
+    ) -> Table:
+        """A table that belongs to views, with rows that are there from the present time on."""
+        core = self._core
+        core.transactions.catch_up()
+        full = f"{HIDDEN}{name}"
+        while full in self._catalog.tables:
+            full += "'"
+        present = [tuple(row) for row in rows.T.tolist()]
+        table = self._make_table(full, columns, (), tuple(order), present)
+        table._origin = origin
+        return table
+
+    @reads
+    def system_table(self, name: str, columns: Sequence[Column]) -> Table:
+        """A table of the system's own, by all its columns; one that is there already is found again."""
+        self._core.alive()
+        self._core.transactions.catch_up()
+        found = self._catalog.tables.get(name)
+        if found is None:
+            found = self._make_system_table(name, columns)
+            with self._or_drop(found):
+                self._catalog.note(TableMade(name, tuple((c.name, c.type) for c in columns), found._key, found._id))
+        return found
+
+    def _make_system_table(self, name: str, columns: Sequence[Column]) -> Table:
+        order = tuple(range(len(columns)))
+        return self._make_table(name, columns, order, order)
+
+    def _same_table(
+        self, table: Table, schema: Mapping[str, Any], key: str | Sequence[str] | None, ttl: int | None
+    ) -> Table:
+        """A table that was found when the session was opened, if it is declared as it was."""
+        have = [(c.name, c.type) for c in table._columns]
+        followers = self._core.clock.followers
+        lives = [f.size for f in followers if isinstance(f, ArrivalTTL) and f.owner and f.table is table]
+        keys = [key] if isinstance(key, str) else list(key or ())
+        if (
+            [(n, data_type(t)) for n, t in schema.items()] != have
+            or keys != [have[i][0] for i in table._key]
+            or lives != ([] if ttl is None else [ttl])
+        ):
+            shown = ", ".join(f"{n} {t!r}" for n, t in have)
+            keyed = f", key {', '.join(have[i][0] for i in table._key)}" if table._key else ""
+            keyed += "".join(f", ttl {life / 1e6:g} s" for life in lives)
+            raise InputError(
+                "E_SCHEMA",
+                f"table {table._label!r} exists with other columns, another key or ttl: ({shown}{keyed})",
+                f"use it as it is with db[{table._label!r}], drop it first, or choose another name",
+            )
+        self._catalog.redeclarable.discard(table._label)
+        return table
+
+    # what follows the clock
+
+    @reads
+    def follow(self, follower: Follower) -> None:
+        """Let a follower take part in transactions from now on."""
+        clock = self._core.clock
+        entry = described(follower, clock.read())
+        same = [f for f in clock.followers if f.table is follower.table and type(f) is type(follower) and f.owner]
+        if any(described(f, entry.now) == entry for f in same):
+            return  # a table that is declared again
+        clock.add(follower)
+        try:
+            self._catalog.note(entry)
+        except BaseException:
+            clock.followers.remove(follower)
+            if follower.own is not None:
+                del self._catalog.tables[follower.own._label]
+            self._free_unused()
+            raise
+
+    # views
+
+    @reads
+    def view(
+        self,
+        name: str,
+        collection: Collection,
+        index_by: str | Sequence[str] | None = None,
+        history: int | None = None,
+        plan: Choice | None = None,
+    ) -> View:
+        """See `Session.view`."""
+        core, catalog = self._core, self._catalog
+        core.changing()
+        if name in catalog.redeclarable and name in catalog.views:
+            return self._same_view(catalog.views[name], collection, index_by)
+        transient = isinstance(name, str) and name.startswith(TRANSIENT)
+        if not transient:
+            core.runtime.backing.check_writable(f"view {name!r} cannot be made")
+        view = self._new_view(name, collection, index_by, history, plan)
+        if not transient:
+            names = tuple(c.name for c in view._columns)
+            with self._or_drop(view):
+                meaning, why = digest(collection._meaning or collection._node), collection._plan_why
+                catalog.note(
+                    ViewMade(name, view._node, names, view._index, history, view._installed_at, plan, meaning, why)
+                )
+        return view
+
+    def _new_view(
+        self,
+        name: str,
+        collection: Collection,
+        index_by: str | Sequence[str] | None,
+        history: int | None,
+        plan: Choice | None,
+    ) -> View:
+        core = self._core
+        self._catalog.check_new(name)
+        check_choice(plan)
+        if history is not None:
+            check_count("history", history, 0)
+        self._check_collection(collection)
+        index = _places("index_by", index_by, [c.name for c in collection._columns])
+        core.transactions.catch_up()
+        kept = core.history if history is None else history
+        try:
+            arrangement = self.install(collection._node, index, kept, plan)
+        except LoopError as error:
+            error.message = f"view {name!r}: {error.message}"
+            raise
+        view = View(core, name, collection, collection._node, arrangement)
+        view._index = index
+        view._plan = plan
+        view._fallible = error_operators(core.runtime.graph, arrangement.operator)
+        self._catalog.views[name] = view
+        for node in collection._node.walk():
+            if isinstance(node, nodes.Table):
+                table: Table | None = self._catalog.table_of(node)
+                while table is not None:
+                    table._views.add(name)
+                    table = table._origin
+        return view
+
+    def _check_collection(self, collection: Collection) -> None:
+        if not isinstance(collection, Collection):
+            raise InputError(
+                "E_TYPE", f"db.view needs a collection, got {type(collection).__name__}", "build one from db.table(...)"
+            )
+        if common_owner(collection) is not self._core:
+            raise PlanError(
+                "E_SESSION", "the collection belongs to another session", "build it from this session's tables"
+            )
+        check_names(collection)
+        check_closed(collection._node)
+        for node in collection._node.walk():
+            if isinstance(node, nodes.Table) and node.id not in self._core.runtime.builder.tables:
+                raise PlanError(
+                    "E_DROPPED", "the collection reads a table that was dropped", "build it from existing tables"
+                )
+
+    def install(
+        self, node: nodes.Node, keys: tuple[int, ...], history: int = 0, choice: Choice | None = None
+    ) -> Arrangement:
+        """An arrangement of a plan by some columns, up to date from now on."""
+        return self._core.runtime.install(self._catalog.canonical(node), keys, history, choice)
+
+    @reads
+    def index(self, view: View, keys: tuple[int, ...]) -> Arrangement:
+        """A further arrangement of a view, for lookups by other columns."""
+        view._alive()
+        arrangement = self._make_index(view, keys)
+        if not view._name.startswith(TRANSIENT):
+            try:
+                self._catalog.note(IndexMade(view._name, keys))
+            except BaseException:
+                view._more.remove(arrangement)
+                self.collect()
+                raise
+        return arrangement
+
+    def _make_index(self, view: View, keys: tuple[int, ...]) -> Arrangement:
+        arrangement = self.install(view._node, keys, choice=view._plan)
+        view._more.append(arrangement)
+        return arrangement
+
+    def _same_view(self, view: View, collection: Collection, index_by: str | Sequence[str] | None) -> View:
+        """A view that was found when the session was opened, if it is defined as it was."""
+        names = [c.name for c in view._columns]
+        wanted = [index_by] if isinstance(index_by, str) else list(index_by or ())
+        if (
+            not isinstance(collection, Collection)
+            or [c.name for c in collection._columns] != names
+            or wanted != [names[i] for i in view._index]
+            or not self._catalog.defines(view, collection)
+        ):
+            raise PlanError(
+                "E_NAME",
+                f"view {view._name!r} exists with another definition",
+                f"use it as it is with db[{view._name!r}], drop it first, or choose another name",
+            )
+        self._catalog.redeclarable.discard(view._name)
+        self._catalog.give(collection._node)
+        return view
+
+    # dropping
+
+    @reads
+    def drop_view(self, view: View) -> None:
+        """Stop keeping a view."""
+        core = self._core
+        view._alive()
+        core.transactions.catch_up()
+        self._catalog.redeclarable.discard(view._name)
+        if view._name.startswith(TRANSIENT):
+            self._remove_view(view)
+            self.collect()
+        else:
+            core.runtime.backing.check_writable(f"view {view._name!r} cannot be dropped")
+            self._catalog.note(ViewDropped(view._name))
+            self._remove_view(view)
+            self._free_unused()
+
+    def _remove_view(self, view: View) -> None:
+        for arrangement in (view._arrangement, *view._more):
+            keep_snapshots(arrangement.trace)
+        view._dropped = True
+        del self._catalog.views[view._name]
+        self._core.subscriptions.forget(view)
+        for table in self._catalog.tables.values():
+            table._views.discard(view._name)
+
+    @reads
+    def drop_table(self, table: Table, cascade: bool) -> None:
+        """Stop keeping a table."""
+        core = self._core
+        table._alive()
+        core.transactions.catch_up()
+        core.runtime.backing.check_writable(f"table {table._label!r} cannot be dropped")
+        if table._views and not cascade:
+            raise PlanError(
+                "E_IN_USE",
+                f"table {table._label!r} is read by {', '.join(sorted(table._views))}",
+                "drop those views first, or use drop(cascade=True)",
+            )
+        self._catalog.note(TableDropped(table._label))
+        self._catalog.redeclarable -= {table._label, *table._views}
+        self._remove_table(table)
+
+    def _remove_table(self, table: Table) -> None:
+        """A table goes, with the views that read it."""
+        tables = self._catalog.tables
+        for name in sorted(table._views):
+            self._remove_view(self._catalog.views[name])
+        keep_snapshots(table._arrangement.trace)
+        table._dropped = True
+        del tables[table._label]
+        for hidden in [t for t in tables.values() if t._origin is table]:
+            del tables[hidden._label]
+        self._core.clock.forget(table)
+        self._free_unused()
+
+    @reads
+    def collect(self) -> None:
+        """Free what no table and no view needs; that followers of the clock went with it is noted."""
+        if self._free_unused():
+            self._catalog.note(Collected())
+
+    def _free_unused(self) -> bool:
+        """Free what no table and no view needs; whether followers of the clock were among it."""
+        core, clock = self._core, self._core.clock
+        unused = clock.unused()
+        for table in unused:
+            clock.forget(table)
+            del self._catalog.tables[table._label]
+        roots: list[Operator] = [t._arrangement.operator for t in self._catalog.tables.values()]
+        for view in self._catalog.views.values():
+            roots.append(view._arrangement.operator)
+            roots.extend(a.operator for a in view._more)
+        roots.extend(a.operator for a in clock.indexes())
+        core.runtime.keep_only(roots)
+        return bool(unused)
+
+    def settle(self) -> None:
+        """After a turn that was cut off: free what was being made or dropped, whatever no name leads to. What is not
+        noted was not made, and what is noted as dropped is dropped.
+        """
+        core, catalog = self._core, self._catalog
+        for view in catalog.unnoted_views():
+            del catalog.views[view._name]
+            view._dropped = True
+        for table in catalog.unnoted_tables():
+            del catalog.tables[table._label]
+            table._dropped = True
+            core.clock.forget(table)
+        core.subscriptions.settle()
+        for table in catalog.tables.values():
+            table._views &= catalog.views.keys()
+        core.runtime.builder.forget_freed()
+        self._free_unused()
+
+    @contextmanager
+    def _or_drop(self, made: Table | View) -> Iterator[None]:
+        """What cannot be noted is taken back."""
+        try:
+            yield
+        except BaseException as error:
+            if isinstance(made, View):
+                self._remove_view(made)
+                self._free_unused()
+            else:
+                self._remove_table(made)
+            if isinstance(error, EverviewError) and isinstance(made, View):
+                error.message = f"view {made._name!r}: {error.message}"
+            raise
+
+    # doing it again
+
+    @reads
+    def perform(self, entry: Entry, data: bytes = b"") -> None:
+        """Do what an entry says that was read (from `data`)."""
+        try:
+            self._do(entry)
+        except (LookupError, StopIteration, AssertionError, TypeError, ValueError) as error:
+            raise StoreError(
+                "E_DAMAGED",
+                f"{self._catalog.trust.where}: its catalog contradicts itself at {type(entry).__name__}: {error!r}",
+                "restore the directory from a copy",
+            ) from error
+        self._catalog.entries.append((entry, data))
+
+    def _do(self, entry: Entry) -> None:
+        core, catalog = self._core, self._catalog
+        if isinstance(entry, TableMade):
+            catalog.next_id = entry.id
+            if entry.name.startswith(HIDDEN):
+                self._make_system_table(entry.name, [Column(name, declared) for name, declared in entry.columns])
+            else:
+                self._new_table(entry.name, dict(entry.columns), [entry.columns[i][0] for i in entry.key])
+        elif isinstance(entry, FollowerMade):
+            catalog.next_id = entry.id if entry.id >= 0 else catalog.next_id
+            with core.clock.showing(entry.now):
+                core.clock.add(follower_of(core, entry))
+        elif isinstance(entry, Collected):
+            self._free_unused()
+        elif isinstance(entry, ViewMade):
+            self._perform_view(entry)
+        elif isinstance(entry, IndexMade):
+            self._make_index(catalog.views[entry.view], entry.keys)
+        elif isinstance(entry, ViewDropped):
+            self._remove_view(catalog.views[entry.name])
+            self._free_unused()
+        else:
+            self._remove_table(catalog.tables[entry.name])
+
+    def _perform_view(self, entry: ViewMade) -> None:
+        source = self._collection_of(entry.node, entry.columns)
+        source._plan_why = entry.why
+        view = self._new_view(entry.name, source, [entry.columns[i] for i in entry.index], entry.history, entry.plan)
+        view._installed_at = entry.time
+
+    def _collection_of(self, node: nodes.Node, names: Iterable[str]) -> Collection:
+        """A collection for a plan; the tables and views in it lend their names to `explain`."""
+        below = set(node.walk())
+        parents: list[Collection] = [*self._catalog.tables.values(), *self._catalog.views.values()]
+        columns = [Column(name, declared) for name, declared in zip(names, node.types, strict=True)]
+        return Collection(node, columns, self._core, parents=[p for p in parents if p._node in below])
+
+
+def check_count(what: str, number: Any, least: int) -> None:
+    """Refuse an option that is not a whole number, or too small.
+
+    >>> check_count("history", -1, 0)
+    Traceback (most recent call last):
+        ...
+    everview.errors.InputError: [E_RANGE] history=-1
+      hint: give a whole number, 0 or more
+    """
+    if not isinstance(number, int) or isinstance(number, bool) or number < least:
+        raise InputError("E_RANGE", f"{what}={number!r}", f"give a whole number, {least} or more")
+
+
+def _places(what: str, given: str | Sequence[str] | None, names: list[str]) -> tuple[int, ...]:
+    """Where the given columns are, each once."""
+    columns = (given,) if isinstance(given, str) else tuple(given or ())
+    for column in columns:
+        if column not in names:
+            raise InputError("E_COLUMN", f"{what}: there is no column {column!r}", did_you_mean(column, names))
+        if columns.count(column) > 1:
+            raise InputError("E_DUPLICATE", f"{what}: {column!r} is there twice", "name it once")
+    return tuple(names.index(c) for c in columns)

@@ -1,0 +1,115 @@
+"""The doors from a session to what is built on sessions: languages, pipelines, directories, Spark.
+
+These are the only imports that go upwards in the layers of docs/contributing.md. They are made when a door is first
+opened, so a program pays only for what it uses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from everview.datalog import Rules
+    from everview.io.outlet import Outlet
+    from everview.io.pipeline import Pipeline
+    from everview.plan.multiway import Choice
+    from everview.recovery.checking import Difference
+    from everview.session.core import Core
+    from everview.session.session import Session
+    from everview.session.table import Table
+    from everview.session.view import View
+    from everview.sql.prepared import Prepared
+
+
+# languages
+
+
+def sql(session: Session, text: str) -> Any:
+    from everview.sql import execute
+
+    return execute(session, text)
+
+
+def prepare(session: Session, name: str, text: str, keep: int) -> Prepared:
+    from everview.sql.prepared import Prepared
+
+    return Prepared(session, name, text, keep)
+
+
+def datalog(session: Session, text: str, plan: Choice | None) -> Rules:
+    from everview.datalog import datalog
+
+    return datalog(session, text, plan)
+
+
+def register(session: Session, text: str, plan: Choice | None) -> Rules:
+    from everview.datalog import Rules
+
+    return Rules(session, text, plan)
+
+
+def attribute(session: Session, name: str, value: Any, entity: Any, semantics: str, sources: bool) -> Table | View:
+    from everview.datalog import attributes
+
+    return attributes.attribute(session, name, value, entity, semantics, sources)
+
+
+def transact(session: Session, changes: Iterable[Any], source: str | None) -> None:
+    from everview.datalog import attributes
+
+    attributes.transact(session, changes, source)
+
+
+def retract_source(session: Session, source: str) -> None:
+    from everview.datalog import attributes
+
+    attributes.retract_source(session, source)
+
+
+# pipelines
+
+
+def pipeline(core: Core) -> Pipeline:
+    from everview.io.pipeline import pipeline_of
+
+    return pipeline_of(core)
+
+
+def outlet(view: View, core: Core, sink: Any, mode: Any, every: Any) -> Outlet:
+    from everview.io.outlet import Outlet, as_sink
+
+    return Outlet(pipeline(core), view, as_sink(sink), mode, every)
+
+
+# other places
+
+
+def open_directory(location: str | os.PathLike[str], **options: Any) -> Session:
+    from everview.recovery.opening import open_directory
+
+    return open_directory(location, **options)
+
+
+def open_on_spark(spark: Any, **options: Any) -> Session:
+    from everview.spark.opening import open_on_spark
+
+    return open_on_spark(spark, **options)
+
+
+def check(core: Core) -> list[Difference]:
+    from everview.recovery.checking import differences
+
+    return differences(core)
+
+
+def to_spark(view: View, core: Core, spark: SparkSession | None, changes: bool) -> DataFrame:
+    from everview.spark.frames import to_frame
+    from everview.spark.views import default_session, stream_of_changes
+
+    spark = spark or default_session(core)
+    return stream_of_changes(spark, core, view._name) if changes else to_frame(spark, view.to_arrow())

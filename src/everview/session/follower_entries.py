@@ -1,0 +1,47 @@
+"""Followers of the clock as entries of the catalog, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from everview.expr.nodes import Expr
+from everview.plan import nodes as plan
+from everview.session.entries import FollowerMade
+from everview.session.temporal import ArrivalTTL, Follower, LastRows, RowTTL, TemporalFilter, Term
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+
+
+def described(follower: Follower, now: int) -> FollowerMade:
+    """The entry that says what a follower is; the clock shows `now`."""
+    table = follower.table
+    exprs: tuple[Expr, ...] = ()
+    sides: tuple[Any, ...] = ()
+    partition: tuple[int, ...] = ()
+    size = 0
+    if isinstance(follower, RowTTL):
+        kind, exprs = "Expiring", (follower.until,)
+    elif isinstance(follower, TemporalFilter):
+        kind, exprs, sides = "Passing", tuple(t.expr for t in follower.tests), tuple(t.side for t in follower.tests)
+    elif isinstance(follower, LastRows):
+        kind, size, partition = "Latest", follower.size, follower.partition
+    else:
+        assert isinstance(follower, ArrivalTTL)
+        kind, size = "Aging table" if follower.owner else "Aging", follower.size
+    own = -1 if follower.own is None else follower.own._id
+    return FollowerMade(kind, table._label, plan.Project(table._node, exprs), sides, size, partition, own, now)
+
+
+def follower_of(core: Core, entry: FollowerMade) -> Follower:
+    """The follower that an entry describes, made anew."""
+    table = core.catalog.tables[entry.table]
+    assert isinstance(entry.node, plan.Project)
+    if entry.kind == "Expiring":
+        return RowTTL(core, table, entry.node.exprs[0])
+    if entry.kind == "Passing":
+        terms = (Term(expr, side) for expr, side in zip(entry.node.exprs, entry.sides, strict=True))
+        return TemporalFilter(core, table, tuple(terms))
+    if entry.kind == "Latest":
+        return LastRows(core, table, entry.size, entry.partition)
+    return ArrivalTTL(core, table, entry.size, owner=entry.owner)

@@ -1,0 +1,117 @@
+"""What a session says about itself: statistics, and what a view's plan keeps and shares."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everview.dataflow.extend import Extend
+from everview.dataflow.graph import Graph
+from everview.dataflow.operators import Arrange, Operator, Reduce
+from everview.expr.evaluate import evaluate
+from everview.session.snapshot import read_codes
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.view import View
+
+MOST_SEARCHED = 1_000_000
+"""Updates of a table up to which it is searched for a row that failed."""
+
+
+def upstream(graph: Graph, operator: Operator) -> list[Operator]:
+    """Everything an operator depends on, itself included, in program order."""
+    seen = graph.needed([operator], errors=False)
+    return [o for o in graph.operators() if o in seen]
+
+
+def error_operators(graph: Graph, operator: Operator) -> list[Operator]:
+    """Where the errors of all that an operator depends on are kept."""
+    return [o.errors for o in upstream(graph, operator) if o.errors is not None]
+
+
+def failed_row(core: Core, errors: Operator, time: int) -> tuple[str, tuple[Any, ...]] | None:
+    """A table's name and a row of it that makes one of these errors, if that can be told: computed again from what
+    the table holds, because errors do not carry rows.
+    """
+    for table in core.catalog.tables.values():
+        stream, arrangement = table._arrangement.operator.stream, table._arrangement
+        for sink in stream.sinks if stream is not None else ():
+            if sink.branch is None or sink.target.errors is not errors or time < arrangement.trace.since:
+                continue
+            if arrangement.trace.measure()[1] > MOST_SEARCHED:
+                continue
+            columns, _ = read_codes(core.runtime, arrangement, (), time)
+            held = np.ascontiguousarray(columns[list(arrangement.order)])
+            failed = evaluate(sink.branch.exprs, sink.branch.predicate, held, core.interner).errors
+            if failed.any():
+                return table._label, table._codec.decode_row(tuple(columns[:, int(failed.argmax())].tolist()))
+    return None
+
+
+def arrangements(core: Core, operator: Operator | None = None) -> list[dict[str, Any]]:
+    """Measures of every arrangement (that an operator depends on)."""
+    graph, views = core.runtime.graph, core.catalog.views.values()
+    readers: dict[Operator, int] = {}
+    for other in graph.operators():
+        for source in set(other.inputs):
+            readers[source] = readers.get(source, 0) + 1
+    serves: dict[Operator, list[str]] = {}
+    for view in views:
+        source = view._arrangement.operator
+        readers[source] = readers.get(source, 0) + 1
+        for o in upstream(graph, source):
+            serves.setdefault(o, []).append(view._name)
+    found = []
+    measured = core.runtime.measure()
+    for o in graph.operators() if operator is None else upstream(graph, operator):
+        if o.trace is not None and not o.trace.stateless:
+            batches, updates, size = measured(o)
+            kind = "reduce" if isinstance(o, Reduce) else "arrange" if isinstance(o, Arrange) else o.kind
+            found.append(
+                {
+                    "name": o.describe(),
+                    "kind": kind,
+                    "scope": o.scope.label,
+                    "updates": updates,
+                    "bytes": size,
+                    "batches": batches,
+                    "readers": readers.get(o, 0),
+                    "views": serves.get(o, []),
+                }
+            )
+    return found
+
+
+def stats(core: Core) -> dict[str, Any]:
+    """See `Session.stats`."""
+    core.alive()
+    core.transactions.catch_up()
+    held = arrangements(core)
+    operators = core.runtime.graph.operators()
+    return {
+        "time": core.time,
+        "tables": len(core.catalog.tables),
+        "views": len(core.catalog.views),
+        "operators": len(operators),
+        "bytes": sum(a["bytes"] for a in held) + core.interner.nbytes,
+        "arrangements": held,
+    }
+
+
+def explain(core: Core, view: View) -> str:
+    """How a view's joins are kept and why, and the arrangements it uses."""
+    graph, operator = core.runtime.graph, view._arrangement.operator
+    lines = [str(view._said(d)) for d in core.runtime.builder.decided.get(view._node, [])]
+    for joined in upstream(graph, operator):
+        if isinstance(joined, Extend):
+            lines += [*joined.explain(), *core.runtime.describe(joined)]
+    lines.append("arrangements:")
+    mine = [v._name for v in core.catalog.views.values() if v._arrangement.operator is operator]
+    for a in arrangements(core, operator):
+        others = [name for name in a["views"] if name not in mine]
+        shared = f", shared by {a['readers']} readers" if a["readers"] > 1 else ""
+        shared += f", also for {', '.join(others)}" if others else ""
+        lines.append(f"  {a['name']} ({a['scope']}): {a['updates']} updates, {a['bytes']} bytes{shared}")
+    return "\n".join(lines)

@@ -1,0 +1,24 @@
+"""Sessions in shards that are all in this process: how the tests check that sharding changes no answer."""
+
+from __future__ import annotations
+
+from everview.codes.interner import Interner
+from everview.dataflow.replica import Replica
+from everview.runtime.sharded import LocalCluster, ShardedRuntime
+from everview.session.core import Core
+from everview.session.session import Session
+
+
+def local_shards(shards: int = 2, *, history: int = 1000, merge_effort: int = 4) -> Session:
+    """A session in memory, in shards.
+
+    >>> with local_shards(3) as db:
+    ...     t = db.table("t", {"k": int, "v": int})
+    ...     v = db.view("v", t.group_by("k").agg(s=t.v.sum()))
+    ...     t.insert([(k % 4, k) for k in range(8)])
+    ...     sorted(v.rows())
+    [(0, 4), (1, 6), (2, 8), (3, 10)]
+    """
+    interner = Interner()
+    runtime = ShardedRuntime(Replica(interner, merge_effort), LocalCluster(interner, shards, merge_effort))
+    return Session(Core(runtime, history=history))

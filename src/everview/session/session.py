@@ -1,0 +1,525 @@
+"""Sessions: tables, views and time in one explicit place.
+
+A transaction is one time. Its rows are staged while it runs and handed to the runtime when it ends, in one *step*
+that brings every view up to date or, if anything fails, changes nothing. `with db.batch():` lets several
+transactions, each with its own time, share one step: the same answers at every time for less work.
+
+`Session` is the public face of what `everview.session.core` puts together.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import html
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from everview.dataflow.shield import shielded
+from everview.errors import InputError, did_you_mean
+from everview.expr.language import UserFunction, declared
+from everview.language.collection import Collection
+from everview.plan.multiway import Choice
+from everview.runtime.embedded import EmbeddedRuntime
+from everview.session import doors, inspect
+from everview.session.core import Core
+from everview.session.definitions import check_count
+from everview.session.table import Table
+from everview.session.temporal import HIDDEN, moment_of
+from everview.session.transactions import Together, Transaction
+from everview.session.turns import reads, writes
+from everview.session.view import View
+
+if TYPE_CHECKING:
+    from everview.datalog import Rules
+    from everview.io.durations import Duration
+    from everview.io.pipeline import Run
+    from everview.recovery.checking import Difference
+    from everview.sql.prepared import Prepared
+
+
+class Session:
+    """A database of tables and views that stay up to date; made by `everview.connect()`.
+
+    >>> import everview as ev
+    >>> with ev.connect() as db:
+    ...     t = db.table("t", {"x": int})
+    ...     with db.transaction():
+    ...         t.insert([(1,), (2,)])
+    ...         t.delete([(1,)])
+    ...     t.rows(), db.time
+    ([(2,)], 1)
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        core.session = self
+
+    # lifetime
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @reads
+    def close(self) -> None:
+        """Free everything; the session, its tables and views are unusable afterwards. Other threads' calls that are
+        under way end first, those that wait get E_CLOSED. A durable session writes what is only in its log into files,
+        if that is much, and lets others open the directory.
+        """
+        self._core.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self._core.closed else f"time {self.time}"
+        tables, views = ", ".join(self.tables), ", ".join(self.views)
+        return f"Session({state}, tables: {tables or 'none'}, views: {views or 'none'})"
+
+    def _repr_html_(self) -> str:
+        if self._core.closed:
+            return f"<p>{html.escape(repr(self))}</p>"
+        named = [("table", n, self[n]) for n in self.tables] + [("view", n, self[n]) for n in self.views]
+        body = ""
+        for kind, name, what in named:
+            columns = ", ".join(f"{n} {t!r}" for n, t in what.schema().items())
+            cells = "".join(f"<td>{html.escape(text)}</td>" for text in (kind, name, columns))
+            body += f"<tr>{cells}</tr>"
+        head = "<tr><th></th><th>name</th><th>columns</th></tr>"
+        return f"<table><thead>{head}</thead><tbody>{body}</tbody></table><p>time {self.time}</p>"
+
+    @reads
+    def checkpoint(self) -> None:
+        """Write all state into files and begin a new log: opening is then quick. Happens by itself when the log is
+        long. A session in memory has nothing to write.
+        """
+        core = self._core
+        core.alive()
+        core.transactions.catch_up()
+        core.runtime.backing.checkpoint()
+
+    @reads
+    def refresh(self) -> int:
+        """Catch up with the process that writes the directory that this session only reads (`read_only=True`); returns
+        the time that was reached. Subscribers are called for the times between.
+        """
+        core = self._core
+        core.alive()
+        core.runtime.backing.refresh()
+        return self.time
+
+    # the clock
+
+    @property
+    def now(self) -> dt.datetime:
+        """What the session's clock shows (UTC): the computer's time, or what `advance` was last given."""
+        return moment_of(self._core.clock.read())
+
+    @writes
+    def advance(self, moment: dt.datetime | None = None) -> None:
+        """Move the clock, and with it what TTLs, windows and now() let come and go; as one transaction if there is any.
+
+        Without a moment to the computer's time. After a moment was given the clock stands still between calls.
+
+        >>> import everview as ev, datetime as dt
+        >>> db = ev.connect()
+        >>> db.advance(dt.datetime(2026, 1, 31, 12, 0))
+        >>> seen = db.table("seen", {"who": str}, ttl=dt.timedelta(minutes=5))
+        >>> seen.insert([("Ada",)])
+        >>> db.advance(dt.datetime(2026, 1, 31, 12, 4)); seen.rows()
+        [('Ada',)]
+        >>> db.advance(dt.datetime(2026, 1, 31, 12, 5)); seen.rows()
+        []
+        """
+        self._core.alive()
+        self._core.clock.advance(moment)
+
+    # tables and views
+
+    @reads
+    def table(
+        self,
+        name: str,
+        schema: Mapping[str, Any],
+        key: str | Sequence[str] | None = None,
+        *,
+        ttl: dt.timedelta | None = None,
+    ) -> Table:
+        """Make a base table. Types are int, float, bool, str, bytes, date, datetime, Decimal, tuple[...] and Optional
+        of them. With a `ttl` rows leave by themselves that long after they came (see `advance`).
+
+        >>> import everview as ev
+        >>> ev.connect().table("person", {"id": int, "name": str | None}, key="id")
+        Collection(id int, name str?)
+        """
+        return self._core.definitions.table(name, schema, key, ttl)
+
+    @reads
+    def view(
+        self,
+        name: str,
+        collection: Collection,
+        *,
+        index_by: str | Sequence[str] | None = None,
+        history: int | None = None,
+        plan: Choice | None = None,
+    ) -> View:
+        """Install a collection: it is computed now and kept up to date until dropped.
+
+        `index_by` names the columns of `lookup`; `history` is how many epochs back `as_of` and `changes` reach. `plan`
+        is how joins of several inputs are kept: "binary" (join by join), "delta" (from each change to the others,
+        without intermediate state), "wco" (that, one variable at a time: worst-case optimal), or None to choose by
+        their shape and the indexes that are there; `explain` shows it. What is kept already, in whatever way, is
+        shared.
+        """
+        return self._core.definitions.view(name, collection, index_by, history, plan)
+
+    # transactions
+
+    @property
+    def time(self) -> int:
+        """The last complete time: 0 at the start, one more with every transaction."""
+        return self._core.time
+
+    def transaction(self) -> Transaction:
+        """Make all changes inside at one time; an exception undoes them. Inside another transaction, it joins it: an
+        exception undoes what was changed inside, and the rest is committed with the outer one.
+
+        A transaction belongs to the thread that began it. Other threads read meanwhile; what they change waits.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> t = db.table("t", {"x": int})
+        >>> with db.transaction():
+        ...     t.insert([(1,)])
+        ...     try:
+        ...         with db.transaction():
+        ...             t.insert([(2,)])
+        ...             raise ValueError
+        ...     except ValueError:
+        ...         t.insert([(3,)])
+        >>> sorted(t.rows()), db.time
+        ([(1,), (3,)], 1)
+        """
+        self._core.alive()
+        return Transaction(self._core)
+
+    def batch(self) -> Together:
+        """Run the transactions inside as one step when the block ends; each keeps its own time.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> t = db.table("t", {"x": int})
+        >>> v = db.view("v", t.distinct())
+        >>> with db.batch():
+        ...     t.insert([(1,)])
+        ...     t.insert([(2,)])
+        >>> v.changes(since=0)
+        [((1,), 1, 1), ((2,), 2, 1)]
+        """
+        self._core.alive()
+        return Together(self._core)
+
+    # languages
+
+    def sql(self, text: str) -> Any:
+        """Run SQL: CREATE VIEW gives the View, SELECT a result with rows(); several statements are parted by
+        semicolons.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> _ = db.sql("CREATE TABLE sale (shop text, amount int)")
+        >>> total = db.sql("CREATE VIEW total AS SELECT shop, sum(amount) AS amount FROM sale GROUP BY shop")
+        >>> db.sql("INSERT INTO sale VALUES ('north', 5), ('south', 2), ('north', 1)")
+        >>> db.sql("SELECT * FROM total ORDER BY shop").rows()
+        [('north', 6), ('south', 2)]
+        """
+        return doors.sql(self, text)
+
+    @writes
+    def datalog(self, text: str, *, plan: Choice | None = None) -> Rules:
+        """Install the rules of a Datalog program; its relations are views: `rules.reach`, `db["reach"]`.
+
+        `plan` is how bodies of several relations are joined, see `view`.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> edge = db.table("edge", {"src": int, "dst": int})
+        >>> rules = db.datalog('''
+        ...     path(X, Y)   :- edge(X, Y).
+        ...     path(X, Z)   :- path(X, Y), edge(Y, Z).
+        ...     loop(X)      :- path(X, X).
+        ...     fanout(X, N) :- edge(X, Y), N = count(Y).
+        ... ''')
+        >>> edge.insert([(1, 2), (2, 3), (3, 2)])
+        >>> sorted(rules.loop.rows()), sorted(rules.fanout.rows())
+        ([(2,), (3,)], [(1, 1), (2, 1), (3, 1)])
+        """
+        self._core.alive()
+        return doors.datalog(self, text, plan)
+
+    @reads
+    def register(self, text: str, *, plan: Choice | None = None) -> Rules:
+        """Check and remember the rules of a Datalog program without building anything; `rules.interest(name)` does.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> edge = db.table("edge", {"src": int, "dst": int})
+        >>> rules = db.register("two(X, Z) :- edge(X, Y), edge(Y, Z).")
+        >>> rules, db.views
+        (Rules(two(x, z)), ())
+        """
+        self._core.alive()
+        return doors.register(self, text, plan)
+
+    @writes
+    def prepare(self, name: str, text: str, keep: int = 1000) -> Prepared:
+        """A query with parameters `$name`, called with their values: one dataflow for all of them.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> edge = db.table("edge", {"src": int, "dst": int})
+        >>> edge.insert([(1, 2), (2, 3), (4, 5)])
+        >>> reach = db.prepare("reach", '''
+        ...     WITH RECURSIVE r(node) AS (SELECT $start::int UNION SELECT dst FROM r JOIN edge ON src = node)
+        ...     SELECT node FROM r ORDER BY node''')
+        >>> reach(start=1).rows(), reach(start=4).rows()
+        ([(1,), (2,), (3,)], [(4,), (5,)])
+        """
+        self._core.alive()
+        return doors.prepare(self, name, text, keep)
+
+    def function(self, name: str, function: Any, returns: Any = None) -> None:
+        """Give SQL a Python function of values, or one made by `udf`; it must depend on its arguments alone.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> db.function("double", lambda x: 2 * x, returns=int)
+        >>> db.sql("SELECT double(21) AS x").rows()
+        [(42,)]
+        """
+        if not isinstance(function, UserFunction):
+            if returns is None:
+                raise InputError("E_TYPE", f"what does {name} return?", "db.function(name, f, returns=float)")
+            function = UserFunction(function, declared(returns), False)
+        self._core.functions[name.lower()] = function
+        self._core.catalog.functions.give(function.function)
+
+    # facts
+
+    @overload
+    def attribute(
+        self, name: str, value: Any, *, entity: Any = int, semantics: str = "distinct", sources: Literal[False] = False
+    ) -> Table: ...
+
+    @overload
+    def attribute(
+        self, name: str, value: Any, *, entity: Any = int, semantics: str = "distinct", sources: Literal[True]
+    ) -> View: ...
+
+    @writes
+    def attribute(
+        self, name: str, value: Any, *, entity: Any = int, semantics: str = "distinct", sources: bool = False
+    ) -> Table | View:
+        """Declare an attribute of entities, for facts that `transact` asserts and retracts: a table of columns e and v.
+
+        `semantics`: "distinct" (a fact holds or does not), "one" (an entity has one value, the last), "raw" (a bag).
+        `sources`: several sources say facts, each its own; the attribute is then a view of what all of them say.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> db.attribute("person/name", str, semantics="one")
+        Collection(e int, v str)
+        """
+        self._core.alive()
+        return doors.attribute(self, name, value, entity, semantics, sources)
+
+    @writes
+    def transact(self, changes: Iterable[Any], *, source: str | None = None) -> None:
+        """Assert and retract facts in one transaction; `source` is who says so, for attributes with sources.
+
+        A change is (entity, attribute, value), {"id": entity, attribute: value, ...}, or ("retract", entity, attribute,
+        value).
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> speed = db.attribute("device/speed", int, semantics="one")
+        >>> db.transact([(1, ":device/speed", 120), {"id": 2, "device/speed": 90}])
+        >>> db.transact([(1, "device/speed", 200), ("retract", 2, "device/speed", 90)])
+        >>> speed.rows()
+        [(1, 200)]
+        """
+        self._core.alive()
+        doors.transact(self, changes, source)
+
+    @writes
+    def retract_source(self, source: str) -> None:
+        """Take back all facts that a source said, in one transaction.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> tag = db.attribute("tag", str, sources=True)
+        >>> db.transact([(1, "tag", "red"), (1, "tag", "old")], source="import")
+        >>> db.transact([(1, "tag", "red")], source="ann")
+        >>> db.retract_source("import")
+        >>> tag.rows()
+        [(1, 'red')]
+        """
+        self._core.alive()
+        doors.retract_source(self, source)
+
+    # pipelines
+
+    def source(
+        self,
+        name: str,
+        source: Any,
+        *,
+        key: str | Sequence[str] | None = None,
+        mode: Literal["append", "upsert", "changes", "snapshot"] | None = None,
+        schema: Mapping[str, Any] | None = None,
+        bad: Literal["fail", "quarantine"] = "fail",
+        change_column: str | None = None,
+        max_rows_per_step: int | None = None,
+        every: Duration = "10s",
+    ) -> Table:
+        """Make a table that is fed by a source, when `run` is called: files (`everview.io`), a Spark DataFrame or
+        stream, rows. A table of that name that exists, after a restart say, is fed on from where it stood.
+
+        `mode` says what a record is: a row to "append", one that replaces the row with its `key` ("upsert", usual with
+        a key), a change ("changes": Delta's and Spark's `_change_type`, Debezium's op, or another `change_column`), or
+        one of all rows there are ("snapshot", read again `every` so often and compared with what is known). `schema` is
+        told from the source if it is not given. Bad records stop the run, or go to the table `<name>_rejected`
+        (`bad="quarantine"`).
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> stock = db.source("stock", ev.io.rows([("fig", 3), ("fig", 5)]), schema={"item": str, "n": int}, key="item")
+        >>> print(db.run(until="caught_up").time, stock.rows())
+        1 [('fig', 5)]
+        """
+        self._core.alive()
+        return doors.pipeline(self._core).source(
+            name,
+            source,
+            key=key,
+            mode=mode,
+            schema=schema,
+            bad=bad,
+            change_column=change_column,
+            max_rows_per_step=max_rows_per_step,
+            every=every,
+        )
+
+    def run(self, until: str | Duration | None = None, *, progress: bool = False) -> Run:
+        """Take what the sources have, one transaction per chunk, until all are caught up (`until="caught_up"`), for a
+        duration ("5s"), or until Ctrl-C (None), which ends it cleanly. Says what was done.
+        """
+        self._core.alive()
+        return doors.pipeline(self._core).run(until, progress)
+
+    # what there is
+
+    @reads
+    def stats(self) -> dict[str, Any]:
+        """Time, bytes, and every arrangement held: updates, bytes, batches, how many operators and views read it, and
+        which views depend on it.
+        """
+        return inspect.stats(self._core)
+
+    @reads
+    def check(self) -> list[Difference]:
+        """Compute every view again from the tables and compare: returns the rows of views that are not what they should
+        be, none if all is well. It costs what computing everything once costs.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> t = db.table("t", {"x": int})
+        >>> v = db.view("v", t.distinct())
+        >>> db.check()
+        []
+        """
+        self._core.alive()
+        return doors.check(self._core)
+
+    def __getitem__(self, name: str) -> Table | View:
+        """A table or view by name."""
+        catalog = self._core.catalog
+        found = catalog.tables.get(name) or catalog.views.get(name)
+        if found is None:
+            raise InputError(
+                "E_NAME", f"no table or view is called {name!r}", did_you_mean(name, [*self.tables, *self.views])
+            )
+        return found
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._core.catalog.tables or name in self._core.catalog.views
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables."""
+        return tuple(n for n in self._core.catalog.tables if not n.startswith(HIDDEN))
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """Names of the views."""
+        return tuple(self._core.catalog.views)
+
+
+def embedded(*, history: int = 1000, merge_effort: int = 4, threads: int = 1) -> Session:
+    """A session in memory."""
+    check_count("merge_effort", merge_effort, 1)
+    if threads not in (1, 2):
+        raise InputError("E_THREADS", f"threads={threads!r}: a session works with one thread or two", "give 1 or 2")
+    return Session(Core(EmbeddedRuntime(merge_effort=merge_effort, threads=threads), history=history))
+
+
+@shielded
+def connect(
+    target: Any = None,
+    *,
+    history: int = 1000,
+    merge_effort: int = 4,
+    threads: int = 1,
+    files: bool = True,
+    **options: Any,
+) -> Session:
+    """Open a session: `everview.connect()` is embedded and in memory, `everview.connect("directory")` durable.
+
+    `history` is how many epochs back views can be read; `merge_effort` how eagerly indexes are merged (1 lazy, 4
+    usual, 64 eager). With `threads=2` a second thread takes half of the work wherever a step has tens of thousands of
+    rows to sort, join or reduce: bulk loads end sooner, small changes stay as they are.
+
+    With `files=False` SQL cannot read or write files of its own choice: CREATE SOURCE and CREATE SINK are refused
+    (E_FORBIDDEN). Say so where texts of strangers are run.
+
+    A directory takes `sync` ("normal": what was acknowledged survives the death of the process, "full": that of the
+    machine too) and `read_only` (attach to what another process writes; `db.refresh()` catches up).
+    Of the Python functions in a directory's views only those run that the program has given: `functions` (a list, or a
+    dict by name), the views it declares again; `trust=True` runs the code in the directory, see docs/durability.md.
+    With a SparkSession, steps are Spark jobs: it takes `state`, the directory, `shards`, and what docs/spark.md lists;
+    `threads` has no effect there, shards are what runs side by side.
+
+    >>> import everview as ev
+    >>> ev.connect()
+    Session(time 0, tables: none, views: none)
+    """
+    if not isinstance(files, bool):
+        raise InputError("E_TYPE", f"files={files!r}: SQL may use files or not", "give True or False")
+    session = _opened(target, history=history, merge_effort=merge_effort, threads=threads, options=options)
+    session._core.may_use_files = files
+    return session
+
+
+def _opened(target: Any, *, history: int, merge_effort: int, threads: int, options: dict[str, Any]) -> Session:
+    if target is None and not options:
+        return embedded(history=history, merge_effort=merge_effort, threads=threads)
+    if isinstance(target, (str, os.PathLike)):
+        return doors.open_directory(target, history=history, merge_effort=merge_effort, threads=threads, **options)
+    if hasattr(target, "sparkContext") or type(target).__module__.startswith("pyspark."):
+        return doors.open_on_spark(target, history=history, merge_effort=merge_effort, **options)
+    raise InputError(
+        "E_TARGET",
+        f"cannot connect to {target!r}" + (f" with {', '.join(options)}" if options else ""),
+        "call everview.connect() for a session in memory, everview.connect(directory) for a durable one",
+    )

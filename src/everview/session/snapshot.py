@@ -1,0 +1,244 @@
+"""Reading an arrangement's contents at one time, as Python rows, Arrow, pandas or polars."""
+
+from __future__ import annotations
+
+import html
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everview.codes.codec import Codec
+from everview.codes.values import encode_value
+from everview.dataflow.graph import batch_arrays
+from everview.dataflow.operators import Arrangement, Trace
+from everview.errors import CompactedError, EverviewError, InputError, RowErrors
+from everview.kernels import make, read
+from everview.kernels.scalars import MINUS_ZERO
+from everview.kernels.trace import NO_SINCE
+from everview.runtime.base import Runtime
+from everview.session.turns import reads
+from everview.types import DataType
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from everview.session.core import Core
+
+HTML_ROWS = 20
+
+
+class Snapshot:
+    """A view's or table's contents at one time. While it lives, that time stays readable, even if the view is dropped.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> v = db.view("v", t.distinct())
+    >>> t.insert([(1,)]); t.insert([(2,)])
+    >>> v.as_of(1).rows(), len(v.as_of(2))
+    ([(1,)], 2)
+    """
+
+    def __init__(self, core: Core, arrangement: Arrangement, codec: Codec, time: int) -> None:
+        """In a turn: else another thread's step could make the time unreadable before it is held."""
+        self._core = core
+        self._arrangement = arrangement
+        self._codec = codec
+        self.time = time
+        self._copy: tuple[np.ndarray, np.ndarray] | None = None
+        self._lost: EverviewError | None = None
+        core.runtime.sync(arrangement.operator)
+        check_readable(core, arrangement, time)
+        self._held = True
+        arrangement.trace.hold(time)
+        arrangement.trace.snapshots.add(self)
+
+    def __del__(self) -> None:
+        if getattr(self, "_held", False):  # whichever thread is here may be in the middle of anything
+            self._core.released.append((self._arrangement.trace, self.time))
+
+    @reads
+    def _contents(self) -> tuple[np.ndarray, np.ndarray]:
+        """(columns in the collection's order, multiplicities)."""
+        self._core.alive()
+        if self._lost is not None:
+            raise self._lost
+        if self._copy is not None:
+            return self._copy
+        batch = read.collect(self._arrangement.trace.address, NO_SINCE, self.time, 0)
+        columns, _, counts = batch_arrays(batch, self._arrangement.cols)
+        read.release(batch)
+        return in_order(columns, self._arrangement.order), counts
+
+    def _repeated(self) -> np.ndarray:
+        columns, counts = self._contents()
+        _refuse_negative(counts)
+        if len(counts) and counts.max() > 1:
+            columns = np.ascontiguousarray(np.repeat(columns, counts, axis=1))
+        return columns
+
+    def __len__(self) -> int:
+        counts = self._contents()[1]
+        _refuse_negative(counts)
+        return int(counts.sum())
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Rows as tuples, repeated by multiplicity, in no particular order."""
+        return self._codec.decode_rows(self._repeated())
+
+    def counts(self) -> dict[tuple[Any, ...], int]:
+        """Each distinct row with its multiplicity."""
+        columns, counts = self._contents()
+        return dict(zip(self._codec.decode_rows(columns), counts.tolist(), strict=True))
+
+    def to_arrow(self) -> pa.Table:
+        """As an Arrow table."""
+        return self._codec.to_arrow(self._repeated())
+
+    def to_pandas(self) -> pd.DataFrame:
+        """As a pandas frame."""
+        frame: pd.DataFrame = self._codec.to_pandas(self._repeated())
+        return frame
+
+    def to_polars(self) -> pl.DataFrame:
+        """As a polars frame."""
+        frame: pl.DataFrame = self._codec.to_polars(self._repeated())
+        return frame
+
+    def _repr_html_(self) -> str:
+        columns, counts = self._contents()
+        shown = [
+            row
+            for row, n in zip(self._codec.decode_rows(columns[:, :HTML_ROWS]), counts[:HTML_ROWS].tolist(), strict=True)
+            for _ in range(n)
+        ]
+        _refuse_negative(counts)
+        head = "".join(f"<th>{html.escape(n)}</th>" for n in self._codec.names)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(str(v))}</td>" for v in row) + "</tr>" for row in shown[:HTML_ROWS]
+        )
+        more = f"<p>{counts.sum()} rows at time {self.time}</p>"
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def keep_snapshots(trace: Trace) -> None:
+    """A trace is about to go: its snapshots take what they show with them, or the reason why they cannot be read (there
+    is no memory to copy them, say), because dropping must not fail.
+    """
+    for snapshot in list(trace.snapshots):
+        try:
+            snapshot._copy = snapshot._contents()
+        except EverviewError as error:
+            snapshot._lost = error
+
+
+def _refuse_negative(counts: np.ndarray) -> None:
+    if len(counts) and counts.min() < 0:
+        raise RowErrors(
+            "E_NEGATIVE", "some rows have negative multiplicity", "read counts(), or apply threshold() or distinct()"
+        )
+
+
+def check_time(where: str, time: Any) -> None:
+    """Refuse what is no time."""
+    if not isinstance(time, int | np.integer) or isinstance(time, bool):
+        raise InputError("E_TYPE", f"{where}: {time!r} is no time", "times are whole numbers: db.time is the last")
+
+
+def first_columns(codec: Codec, key: Any) -> tuple[int, ...]:
+    """As many of the first columns as a key has values."""
+    width = len(key) if isinstance(key, tuple) else 1
+    if not 1 <= width <= len(codec.names):
+        raise InputError("E_KEY", f"{key!r} has {width} values", f"the columns are {', '.join(codec.names)}")
+    return tuple(range(width))
+
+
+def in_order(columns: np.ndarray, order: tuple[int, ...]) -> np.ndarray:
+    """An arrangement's columns back in the collection's order."""
+    if order == tuple(range(len(order))):
+        return columns
+    result = np.empty_like(columns)
+    for i, c in enumerate(order):
+        result[c] = columns[i]
+    return result
+
+
+def consolidated(columns: np.ndarray, diffs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Equal rows (columns of an array) added up; those that come to nothing are left out.
+
+    >>> rows, diffs = consolidated(np.array([[1, 2, 1, 2]]), np.array([1, 1, 1, -1]))
+    >>> rows.tolist(), diffs.tolist()
+    ([[1]], [2])
+    """
+    if not len(diffs):
+        return columns, diffs
+    order = np.lexsort(columns[::-1])
+    columns, diffs = columns[:, order], diffs[order]
+    first = np.ones(len(diffs), dtype=np.bool_)
+    first[1:] = (columns[:, 1:] != columns[:, :-1]).any(axis=0)
+    starts = np.flatnonzero(first)
+    totals = np.add.reduceat(diffs, starts)
+    kept = totals != 0
+    return np.ascontiguousarray(columns[:, starts[kept]]), totals[kept]
+
+
+def check_readable(core: Core, arrangement: Arrangement, time: int) -> None:
+    """Refuse times that are to come or whose history is gone."""
+    if time > core.time:
+        raise InputError(
+            "E_FUTURE", f"time {time} has not come yet; it is {core.time} now", "read at db.time or before"
+        )
+    since = arrangement.trace.since
+    if time < since:
+        raise CompactedError(
+            "E_COMPACTED",
+            f"time {time} is no longer readable: history starts at {since}",
+            "keep more history with ev.connect(history=...) or db.view(..., history=...)",
+        )
+
+
+def read_key(
+    core: Core, arrangement: Arrangement, codec: Codec, columns: tuple[int, ...], key: Any
+) -> list[tuple[Any, ...]]:
+    """Rows whose `columns`, the first of the arrangement, equal the key."""
+    values = key if isinstance(key, tuple) else (key,)
+    if len(values) != len(columns):
+        names = ", ".join(codec.names[c] for c in columns)
+        raise InputError(
+            "E_KEY", f"the key is ({names}), got {len(values)} value(s): {key!r}", "give one value per column"
+        )
+    codes = [encode_value(codec.types[c], v, core.interner) for c, v in zip(columns, values, strict=True)]
+    equals = [_equals(codec.types[c], codes[columns.index(c)]) for c in arrangement.order[: len(columns)]]
+    core.alive()
+    parts = [read_codes(core.runtime, arrangement, start, core.time) for start in product(*equals)]
+    found, counts = parts[0] if len(parts) == 1 else map(np.hstack, zip(*parts, strict=True))
+    _refuse_negative(counts)
+    rows = codec.decode_rows(found)
+    return [row for row, n in zip(rows, counts.tolist(), strict=True) for _ in range(n)]
+
+
+def _equals(declared: DataType, code: int) -> tuple[int, ...]:
+    """The codes of values that equal the one with this code: 0.0 and -0.0 are told apart only where rows are kept."""
+    return (0, MINUS_ZERO) if declared.kind == "float" and code in (0, MINUS_ZERO) else (code,)
+
+
+def read_codes(
+    runtime: Runtime, arrangement: Arrangement, start: tuple[int, ...], time: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows that begin, in the arrangement's order, with these codes (none: all rows), as columns of codes in the
+    collection's order, and how often each is there.
+    """
+    runtime.sync(arrangement.operator)
+    trace = arrangement.trace.address
+    if not start:
+        batch = read.collect(trace, NO_SINCE, time, 0)
+    else:
+        block = make.make_filled(np.array(start, dtype=np.int64))
+        batch = read.collect_key(trace, block, len(start), time)
+        make.drop_block(block)
+    columns, _, counts = batch_arrays(batch, arrangement.cols)
+    read.release(batch)
+    return in_order(columns, arrangement.order), counts

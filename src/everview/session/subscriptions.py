@@ -1,0 +1,86 @@
+"""Subscribers: each step's change of the views somebody subscribed to, delivered when the step is complete.
+
+Changes are captured while the step runs (`everview.runtime.captures`), made into batches after it, and handed out in
+order, outside the lock: a subscriber may read and change the session. What it changes itself is delivered after what
+came before.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from everview.dataflow import shield
+from everview.dataflow.operators import Trace
+from everview.runtime.captures import Captured
+from everview.session.subscriber import Subscriber
+from everview.session.turns import reads
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.view import Batch, View
+
+
+class Subscriptions:
+    """Who subscribed to which view, and what is yet to be delivered."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._views: list[View] = []
+        self.pending: deque[Callable[[], Any]] = deque()
+        self._delivering = threading.Lock()
+
+    @reads
+    def watch(self, view: View) -> None:
+        """Have each step's change of a view delivered to its subscribers."""
+        view._alive()
+        self._core.runtime.sync(view._arrangement.operator)
+        self._core.runtime.captures.watch(view._arrangement)
+        if view not in self._views:
+            self._views.append(view)
+
+    def forget(self, view: View) -> None:
+        """A view is dropped."""
+        if view in self._views:
+            self._views.remove(view)
+
+    def take(self, changes: Mapping[Trace, Captured]) -> None:
+        """A step is complete: what it changed is to be delivered."""
+        if not changes:
+            return
+        calls: list[Callable[[], Any]] = []
+        for view in self._views:
+            found = changes.get(view._arrangement.trace)
+            for batch in view._batches(found) if found is not None else ():
+                calls += [_call(subscriber, batch) for subscriber in view._subscribers]
+        self.pending.extend(calls)
+
+    def settle(self) -> None:
+        """Forget views that were dropped by a turn that was cut off."""
+        self._views = [v for v in self._views if not v._dropped]
+
+    @shield.shielded
+    def deliver(self) -> None:
+        """Call subscribers; what they change themselves is delivered after what came before it. An interrupt is heard
+        while one of them runs, or when all were called.
+        """
+        if self._core.lock._is_owned():
+            return  # the turn's end does it
+        failure: Exception | None = None
+        while self.pending and self._delivering.acquire(blocking=False):
+            try:
+                while self.pending:
+                    try:
+                        self.pending.popleft()()
+                    except Exception as error:
+                        failure = failure or error
+            finally:
+                self._delivering.release()
+        if failure is not None:
+            raise failure
+
+
+def _call(subscriber: Subscriber, batch: Batch) -> Callable[[], Any]:
+    return lambda: subscriber.tell(batch)

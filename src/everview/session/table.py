@@ -1,0 +1,175 @@
+"""Base tables: where rows come in and go out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from everview.codes.codec import Codec
+from everview.dataflow.operators import Arrangement
+from everview.errors import ClosedError, EverviewError, InputError
+from everview.expr.resolve import Column
+from everview.language.collection import Collection
+from everview.plan import nodes as plan
+from everview.session.snapshot import Snapshot, check_time, first_columns, read_key
+from everview.session.turns import reads, writes
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    import pyarrow as pa
+
+    from everview.session.core import Core
+
+FEW = 24
+"""Up to so many rows, rows are coded one by one."""
+
+
+class Table(Collection):
+    """A base table: a collection that can be changed. Made by `db.table`.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> fruit = db.table("fruit", {"name": str, "price": float})
+    >>> fruit.insert([("pear", 1.5), ("fig", 2.0), ("fig", 2.0)])
+    >>> fruit.delete([("fig", 2.0)])
+    >>> sorted(fruit.rows()), db.time
+    ([('fig', 2.0), ('pear', 1.5)], 2)
+    """
+
+    def __init__(
+        self, core: Core, name: str, columns: Sequence[Column], node: plan.Table, key: tuple[int, ...]
+    ) -> None:
+        super().__init__(node, columns, core, label=name)
+        self._core = core
+        self._id = node.id
+        self._key = key
+        self._codec = Codec(node.types, tuple(c.name for c in columns), core.interner)
+        self._arrangement: Arrangement = None  # type: ignore[assignment]
+        self._dropped = False
+        self._views: set[str] = set()
+        self._origin: Table | None = None  # the table that this hidden one follows, see `everview.session.temporal`
+
+    # changing
+
+    def insert(self, rows: Any) -> None:
+        """Add rows: tuples or dicts in a list, an Arrow table, a pandas or polars frame, or columns in a dict.
+
+        With a declared key, a row whose key is present replaces the row that was there.
+        """
+        if self._key:
+            self.upsert(rows)
+        else:
+            self._change(rows, 1)
+
+    def delete(self, rows: Any) -> None:
+        """Take rows away, each as often as it is given. Rows that are not there at the end of the transaction are an
+        error.
+        """
+        self._change(rows, -1)
+
+    def upsert(self, rows: Any) -> None:
+        """Insert rows of a table with a key, replacing those with the same keys.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> stock = db.table("stock", {"item": str, "n": int}, key="item")
+        >>> stock.upsert([("pear", 3)])
+        >>> stock.upsert([("pear", 5), ("fig", 1)])
+        >>> sorted(stock.rows())
+        [('fig', 1), ('pear', 5)]
+        """
+        if not self._key:
+            raise InputError(
+                "E_NO_KEY", f"table {self._label!r} has no key", 'declare one: db.table(..., key="column")'
+            )
+        self._alive()
+        new = self._codec.encode(rows)
+        self._core.transactions.upsert(self, new)
+
+    def clear(self) -> None:
+        """Delete all rows."""
+        self._alive()
+        self._core.transactions.clear(self)
+
+    @writes
+    def drop(self, *, cascade: bool = False) -> None:
+        """Remove the table; views that read it must go first, or with it (`cascade=True`)."""
+        core = self._core
+        self._alive()
+        core.changing()
+        if any(table is self for table, _, _ in core.transactions.staged or ()):
+            raise InputError(
+                "E_IN_USE",
+                f"table {self._label!r} is changed by the transaction under way",
+                "end the transaction first",
+            )
+        core.definitions.drop_table(self, cascade)
+
+    def _change(self, rows: Any, diff: int) -> None:
+        if self._dropped:
+            self._alive()
+        if type(rows) is list and len(rows) <= FEW:
+            encode = self._codec.encode_row
+            try:
+                codes = [encode(row) for row in rows]
+            except EverviewError:
+                self._codec.encode_rows(rows)  # says which row it was
+                raise
+            self._core.transactions.stage(self, codes, diff)
+        else:
+            self._core.transactions.stage(self, self._codec.encode(rows), diff)
+
+    def _alive(self) -> None:
+        if self._dropped:
+            raise ClosedError("E_DROPPED", f"table {self._label!r} was dropped", "make it again with db.table")
+        self._core.alive()
+
+    # reading
+
+    @reads
+    def _snapshot(self) -> Snapshot:
+        self._alive()
+        self._core.transactions.catch_up()
+        return Snapshot(self._core, self._arrangement, self._codec, self._core.runtime.graph.time)
+
+    @reads
+    def as_of(self, time: int) -> Snapshot:
+        """The contents at an earlier time (kept readable while the result lives)."""
+        self._alive()
+        check_time("as_of", time)
+        self._core.transactions.catch_up()
+        return Snapshot(self._core, self._arrangement, self._codec, time)
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """All rows, repeated by multiplicity, in no particular order."""
+        return self._snapshot().rows()
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as an Arrow table."""
+        return self._snapshot().to_arrow()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows as a pandas frame."""
+        return self._snapshot().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a polars frame."""
+        return self._snapshot().to_polars()
+
+    def __len__(self) -> int:
+        return len(self._snapshot())
+
+    def __bool__(self) -> bool:
+        return True
+
+    @reads
+    def lookup(self, key: Any) -> list[tuple[Any, ...]]:
+        """Rows by declared key, or by the first column(s)."""
+        self._alive()
+        self._core.transactions.catch_up()
+        columns = self._key or first_columns(self._codec, key)
+        return read_key(self._core, self._arrangement, self._codec, columns, key)
+
+    def _repr_html_(self) -> str:
+        return self._snapshot()._repr_html_()

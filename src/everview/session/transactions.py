@@ -1,0 +1,411 @@
+"""Transactions: rows are staged while one runs and handed to the runtime when it ends.
+
+That is one *step*, which brings every view up to date or, if anything fails, changes nothing. A batch lets several
+transactions, each with its own time, share a step. Deleting what is not there is found by the step itself (a table's
+count below zero) and, in a batch, when the transaction ends, so that the error comes where the mistake is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from everview.dataflow import shield
+from everview.dataflow.graph import ABSENT_HINT
+from everview.dataflow.scopes import MAX_EPOCHS
+from everview.errors import EverviewError, InputError, LoopError, MemoryLimitError
+from everview.runtime.base import AbsentRows, Change, ChangeSet, RemoteRows, columns_of, in_table_order
+from everview.session.current_rows import current, how_often, last_of_each
+from everview.session.temporal import NOW
+from everview.session.turns import reads, turn, writes
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.table import Table
+
+Rows = Any
+"""Rows' codes: columns as an array, a list of tuples, or `RemoteRows`"""
+
+
+class Transactions:
+    """What is staged, what is queued, and how it is run."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.staged: ChangeSet | None = None
+        """what the transaction under way has changed so far"""
+        self.staged_by = 0
+        """the thread whose transaction it is"""
+        self.queued: list[ChangeSet] | None = None
+        """the transactions that a batch has accepted"""
+
+    def pending(self) -> ChangeSet | None:
+        """What this thread's transaction has staged so far, if one is under way."""
+        return self.staged if self.staged_by == threading.get_ident() else None
+
+    # staging
+
+    @writes
+    def stage(self, table: Table, rows: Rows, diff: int) -> None:
+        """Add a change to the transaction under way, or make it one of its own."""
+        if table._dropped:
+            table._alive()
+        backing = self._core.runtime.backing
+        if backing.read_only:
+            backing.check_writable(f"table {table._label!r} cannot be changed")
+        if self.staged is not None:
+            self.staged.append((table, rows, diff))
+        else:
+            self.accept(ChangeSet(((table, rows, diff),)))
+
+    def set_offset(self, name: str, value: str) -> None:
+        """Keep a text under a name together with the transaction under way: both are committed or neither is. Outside
+        one it is a transaction of its own; `runtime.offsets` has those that are committed. An empty text removes it.
+
+        >>> import everview as ev
+        >>> from everview.session.core import core_of
+        >>> db = ev.connect()
+        >>> core = core_of(db)
+        >>> with db.transaction():
+        ...     core.transactions.set_offset("rows read", "17")
+        >>> core.runtime.offsets, db.time
+        ({'rows read': '17'}, 1)
+        """
+        with Transaction(self._core):
+            assert self.staged is not None
+            self.staged.offsets[name] = value
+
+    @writes
+    def upsert(self, table: Table, codes: np.ndarray) -> None:
+        """Replace rows by key: take away what is there under the new rows' keys, then add the last row of each key."""
+        self._core.runtime.backing.check_writable(f"table {table._label!r} cannot be changed")
+        with Transaction(self._core):
+            table._alive()
+            new = np.ascontiguousarray(codes[:, last_of_each(codes[list(table._key)])])
+            old = self.current(table, new[list(table._key)])
+            if old.size:
+                self.stage(table, old, -1)
+            self.stage(table, new, 1)
+
+    @writes
+    def clear(self, table: Table) -> None:
+        """Delete all rows of a table."""
+        self._core.runtime.backing.check_writable(f"table {table._label!r} cannot be changed")
+        with Transaction(self._core):
+            table._alive()
+            rows = self.current(table, None)
+            if rows.size:
+                self.stage(table, rows, -1)
+
+    def present(self, table: Table, keys: list[tuple[int, ...]] | None) -> list[tuple[int, ...]]:
+        """Codes of the rows under the given keys (None: all), as the transaction under way sees them, repeated by
+        multiplicity.
+        """
+        return _tuples(self.current(table, None if keys is None else np.array(keys, dtype=np.int64).T))
+
+    def current(self, table: Table, keys: np.ndarray | None) -> np.ndarray:
+        """The same as columns."""
+        arrangement, runtime = table._arrangement, self._core.runtime
+        runtime.sync(arrangement.operator)
+        pending = [c for changes in self.queued or [] for c in changes] + (self.staged or [])
+        staged = [_counted(rows, diff) for other, rows, diff in pending if other is table and len(rows)]
+        return current(arrangement, runtime.graph.time, staged, table._key, keys)
+
+    # running
+
+    def accept(self, changes: ChangeSet) -> None:
+        """Run a transaction, or queue it in a batch, in a turn that writes. Subscribers are called after it."""
+        core = self._core
+        if core.closed:
+            core.alive()
+        if core.runtime.backing.read_only:
+            core.runtime.backing.check_writable("nothing can be committed")
+        if core.clock.followers:
+            self._run_timed(changes)
+        elif self.queued is not None:
+            self._queue(changes)
+        else:
+            self.run([changes])
+
+    @writes
+    def commit_empty(self) -> None:
+        """Run an empty transaction: time has passed."""
+        self.accept(ChangeSet())
+
+    def _run_timed(self, changes: ChangeSet) -> None:
+        """Run a transaction with what it and the time that passed mean for the clock's followers.
+
+        They look at what is there, so even in a batch it is a step of its own.
+        """
+        clock = self._core.clock
+        self.catch_up()
+        with clock.not_after(changes):
+            undo = clock.extend(changes)
+            changes.offsets[NOW] = str(clock.now)
+            try:
+                self.run([changes])
+            except BaseException:
+                undo()
+                raise
+
+    def run(self, transactions: list[ChangeSet]) -> None:
+        """Run transactions, one time each, as one step; all or none of them."""
+        core = self._core
+        core.changing()
+        outcome = core.runtime.step(transactions)
+        if outcome.changes:
+            core.subscriptions.take(outcome.changes)
+        if outcome.error is not None:
+            raise self._explained(outcome.error, transactions)
+
+    def catch_up(self) -> None:
+        """Run the transactions that a batch has accepted so far."""
+        if self.queued:
+            self._run_queued()
+
+    @reads
+    def _run_queued(self) -> None:
+        if self.queued:  # else another thread was quicker
+            self._core.alive()
+            queued, self.queued = self.queued, []
+            self.run(queued)
+
+    # errors
+
+    def _explained(self, error: BaseException, transactions: list[ChangeSet]) -> BaseException:
+        """What went wrong in a step, in the words of tables and views."""
+        if isinstance(error, LoopError):
+            self._name_loop(error)
+        elif isinstance(error, InputError) and error.code == "E_ABSENT":
+            return self._absent([c for changes in transactions for c in changes], error)
+        elif isinstance(error, (InputError, MemoryLimitError)):
+            self._name_views(error)
+        return error
+
+    def _name_views(self, error: EverviewError) -> None:
+        """Say which views the operator is needed for that was running when a step failed."""
+        graph = self._core.runtime.graph
+        if error.operator is not None:
+            operator = graph.numbered[error.operator]
+            views = self._core.catalog.views.values()
+            names = [repr(v._name) for v in views if operator in graph.needed([v._arrangement.operator])]
+            if names:
+                error.message = f"view {', '.join(names)}: {error.message}"
+
+    def _name_loop(self, error: LoopError) -> None:
+        """Say which views a loop that did not converge belongs to."""
+        graph = self._core.runtime.graph
+        if error.loop is not None:
+            loop = graph.scopes()[error.loop]
+            names = [
+                repr(v._name)
+                for v in self._core.catalog.views.values()
+                if any(loop.contains(o.scope) for o in graph.needed([v._arrangement.operator]))
+            ]
+            error.message = f"view {', '.join(names)}: {error.message}"
+
+    def _absent(self, changes: Iterable[Change], error: InputError) -> InputError:
+        """Say which row was deleted without being there."""
+        if isinstance(error, AbsentRows):
+            table = next(t for t in self._core.catalog.tables.values() if t._id == error.table)
+            error.message = not_there(table, in_table_order(next(iter(error.rows)), table._arrangement.order)).message
+            return error
+        here = [c for c in changes if not isinstance(c[1], RemoteRows)]
+        for table, rows, diff in here:
+            if diff < 0:
+                for row in _tuples(rows):
+                    have = self.how_often(table, row)
+                    net = sum(d * sum(r == row for r in _tuples(other)) for t, other, d in here if t is table)
+                    if have + net < 0:
+                        return not_there(table, row)
+        return error
+
+    def how_often(self, table: Table, row: tuple[int, ...]) -> int:
+        """How often a table holds a row, what is staged left aside."""
+        runtime = self._core.runtime
+        runtime.sync(table._arrangement.operator)
+        return how_often(table._arrangement, runtime.graph.time, row)
+
+    # batches
+
+    def _queue(self, changes: ChangeSet) -> None:
+        """Accept a transaction for the step that ends the batch."""
+        assert self.queued is not None
+        for table, rows, diff in changes:
+            if diff < 0:
+                self._check_queued(table, rows, changes)
+        self.queued.append(changes)
+        if len(self.queued) == MAX_EPOCHS:
+            self.catch_up()
+
+    def _check_queued(self, table: Table, rows: Rows, changes: list[Change]) -> None:
+        assert self.queued is not None
+        queued: dict[tuple[int, ...], int] = {}
+        for batch in (*self.queued, changes):
+            for other, codes, diff in batch:
+                if other is table:
+                    for row in _tuples(codes):
+                        queued[row] = queued.get(row, 0) + diff
+        for row in _tuples(rows):
+            if queued[row] < 0 and self.how_often(table, row) + queued[row] < 0:
+                raise not_there(table, row)
+
+
+class Transaction:
+    """A transaction under way; see `everview.Session.transaction`."""
+
+    __slots__ = ("_before", "_core", "_replaced")
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._replaced: list[shield.Replaced] = []
+        self._before: list[_Entered] = []
+
+    @shield.covered
+    def __enter__(self) -> Transaction:
+        replaced = shield.up()  # until `__exit__` is done: an interrupt that comes as it begins must wait
+        try:
+            self.open(take=not self._core.writing._is_owned())
+        except BaseException:
+            shield.down(replaced)
+            raise
+        self._replaced.append(replaced)
+        return self
+
+    @shield.covered
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        try:
+            self.end(undo=kind is not None)
+        finally:
+            shield.down(self._replaced.pop())
+
+    def open(self, *, take: bool = True) -> None:
+        """Begin, or join the transaction that this thread has begun; `take` the right to write, if it is not there."""
+        core, transactions = self._core, self._core.transactions
+        first = transactions.pending() is None
+        try:
+            if take:
+                shield.acquire(core.writing)
+            staged = transactions.pending()
+            self._before.append(_Entered(take, len(staged or ()), dict(staged.offsets) if staged is not None else None))
+            if staged is None:
+                transactions.staged, transactions.staged_by = ChangeSet(), threading.get_ident()
+        except BaseException:  # raised by another thread: this one may hold what it did not hold before
+            if first and take and core.writing._is_owned():
+                self._before.clear()
+                transactions.staged = None
+                core.writing.release()
+            raise
+
+    def end(self, *, undo: bool) -> None:
+        """Commit what was changed, or take it back."""
+        core, transactions = self._core, self._core.transactions
+        entered = self._before[-1]
+        try:
+            if entered.offsets is not None:
+                if undo and transactions.staged is not None:
+                    del transactions.staged[entered.changes :]
+                    transactions.staged.offsets = entered.offsets
+            else:
+                changes, transactions.staged = transactions.staged, None
+                if not undo and changes is not None:
+                    with core.lock:
+                        turn(core, transactions.accept, changes)
+        finally:
+            if entered.taken:
+                core.writing.release()
+            self._before.pop()
+            if core.subscriptions.pending:
+                core.subscriptions.deliver()
+
+    def __del__(self) -> None:
+        """An exception that another thread raised here kept `__exit__` from beginning."""
+        while self._before and self._core.writing._is_owned():
+            self.end(undo=True)
+
+
+class _Entered(NamedTuple):
+    """What there was when a transaction was entered."""
+
+    taken: bool
+    """whether the right to write was taken then"""
+    changes: int
+    """how many the transaction around it had staged"""
+    offsets: dict[str, str] | None
+    """and which offsets; None: there was none around it"""
+
+
+class Together:
+    """Transactions that share a step; see `everview.Session.batch`."""
+
+    __slots__ = ("_core", "_opened", "_replaced")
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._replaced: list[shield.Replaced] = []
+        self._opened: list[tuple[bool, bool]] = []
+        """For each time it was entered: whether the right to write was taken, and whether there was none around it"""
+
+    @shield.covered
+    def __enter__(self) -> None:
+        core, transactions = self._core, self._core.transactions
+        replaced = shield.up()
+        take = not core.writing._is_owned()
+        try:
+            if take:
+                shield.acquire(core.writing)
+            self._opened.append((take, transactions.queued is None))
+            if transactions.queued is None:
+                transactions.queued = []
+        except BaseException:  # see `Transaction.open`
+            if take and core.writing._is_owned():
+                self._opened.clear()
+                transactions.queued = None
+                core.writing.release()
+            shield.down(replaced)
+            raise
+        self._replaced.append(replaced)
+
+    @shield.covered
+    def __exit__(self, *exc: object) -> None:
+        try:
+            self._end()
+        finally:
+            shield.down(self._replaced.pop())
+
+    def _end(self) -> None:
+        core, transactions = self._core, self._core.transactions
+        taken, first = self._opened[-1]
+        try:
+            if first:
+                try:
+                    transactions.catch_up()
+                finally:
+                    transactions.queued = None
+        finally:
+            if taken:
+                core.writing.release()
+            self._opened.pop()
+
+    def __del__(self) -> None:
+        """See `Transaction.__del__`."""
+        while self._opened and self._core.writing._is_owned():
+            self._end()
+
+
+def _tuples(rows: np.ndarray | list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    return rows if isinstance(rows, list) else [tuple(r) for r in rows.T.tolist()]
+
+
+def not_there(table: Table, row: tuple[int, ...]) -> InputError:
+    """The error for deleting a row that a table does not have."""
+    shown = table._codec.decode_row(row)
+    return InputError("E_ABSENT", f"table {table._label!r}: cannot delete {shown!r}, which is not there", ABSENT_HINT)
+
+
+def _counted(rows: np.ndarray | list[tuple[int, ...]], diff: int) -> tuple[np.ndarray, np.ndarray]:
+    columns = columns_of(rows)
+    return columns, np.full(columns.shape[1], diff, dtype=np.int64)

@@ -1,0 +1,93 @@
+"""Whose turn it is: how calls from several threads share a session, and how a call that is cut off is cleaned up after.
+
+Everything that touches the dataflow (runs it, changes it, reads it) does so in a *turn*, one at a time. Calls that
+begin one are marked here:
+
+    reads     waits until no other thread has a turn
+    writes    waits until no other thread has a transaction open, then for the turn
+
+so that other threads read while a transaction is open, and what they change waits for its end. A turn may call what
+begins one: it goes on as part of the same turn. There are two locks, `writing` (a transaction's) and `lock` (a
+turn's), always taken in this order; both are C objects in `with` statements, because those cannot be left locked by an
+exception between two instructions.
+
+In a turn of the main thread signals wait (`everview.dataflow.shield`). What another thread raises in this one cannot
+wait; nor can anybody say where it comes. Therefore a turn that ends with an exception that is not one of ours leaves
+the session `unsettled`, and the next turn begins by settling it (`Core.settle`): the step under way is complete or
+undone, and what no table and no view needs is freed. What is freed is marked as freed before it is, so
+that the worst such an exception can do is lose a few bytes. A durable session that was cut off while it wrote its log
+closes itself.
+
+Subscribers are told after the turn, outside the locks: they may read and change the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from everview.dataflow import shield
+from everview.errors import EverviewError
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def reads(function: Function) -> Function:
+    """Do this in a turn. The first argument has the session's core as `_core`."""
+
+    @wraps(function)
+    def call(self: Any, *arguments: Any, **named: Any) -> Any:
+        core: Core = self._core
+        if core.lock._is_owned():
+            return function(self, *arguments, **named)
+        try:
+            with core.lock:
+                return turn(core, function, self, *arguments, **named)
+        finally:
+            if core.subscriptions.pending:
+                core.subscriptions.deliver()
+
+    return call  # type: ignore[return-value]
+
+
+def writes(function: Function) -> Function:
+    """Do this in a turn that waits for the end of other threads' transactions."""
+
+    @wraps(function)
+    def call(self: Any, *arguments: Any, **named: Any) -> Any:
+        core: Core = self._core
+        if core.lock._is_owned():
+            core.changing()  # a function that a step calls would wait for ever
+            with core.writing:
+                return function(self, *arguments, **named)
+        try:
+            with core.writing, core.lock:
+                return turn(core, function, self, *arguments, **named)
+        finally:
+            if core.subscriptions.pending:
+                core.subscriptions.deliver()
+
+    return call  # type: ignore[return-value]
+
+
+@shield.covered
+def turn(core: Core, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Call a function in a turn; `lock` is held. Nobody is told what changed."""
+    replaced = shield.up()
+    try:
+        if core.unsettled or core.released:
+            core.prepare()
+        core.unsettled = True
+        try:
+            answer = function(*arguments, **named)
+        except EverviewError:
+            core.unsettled = False
+            raise
+        core.unsettled = False
+        return answer
+    finally:
+        shield.down(replaced)

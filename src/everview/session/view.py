@@ -1,0 +1,383 @@
+"""Views: installed collections, kept up to date until dropped."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from everview.codes.codec import Codec
+from everview.dataflow.graph import batch_arrays
+from everview.dataflow.operators import Arrangement, Operator
+from everview.errors import ClosedError, CompactedError, InputError, RowErrors
+from everview.expr.evaluate import ERRORS
+from everview.kernels import read
+from everview.kernels.trace import NO_SINCE
+from everview.language.collection import Collection
+from everview.plan.multiway import ASKED, Choice, Decision
+from everview.plan.nodes import Node
+from everview.runtime.captures import Captured
+from everview.session import doors
+from everview.session.inspect import arrangements, explain, failed_row
+from everview.session.snapshot import Snapshot, check_time, consolidated, first_columns, in_order, read_key
+from everview.session.subscriber import Subscriber
+from everview.session.turns import reads
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+    from pyspark.sql import DataFrame, SparkSession
+
+    from everview.io.durations import Duration
+    from everview.io.outlet import Outlet
+    from everview.session.core import Core
+
+Row = tuple[Any, ...]
+
+
+class Batch:
+    """What changed in a view at one complete time: given to subscribers. Rows are decoded when they are asked for.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> v = db.view("v", t.distinct())
+    >>> stop = v.subscribe(lambda batch: print(batch.time, batch.rows(), batch.to_arrow().column_names))
+    >>> t.insert([(1,), (1,)])
+    1 [((1,), 1)] ['x', '_time', '_diff']
+    """
+
+    def __init__(self, time: int, codec: Codec, columns: np.ndarray, diffs: np.ndarray) -> None:
+        self.time = time
+        self._codec = codec
+        self._columns = columns
+        self._diffs = diffs
+
+    def rows(self) -> list[tuple[Row, int]]:
+        """[(row, diff), ...]: a positive diff for rows that came, a negative one for rows that went."""
+        return list(zip(self._codec.decode_rows(self._columns), self._diffs.tolist(), strict=True))
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table, with the time and the signed counts in columns `_time` and `_diff`."""
+        return with_times(self._codec.to_arrow(self._columns), np.full(len(self._diffs), self.time), self._diffs)
+
+    def __len__(self) -> int:
+        return len(self._diffs)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"Batch(time={self.time}, rows={self.rows()!r})"
+
+
+def with_times(rows: pa.Table, times: np.ndarray, diffs: np.ndarray) -> pa.Table:
+    """Rows with columns `_time` and `_diff`, as change feeds are written."""
+    number = {"type": pa.int64(), "nullable": False}
+    return rows.append_column(pa.field("_time", **number), pa.array(times)).append_column(
+        pa.field("_diff", **number), pa.array(diffs)
+    )
+
+
+class View(Collection):
+    """An installed collection; made by `db.view`. It is a collection too: build more on top of it.
+
+    >>> import everview as ev
+    >>> from everview import col
+    >>> db = ev.connect()
+    >>> sales = db.table("sales", {"shop": str, "amount": int})
+    >>> total = db.view("total", sales.group_by("shop").agg(amount=col.amount.sum()))
+    >>> sales.insert([("north", 5), ("south", 2), ("north", 1)])
+    >>> sorted(total.rows())
+    [('north', 6), ('south', 2)]
+    >>> sales.delete([("north", 5)])
+    >>> sorted(total.changes(since=1))
+    [(('north', 1), 2, 1), (('north', 6), 2, -1)]
+    >>> total.lookup("south")
+    [('south', 2)]
+    """
+
+    def __init__(self, core: Core, name: str, source: Collection, node: Node, arrangement: Arrangement) -> None:
+        super().__init__(node, source._columns, core, label=name, parents=(source,))
+        self._core = core
+        self._name = name
+        self._source = source
+        self._arrangement = arrangement
+        self._codec = Codec(node.types, tuple(c.name for c in self._columns), core.interner)
+        self._index: tuple[int, ...] = ()
+        self._plan: Choice | None = None
+        self._installed_at = core.time
+        self._dropped = False
+        self._subscribers: list[Subscriber] = []
+        self._fallible: list[Operator] = []
+        self._more: list[Arrangement] = []  # further indexes, for lookups by other columns
+
+    def _alive(self) -> None:
+        if self._dropped:
+            raise ClosedError("E_DROPPED", f"view {self._name!r} was dropped", "install it again with db.view")
+        self._core.alive()
+
+    # contents
+
+    @reads
+    def _read(self, time: int) -> Snapshot:
+        self._alive()
+        self._core.transactions.catch_up()
+        if self._fallible:
+            self._refuse_errors(time)
+        return Snapshot(self._core, self._arrangement, self._codec, time)
+
+    @reads
+    def _now(self) -> Snapshot:
+        """The present contents."""
+        self._alive()
+        self._core.transactions.catch_up()
+        return self._read(self._core.runtime.graph.time)
+
+    def rows(self) -> list[Row]:
+        """All rows, repeated by multiplicity, in no particular order, complete at `db.time`."""
+        return self._now().rows()
+
+    def counts(self) -> dict[Row, int]:
+        """Each distinct row with its multiplicity."""
+        return self._now().counts()
+
+    def as_of(self, time: int) -> Snapshot:
+        """The contents at an earlier time (kept readable while the result lives)."""
+        check_time("as_of", time)
+        return self._read(time)
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as an Arrow table."""
+        return self._now().to_arrow()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows as a pandas frame."""
+        return self._now().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a polars frame."""
+        return self._now().to_polars()
+
+    def __len__(self) -> int:
+        return len(self._now())
+
+    def __bool__(self) -> bool:
+        return True
+
+    @reads
+    def lookup(self, key: Any) -> list[Row]:
+        """Rows with this key: of the `index_by` columns if the view has some, else of the first column(s)."""
+        self._alive()
+        self._core.transactions.catch_up()
+        if self._fallible:
+            self._refuse_errors()
+        columns = self._index or first_columns(self._codec, key)
+        arrangement = self._arrangement
+        if set(arrangement.order[: len(columns)]) != set(columns):
+            arrangement = self._core.definitions.index(self, columns)
+        return read_key(self._core, arrangement, self._codec, columns, key)
+
+    @reads
+    def changes(self, since: int) -> list[tuple[Row, int, int]]:
+        """[(row, time, diff), ...] for all times after `since`, in time order. A view's first contents count as a
+        change when it was installed.
+        """
+        check_time("changes", since)
+        if self._fallible:
+            self._refuse_errors()
+        columns, times, diffs = self._changes(since)
+        rows = self._codec.decode_rows(columns)
+        return list(zip(rows, times.tolist(), diffs.tolist(), strict=True))
+
+    @reads
+    def _changes(self, since: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Codes, times and diffs of all changes after a time, in time order."""
+        self._alive()
+        self._core.transactions.catch_up()
+        trace = self._arrangement.trace
+        self._core.runtime.sync(self._arrangement.operator)
+        if since < trace.since and trace.since > self._installed_at:
+            raise CompactedError(
+                "E_COMPACTED",
+                f"changes since {since} are no longer known: history starts at {trace.since}",
+                "keep more history with ev.connect(history=...) or db.view(..., history=...)",
+            )
+        batch = read.collect(trace.address, NO_SINCE if since < self._installed_at else since, self._core.time, 1)
+        columns, times, diffs = batch_arrays(batch, trace.cols)
+        read.release(batch)
+        rows = in_order(columns, self._arrangement.order)
+        timed, diffs = consolidated(np.concatenate([np.maximum(times, self._installed_at)[None], rows]), diffs)
+        return timed[1:], timed[0], diffs
+
+    @reads
+    def errors(self) -> list[tuple[str, int]]:
+        """[(what went wrong, how many rows), ...] now; empty when all is well."""
+        self._alive()
+        self._core.transactions.catch_up()
+        return self._errors_at(self._core.time)
+
+    def _errors_at(self, time: int) -> list[tuple[str, int]]:
+        found: list[tuple[str, int]] = []
+        self._core.runtime.sync(*self._fallible)
+        for operator in self._fallible:
+            assert operator.trace is not None
+            batch = read.collect(operator.trace.address, NO_SINCE, max(time, operator.trace.since), 0)
+            columns, _, counts = batch_arrays(batch, 1)
+            read.release(batch)
+            found.extend((ERRORS[code], n) for code, n in zip(columns[0].tolist(), counts.tolist(), strict=True))
+        return found
+
+    @reads
+    def _refuse_errors(self, time: int | None = None) -> None:
+        """Refuse to give contents, of now or of a time, that lack rows which could not be computed."""
+        self._alive()
+        self._core.transactions.catch_up()
+        now = self._core.time
+        found = self._errors_at(now if time is None else min(time, now))
+        if found:
+            what = ", ".join(f"{text} ({n})" for text, n in found)
+            when = "" if time is None or time == now else f" at time {time}"
+            rows = (failed_row(self._core, o, now if time is None else min(time, now)) for o in self._fallible)
+            row = next((r for r in rows if r is not None), None)
+            if row is not None:
+                what += f", for example for {row[1]!r} of table {row[0]!r}"
+            raise RowErrors(
+                "E_ROWS",
+                f"view {self._name!r} holds rows that could not be computed{when}: {what}",
+                "correct or delete their inputs, or guard the expression with when(...); errors() lists them",
+            )
+
+    # subscribing
+
+    def subscribe(self, function: Callable[[Batch], Any] | None = None, *, snapshot: bool = True) -> Any:
+        """Call a function with each complete time's changes, the present contents first (unless `snapshot=False`).
+        Also a decorator. Rows that cannot be computed (see `errors`) come when they can. Returns a function that stops
+        the calls; what the subscriber raised last is its `error`, and was logged: it comes out of nobody's transaction.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> t = db.table("t", {"x": int})
+        >>> v = db.view("v", t.distinct())
+        >>> stop = v.subscribe(print)
+        >>> t.insert([(1,), (1,)])
+        Batch(time=1, rows=[((1,), 1)])
+        >>> stop()
+        """
+        if function is None:
+            return lambda f: self.subscribe(f, snapshot=snapshot)
+        if not callable(function):
+            raise InputError("E_TYPE", f"{function!r} cannot be called", "subscribe a function of a Batch")
+        return self._subscribe(Subscriber(self, function), function if snapshot else None)
+
+    def _subscribe(self, subscriber: Subscriber, first: Callable[[Batch], Any] | None = None) -> Subscriber:
+        """Tell a subscriber of what comes, and first what is there."""
+        self._alive()
+        with self._core.writing:  # no other thread's transaction falls between what is there and what comes
+            self._core.transactions.catch_up()
+            if first is not None:
+                present = self._present()
+                if len(present):
+                    first(present)
+            self._core.subscriptions.watch(self)
+            self._subscribers = [*self._subscribers, subscriber]
+        return subscriber
+
+    def _present(self) -> Batch:
+        """The present contents as a change."""
+        now = self._now()
+        return Batch(now.time, self._codec, *now._contents())
+
+    def _batches(self, captured: Captured) -> list[Batch]:
+        """The changes of a step, one batch per time."""
+        columns, times, diffs = captured
+        columns = in_order(columns, self._arrangement.order)
+        return [
+            Batch(int(time), self._codec, np.ascontiguousarray(columns[:, times == time]), diffs[times == time])
+            for time in np.unique(times)
+        ]
+
+    # elsewhere
+
+    def write_to(
+        self, sink: Any, *, mode: Literal["changes", "snapshot"] = "changes", every: Duration | None = None
+    ) -> Outlet:
+        """Keep a sink up to date: files (`everview.io.parquet("out/sales")`), a function, or another of `everview.io`.
+
+        `mode="changes"` writes the changes of each time exactly once, also across restarts of a durable session, with
+        columns `_time` and `_diff`; the present contents come first. `mode="snapshot"` keeps the contents there,
+        rewritten at most `every` so often.
+
+        >>> import everview as ev, tempfile, pathlib
+        >>> db = ev.connect()
+        >>> t = db.table("t", {"x": int})
+        >>> v = db.view("v", t.distinct())
+        >>> out = pathlib.Path(tempfile.mkdtemp()) / "v.csv"
+        >>> outlet = v.write_to(ev.io.csv(out), mode="snapshot")
+        >>> t.insert([(1,), (1,)])
+        >>> out.read_text().split()
+        ['"x"', '1']
+        """
+        self._alive()
+        return doors.outlet(self, self._core, sink, mode, every)
+
+    def to_spark(self, spark: SparkSession | None = None, *, changes: bool = False) -> DataFrame:
+        """The present contents as a Spark DataFrame; timestamps are instants (UTC). With `changes`, a streaming
+        DataFrame of every change from now on and the contents before, with columns `_time` and `_diff`; for that the
+        session must be durable.
+
+        `spark` is the session's own, or the one that is active, if none is given.
+
+        >>> revenue.to_spark().createOrReplaceTempView("revenue")  # doctest: +SKIP
+        >>> revenue.to_spark(changes=True).writeStream.format("console").start()  # doctest: +SKIP
+        """
+        self._alive()
+        return doors.to_spark(self, self._core, spark, changes)
+
+    # about itself
+
+    @reads
+    def explain(self) -> str:
+        """The plan, how joins of several inputs are kept and why, and the arrangements, with their sizes and how many
+        operators read each.
+        """
+        self._alive()
+        kept = explain(self._core, self)
+        return f"{self._source.explain()}\n{kept}"
+
+    def _said(self, decision: Decision) -> Decision:
+        """A decision with the reason of whoever made it."""
+        why = self._source._plan_why
+        return replace(decision, why=why) if why and decision.why == ASKED else decision
+
+    @reads
+    def stats(self) -> dict[str, Any]:
+        """Rows, time, and the arrangements in use: rows, bytes, batches, readers."""
+        self._alive()
+        self._core.transactions.catch_up()
+        held = arrangements(self._core, self._arrangement.operator)
+        present = Snapshot(self._core, self._arrangement, self._codec, self._core.runtime.graph.time)
+        return {
+            "name": self._name,
+            "time": self._core.time,
+            "rows": int(present._contents()[1].sum()),
+            "bytes": sum(a["bytes"] for a in held),
+            "arrangements": held,
+        }
+
+    @reads
+    def drop(self) -> None:
+        """Stop keeping the view; frees what nothing else needs."""
+        self._alive()
+        self._core.changing()
+        self._core.definitions.drop_view(self)
+
+    def _repr_html_(self) -> str:
+        try:
+            return self._now()._repr_html_()
+        except RowErrors as error:  # a notebook shows them better than a traceback
+            return f"<p>{html.escape(str(error))}</p>"

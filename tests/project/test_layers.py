@@ -1,0 +1,77 @@
+"""The table of packages in docs/contributing.md, against what the code imports."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "everview"
+DOORS = {"session/doors.py", "io/doors.py"}
+
+
+def layers() -> dict[str, int]:
+    """Each package's row in the table, from the top."""
+    text = (ROOT / "docs" / "contributing.md").read_text()
+    table = text[text.index("| package |") : text.index("## The way of a change")]
+    rows = [re.findall(r"`(\w+)`", line.split("|")[1]) for line in table.splitlines()[2:] if line.startswith("|")]
+    return {name: row for row, names in enumerate(rows) for name in names}
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, package) of everything of Everview's that a module imports when it runs, inside functions too."""
+    tree = ast.parse(path.read_text())
+    for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in for_types:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module == "everview":
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("everview."):
+            yield node.lineno, str(node.module).split(".")[1]
+        elif isinstance(node, ast.Import):
+            yield from ((node.lineno, a.name.split(".")[1]) for a in node.names if a.name.startswith("everview."))
+
+
+def package_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def test_every_package_is_in_the_table() -> None:
+    found = {package_of(p) for p in PACKAGE.rglob("*.py")} - {"__init__"}
+    assert found == set(layers())
+
+
+def test_imports_go_one_way() -> None:
+    rows = layers()
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line}: {package_of(path)} imports {other}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path != PACKAGE / "__init__.py" and str(path.relative_to(PACKAGE)) not in DOORS
+        for line, other in imports(path)
+        if other in rows and rows[other] > rows[package_of(path)]
+    ]
+    assert wrong == []
+
+
+def test_doors_open_upwards_only_when_they_are_used() -> None:
+    for name in DOORS:
+        tree = ast.parse((PACKAGE / name).read_text())
+        top = [n for n in tree.body if isinstance(n, ast.ImportFrom) and str(n.module).startswith("everview.")]
+        rows = layers()
+        assert all(rows[str(n.module).split(".")[1]] <= rows[name.split("/")[0]] for n in top)
+
+
+def test_no_path_of_one_machine_is_in_the_tree() -> None:
+    pattern = re.compile(r"(^|[^.\w])/(work|root|home)/[a-z]")
+    folders = ("src", "tests", "benchmarks", "examples", "docs")
+    files = [p for folder in folders for p in (ROOT / folder).rglob("*") if p.suffix in (".py", ".md", ".toml", ".sql")]
+    found = [p for p in (*files, ROOT / "README.md", ROOT / "Makefile") if pattern.search(p.read_text())]
+    assert [str(p.relative_to(ROOT)) for p in found if p != Path(__file__)] == []
