@@ -163,7 +163,7 @@ def _pack_all(job):
 
 @inner
 def _pack_parted(job):
-    """Pack the job's rows, words below the pivot from its first row on upwards, the others from its last one downwards."""
+    """Pack the job's rows, words below the pivot from its first row upwards, the others from its last downwards."""
     words = ld(job, WORDS)
     payload = ld(job, PAYLOAD)
     row_step = ld(job, ROW_STEP)

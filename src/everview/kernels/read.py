@@ -55,7 +55,7 @@ def _collect(trace, key, keys, after, upto, keep_times):
 
 
 def collect(trace: int, after: int, upto: int, keep_times: int) -> int:
-    """All updates with after < time <= upto as one batch (0 if none); without `keep_times` their times are forgotten."""
+    """All updates with after < time <= upto as one batch (0 if none); without `keep_times` times are forgotten."""
     return int(_collect(trace, 0, 0, after, upto, keep_times))
 
 

@@ -46,7 +46,7 @@ def _sort_few(src, at, row_step, col_step, n, width, order):
 
 @inner
 def _sort_wide(src, at, row_step, col_step, n, width, order):
-    """Row numbers in order, for rows of any width: groups of up to 63 bits of columns, least significant group first."""
+    """Row numbers in order, for rows of any width: groups of up to 63 bits of columns, the least significant first."""
     other = alloc(n)
     words = alloc(n)
     other_words = alloc(n)
