@@ -4,9 +4,11 @@
 
 How a call is cut off:
 
-    signal   Ctrl-C at the n-th instant at which Python would look for signals (a function begins, a C function returns)
+    signal   Ctrl-C's handler, called at the n-th instant at which Python would look for signals: a function begins, a C
+             function returns
     alarm    the same with a handler of the program's own, for SIGALRM, that raises
-    thread   an exception as another thread raises it (`PyThreadState_SetAsyncExc`), at the same instants: cannot wait
+    thread   an exception that cannot wait, raised by a profile hook at the same instants: it stands in for what another
+             thread raises (`PyThreadState_SetAsyncExc`), which comes at such places
     kill     Ctrl-C from outside, whenever it comes
 
 n is drawn up to a little more than such a call took last time. After each interrupt tables and views are compared with
