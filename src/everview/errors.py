@@ -207,9 +207,10 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     "available: 'src', 'dst'"
     """
     names = list(dict.fromkeys(candidates))
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    given = name if isinstance(name, str) else repr(name)
+    close = difflib.get_close_matches(given, names, n=1, cutoff=0.6)
     if not close:
-        close = [n for n in names if n.lower() == name.lower()][:1]
+        close = [n for n in names if n.lower() == given.lower()][:1]
     if close:
         return f"did you mean {close[0]!r}?"
     return "available: " + ", ".join(map(repr, names)) if names else "there are none"

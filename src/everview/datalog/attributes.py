@@ -65,6 +65,10 @@ def _merged(said: Table, semantics: str) -> Collection:
 
 def transact(session: Session, changes: Iterable[Any], source: str | None) -> None:
     """See `Session.transact`."""
+    if source is not None:
+        _check_source(source)
+    if not isinstance(changes, Iterable) or isinstance(changes, (str, bytes, Mapping)):
+        raise InputError("E_FACT", f"{changes!r} is not a list of facts", _FORMS)
     steps = [step for change in changes for step in _steps(change)]
     tables = [_attribute(session, name, source) for _, _, name, _ in steps]
     with session.transaction():
@@ -76,8 +80,14 @@ def transact(session: Session, changes: Iterable[Any], source: str | None) -> No
                 _retract(session, table, row)
 
 
+def _check_source(source: Any) -> None:
+    if not isinstance(source, str):
+        raise InputError("E_TYPE", f"{source!r} is not the name of a source", "give a string")
+
+
 def retract_source(session: Session, source: str) -> None:
     """See `Session.retract_source`."""
+    _check_source(source)
     core = core_of(session)
     code = core.interner.text_id(source)
     with session.transaction():

@@ -340,6 +340,8 @@ def rules_of(core: Core) -> dict[str, Rules]:
 
 def read(text: str) -> Program:
     """The rules of a text in either spelling: the Datomic-like one begins with a bracket."""
+    if not isinstance(text, str):
+        raise InputError("E_TYPE", f"{text!r} is not a program", "give the text of its rules")
     datomic = re.match(r"(\s|;[^\n]*)*\[", text) is not None
     return Program(edn.parse(text)) if datomic else grammar.parse(text)
 

@@ -18,7 +18,7 @@ refused with a hint instead of silently meaning something else.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, overload
 
 from everview.errors import PlanError, did_you_mean
@@ -148,6 +148,8 @@ class Expression:
 
     def isin(self, values: Iterable[Any]) -> Expression:
         """True if equal to one of the values."""
+        if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
+            raise PlanError("E_TYPE", f"isin({values!r})", "give a list of values")
         return IsIn(self, tuple(values))
 
     def between(self, low: Any, high: Any) -> Expression:
@@ -551,6 +553,12 @@ def check_callable(function: Any, where: str) -> None:
     """Refuse what is given for a function and is none."""
     if not callable(function):
         raise PlanError("E_TYPE", f"{where}: {function!r} cannot be called", "give it a function")
+
+
+def check_schema(schema: Any, where: str) -> None:
+    """Refuse what is given for the names and types of columns and says neither."""
+    if not isinstance(schema, Mapping) or not all(isinstance(name, str) for name in schema):
+        raise PlanError("E_TYPE", f"{where}: {schema!r} does not say columns", 'give names and types: {"column": type}')
 
 
 def orderings(by: Any) -> tuple[Ordering, ...]:

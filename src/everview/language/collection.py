@@ -297,6 +297,7 @@ class Collection:
     def _flat_map(self, function: Callable[..., Any], returns: Mapping[str, Any], many: bool) -> Collection:
         where = "flat_map" if many else "map"
         language.check_callable(function, where)
+        language.check_schema(returns, where)
         types = [language.declared(t) for t in returns.values()]
         if not types:
             raise PlanError("E_EMPTY", f"{where} would leave no columns", 'say what it returns: {"column": type}')

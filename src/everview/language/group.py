@@ -64,6 +64,7 @@ class Grouping:
         arguments alone: it is called again whenever the group changes.
         """
         language.check_callable(function, "reduce")
+        language.check_schema(returns, "reduce")
         c = self._collection
         types = tuple(language.declared(t) for t in returns.values())
         node, keys = joins.with_columns(c._node, [k.expr for k in self._keys])

@@ -81,6 +81,8 @@ def fixpoint(
     """
     if not schemas:
         raise PlanError("E_LOOP", "fixpoint needs the columns of its variables", 'fixpoint(body, {"x": int})')
+    for schema in schemas:
+        language.check_schema(schema, "fixpoint")
     columns = [tuple(Column(n, language.declared(t)) for n, t in schema.items()) for schema in schemas]
     found = _fixed_point(body, columns, [None] * len(schemas), None, max_rounds, at_limit, "fixpoint")
     return found[0] if len(found) == 1 else tuple(found)

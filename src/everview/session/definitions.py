@@ -66,8 +66,10 @@ class Definitions:
         """See `Session.table`."""
         core, catalog = self._core, self._catalog
         core.changing()
+        if ttl is not None and not isinstance(ttl, dt.timedelta):
+            raise InputError("E_TYPE", f"ttl={ttl!r}", "give how long rows live, as a timedelta")
         size = None if ttl is None else ttl // dt.timedelta(microseconds=1)
-        if name in catalog.redeclarable and name in catalog.tables:
+        if isinstance(name, str) and name in catalog.redeclarable and name in catalog.tables:
             return self._same_table(catalog.tables[name], schema, key, size)
         core.runtime.backing.check_writable(f"table {name!r} cannot be made")
         table = self._new_table(name, schema, key)
@@ -199,7 +201,7 @@ class Definitions:
         """See `Session.view`."""
         core, catalog = self._core, self._catalog
         core.changing()
-        if name in catalog.redeclarable and name in catalog.views:
+        if isinstance(name, str) and name in catalog.redeclarable and name in catalog.views:
             return self._same_view(catalog.views[name], collection, index_by)
         transient = isinstance(name, str) and name.startswith(TRANSIENT)
         if not transient:

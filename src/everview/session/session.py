@@ -234,6 +234,8 @@ class Session:
         >>> db.sql("SELECT * FROM total ORDER BY shop").rows()
         [('north', 6), ('south', 2)]
         """
+        if not isinstance(text, str):
+            raise InputError("E_TYPE", f"{text!r} is not SQL", "give the text of a statement")
         return doors.sql(self, text)
 
     @writes
@@ -287,6 +289,9 @@ class Session:
         ([(1,), (2,), (3,)], [(4,), (5,)])
         """
         self._core.alive()
+        if not isinstance(name, str) or not name or not isinstance(text, str):
+            raise InputError("E_TYPE", f"prepare({name!r}, {text!r})", "give a name and the text of a query")
+        check_count("keep", keep, 0)
         return doors.prepare(self, name, text, keep)
 
     def function(self, name: str, function: Any, returns: Any = None) -> None:
@@ -298,6 +303,8 @@ class Session:
         >>> db.sql("SELECT double(21) AS x").rows()
         [(42,)]
         """
+        if not isinstance(name, str) or not name:
+            raise InputError("E_NAME", f"{name!r} is not a name", "give a non-empty string")
         if not isinstance(function, UserFunction):
             if returns is None:
                 raise InputError("E_TYPE", f"what does {name} return?", "db.function(name, f, returns=float)")
