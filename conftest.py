@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import doctest
 import re
+import signal
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # started in the background of a shell that is not interactive: tests of Ctrl-C, and what they start, must hear it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE

@@ -14,6 +14,7 @@ from everview.plan.nodes import Node
 from everview.sql import parts, reading
 from everview.sql.places import Source
 from everview.sql.statements import Statements
+from tests.inside import inside
 from tests.sql import harness
 
 REFUSED = [
@@ -185,7 +186,7 @@ NO_DIFFERENCE = {
 def test_a_part_that_is_set_is_refused_or_makes_a_difference(db: ev.Session, text: str) -> None:
     """Set every part of every node of a statement that it does not have."""
     db.sql("SELECT 1")
-    sql = db._sql
+    sql = inside(db).attached["sql"]
     assert sql is not None
     plain = _plan(sql, reading.parsed(Source(text)), text)
     assert plain is not None
@@ -216,7 +217,7 @@ def _classes() -> list[type[exp.Expr]]:
 def test_every_class_of_nodes_is_refused_or_all_of_it_is_read(db: ev.Session) -> None:
     """Each class that sqlglot has, with all its parts, as an output, a condition, a table and a statement."""
     db.sql("SELECT 1")
-    sql = db._sql
+    sql = inside(db).attached["sql"]
     assert sql is not None
     accepted: set[str] = set()
     for kind in _classes():
