@@ -97,6 +97,7 @@ class Core:
 
     def settle(self) -> None:
         """Put everything in order, whatever was under way; twice does no harm."""
+        self.transactions.settle()
         outcome = self.runtime.settle()
         if outcome is not None:
             self.subscriptions.take(outcome.changes)

@@ -41,10 +41,25 @@ class Transactions:
         """the thread whose transaction it is"""
         self.queued: list[ChangeSet] | None = None
         """the transactions that a batch has accepted"""
+        self._of_a_turn: ChangeSet | None = None
+        """what a transaction stages that was opened inside a turn, and so must end with it"""
 
     def pending(self) -> ChangeSet | None:
         """What this thread's transaction has staged so far, if one is under way."""
         return self.staged if self.staged_by == threading.get_ident() else None
+
+    def begin(self) -> None:
+        """Let this thread's changes be staged from now on."""
+        changes = ChangeSet()
+        if self._core.lock._is_owned():
+            self._of_a_turn = changes
+        self.staged, self.staged_by = changes, threading.get_ident()
+
+    def settle(self) -> None:
+        """A turn was cut off: a transaction that was opened inside it, and could not be ended, has changed nothing."""
+        if self.staged is not None and self.staged is self._of_a_turn:
+            self.staged = None
+        self._of_a_turn = None
 
     # staging
 
@@ -292,7 +307,7 @@ class Transaction:
             staged = transactions.pending()
             self._before.append(_Entered(take, len(staged or ()), dict(staged.offsets) if staged is not None else None))
             if staged is None:
-                transactions.staged, transactions.staged_by = ChangeSet(), threading.get_ident()
+                transactions.begin()
         except BaseException:  # raised by another thread: this one may hold what it did not hold before
             if first and take and core.writing._is_owned():
                 self._before.clear()
