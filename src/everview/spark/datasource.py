@@ -156,7 +156,7 @@ class Changes(DataSourceStreamReader):
     def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:
         """The writer's last complete time."""
         with _Reading(self._path, self._name) as view:
-            return {"time": view._session.time}
+            return {"time": view._core.time}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """One task reads a batch."""
