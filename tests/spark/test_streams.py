@@ -244,7 +244,7 @@ def test_a_replayed_batch_is_recognised(spark: Any, tmp_path: Path) -> None:
     first.db.run(until="caught_up")
     put(folder, "2.json", [{"x": 2}])
     first.db.run(until="caught_up")
-    assert first.db._marks["source/t/batch"] == "1"
+    assert inside(first.db).runtime.offsets["source/t/batch"] == "1"
     for left in (state / "streams" / "t" / "commits").glob("*1*"):  # as if Spark had died before its note
         left.unlink()
 
