@@ -16,7 +16,9 @@ def default_session(core: Core) -> SparkSession:
     """The SparkSession of a session on Spark, else the active one."""
     from pyspark.sql import SparkSession
 
-    found: SparkSession | None = getattr(getattr(core.runtime, "cluster", None), "spark", None) or SparkSession.getActiveSession()
+    found: SparkSession | None = (
+        getattr(getattr(core.runtime, "cluster", None), "spark", None) or SparkSession.getActiveSession()
+    )
     if found is None:
         raise InputError("E_SPARK", "there is no SparkSession", "give one: view.to_spark(spark)")
     return found
