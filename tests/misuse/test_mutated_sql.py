@@ -163,5 +163,6 @@ def test_300_mutated_statements():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_50000_mutated_statements():
     assert raw_errors(50_000, seed=2) == Counter()
