@@ -51,7 +51,6 @@ class _Pending(NamedTuple):
     """of the log before it"""
     words: int
     """entries of the dictionary that are known after it"""
-    is_step: bool
 
 
 class Directory:
@@ -121,7 +120,7 @@ class Directory:
 
     def keep(self, entry: bytes) -> None:
         """Make an entry durable."""
-        self._pending = _Pending(self._wal.size, self._words, is_step=False)
+        self._pending = _Pending(self._wal.size, self._words)
         self._append(ENTRY + entry)
         self._wal.done()
 
@@ -142,7 +141,7 @@ class Directory:
         """Write a step into the log."""
         self.core.catalog.functions.require(self._store.files.root)
         new = steps.new_words(self.core.interner, self._words)
-        self._pending = _Pending(self._wal.size, self._words + (0 if new is None else len(new)), is_step=True)
+        self._pending = _Pending(self._wal.size, self._words + (0 if new is None else len(new)))
         self._append(STEP + _encoded(time, transactions, new))
 
     def committed(self, transactions: list[ChangeSet]) -> None:

@@ -11,7 +11,7 @@ import warnings
 
 from everview.dataflow import saved, shield
 from everview.errors import StoreError
-from everview.recovery.migration import from_shards
+from everview.recovery.migration import begin_again, from_shards
 from everview.recovery.restoring import Kept, Restoring
 from everview.runtime.base import ChangeSet
 from everview.runtime.embedded import EmbeddedRuntime, Restored
@@ -109,10 +109,3 @@ class Loaded:
             transactions.append(changes)
         core.transactions.run(transactions)
         core.subscriptions.deliver()
-
-
-def begin_again(core: Core, runtime: EmbeddedRuntime) -> None:
-    """Forget everything: no names, no operators."""
-    core.catalog.clear()
-    core.clock.followers.clear()
-    runtime.begin_again()

@@ -175,11 +175,16 @@ def from_shards(core: Core, runtime: EmbeddedRuntime, store: Store, manifest: Ma
     try:
         _take_over(core, runtime, store, entries, Counterparts(replica.builder.pieces))
     except StateLost:
-        core.catalog.clear()
-        core.clock.followers.clear()
-        runtime.begin_again()
+        begin_again(core, runtime)
         _take_over(core, runtime, store, entries, Counterparts(replica.builder.pieces, strict=True))
     replica.close()
+
+
+def begin_again(core: Core, runtime: EmbeddedRuntime) -> None:
+    """Forget everything: no names, no operators."""
+    core.catalog.clear()
+    core.clock.followers.clear()
+    runtime.begin_again()
 
 
 def _take_over(

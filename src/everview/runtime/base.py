@@ -32,13 +32,6 @@ Measure = Callable[[Operator], tuple[int, int, int]]
 """Batches, updates and bytes of the state that an operator holds."""
 
 
-class BaseTable(Protocol):
-    """What a runtime needs to know of a table."""
-
-    _id: int
-    _arrangement: Arrangement
-
-
 Change = tuple[Any, Any, int]
 """(table, rows' codes as columns, as tuples or as `RemoteRows`, +1 or -1)"""
 
