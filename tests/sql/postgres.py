@@ -1,11 +1,11 @@
 """PostgreSQL as an oracle: a server of its own for the tests, asked through `psql`.
 
-    from tests.sql.postgres import Postgres  # `postgres` is a fixture of tests/sql/conftest.py: one server for all tests
+    from tests.sql.postgres import Postgres  # and the fixture `postgres`: one server for all tests
 
     def test_intervals(postgres: Postgres) -> None:
         assert postgres.rows("SELECT interval '1 month' + interval '2 days'") == [("1 mon 2 days",)]
 
-Answers are texts as PostgreSQL prints them, None for NULL. `postgres.run(sql)` is for statements without an answer; each
+Answers are texts as PostgreSQL prints them, None for NULL. `postgres.run(sql)` is for other statements; each
 test gets an empty database (the `public` schema is made anew), UTC, and dates in ISO form. An error of the server is a
 `PostgresError` with its text. Where no server can be had (no Debian package `postgresql`, or nobody to run it as), the
 tests are skipped with the reason.
