@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
 from weakref import WeakKeyDictionary
 
@@ -29,6 +30,8 @@ from everview.codes.arrays import decode_arrow, decode_list, encode_column, floa
 from everview.codes.interner import item_tag
 from everview.errors import InputError, StoreError, UdfError
 from everview.expr.bits import BITS
+from everview.expr.library import LIBRARY
+from everview.expr.library.routines import Routine
 from everview.expr.lower import lower
 from everview.expr.lowering import Program
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal, Udf
@@ -128,6 +131,8 @@ class _Evaluation:
             return _TUPLES[expr.op](self, expr, rows)
         if expr.op in {"greatest", "least"} and expr.type.kind in INTERNED:
             return self._extreme(expr, rows)
+        if expr.op in LIBRARY:
+            return self._routine(expr, LIBRARY[expr.op], rows)
         if _text_function(expr) is not None:
             return self._text(expr, rows)
         return self._strict(expr, rows)
@@ -191,6 +196,21 @@ class _Evaluation:
         few = [distinct if i == place else c[: distinct.size] for i, c in enumerate(codes)]
         result, errors = function(expr, few, self.interner)
         return result[back], errors[back]
+
+    def _routine(self, expr: Call, routine: Routine, rows: Words) -> Words:
+        """A function of the library: of the rows that have not failed and, unless it takes NULL, hold none."""
+        args = [self.value(a, rows) for a in expr.args]
+        good = self.errors[rows] == 0
+        for arg, codes in zip(expr.args, args, strict=True):
+            if arg.type.nullable and not routine.nulls:
+                good &= codes != NULL
+        result = np.full(rows.size, NULL, dtype=np.int64)
+        if good.any():
+            function = partial(_by_routine, routine)
+            few = [codes[good] for codes in args] or [np.zeros(int(good.sum()), dtype=np.int64)]
+            result[good], errors = self._spread(expr, few, function)
+            self.fail(rows[good], errors)
+        return result
 
     def _extreme(self, expr: Call, rows: Words) -> Words:
         args = [self.value(a, rows) for a in expr.args]
@@ -328,6 +348,36 @@ def _by_arrays(expr: Call, codes: list[Words], interner: Interner) -> tuple[Word
 def _by_value(expr: Call, codes: list[Words], interner: Interner) -> tuple[Words, Words]:
     lists = [decode_list(c, a.type, interner) for a, c in zip(expr.args, codes, strict=True)]
     return _map_values(VALUES[expr.op], expr.type, lists, interner)
+
+
+def _by_routine(routine: Routine, expr: Call, codes: list[Words], interner: Interner) -> tuple[Words, Words]:
+    types = [a.type.optional(routine.nulls) for a in expr.args]
+    lists = [decode_list(c, t, interner) for t, c in zip(types, codes, strict=False)]
+    given = zip(*lists, strict=True) if lists else iter([()] * codes[0].size)
+    results: list[Any] = []
+    errors = np.zeros(codes[0].size, dtype=np.int64)
+    for i, values in enumerate(given):
+        try:
+            results.append(routine.function(*values))
+        except RowFailure as failure:
+            errors[i] = failure.code
+            results.append(None)
+    try:
+        return encode_column(results, expr.type.optional(), interner), errors
+    except InputError:  # too large for its type: find out which
+        return _encoded_singly(results, errors, expr.type, interner)
+
+
+def _encoded_singly(
+    results: list[Any], errors: Words, target: DataType, interner: Interner
+) -> tuple[Words, Words]:
+    codes = np.full(len(results), NULL, dtype=np.int64)
+    for i, value in enumerate(results):
+        try:
+            codes[i] = encode_column([value], target.optional(), interner)[0]
+        except InputError:
+            errors[i] = errors[i] or OVERFLOW
+    return codes, errors
 
 
 def _cast_values(expr: Call, codes: list[Words], interner: Interner) -> tuple[Words, Words]:

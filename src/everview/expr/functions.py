@@ -117,7 +117,7 @@ Rule = Callable[[Types], tuple[Types, DataType]]
 """Types of the arguments given -> types the function wants them cast to, and the type of its result."""
 
 
-class _NoMatch(Exception):
+class NoMatch(Exception):
     """The rule does not accept these types."""
 
 
@@ -180,13 +180,13 @@ def _wider(a: DataType, b: DataType) -> DataType | None:
 
 def _need(condition: bool) -> None:
     if not condition:
-        raise _NoMatch
+        raise NoMatch
 
 
 def _common(types: Types, kinds: frozenset[str] | None = None) -> DataType:
     found = common_type(types)
     if found is None or (kinds is not None and found.kind not in kinds):
-        raise _NoMatch
+        raise NoMatch
     return found
 
 
@@ -439,6 +439,14 @@ def _table() -> dict[str, Function]:
 FUNCTIONS: dict[str, Function] = _table()
 """Every built-in function by name."""
 
+LIBRARY: dict[str, Function] = {}
+"""The functions of `everview.expr.library`, which puts them here."""
+
+
+def known(op: str) -> Function | None:
+    """The function of that name, built in or of the library."""
+    return FUNCTIONS.get(op) or LIBRARY.get(op)
+
 
 # ------------------------------------------------------------------------------------ making calls
 
@@ -456,7 +464,7 @@ def call(op: str, *args: Expr) -> Expr:
     >>> call("add", ColumnRef(INT, 0), Literal(FLOAT.optional(), 0.5)).type
     float?
     """
-    function = FUNCTIONS.get(op)
+    function = known(op)
     if function is None:
         raise PlanError("E_FUNCTION", f"there is no function {op!r}", did_you_mean(op, FUNCTIONS))
     _check_arity(function, args)
@@ -464,7 +472,7 @@ def call(op: str, *args: Expr) -> Expr:
     args = _give_nulls_a_type(function, args)
     try:
         wanted, result = function.rule(tuple(a.type for a in args))
-    except _NoMatch:
+    except NoMatch:
         raise _wrong_types(function, args) from None
     if function.nulls == "propagate":
         result = result.optional(any(a.type.nullable for a in args))
@@ -493,7 +501,7 @@ def cast(expr: Expr, target: DataType) -> Expr:
         _need(function is not None)
         assert function is not None
         function.rule((source,))
-    except _NoMatch:
+    except NoMatch:
         raise PlanError(
             "E_TYPE", f"{source!r} cannot be cast to {target.optional(False)!r}", _cast_hint(target)
         ) from None
@@ -582,7 +590,7 @@ def _give_nulls_a_type(function: Function, args: tuple[Expr, ...]) -> tuple[Expr
         tried = tuple(Literal(candidate.optional(), None) if i in places else a for i, a in enumerate(args))
         try:
             function.rule(tuple(a.type for a in tried))
-        except _NoMatch:
+        except NoMatch:
             continue
         return tried
     return args

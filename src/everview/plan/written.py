@@ -28,6 +28,7 @@ import numpy as np
 
 from everview.errors import StoreError
 from everview.expr import nodes as expr
+from everview.expr.functions import known
 from everview.plan import nodes as plan
 from everview.plan.trust import Function
 from everview.plan.windows import Frame, Window, WindowCall
@@ -254,12 +255,10 @@ def _fits(value: Any, hint: Any) -> bool:
 
 def _check(node: plan.Node) -> None:
     """Refuse a node that reads columns which are not there, or calls what is no function of ours."""
-    from everview.expr.functions import FUNCTIONS
-
     width = len(node.child.types) if hasattr(node, "child") else 0
     for each in _expressions(node):
         for part in each.walk():
-            if isinstance(part, expr.Call) and part.op not in FUNCTIONS:
+            if isinstance(part, expr.Call) and known(part.op) is None:
                 raise ValueError(f"there is no function {part.op!r}")
             if isinstance(part, expr.ColumnRef) and not isinstance(node, (plan.MultiJoin, plan.Loop)):
                 _within(part.index, width)

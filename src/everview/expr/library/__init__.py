@@ -1,0 +1,28 @@
+"""The library: functions in Python beside those that `everview.expr.functions` describes to the last corner.
+
+Text, patterns, numbers and dates, mostly with PostgreSQL's names and meanings. `everview.expr.evaluate` calls them on
+*distinct* values where only one argument varies. In reading order:
+
+    routines      what a function of the library is: signatures
+    texts         texts and bytes
+    patterns      regular expressions
+    numbers       of mathematics
+    moments       dates and timestamps
+    formats, figures    to_char and to_date: templates of moments, and of numbers
+"""
+
+from __future__ import annotations
+
+from everview.expr import functions
+from everview.expr.library import moments, numbers, patterns, texts
+from everview.expr.library.routines import Routine
+
+LIBRARY: dict[str, Routine] = {
+    **texts.SHELF.routines,
+    **patterns.SHELF.routines,
+    **numbers.SHELF.routines,
+    **moments.SHELF.routines,
+}
+"""Every routine by name; no name is one of `everview.expr.functions.FUNCTIONS`."""
+
+functions.LIBRARY.update({name: routine.described() for name, routine in LIBRARY.items()})

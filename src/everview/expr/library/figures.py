@@ -1,0 +1,176 @@
+"""Templates of numbers, as PostgreSQL's to_char has them: `FM999,990.00`, `S9.9`, `9999PR`.
+
+    9       a digit, a space where there is none        .  D    the point
+    0       a digit, a zero where there is none         ,  G    a comma between digits, a space where there are none
+    S  SG  MI  PL   the sign at that place              PR      a negative number in <angles>
+    FM      no padding                                  TH th   an English ending
+    RN      in Roman numbers                            $ L     a dollar sign
+
+A number that does not fit is written as #. V, EEEE and texts in quotes fail the row.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from everview.expr.texts import RowFailure
+from everview.kernels.scalars import DOMAIN
+
+_EXACT = decimal.Context(prec=60, rounding=decimal.ROUND_HALF_UP)
+
+
+class Template(NamedTuple):
+    """What a template says: its signs in order, and the modifiers."""
+
+    signs: tuple[str, ...]
+    bare: bool
+    ending: str
+    angles: bool
+    roman: bool
+
+
+_SIGNS = ("PL", "SG", "MI", "PR", "RN", "TH", "FM", "S", "L", "D", "G", "$", "9", "0", ".", ",", " ")
+
+
+@lru_cache(256)
+def _template(text: str) -> Template:
+    signs: list[str] = []
+    at = 0
+    while at < len(text):
+        sign = next((s for s in _SIGNS if text[at:].upper().startswith(s)), "")
+        if not sign or "EEEE" in text.upper():
+            raise RowFailure(DOMAIN)
+        at += len(sign)
+        written = text[at - len(sign) : at]
+        signs.append(written if sign == "TH" else {"D": ".", "G": ",", "L": "$"}.get(sign, sign))
+    if signs.count(".") > 1 or sum(s in ("S", "SG", "MI", "PL", "PR") for s in signs) > 1:
+        raise RowFailure(DOMAIN)
+    ending = next((s for s in signs if s in ("TH", "th")), "")
+    plain = tuple(s for s in signs if s not in ("FM", "TH", "th", "PR", "RN"))
+    return Template(plain, "FM" in signs, ending, "PR" in signs, "RN" in signs)
+
+
+def written(number: Any, template: str) -> str:
+    """A number by a template.
+
+    >>> written(1234.5, "FM9,999.00"), written(-7, "999"), written(Decimal("0.5"), "0.99")
+    ('1,234.50', '  -7', ' 0.50')
+    """
+    form = _template(template)
+    if form.roman:
+        return _roman(number, form.bare)
+    if isinstance(number, float) and (math.isnan(number) or math.isinf(number)):
+        raise RowFailure(DOMAIN)
+    value = Decimal(repr(number)) if isinstance(number, float) else Decimal(number)
+    point = form.signs.index(".") if "." in form.signs else len(form.signs)
+    after = sum(s in "90" for s in form.signs[point:])
+    before = sum(s in "90" for s in form.signs[:point])
+    rounded = _EXACT.quantize(value, Decimal(1).scaleb(-after))
+    digits = format(abs(rounded), "f")
+    whole, _, fraction = digits.partition(".")
+    whole = "" if whole == "0" and (before == 0 or (after and fraction)) else whole
+    if len(whole) > before:
+        whole, fraction = "#" * before, "#" * after
+    return _filled(form, whole, fraction, value < 0 and (rounded != 0 or "#" in whole), point)
+
+
+def _filled(form: Template, whole: str, fraction: str, negative: bool, point: int) -> str:
+    """The digits in their places, the sign in its."""
+    places = sum(s in "90" for s in form.signs[:point])
+    first_zero = next((i for i, s in enumerate([s for s in form.signs[:point] if s in "90"]) if s == "0"), places)
+    shown = max(len(whole), places - first_zero)
+    digits = whole.rjust(shown, "0").rjust(places) + fraction
+    result: list[str] = []
+    used = 0
+    for i, sign in enumerate(form.signs):
+        if sign in ("9", "0"):
+            result.append(digits[used])
+            used += 1
+        elif sign == ",":
+            result.append("," if used and digits[used - 1] != " " else " ")
+        elif sign == ".":
+            result.append(".")
+        elif sign == "$":
+            result.append("$")
+        elif sign == " ":
+            result.append(" ")
+        else:
+            result.append(_sign(sign, negative, i, form))
+    text = "".join(result)
+    if form.bare:
+        text = _bare(text, form)
+    text += _ending(whole or "0", form, negative)
+    return _signed(text, form, negative)
+
+
+def _sign(sign: str, negative: bool, at: int, form: Template) -> str:
+    match sign:
+        case "MI":
+            return "-" if negative else ("" if form.bare else " ")
+        case "PL":
+            return ("" if form.bare else " ") if negative else "+"
+        case _:
+            return "-" if negative else "+"
+
+
+def _bare(text: str, form: Template) -> str:
+    """FM: no spaces, and no zeros behind the point where the template has 9."""
+    text = text.replace(" ", "")
+    if "." in form.signs:
+        tail = form.signs[form.signs.index(".") + 1 :]
+        digits = [s for s in tail if s in "90"]
+        least = max((i + 1 for i, s in enumerate(digits) if s == "0"), default=0)
+        at = text.index(".") + 1
+        end = at
+        while end < len(text) and text[end].isdigit():
+            end += 1
+        fraction = text[at:end]
+        while len(fraction) > least and fraction.endswith("0"):
+            fraction = fraction[:-1]
+        text = text[:at] + fraction + text[end:]
+    return text
+
+
+def _ending(whole: str, form: Template, negative: bool) -> str:
+    if not form.ending or negative or "." in form.signs or "#" in whole:
+        return ""
+    number = int(whole)
+    found = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return found.upper() if form.ending == "TH" else found
+
+
+def _signed(text: str, form: Template, negative: bool) -> str:
+    """Where no sign has a place of its own it stands before the first digit."""
+    if form.angles:
+        inner = text.lstrip(" ")
+        if form.bare:
+            return f"<{inner}>" if negative else inner
+        return " " * (len(text) - len(inner)) + f"<{inner}>" if negative else f" {text} "
+    if "S" in form.signs and form.signs[0] == "S":
+        sign, rest = text[0], text[1:]
+        inner = rest.lstrip(" ")
+        return rest[: len(rest) - len(inner)] + sign + inner
+    if any(s in ("S", "SG", "MI") for s in form.signs):
+        return text
+    inner = text.lstrip(" ")
+    space = text[: len(text) - len(inner)]
+    if "PL" in form.signs or not negative:
+        mark = "-" if negative else ("" if form.bare else " ")
+        return (space + mark + inner) if negative else mark + text
+    return space + "-" + inner
+
+
+def _roman(number: Any, bare: bool) -> str:
+    value = int(_EXACT.to_integral_value(Decimal(str(number))))
+    if not 0 < value < 4000:
+        return "#" * 15
+    result = ""
+    for size, letters in ((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"),
+                          (40, "XL"), (10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I")):  # fmt: skip
+        result += letters * (value // size)
+        value %= size
+    return result if bare else result.rjust(15)

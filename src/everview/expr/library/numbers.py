@@ -1,0 +1,129 @@
+"""Functions of mathematics."""
+
+from __future__ import annotations
+
+import decimal
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from everview.expr.library.routines import Shelf
+from everview.expr.texts import RowFailure
+from everview.kernels.scalars import DIVISION, DOMAIN, OVERFLOW
+
+SHELF = Shelf()
+
+_EXACT = decimal.Context(prec=60)
+
+
+def _of(function: Callable[..., float]) -> Callable[..., float]:
+    """A function of Python's: where it has no value the row fails."""
+
+    def safe(*args: float) -> float:
+        try:
+            return function(*args)
+        except ValueError:
+            raise RowFailure(DOMAIN) from None
+        except OverflowError:
+            raise RowFailure(OVERFLOW) from None
+
+    return safe
+
+
+def _trunc(x: Any, digits: int = 0) -> Any:
+    """Towards zero, with so many digits after the point (before it, if negative)."""
+    if isinstance(x, float):
+        if math.isnan(x) or math.isinf(x) or digits > 300:
+            return x
+        return float(math.trunc(x)) if digits == 0 else float(_cut(Decimal(repr(x)), digits))
+    cut = _cut(Decimal(x), digits)
+    return int(cut) if isinstance(x, int) else cut.quantize(Decimal(1).scaleb(_exponent(x)))
+
+
+def _cut(x: Decimal, digits: int) -> Decimal:
+    if digits >= -_exponent(x):
+        return x
+    scaled = _EXACT.scaleb(x, max(digits, -60))
+    return _EXACT.scaleb(_EXACT.to_integral_value(scaled, rounding=decimal.ROUND_DOWN), -max(digits, -60))
+
+
+def _exponent(x: Decimal) -> int:
+    exponent = x.as_tuple().exponent
+    assert isinstance(exponent, int)
+    return exponent
+
+
+def _cbrt(x: float) -> float:
+    if math.isnan(x) or math.isinf(x) or x == 0:
+        return x
+    root = math.copysign(abs(x) ** (1 / 3), x)
+    return root - (root**3 - x) / (3 * root * root)  # one step of Newton's makes 27 give 3
+
+
+def _cot(x: float) -> float:
+    tangent = math.tan(x)
+    if tangent == 0:
+        raise RowFailure(DIVISION)
+    return 1 / tangent
+
+
+def _log(base: float, x: float) -> float:
+    if base <= 0 or x <= 0:
+        raise RowFailure(DOMAIN)
+    if base == 1:
+        raise RowFailure(DIVISION)
+    if base in (2, 10):
+        return math.log2(x) if base == 2 else math.log10(x)
+    return math.log(x) / math.log(base)
+
+
+def _factorial(n: int) -> int:
+    if n < 0:
+        raise RowFailure(DOMAIN)
+    if n > 20:
+        raise RowFailure(OVERFLOW)
+    return math.factorial(n)
+
+
+def _fitting(function: Callable[..., int]) -> Callable[..., int]:
+    """A result of 64 bits, or the row fails."""
+
+    def safe(*args: int) -> int:
+        found = function(*args)
+        if not -(2**63) <= found < 2**63:
+            raise RowFailure(OVERFLOW)
+        return found
+
+    return safe
+
+
+def _width_bucket(x: float, low: float, high: float, count: int) -> int:
+    """The number of the part that x lies in when [low, high) is cut into equal ones; 0 and count + 1 lie outside."""
+    if count <= 0 or low == high or any(map(math.isnan, (x, low, high))) or math.isinf(low) or math.isinf(high):
+        raise RowFailure(DOMAIN)
+    if high < low:
+        x, low, high = -x, -low, -high
+    if x < low:
+        return 0
+    if x >= high:
+        return count + 1
+    return min(int((x - low) / (high - low) * count) + 1, count)
+
+
+_add = SHELF.add
+_add("trunc", "number [int] -> same", _trunc, "towards zero, with b digits after the point")
+_add("cbrt", "float -> float", _cbrt, "cube root")
+for _name in ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"):
+    _add(_name, "float -> float", _of(getattr(math, _name)), f"{_name} of radians" if len(_name) == 3 else _name)
+_add("cot", "float -> float", _of(_cot), "1 / tan")
+_add("atan2", "float float -> float", _of(math.atan2), "the angle of the point (b, a)")
+_add("degrees", "float -> float", math.degrees, "radians in degrees")
+_add("radians", "float -> float", math.radians, "degrees in radians")
+_add("pi", "-> float", lambda: math.pi, "the number of the circle")
+_add("log_base", "float float -> float", _of(_log), "logarithm of b to base a")
+_add("factorial", "int -> int", _factorial, "n!")
+_add("gcd", "int int -> int", _fitting(math.gcd), "greatest common divisor")
+_add("lcm", "int int -> int", _fitting(math.lcm), "least common multiple")
+_add("width_bucket", "float float float int -> int", _width_bucket, "which of d equal parts of [b, c) a lies in")
+_add("bit_count", "int -> int", lambda n: (n & 0xFFFF_FFFF_FFFF_FFFF).bit_count(), "bits that are set")

@@ -1,0 +1,235 @@
+"""Regular expressions: RE2's, by Arrow, so that no pattern takes more than linear time.
+
+RE2 can replace, count and find through Arrow, but does not say where every match is. So texts are marked: each match is
+replaced by itself between two letters that no text has (private ones), its groups behind it. What PostgreSQL's
+functions need is read off the marked text.
+
+Hazard: a group that takes no part in a match gives an empty text here, where PostgreSQL gives NULL.
+
+Flags: `g` all matches, `i` letters of either case, `n` or `m` ^ and $ at lines, `s` a point matches a new line (which
+it does without, too, as in PostgreSQL), `c` cases count.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from everview.expr.library.routines import Shelf
+from everview.expr.texts import RowFailure
+from everview.kernels.scalars import DOMAIN
+
+SHELF = Shelf()
+
+_OPEN, _CLOSE, _GROUP = "\uf8f0", "\uf8f1", "\uf8f2"
+
+
+class Match(NamedTuple):
+    """One match: where it is (letters before it), and its texts: the whole, then its groups."""
+
+    start: int
+    end: int
+    texts: tuple[str, ...]
+
+
+@lru_cache(256)
+def with_flags(pattern: str, flags: str) -> str:
+    """A pattern as RE2 wants it; fails for flags that do not exist.
+
+    >>> with_flags("a.b", "i")
+    '(?is)a.b'
+    """
+    if set(flags) - set("gicnmsp"):
+        raise RowFailure(DOMAIN)
+    lines = "n" in flags or "m" in flags
+    letters = ("i" if "i" in flags else "") + ("m" if lines else "s")
+    return f"(?{letters}){pattern}"
+
+
+@lru_cache(256)
+def groups_of(pattern: str) -> int:
+    """How many groups a pattern has that keep what they match.
+
+    >>> groups_of(r"(a)(?:b)[(](\\()(?P<x>c)")
+    3
+    """
+    plain = re.sub(r"\\.|\[\^?\]?(?:\\.|\[:\w+:\]|[^\]])*\]", "", pattern, flags=re.DOTALL)
+    return len(re.findall(r"\((?!\?)|\(\?P<", plain))
+
+
+def _replaced(text: str, pattern: str, by: str, most: int | None = None) -> str:
+    try:
+        found = pc.replace_substring_regex(pa.array([text]), pattern=pattern, replacement=by, max_replacements=most)
+    except pa.ArrowInvalid:
+        raise RowFailure(DOMAIN) from None
+    return str(found[0].as_py())
+
+
+def matches(text: str, pattern: str) -> list[Match]:
+    """All matches of a pattern (flags are in it already), from the left."""
+    count = groups_of(pattern)
+    marks = "".join(f"{_GROUP}\\{i}" for i in range(1, min(count, 9) + 1))
+    marked = _replaced(text, pattern, f"{_OPEN}\\0{marks}{_CLOSE}")
+    found, at = [], 0
+    before, *parts = marked.split(_OPEN)
+    at = len(before)
+    for part in parts:
+        inside, _, after = part.partition(_CLOSE)
+        texts = tuple(inside.split(_GROUP))
+        found.append(Match(at, at + len(texts[0]), texts))
+        at += len(texts[0]) + len(after)
+    return found
+
+
+def _from(text: str, pattern: str, start: int, flags: str) -> list[Match]:
+    """Matches from the letter `start` on (from 1)."""
+    if start < 1:
+        raise RowFailure(DOMAIN)
+    found = matches(text[start - 1 :], with_flags(pattern, flags))
+    return [Match(m.start + start - 1, m.end + start - 1, m.texts) for m in found]
+
+
+def _expanded(match: Match, by: str) -> str:
+    """What a replacement is for a match."""
+
+    def part(found: re.Match[str]) -> str:
+        sign = found[1]
+        if sign == "&" or sign == "0":
+            return match.texts[0]
+        if sign.isdigit():
+            return match.texts[int(sign)] if int(sign) < len(match.texts) else ""
+        return "\\" if sign == "\\" else f"\\{sign}"
+
+    return re.sub(r"\\(.)", part, by, flags=re.DOTALL)
+
+
+def _regexp_replace(
+    text: str, pattern: str, by: str, start_or_flags: int | str = "", n: int | None = None, flags: str = ""
+) -> str:
+    """All forms: (s, p, r[, flags]), (s, p, r, start[, N[, flags]]); N = 0 are all."""
+    if isinstance(start_or_flags, str):
+        start, chosen, flags = 1, (0 if "g" in start_or_flags else 1), start_or_flags
+    else:
+        start, chosen = start_or_flags, (0 if "g" in flags else 1) if n is None else n
+    if chosen < 0:
+        raise RowFailure(DOMAIN)
+    result, last = [], 0
+    for number, match in enumerate(_from(text, pattern, start, flags), 1):
+        if chosen in (0, number):
+            result += [text[last : match.start], _expanded(match, by)]
+            last = match.end
+    return "".join(result) + text[last:]
+
+
+def _regexp_count(text: str, pattern: str, start: int = 1, flags: str = "") -> int:
+    return len(_from(text, pattern, start, flags))
+
+
+def _nth(text: str, pattern: str, start: int, n: int, flags: str, group: int) -> Match | None:
+    if n < 1 or group < 0:
+        raise RowFailure(DOMAIN)
+    found = _from(text, pattern, start, flags)
+    return found[n - 1] if n <= len(found) and group < len(found[n - 1].texts) else None
+
+
+def _regexp_substr(
+    text: str, pattern: str, start: int = 1, n: int = 1, flags: str = "", group: int = 0
+) -> str | None:
+    found = _nth(text, pattern, start, n, flags, group)
+    return None if found is None else found.texts[group]
+
+
+def _regexp_instr(
+    text: str, pattern: str, start: int = 1, n: int = 1, end: int = 0, flags: str = "", group: int = 0
+) -> int:
+    found = _nth(text, pattern, start, n, flags, group)
+    if end not in (0, 1):
+        raise RowFailure(DOMAIN)
+    if found is None:
+        return 0
+    if group:
+        at = text.find(found.texts[group], found.start)
+        return at + 1 + (len(found.texts[group]) if end else 0)
+    return (found.end if end else found.start) + 1
+
+
+def _regexp_like(text: str, pattern: str, flags: str = "") -> bool:
+    try:
+        return bool(pc.match_substring_regex(pa.array([text]), pattern=with_flags(pattern, flags))[0].as_py())
+    except pa.ArrowInvalid:
+        raise RowFailure(DOMAIN) from None
+
+
+def _substring(text: str, pattern: str) -> str | None:
+    """substring(s from pattern): the first group, or the whole match if there is none."""
+    found = _from(text, pattern, 1, "")
+    return found[0].texts[min(1, len(found[0].texts) - 1)] if found else None
+
+
+def split(text: str, pattern: str, flags: str = "") -> list[str]:
+    """What lies between matches; empty ones at the ends, or right behind another, part nothing (as in PostgreSQL).
+
+    >>> split("a1b22c", "[0-9]+"), split("abc", "")
+    (['a', 'b', 'c'], ['a', 'b', 'c'])
+    """
+    parts, last = [], 0
+    for match in _from(text, pattern, 1, flags):
+        if match.start == match.end and match.start in (0, last, len(text)):
+            continue
+        parts.append(text[last : match.start])
+        last = match.end
+    return [*parts, text[last:]]
+
+
+def similar(pattern: str, escape: str = "\\") -> str:
+    """The regular expression of a SIMILAR TO pattern, for the whole text.
+
+    >>> similar("a(b|c)%"), similar("x_y.")
+    ('^(?:a(?:b|c).*)$', '^(?:x.y\\\\.)$')
+    """
+    result, i = "", 0
+    while i < len(pattern):
+        sign = pattern[i]
+        if escape and sign == escape and i + 1 < len(pattern):
+            i += 1
+            result += re.escape(pattern[i])
+        elif sign == "[":
+            end = pattern.find("]", i + 2)
+            if end < 0:
+                raise RowFailure(DOMAIN)
+            result += pattern[i : end + 1].replace("\\", "\\\\")
+            i = end
+        else:
+            plain = sign if sign in "|*+?{},0123456789)" else re.escape(sign)
+            result += {"%": ".*", "_": ".", "(": "(?:"}.get(sign, plain)
+        i += 1
+    return f"^(?:{result})$"
+
+
+_add = SHELF.add
+_add(
+    "regexp_replace",
+    "text text text [text] -> text|text text text int [int] [text] -> text",
+    _regexp_replace,
+    "the first match of b in a (with flag g all) replaced by c",
+)
+_add("regexp_count", "text text [int] [text] -> int", _regexp_count, "how often b is found in a")
+_add(
+    "regexp_substr",
+    "text text [int] [int] [text] [int] -> text",
+    _regexp_substr,
+    "the d-th match of b in a from c on, or its group f",
+    maybe=True,
+)
+_add(
+    "regexp_instr",
+    "text text [int] [int] [int] [text] [int] -> int",
+    _regexp_instr,
+    "where the d-th match of b in a begins (e = 1: ends), or 0",
+)
+_add("regexp_like", "text text [text] -> bool", _regexp_like, "whether b is found in a")
+_add("regexp_substring", "text text -> text", _substring, "the first match of b in a, or its first group", maybe=True)

@@ -1,0 +1,138 @@
+"""What a function of the library is: a signature, a meaning in Python, and how it treats NULL.
+
+A signature is written `text int [text] -> text`: kinds of arguments, those that may be left out in brackets, and the
+kind of the result. `...` repeats the last argument any number of times, `|` parts alternatives, of which the first one
+that fits counts. Kinds are `text int float bool bytes date timestamp`, `number` (int, float or decimal) and `any`; a
+result can also be `same`, the type of the first argument, or `decimal` of its scale. Conversions are those of
+`everview.expr.functions`: int to float, decimal to float, date to timestamp.
+
+The Python function gets and gives plain values. It raises `RowFailure` where it has no value, and never sees NULL
+unless its routine says so (`nulls=True`); one that may give None says that, too (`maybe=True`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from everview.expr import functions
+from everview.expr.functions import Function, NoMatch, Rule, Types, common_type
+from everview.types import BOOL, BYTES, DATE, FLOAT, INT, STR, TIMESTAMP, DataType, decimal
+
+KINDS: dict[str, DataType] = {
+    "text": STR,
+    "int": INT,
+    "float": FLOAT,
+    "bool": BOOL,
+    "bytes": BYTES,
+    "date": DATE,
+    "timestamp": TIMESTAMP,
+}
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One alternative: what it takes, how many of these must be there, and what it gives."""
+
+    takes: tuple[str, ...]
+    needs: int
+    gives: str
+    repeats: bool = False
+
+    @classmethod
+    def read(cls, text: str) -> Signature:
+        """A signature from its text.
+
+        >>> Signature.read("text int [text] -> text")
+        Signature(takes=('text', 'int', 'text'), needs=2, gives='text', repeats=False)
+        """
+        left, _, gives = text.partition("->")
+        words = left.split()
+        repeats = words[-1:] == ["..."]
+        words = words[:-1] if repeats else words
+        needs = sum(not w.startswith("[") for w in words)
+        return cls(tuple(w.strip("[]") for w in words), needs, gives.strip(), repeats)
+
+    @property
+    def most(self) -> int | None:
+        """Arguments at most; None: any number."""
+        return None if self.repeats else len(self.takes)
+
+    def wants(self, count: int) -> tuple[str, ...]:
+        """The kinds of so many arguments."""
+        return (*self.takes[:count], *(self.takes[-1:] * (count - len(self.takes))))
+
+    def fit(self, types: Types) -> tuple[Types, DataType]:
+        """Types that the arguments are cast to, and the result's; `NoMatch` if they do not fit."""
+        if len(types) < self.needs or (self.most is not None and len(types) > self.most):
+            raise NoMatch
+        kinds = self.wants(len(types))
+        return tuple(_cast(given, kind) for given, kind in zip(types, kinds, strict=True)), self._result(types)
+
+    def _result(self, types: Types) -> DataType:
+        if self.gives == "same":
+            return types[0]
+        if self.gives == "decimal":
+            return decimal(types[0].scale)
+        return KINDS[self.gives]
+
+
+def _cast(given: DataType, kind: str) -> DataType:
+    if kind == "any" or (kind == "number" and given.kind in functions.NUMBERS) or given.kind == kind:
+        return given
+    wanted = KINDS.get(kind)
+    if wanted is None or common_type((given, wanted)) != wanted.optional(given.nullable):
+        raise NoMatch
+    return wanted
+
+
+@dataclass(frozen=True)
+class Routine:
+    """A function of the library."""
+
+    name: str
+    function: Callable[..., Any]
+    signatures: tuple[Signature, ...]
+    doc: str
+    nulls: bool = False
+    maybe: bool = False
+
+    def rule(self, types: Types) -> tuple[Types, DataType]:
+        """The first signature that fits."""
+        for signature in self.signatures:
+            try:
+                wanted, result = signature.fit(types)
+            except NoMatch:
+                continue
+            nullable = self.maybe or (not self.nulls and any(t.nullable for t in types))
+            return wanted, result.optional(nullable)
+        raise NoMatch
+
+    def described(self) -> Function:
+        """As `everview.expr.functions` describes functions."""
+        low = min(s.needs for s in self.signatures)
+        high = None if any(s.most is None for s in self.signatures) else max(s.most or 0 for s in self.signatures)
+        rule: Rule = self.rule
+        return Function(self.name, self.doc, rule, (low, high), "custom", fails=True)
+
+
+@dataclass
+class Shelf:
+    """The routines of one module."""
+
+    routines: dict[str, Routine] = field(default_factory=dict)
+
+    def add(
+        self,
+        name: str,
+        signatures: str,
+        function: Callable[..., Any],
+        doc: str,
+        *,
+        nulls: bool = False,
+        maybe: bool = False,
+    ) -> None:
+        """Put a function on the shelf."""
+        read = tuple(Signature.read(s) for s in signatures.split("|"))
+        self.routines[name] = Routine(name, function, read, doc, nulls, maybe)
