@@ -362,15 +362,16 @@ def _by_routine(routine: Routine, expr: Call, codes: list[Words], interner: Inte
         except RowFailure as failure:
             errors[i] = failure.code
             results.append(None)
+        except (ValueError, ArithmeticError):
+            errors[i] = DOMAIN
+            results.append(None)
     try:
         return encode_column(results, expr.type.optional(), interner), errors
     except InputError:  # too large for its type: find out which
         return _encoded_singly(results, errors, expr.type, interner)
 
 
-def _encoded_singly(
-    results: list[Any], errors: Words, target: DataType, interner: Interner
-) -> tuple[Words, Words]:
+def _encoded_singly(results: list[Any], errors: Words, target: DataType, interner: Interner) -> tuple[Words, Words]:
     codes = np.full(len(results), NULL, dtype=np.int64)
     for i, value in enumerate(results):
         try:

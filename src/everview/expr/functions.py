@@ -551,12 +551,12 @@ def _check_literals(function: Function, args: Sequence[Expr]) -> None:
     if function.name == "date_trunc":
         _check_date_unit(args)
     if function.name == "regexp_matches" and isinstance(args[1], Literal) and isinstance(args[1].value, str):
-        _check_pattern(args[1].value)
+        check_pattern(args[1].value)
     if function.name == "round" and len(args) == 2 and isinstance(args[1], Literal) and args[1].value not in range(16):
         raise PlanError("E_RANGE", f"round to {args[1].value!r} digits", "give a number of digits from 0 to 15")
 
 
-def _check_pattern(pattern: str) -> None:
+def check_pattern(pattern: str) -> None:
     """The one who reads patterns in the end says now what is wrong with this one."""
     try:
         pc.match_substring_regex(pa.scalar(""), pattern=pattern)

@@ -26,6 +26,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
 from everview.sql.choice import hinted
+from everview.sql.dialects import Everview
 from everview.sql.notes import Notes, TableWindow
 from everview.sql.parts import recorded
 from everview.sql.places import Source, SqlError
@@ -191,7 +192,7 @@ def parsed(source: Source) -> exp.Expr:
         raise source.error_at(token.start, "E_SYNTAX", "a comma stands between two things", "take it away")
     logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about commands, which are refused here
     try:
-        node = sqlglot.parse_one(source.text, read="postgres")
+        node = sqlglot.parse_one(source.text, read=Everview)
     except (ParseError, TokenError) as error:
         raise _syntax_error(error, source) from None
     return recorded(node)

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 from typing import Literal as OneOf
 
 from sqlglot import exp
 
-from everview.errors import PlanError
+from everview.errors import PlanError, did_you_mean
 from everview.expr import functions
+from everview.expr.library.moments import EXTRACTED, TRUNCATED
+from everview.expr.library.patterns import similar
 from everview.expr.nodes import Expr, Literal, Udf
-from everview.sql import constants, names, timed
+from everview.expr.texts import RowFailure
+from everview.sql import calls, constants, names, timed
 from everview.sql.parameters import PARAMETER, Learned
 from everview.sql.places import SqlError
 from everview.sql.scopes import Scope
@@ -32,13 +34,11 @@ SIMPLE: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.Upper: ("upper", ("this",)),
     exp.Length: ("length", ("this",)),
     exp.Reverse: ("reverse", ("this",)),
-    exp.Substring: ("substr", ("this", "start", "length")),
     exp.Replace: ("replace", ("this", "expression", "replacement")),
     exp.SplitPart: ("split_part", ("this", "delimiter", "part_index")),
     exp.StrPosition: ("position", ("this", "substr")),
     exp.StartsWith: ("startswith", ("this", "expression")),
     exp.Contains: ("contains", ("this", "expression")),
-    exp.RegexpLike: ("regexp_matches", ("this", "expression")),
     exp.Abs: ("abs", ("this",)),
     exp.Floor: ("floor", ("this",)),
     exp.Ceil: ("ceil", ("this",)),
@@ -48,6 +48,13 @@ SIMPLE: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
     exp.Ln: ("ln", ("this",)),
     exp.Pow: ("pow", ("this", "expression")),
     exp.Sign: ("sign", ("this",)),
+    exp.BitwiseAnd: ("band", ("this", "expression")),
+    exp.BitwiseOr: ("bor", ("this", "expression")),
+    exp.BitwiseXor: ("bxor", ("this", "expression")),
+    exp.BitwiseNot: ("bnot", ("this",)),
+    exp.BitwiseLeftShift: ("bshl", ("this", "expression")),
+    exp.BitwiseRightShift: ("bshr", ("this", "expression")),
+    exp.Cbrt: ("cbrt", ("this",)),
     exp.Year: ("year", ("this",)),
     exp.Month: ("month", ("this",)),
     exp.Day: ("day", ("this",)),
@@ -67,22 +74,15 @@ PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.If: ("this", "true", "false"),
     exp.Cast: ("this", "to", "_type"),
     exp.Trim: ("this", "expression", "position"),
+    exp.Substring: ("this", "start", "length"),
+    exp.Overlay: ("this", "expression", "from_", "for_"),
+    exp.RegexpLike: ("this", "expression", "flag"),
     exp.Pad: ("this", "expression", "fill_pattern", "is_left"),
     exp.TimestampTrunc: ("this", "unit"),
     exp.DateTrunc: ("this", "unit"),
     exp.Subquery: ("this",),
 }
 """The parts of a node that its handler knows, if not `OPERANDS`; any other part is refused."""
-
-FUNCTIONS = (
-    "abs", "ceil", "floor", "round", "sign", "sqrt", "exp", "ln", "log", "power", "mod", "div", "lower", "upper",
-    "length", "reverse", "substring", "left", "right", "trim", "ltrim", "rtrim", "lpad", "rpad", "replace",
-    "split_part", "position", "strpos", "starts_with", "concat", "coalesce", "nullif", "greatest", "least",
-    "extract", "date_trunc", "count", "sum", "avg", "min", "max", "bool_and", "bool_or", "stddev", "variance",
-    "string_agg", "array_agg", "row_number", "rank", "dense_rank", "lag", "lead", "first_value", "last_value",
-    "nth_value", "ntile", "now",
-)  # fmt: skip
-"""Names that a misspelt one may be."""
 
 COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "eq",
@@ -463,16 +463,25 @@ class Scalars:
         given = node.expression
         if not isinstance(given, exp.Literal) or not given.is_string or len(given.name) > 1:
             raise self.source.error(given, "E_LITERAL", "the escape character of LIKE must be a constant letter")
+        if isinstance(node.this, exp.SimilarTo):
+            return self.on_similarto(node.this, given.name)
         return self.on_like(node.this, given.name)
 
     def on_dpipe(self, node: exp.DPipe) -> Expr:
         return self.call("concat", *(self._as_text(self.bind(x)) for x in (node.this, node.expression)))
 
     def on_concat(self, node: exp.Concat) -> Expr:
-        texts = [self._as_text(self.bind(x)) for x in node.expressions]
+        texts = [self._printed(self.bind(x)) for x in node.expressions]
         return self.call(
             "concat", *(self.call("coalesce", t, Literal(STR, "")) if t.type.nullable else t for t in texts)
         )
+
+    def _printed(self, value: Expr) -> Expr:
+        """concat() prints values, and bools are printed as t and f."""
+        if value.type.kind != "bool":
+            return self._as_text(value)
+        letter = self.call("case", value, Literal(STR, "t"), Literal(STR, "f"))
+        return self.call("case", self.call("is_null", value), Literal(STR.optional(), None), letter)
 
     def _as_text(self, value: Expr) -> Expr:
         return value if value.type.kind == "str" else self._cast_to(value, STR)
@@ -483,24 +492,45 @@ class Scalars:
         return self.call(op, *(self.bind(x) for x in given))
 
     def on_left(self, node: exp.Left) -> Expr:
-        value, count = self.bind(node.this), self._characters(node)
-        size = self.call("add", self.call("length", value), Literal(INT, count)) if count < 0 else Literal(INT, count)
-        return self.call("substr", value, Literal(INT, 1), self.call("greatest", size, Literal(INT, 0)))
+        return calls.routine("left", [node.this, node.expression], node, self)
 
     def on_right(self, node: exp.Right) -> Expr:
-        value, count = self.bind(node.this), self._characters(node)
-        start = (
-            self.call("sub", self.call("length", value), Literal(INT, count - 1))
-            if count >= 0
-            else Literal(INT, 1 - count)
-        )
-        return self.call("substr", value, self.call("greatest", start, Literal(INT, 1)))
+        return calls.routine("right", [node.this, node.expression], node, self)
 
-    def _characters(self, node: exp.Expr) -> int:
-        count = self.bind(node.expression)
-        if not isinstance(count, Literal) or count.type.kind != "int" or count.value is None:
-            raise self.source.error(node.expression, "E_LITERAL", "the number of characters must be a constant")
-        return int(count.value)
+    def on_substring(self, node: exp.Substring) -> Expr:
+        """substring(s from 2 for 3), and substring(s from 'pattern')"""
+        parts = [self.bind(node.args[p]) for p in ("this", "start", "length") if node.args.get(p) is not None]
+        if len(parts) == 2 and parts[1].type.kind == "str":
+            return calls.called("regexp_substring", parts, node, self)
+        return self.call("substr", *parts)
+
+    def on_overlay(self, node: exp.Overlay) -> Expr:
+        parts = [node.args[p] for p in ("this", "expression", "from_", "for_") if node.args.get(p) is not None]
+        return calls.routine("overlay", parts, node, self)
+
+    def on_regexplike(self, node: exp.RegexpLike) -> Expr:
+        """s ~ pattern; a constant pattern is looked at now, and for all rows at once."""
+        value, pattern = self.bind(node.this), self.bind(node.expression)
+        if isinstance(pattern, Literal) and pattern.value is not None:
+            return self.call("regexp_matches", value, pattern)
+        return calls.called("regexp_like", [value, pattern], node, self)
+
+    def on_regexpilike(self, node: exp.RegexpILike) -> Expr:
+        """s ~* pattern: letters of either case"""
+        value, pattern = self.bind(node.this), self.bind(node.expression)
+        if isinstance(pattern, Literal) and isinstance(pattern.value, str):
+            self.call("regexp_matches", value, pattern)  # its errors are about the pattern as written
+            return self.call("regexp_matches", value, Literal(STR, f"(?i){pattern.value}"))
+        return calls.called("regexp_like", [value, pattern, Literal(STR, "i")], node, self)
+
+    def on_similarto(self, node: exp.SimilarTo, escape: str = "\\") -> Expr:
+        value, pattern = self.bind(node.this), self.bind(node.expression)
+        if not isinstance(pattern, Literal) or pattern.type.kind != "str" or pattern.value is None:
+            raise self.source.error(node.expression, "E_LITERAL", "the pattern of SIMILAR TO must be a constant text")
+        try:
+            return self.call("regexp_matches", value, Literal(STR, f"(?s){similar(pattern.value, escape)}"))
+        except RowFailure:
+            raise self.source.error(node.expression, "E_PATTERN", "the pattern has a [ without ]") from None
 
     def on_pad(self, node: exp.Pad) -> Expr:
         parts = [node.this, node.expression, node.args.get("fill_pattern")]
@@ -513,7 +543,7 @@ class Scalars:
         base = self.bind(node.this)
         op = {2: "log2", 10: "log10"}.get(base.value if isinstance(base, Literal) else 0)
         if op is None:
-            raise self.source.refuse(node, "logarithms have base 2, 10 or e", "divide ln(x) by ln(base)")
+            return calls.called("log_base", [base, self.bind(node.expression)], node, self)
         return self.call(op, self.bind(node.expression))
 
     # ----------------------------------------------------------------------------------------- dates
@@ -537,10 +567,31 @@ class Scalars:
                 day = self._cast_to(value, DATE)
                 first = self.call("date_trunc", Literal(STR, "year"), day)
                 return self.call("add", self.call("date_diff_days", day, first), Literal(INT, 1))
-        raise self.source.refuse(node, f"extract({unit} from ...) is not supported")
+            case "milliseconds":
+                micros = calls.called("extract_more", [Literal(STR, "microseconds"), value], node, self)
+                return self.call("div", micros, Literal(INT, 1000))
+        if unit in EXTRACTED and not (unit == "julian" and value.type.kind != "date"):
+            return calls.called("extract_more", [Literal(STR, unit), value], node, self)
+        units = (
+            "year",
+            "month",
+            "day",
+            "hour",
+            "minute",
+            "second",
+            "dow",
+            "isodow",
+            "doy",
+            "quarter",
+            "epoch",
+            *EXTRACTED,
+        )
+        raise self.source.refuse(node, f"extract({unit} from ...) is not supported", did_you_mean(unit, units))
 
     def on_timestamptrunc(self, node: exp.TimestampTrunc) -> Expr:
         value = self._cast_to(self.bind(node.this), TIMESTAMP)
+        if node.text("unit").lower() in TRUNCATED:
+            return calls.called("trunc_more", [Literal(STR, node.text("unit").lower()), value], node, self)
         return self.call("date_trunc", Literal(STR, node.text("unit").lower()), value)
 
     def on_datetrunc(self, node: exp.DateTrunc) -> Expr:
@@ -549,14 +600,14 @@ class Scalars:
     # --------------------------------------------------------------------------------- users' functions
 
     def on_anonymous(self, node: exp.Anonymous) -> Expr:
-        known = self.compiler.core.functions
-        found = known.get(node.name.lower())
-        if found is None:
-            close = get_close_matches(node.name.lower(), [*known, *FUNCTIONS], 1, 0.7)
-            hint = f"did you mean {close[0]!r}?" if close else "functions in Python are added by db.function"
-            raise self.source.refuse(node, f"{node.name.lower()} is not supported here", hint)
-        args = tuple(self.bind(a) for a in node.expressions)
-        return Udf(found.returns, found.function, args, found.vectorized)
+        found = self.compiler.core.functions.get(node.name.lower())
+        if found is not None:
+            args = tuple(self.bind(a) for a in node.expressions)
+            return Udf(found.returns, found.function, args, found.vectorized)
+        known = calls.bound(node, self)
+        if known is None:
+            raise calls.unknown(node, self)
+        return known
 
     # ----------------------------------------------------------------------------------------- the clock
 

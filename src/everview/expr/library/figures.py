@@ -4,7 +4,7 @@
     0       a digit, a zero where there is none         ,  G    a comma between digits, a space where there are none
     S  SG  MI  PL   the sign at that place              PR      a negative number in <angles>
     FM      no padding                                  TH th   an English ending
-    RN      in Roman numbers                            $ L     a dollar sign
+    RN      in Roman numbers                            $ L     a dollar sign, at the beginning
 
 A number that does not fit is written as #. V, EEEE and texts in quotes fail the row.
 """
@@ -37,7 +37,12 @@ _SIGNS = ("PL", "SG", "MI", "PR", "RN", "TH", "FM", "S", "L", "D", "G", "$", "9"
 
 
 @lru_cache(256)
-def _template(text: str) -> Template:
+def template(text: str) -> Template:
+    """A template's signs; fails for those that are not known.
+
+    >>> template("FM99.9").signs
+    ('9', '9', '.', '9')
+    """
     signs: list[str] = []
     at = 0
     while at < len(text):
@@ -47,20 +52,29 @@ def _template(text: str) -> Template:
         at += len(sign)
         written = text[at - len(sign) : at]
         signs.append(written if sign == "TH" else {"D": ".", "G": ",", "L": "$"}.get(sign, sign))
-    if signs.count(".") > 1 or sum(s in ("S", "SG", "MI", "PL", "PR") for s in signs) > 1:
+    marks = [i for i, s in enumerate(signs) if s in ("S", "SG", "MI", "PL", "PR")]
+    if signs.count(".") > 1 or len(marks) > 1 or "$" in signs[1:] or "PL" in signs[1:]:
         raise RowFailure(DOMAIN)
     ending = next((s for s in signs if s in ("TH", "th")), "")
     plain = tuple(s for s in signs if s not in ("FM", "TH", "th", "PR", "RN"))
     return Template(plain, "FM" in signs, ending, "PR" in signs, "RN" in signs)
 
 
-def written(number: Any, template: str) -> str:
+def written(number: Any, pattern: str) -> str:
     """A number by a template.
 
     >>> written(1234.5, "FM9,999.00"), written(-7, "999"), written(Decimal("0.5"), "0.99")
     ('1,234.50', '  -7', ' 0.50')
     """
-    form = _template(template)
+    form = template(pattern)
+    if form.signs[:1] in (("$",), ("PL",)):
+        rest = _number(number, form._replace(signs=form.signs[1:]))
+        plus = "+" if "-" not in rest else "" if form.bare else " "
+        return ("$" if form.signs[0] == "$" else plus) + rest
+    return _number(number, form)
+
+
+def _number(number: Any, form: Template) -> str:
     if form.roman:
         return _roman(number, form.bare)
     if isinstance(number, float) and (math.isnan(number) or math.isinf(number)):
@@ -86,7 +100,7 @@ def _filled(form: Template, whole: str, fraction: str, negative: bool, point: in
     digits = whole.rjust(shown, "0").rjust(places) + fraction
     result: list[str] = []
     used = 0
-    for i, sign in enumerate(form.signs):
+    for sign in form.signs:
         if sign in ("9", "0"):
             result.append(digits[used])
             used += 1
@@ -94,12 +108,10 @@ def _filled(form: Template, whole: str, fraction: str, negative: bool, point: in
             result.append("," if used and digits[used - 1] != " " else " ")
         elif sign == ".":
             result.append(".")
-        elif sign == "$":
-            result.append("$")
         elif sign == " ":
             result.append(" ")
         else:
-            result.append(_sign(sign, negative, i, form))
+            result.append(_sign(sign, negative, form))
     text = "".join(result)
     if form.bare:
         text = _bare(text, form)
@@ -107,14 +119,10 @@ def _filled(form: Template, whole: str, fraction: str, negative: bool, point: in
     return _signed(text, form, negative)
 
 
-def _sign(sign: str, negative: bool, at: int, form: Template) -> str:
-    match sign:
-        case "MI":
-            return "-" if negative else ("" if form.bare else " ")
-        case "PL":
-            return ("" if form.bare else " ") if negative else "+"
-        case _:
-            return "-" if negative else "+"
+def _sign(sign: str, negative: bool, form: Template) -> str:
+    if sign == "MI":
+        return "-" if negative else ("" if form.bare else " ")
+    return "-" if negative else "+"
 
 
 def _bare(text: str, form: Template) -> str:
@@ -132,7 +140,7 @@ def _bare(text: str, form: Template) -> str:
         while len(fraction) > least and fraction.endswith("0"):
             fraction = fraction[:-1]
         text = text[:at] + fraction + text[end:]
-    return text
+    return "0." if text == "." else text
 
 
 def _ending(whole: str, form: Template, negative: bool) -> str:
@@ -158,10 +166,9 @@ def _signed(text: str, form: Template, negative: bool) -> str:
         return text
     inner = text.lstrip(" ")
     space = text[: len(text) - len(inner)]
-    if "PL" in form.signs or not negative:
-        mark = "-" if negative else ("" if form.bare else " ")
-        return (space + mark + inner) if negative else mark + text
-    return space + "-" + inner
+    if not negative:
+        return text if form.bare else f" {text}"
+    return f"{space}-{inner}"
 
 
 def _roman(number: Any, bare: bool) -> str:

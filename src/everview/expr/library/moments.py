@@ -48,7 +48,7 @@ def _make_timestamp(year: int, month: int, day: int, hour: int, minute: int, sec
 
 
 def date_bin(stride: int, moment: dt.datetime, origin: dt.datetime) -> dt.datetime:
-    """The beginning of the interval that a moment lies in; they are `stride` microseconds long and one begins at origin.
+    """Where the interval begins that a moment lies in: they are `stride` microseconds long, one begins at origin.
 
     >>> date_bin(900_000_000, dt.datetime(2026, 1, 1, 12, 44), dt.datetime(2026, 1, 1))
     datetime.datetime(2026, 1, 1, 12, 30)
@@ -105,6 +105,35 @@ def extracted(unit: str, moment: Any) -> int:
 EXTRACTED = ("week", "isoyear", "century", "millennium", "decade", "julian", "microseconds")
 """What `extracted` knows."""
 
+TRUNCATED = ("decade", "century", "millennium", "milliseconds", "microseconds")
+"""Units of date_trunc that the compiled machine does not know."""
+
+
+def truncated(unit: str, moment: dt.datetime) -> dt.datetime:
+    """The beginning of the unit that a moment lies in.
+
+    >>> truncated("century", dt.datetime(2026, 1, 31))
+    datetime.datetime(2001, 1, 1, 0, 0)
+    """
+    match unit:
+        case "decade":
+            return _year(moment.year // 10 * 10)
+        case "century":
+            return _year((moment.year - 1) // 100 * 100 + 1)
+        case "millennium":
+            return _year((moment.year - 1) // 1000 * 1000 + 1)
+        case "milliseconds":
+            return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
+        case "microseconds":
+            return moment
+    raise RowFailure(DOMAIN)
+
+
+def _year(number: int) -> dt.datetime:
+    found: dt.datetime = _made(lambda: dt.datetime(number, 1, 1))
+    return found
+
+
 _add = SHELF.add
 _add("make_date", "int int int -> date", _make_date, "of a year, a month and a day")
 _add(
@@ -122,4 +151,5 @@ _add("last_day", "date -> date", _last_day, "the last day of the month")
 _add("dayname", "date -> text", lambda d: calendar.day_name[d.weekday()], "the day's English name")
 _add("monthname", "date -> text", lambda d: calendar.month_name[d.month], "the month's English name")
 _add("extract_more", "text timestamp -> int", extracted, "a part of a date by its name")
+_add("trunc_more", "text timestamp -> timestamp", truncated, "where a unit begins")
 _add("isfinite", "timestamp -> bool", lambda moment: True, "whether it is a moment: always")

@@ -14,7 +14,7 @@ from everview.kernels.scalars import DIVISION, DOMAIN, OVERFLOW
 
 SHELF = Shelf()
 
-_EXACT = decimal.Context(prec=60)
+_DOWN = decimal.Context(prec=60, rounding=decimal.ROUND_DOWN)
 
 
 def _of(function: Callable[..., float]) -> Callable[..., float]:
@@ -44,8 +44,8 @@ def _trunc(x: Any, digits: int = 0) -> Any:
 def _cut(x: Decimal, digits: int) -> Decimal:
     if digits >= -_exponent(x):
         return x
-    scaled = _EXACT.scaleb(x, max(digits, -60))
-    return _EXACT.scaleb(_EXACT.to_integral_value(scaled, rounding=decimal.ROUND_DOWN), -max(digits, -60))
+    scaled = _DOWN.scaleb(x, max(digits, -60))
+    return _DOWN.scaleb(_DOWN.to_integral_value(scaled), -max(digits, -60))
 
 
 def _exponent(x: Decimal) -> int:

@@ -136,9 +136,7 @@ def _nth(text: str, pattern: str, start: int, n: int, flags: str, group: int) ->
     return found[n - 1] if n <= len(found) and group < len(found[n - 1].texts) else None
 
 
-def _regexp_substr(
-    text: str, pattern: str, start: int = 1, n: int = 1, flags: str = "", group: int = 0
-) -> str | None:
+def _regexp_substr(text: str, pattern: str, start: int = 1, n: int = 1, flags: str = "", group: int = 0) -> str | None:
     found = _nth(text, pattern, start, n, flags, group)
     return None if found is None else found.texts[group]
 

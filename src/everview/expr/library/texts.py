@@ -24,13 +24,13 @@ MOST_LETTERS = 64 * 1024 * 1024
 
 
 def written(value: Any) -> str:
-    """A value as the text that casting it gives.
+    """A value as PostgreSQL prints it: as casting to text does, but for bools.
 
-    >>> written(True), written(1.0), written("x")
-    ('true', '1.0', 'x')
+    >>> written(True), written(1.5), written("x")
+    ('t', '1.5', 'x')
     """
-    if isinstance(value, str):
-        return value
+    if isinstance(value, (str, bool)):
+        return value if isinstance(value, str) else "t" if value else "f"
     kind = {"datetime": "timestamp", "Decimal": "decimal"}.get(type(value).__name__, type(value).__name__)
     return str(CASTS[kind, "str"](value, STR))
 

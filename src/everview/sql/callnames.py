@@ -1,0 +1,34 @@
+"""The functions that are bound by the name they are written with."""
+
+from __future__ import annotations
+
+from everview.expr.library import LIBRARY
+
+_INSIDE = {"log_base", "epoch_to_timestamp", "parse_timestamp", "regexp_substring", "extract_more", "trunc_more"}
+"""Functions of the library that SQL has other words for."""
+
+_SYNTAX = {"left", "right", "overlay"}
+"""Functions that sqlglot must read, because they are more than a name and arguments."""
+
+SCALARS: frozenset[str] = (
+    frozenset({*LIBRARY, "to_timestamp", "random", "setseed", "gen_random_uuid"}) - _INSIDE - _SYNTAX
+)
+"""Functions of rows by name."""
+
+AGGREGATES: frozenset[str] = frozenset()
+"""Aggregates by name."""
+
+OTHERS = (
+    "abs", "ceil", "floor", "round", "sign", "sqrt", "exp", "ln", "log", "power", "mod", "div", "lower", "upper",
+    "length", "reverse", "substring", "left", "right", "trim", "ltrim", "rtrim", "lpad", "rpad", "replace", "overlay",
+    "split_part", "position", "strpos", "starts_with", "concat", "coalesce", "nullif", "greatest", "least",
+    "extract", "date_trunc", "date_part", "count", "sum", "avg", "min", "max", "bool_and", "bool_or", "stddev",
+    "variance", "string_agg", "array_agg", "row_number", "rank", "dense_rank", "lag", "lead", "first_value",
+    "last_value", "nth_value", "ntile", "now",
+)  # fmt: skip
+"""Functions that sqlglot has nodes for."""
+
+
+def all_names() -> list[str]:
+    """Names that a misspelt one may be."""
+    return sorted({*SCALARS, *AGGREGATES, *OTHERS} - {"random", "setseed", "gen_random_uuid"})
