@@ -15,7 +15,6 @@ from sqlglot.dialects.postgres import Postgres
 
 from everview.sql.callnames import AGGREGATES, SCALARS
 
-
 _READ_BY_NAME = {*SCALARS, *AGGREGATES}
 
 
