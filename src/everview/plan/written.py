@@ -54,6 +54,7 @@ PARTS: dict[str, type] = {
 WRAPPERS = {
     "RowFunction": "everview.language.collection",
     "Listing": "everview.sql.lists",
+    "Folding": "everview.sql.folds",
     "Median": "everview.datalog.groups",
     "Range": "everview.datalog.ranges",
 }

@@ -15,14 +15,22 @@ SCALARS: frozenset[str] = (
 )
 """Functions of rows by name."""
 
-AGGREGATES: frozenset[str] = frozenset()
+AGGREGATES: frozenset[str] = frozenset(
+    {
+        "any_value", "approx_count_distinct", "approx_distinct", "approx_percentile", "approx_quantile", "arg_max",
+        "arg_min", "argmax", "argmin", "bit_and", "bit_or", "bit_xor", "corr", "count_if", "countif", "covar_pop",
+        "covar_samp", "first", "last", "max_by", "median", "min_by", "mode", "percentile_cont", "percentile_disc",
+        "product", "quantile", "quantile_cont", "quantile_disc", "regr_avgx", "regr_avgy", "regr_count",
+        "regr_intercept", "regr_r2", "regr_slope", "regr_sxx", "regr_sxy", "regr_syy",
+    }
+)  # fmt: skip
 """Aggregates by name."""
 
 OTHERS = (
     "abs", "ceil", "floor", "round", "sign", "sqrt", "exp", "ln", "log", "power", "mod", "div", "lower", "upper",
     "length", "reverse", "substring", "left", "right", "trim", "ltrim", "rtrim", "lpad", "rpad", "replace", "overlay",
     "split_part", "position", "strpos", "starts_with", "concat", "coalesce", "nullif", "greatest", "least",
-    "extract", "date_trunc", "date_part", "count", "sum", "avg", "min", "max", "bool_and", "bool_or", "stddev",
+    "extract", "date_trunc", "date_part", "count", "sum", "avg", "min", "max", "bool_and", "bool_or", "every", "stddev",
     "variance", "string_agg", "array_agg", "row_number", "rank", "dense_rank", "lag", "lead", "first_value",
     "last_value", "nth_value", "ntile", "now",
 )  # fmt: skip

@@ -25,10 +25,13 @@ def _aggregate(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
 class Everview(Postgres):
     """PostgreSQL's dialect, with our functions left as they are written."""
 
+    ORIGINAL_NAME_META_KEY = "name"
+
     class Parser(Postgres.Parser):  # type: ignore[misc, valid-type]
         FUNCTIONS: ClassVar = {
             **{name: make for name, make in Postgres.Parser.FUNCTIONS.items() if name.lower() not in _READ_BY_NAME},
             **{name.upper(): _aggregate(name) for name in AGGREGATES},
+            "EVERY": exp.LogicalAnd.from_arg_list,
         }
         FUNCTION_PARSERS: ClassVar = {
             name: parse for name, parse in Postgres.Parser.FUNCTION_PARSERS.items() if name.lower() not in _READ_BY_NAME

@@ -32,7 +32,8 @@ from everview.plan.nodes import (
     Threshold,
     Union,
 )
-from everview.sql import moments, parts
+from everview.sql import moments, named_aggregates, parts
+from everview.sql.folds import Folding
 from everview.sql.lists import Listing
 from everview.sql.moments import MOMENTS
 from everview.sql.scalars import Scalars, has_query, sort_keys
@@ -54,9 +55,9 @@ class _Slot:
 
 @dataclass(frozen=True)
 class _ListSlot:
-    """string_agg or array_agg: `exprs` are the condition if there is one, the value, and what it is ordered by."""
+    """An aggregate in Python: `exprs` are the condition if there is one, the values, and what they are ordered by."""
 
-    function: Listing
+    function: Listing | Folding
     exprs: tuple[Expr, ...]
     type: DataType
     distinct: tuple[Expr, ...] = ()
@@ -67,6 +68,9 @@ class _ListSlot:
 
 
 Slot = _Slot | _ListSlot
+
+NAMED = (exp.AnonymousAggFunc, exp.WithinGroup, exp.FirstValue, exp.LastValue)
+"""Aggregates that are bound by name."""
 
 
 class Grouped(Scalars):
@@ -97,13 +101,17 @@ class Grouped(Scalars):
 
     def _aggregate(self, node: exp.Expr, condition: exp.Expr | None) -> Callable[[], Expr]:
         """Make the slots an aggregate needs; the value to compute from them."""
-        if any(True for child in node.iter_expressions() for _ in aggregates_in(child)):
+        call_ = node.this if isinstance(node, exp.WithinGroup) else node
+        inside = [*call_.iter_expressions(), *([node.expression] if call_ is not node else [])]
+        if any(True for child in inside for _ in aggregates_in(child)):
             raise self.source.error(node, "E_AGGREGATE", "aggregates cannot be nested", "use a derived table")
         if isinstance(node, exp.Grouping):
             return self._grouping(node)
         test = self.below.condition(condition) if condition is not None else None
         if isinstance(node, (exp.GroupConcat, exp.ArrayAgg)):
             return self._column(self._list_slot(node, test))
+        if isinstance(node, NAMED):
+            return self._named(node, test)
         if type(node) not in AGGREGATES and type(node) not in MOMENTS:
             raise self._refused(node)
         self.source.only(node, "this", "big_int")
@@ -125,6 +133,36 @@ class Grouped(Scalars):
         if type(node) in MOMENTS:
             return self._moment(node, arg, distinct)
         return self._column(self._typed(AGGREGATES[type(node)], arg, node, distinct))
+
+    def _named(self, node: exp.Expr, test: Expr | None) -> Callable[[], Expr]:
+        """Aggregates by name: counts and minima of another name, else folds."""
+        call_ = named_aggregates.given(node, self)
+        if call_.name in ("any_value", "approx_count_distinct", "count_if", "regr_count"):
+            return self._renamed(call_, test)
+        function, exprs, made = named_aggregates.fold(call_, test, self)
+        for expr in exprs[test is not None :][: function.width]:
+            self._refuse_outer(call_.node, expr)
+        return self._column(_ListSlot(function, exprs, made))
+
+    def _renamed(self, given: named_aggregates.Given, test: Expr | None) -> Callable[[], Expr]:
+        """any_value(x): min(x); approx_count_distinct(x): count(DISTINCT x); count_if(c), regr_count(y, x): counts."""
+        wanted = 2 if given.name == "regr_count" else 1
+        if len(given.args) != wanted:
+            what = self.source.written(given.node)
+            raise self.source.error(given.node, "E_ARITY", f"{what} takes {wanted} argument{'s' * (wanted > 1)}")
+        if given.name == "count_if":
+            args = [self.below.condition(given.args[0])]
+            tests = args
+        else:
+            args = [self.below.bind(a) for a in given.args]
+            tests = [call("is_not_null", a) for a in args] if wanted == 2 else []
+        self._refuse_outer(given.node, args[-1])
+        tests = [*tests, *([test] if test is not None else [])]
+        value = Constant(INT, 1) if given.name in ("count_if", "regr_count") else args[0]
+        if tests:
+            value = call("case", functions.conjunction(tests), value, Constant(INT.optional(), None))
+        kind: AggregateKind = "min" if given.name == "any_value" else "count"
+        return self._column(self._typed(kind, value, given.node, given.name == "approx_count_distinct"))
 
     def _refuse_outer(self, node: exp.Expr, arg: Expr | None) -> None:
         """An aggregate of nothing but columns of the query around belongs to that query, not to this one."""
@@ -172,8 +210,9 @@ class Grouped(Scalars):
 
     def _check_type(self, node: exp.Expr, arg: Expr, wanted: frozenset[str]) -> None:
         if arg.type.kind not in wanted:
-            name = node.sql_name().lower() if isinstance(node, exp.Func) else node.key
-            raise self.source.error(node, "E_TYPE", f"there is no {name} of {arg.type!r}", "cast it first")
+            raise self.source.error(
+                node, "E_TYPE", f"there is no {self.source.written(node)} of {arg.type!r}", "cast it first"
+            )
 
     def _count_rows(self, node: exp.Expr, items: list[exp.Expr], given: exp.Distinct, test: Expr | None) -> _Slot:
         """count(DISTINCT a, b): distinct rows without NULLs; count(DISTINCT (a, b)): all distinct rows."""
@@ -372,7 +411,7 @@ def aggregates_in(node: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr | None]]:
     if isinstance(node, exp.Filter):
         yield node.this, node.expression.this
         return
-    if isinstance(node, exp.AggFunc):
+    if isinstance(node, (exp.AggFunc, exp.WithinGroup)):
         yield node, None
         return
     for child in node.iter_expressions():

@@ -46,6 +46,10 @@ def _decimal(kind: exp.DataType, source: Source) -> DataType:
     return decimal(sizes[1] if len(sizes) > 1 else 0 if sizes else DEFAULT_SCALE)
 
 
+OWN_NAMES: dict[type[exp.Expr], str] = {exp.GroupConcat: "string_agg", exp.StrPosition: "position"}
+"""What functions are called that sqlglot reads in a way of its own, and names otherwise."""
+
+
 def spelled(name: str, candidates: Iterable[str]) -> str:
     """The candidate that is meant: the name as written if there is one, else one that differs in letters' case only.
 
@@ -66,13 +70,17 @@ def output_name(item: exp.Expr, position: int) -> str:
     """
     if isinstance(item, (exp.Alias, exp.Column)):
         return str(item.alias_or_name)
+    if isinstance(item, exp.Window):
+        return output_name(item.this, position)
     if isinstance(item, (exp.Cast, exp.Paren, exp.Filter)):
         inner = output_name(item.this, position)
         return inner if inner != f"column{position + 1}" or isinstance(item, exp.Paren) else f"column{position + 1}"
-    if isinstance(item, exp.Anonymous):
+    if isinstance(item, exp.WithinGroup):
+        return output_name(item.this, position)
+    if isinstance(item, (exp.Anonymous, exp.AnonymousAggFunc)):
         return str(item.name).lower()
     if isinstance(item, exp.Case):
         return "case"
     if isinstance(item, exp.Func) and not isinstance(item, exp.Connector):
-        return str(item.sql_name()).lower()
+        return str(item.meta.get("name") or OWN_NAMES.get(type(item)) or item.sql_name()).lower()
     return f"column{position + 1}"

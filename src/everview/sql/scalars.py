@@ -160,7 +160,7 @@ class Scalars:
 
     def no_argument(self, node: exp.Expr) -> SqlError:
         """The error for a function of nothing, where sqlglot lets it pass."""
-        name = node.sql_name().lower() if isinstance(node, exp.Func) else node.key
+        name = self.source.written(node)
         return self.source.error(node, "E_ARITY", f"{name} has no argument", "count(*) counts rows" * (name == "count"))
 
     def _refused(self, node: exp.Expr) -> SqlError:
@@ -169,17 +169,17 @@ class Scalars:
                 node, "E_WINDOW", "a window function cannot stand here", "they belong in SELECT, QUALIFY and ORDER BY"
             )
         if isinstance(node, exp.AggFunc):
-            if isinstance(node, (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)):
+            if isinstance(node, (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.AnonymousAggFunc)):
                 return self.source.error(
                     node,
                     "E_AGGREGATE",
-                    f"{node.sql_name().lower()} cannot stand here",
+                    f"{self.source.written(node)} cannot stand here",
                     "aggregates belong in SELECT, HAVING and ORDER BY",
                 )
             return self.source.refuse(
                 node,
                 f"the aggregate {self.source.written(node)} is not supported",
-                "count, sum, avg, min, max, bool_and, bool_or, stddev, variance, string_agg and array_agg are",
+                "count, sum, avg, min, max, bool_and, stddev, string_agg, median, percentile_cont and others are",
             )
         what = self.source.written(node)
         return self.source.refuse(node, f"{what} is not supported here")

@@ -241,10 +241,10 @@ class Windows:
             return self._rank(inner)
         if kind in _VALUES:
             return self._value(inner, self._frame(base, spec))
-        what = inner.sql_name().lower() if isinstance(inner, exp.Func) else inner.key
-        name = inner.name.lower() if isinstance(inner, exp.Anonymous) else what
         raise self.source.refuse(
-            node, f"{name} is not supported as a window function", "ranks, lag, lead, count, sum, avg, min, max ... are"
+            node,
+            f"{self.source.written(inner)} is not supported as a window function",
+            "ranks, lag, lead, count, sum, avg, min, max ... are",
         )
 
     def _rank(self, node: exp.Expr) -> _Wanted:
@@ -299,7 +299,7 @@ class Windows:
         if isinstance(node, (exp.LogicalAnd, exp.LogicalOr)):
             wanted = frozenset({"bool"})
         if arg.type.kind not in wanted:
-            name = node.sql_name().lower() if isinstance(node, exp.Func) else kind
+            name = self.source.written(node)
             raise self.source.error(node, "E_TYPE", f"there is no {name} of {arg.type!r}", "cast it first")
         made = FLOAT if kind == "avg" else arg.type
         return _Wanted(kind, made.optional(arg.type.nullable or not _has_itself(frame)), arg, frame)
