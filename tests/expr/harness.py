@@ -1,4 +1,4 @@
-"""Runs an expression three ways (reference, machine, Python evaluator) and compares."""
+"""Runs an expression four ways (reference, machine, Python over columns, Python row by row) and compares."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from everview.codes import Codec, Interner, decode_value, encode_value
 from everview.expr.evaluate import evaluate
+from everview.expr.few import FewRows
 from everview.expr.lower import lower
 from everview.expr.lowering import Program
 from everview.expr.nodes import Expr
@@ -17,6 +18,9 @@ from everview.types import DataType
 from tests.expr.reference import RowError, value
 
 KINDS = {DIVISION: "division", OVERFLOW: "overflow", DOMAIN: "domain", CAST: "cast"}
+ALONE = 6
+"""About so many rows of each check are evaluated alone, too."""
+
 Outcome = tuple[str, Any]
 """("dropped", None), ("error", kind) or ("row", codes of the outputs)."""
 
@@ -84,10 +88,23 @@ def check(
     columns = Codec(types, [f"c{i}" for i in range(len(types))], interner).encode_rows(rows)
     want = expected(exprs, predicate, rows, interner)
     _compare(want, in_python(exprs, predicate, columns, interner), exprs, rows, interner, "evaluate", kinds)
+    _same_one_by_one(exprs, predicate, columns, interner)
     program = lower(exprs, predicate, len(types), lambda declared, v: encode_value(declared, v, interner))
     if program is not None:
         _compare(want, on_machine(program, columns), exprs, rows, interner, "machine", kinds)
     return program
+
+
+def _same_one_by_one(exprs: tuple[Expr, ...], predicate: Expr | None, columns: Any, interner: Interner) -> None:
+    """A row alone says what it says among others, to the very error code: one may come and the other leave."""
+    together = evaluate(exprs, predicate, columns, interner)
+    found = dict(zip(together.kept.tolist(), together.codes.T.tolist(), strict=True))
+    few = FewRows(exprs, predicate, interner)
+    for i in range(0, columns.shape[1], max(1, columns.shape[1] // ALONE)):
+        alone = few(np.ascontiguousarray(columns[:, i : i + 1]))
+        assert alone.errors.tolist() == [together.errors[i]], (exprs, columns[:, i])
+        assert alone.codes.T.tolist() == ([found[i]] if i in found else []), (exprs, columns[:, i])
+        assert alone.codes.dtype == np.int64 and alone.codes.flags.c_contiguous
 
 
 def _compare(

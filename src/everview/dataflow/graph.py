@@ -399,8 +399,8 @@ class Graph:
             columns, times, diffs = batch_arrays(make.peek(item.trace.address, trace_k.DELTA), item.trace.cols)
             out, rows, errors = shield.openly(item.run, columns)
             make.emit_columns(item.say().address, np.ascontiguousarray(out), times[rows], diffs[rows])
-            bad = np.flatnonzero(errors)
-            if len(bad):
+            if errors.any():
+                bad = np.flatnonzero(errors)
                 outside = times[bad] if item.scope.is_root else (times[bad] & 0xFFF) + self.time_base()
                 found = np.stack([errors[bad], outside, diffs[bad]], axis=1)
                 make.push_rows(item.errors_to, np.ascontiguousarray(found).ravel(), len(bad))

@@ -17,7 +17,7 @@ import numpy as np
 from everview.codes.codec import Codec
 from everview.codes.interner import Interner
 from everview.errors import EverviewError, UdfError
-from everview.expr.evaluate import evaluate
+from everview.expr.few import FewRows
 from everview.expr.nodes import Expr
 from everview.plan import nodes as plan
 from everview.types import DataType
@@ -29,12 +29,7 @@ Group = list[tuple[tuple[Any, ...], int]]
 
 def expressions(exprs: tuple[Expr, ...], predicate: Expr | None, interner: Interner) -> Linear:
     """Projection and filter with expressions that need Python."""
-
-    def run(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        result = evaluate(exprs, predicate, columns, interner)
-        return result.codes, result.kept, result.errors
-
-    return run
+    return FewRows(exprs, predicate, interner)
 
 
 def _listed(function: Callable[..., Any], values: tuple[Any, ...]) -> list[Any]:

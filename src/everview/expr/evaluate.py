@@ -85,7 +85,7 @@ def evaluate(exprs: tuple[Expr, ...], predicate: Expr | None, columns: Words, in
 _programs: WeakKeyDictionary[Interner, dict[tuple[Expr, int], Program | None]] = WeakKeyDictionary()
 
 
-def _program(expr: Expr, ncols: int, interner: Interner) -> Program | None:
+def program_of(expr: Expr, ncols: int, interner: Interner) -> Program | None:
     """The program of one expression, made once."""
     known = _programs.setdefault(interner, {})
     key = (expr, ncols)
@@ -120,7 +120,7 @@ class _Evaluation:
         if isinstance(expr, Udf):
             return self._udf(expr, rows)
         assert isinstance(expr, Call)
-        program = _program(expr, len(self.columns), self.interner)
+        program = program_of(expr, len(self.columns), self.interner)
         if program is not None:
             return self._run(program, self.columns[:, rows], rows)
         if expr.op in _LAZY:
@@ -133,7 +133,7 @@ class _Evaluation:
             return self._extreme(expr, rows)
         if expr.op in LIBRARY:
             return self._routine(expr, LIBRARY[expr.op], rows)
-        if _text_function(expr) is not None:
+        if text_function(expr) is not None:
             return self._text(expr, rows)
         return self._strict(expr, rows)
 
@@ -157,7 +157,7 @@ class _Evaluation:
         """A function the machine has, of arguments it has not: they become its columns."""
         columns = np.array([self.value(a, rows) for a in expr.args], dtype=np.int64).reshape(len(expr.args), rows.size)
         args = tuple(a if isinstance(a, Literal) else ColumnRef(a.type, i) for i, a in enumerate(expr.args))
-        program = _program(replace(expr, args=args), len(args), self.interner)
+        program = program_of(replace(expr, args=args), len(args), self.interner)
         if program is None:
             raise NotImplementedError(f"the function {expr.op} of {[a.type for a in expr.args]}")
         return self._run(program, columns, rows)
@@ -165,7 +165,7 @@ class _Evaluation:
     # ---- texts
 
     def _text(self, expr: Call, rows: Words) -> Words:
-        function = _text_function(expr)
+        function = text_function(expr)
         assert function is not None
         return self._strictly(expr, rows, lambda codes: self._spread(expr, codes, function))
 
@@ -304,10 +304,10 @@ _TUPLES: dict[str, Callable[[_Evaluation, Call, Words], Words]] = {
 
 # ---- functions of texts ----------------------------------------------------------------------------------------------
 
-_TextFunction = Callable[[Call, list[Words], Interner], tuple[Words, Words]]
+TextFunction = Callable[[Call, list[Words], Interner], tuple[Words, Words]]
 
 
-def _text_function(expr: Call) -> _TextFunction | None:
+def text_function(expr: Call) -> TextFunction | None:
     """How a function of texts is computed: by Arrow, by value, or not here (None)."""
     if expr.op.startswith("cast_"):
         return _cast_values if (expr.args[0].type.kind, expr.type.kind) in CASTS else None

@@ -183,7 +183,7 @@ def from_shards(core: Core, runtime: EmbeddedRuntime, store: Store, manifest: Ma
 def begin_again(core: Core, runtime: EmbeddedRuntime) -> None:
     """Forget everything: no names, no operators."""
     core.catalog.clear()
-    core.clock.followers.clear()
+    core.clock.agenda.remove(lambda follower: True)
     runtime.begin_again()
 
 

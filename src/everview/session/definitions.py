@@ -174,14 +174,14 @@ class Definitions:
         """Let a follower take part in transactions from now on."""
         clock = self._core.clock
         entry = described(follower, clock.read())
-        same = [f for f in clock.followers if f.table is follower.table and type(f) is type(follower) and f.owner]
+        same = [f for f in clock.agenda.of(follower.table) if type(f) is type(follower) and f.owner]
         if any(described(f, entry.now) == entry for f in same):
             return  # a table that is declared again
         clock.add(follower)
         try:
             self._catalog.note(entry)
         except BaseException:
-            clock.followers.remove(follower)
+            clock.agenda.remove(lambda f: f is follower)
             if follower.own is not None:
                 del self._catalog.tables[follower.own._label]
             self._free_unused()

@@ -17,7 +17,7 @@ def encode_remote(core: Core, table: Table, rows: Any, fitting: Any, place: str,
 
     Some of the clock's followers want to see every row; so does a batch, in which more may happen to the table.
     """
-    followers = [f for f in core.clock.followers if f.table is table]
+    followers = core.clock.agenda.of(table)
     if core.transactions.queued is not None or not all(f.takes(how) for f in followers):
         return None
     until = next((f.until for f in followers if isinstance(f, RowTTL)), None)

@@ -19,7 +19,6 @@ Followers' own tables are called `everview.…` and belong to the views that rea
 from __future__ import annotations
 
 import datetime as dt
-import heapq
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,10 +33,12 @@ from everview.codes.interner import Interner
 from everview.dataflow.operators import Arrangement
 from everview.errors import InputError
 from everview.expr.evaluate import evaluate
+from everview.expr.few import FewRows
 from everview.expr.nodes import ColumnRef, Expr
 from everview.expr.resolve import Column
 from everview.plan import nodes as plan
 from everview.runtime.base import ChangeSet, RemoteRows, Runtime
+from everview.session.agenda import BULK_MOMENTS, Agenda, Moments
 from everview.session.snapshot import read_codes
 from everview.types import INT, NULL, TIMESTAMP
 
@@ -50,9 +51,6 @@ HIDDEN = "everview."
 
 NOW = "everview.now"
 """The offset that says what the clock showed, where something follows it."""
-
-BULK_MOMENTS = 64
-"""Due moments from which a whole index is read instead of single keys."""
 
 _EPOCH = dt.datetime(1970, 1, 1)
 
@@ -85,7 +83,8 @@ class Clock:
         self.now = 0
         self.target: int | None = None
         """where `advance` is going"""
-        self.followers: list[Follower] = []
+        self.agenda = Agenda()
+        """what follows the clock"""
 
     def read(self) -> int:
         """The present moment; it never goes back."""
@@ -95,17 +94,26 @@ class Clock:
 
     def late(self, table: Table) -> int:
         """How many rows came to a table, so far, when their time was over."""
-        return sum(f.late for f in self.followers if f.table is table)
+        return sum(f.late for f in self.agenda.of(table))
 
     def add(self, follower: Follower) -> None:
         """Let a follower take part in transactions from now on."""
         self.now = self.read()
-        self.followers.append(follower)
-        self.followers.sort(key=lambda f: not f.owner)  # what leaves a table leaves its mirrors too
+        self.agenda.add(follower)
 
     def forget(self, table: Table) -> None:
         """A table is dropped, with what follows it."""
-        self.followers = [f for f in self.followers if table not in (f.table, f.own)]
+        self.agenda.remove(lambda f: table in (f.table, f.own))
+
+    @property
+    def followers(self) -> list[Follower]:
+        """All that follow it, in their order."""
+        return self.agenda.followers
+
+    def due(self, now: int) -> bool:
+        """Whether something has come to pass by then."""
+        next_moment = self.agenda.next()
+        return next_moment is not None and next_moment <= now
 
     def unused(self) -> list[Table]:
         """Tables of followers that no view reads any more."""
@@ -119,22 +127,22 @@ class Clock:
 
     def passing(self, table: Table, tests: tuple[Term, ...]) -> Table:
         """The table's rows that meet conditions on now()."""
-        for f in self.followers:
-            if isinstance(f, TemporalFilter) and f.table is table and f.tests == tests:
+        for f in self.agenda.of(table):
+            if isinstance(f, TemporalFilter) and f.tests == tests:
                 return f.mirror
         return self._new(TemporalFilter(self.core, table, tests))
 
     def aging(self, table: Table, size: int) -> Table:
         """The table's rows of the last `size` microseconds."""
-        for f in self.followers:
-            if isinstance(f, ArrivalTTL) and f.table is table and f.size == size and not f.owner:
+        for f in self.agenda.of(table):
+            if isinstance(f, ArrivalTTL) and f.size == size and not f.owner:
                 return f.mirror
         return self._new(ArrivalTTL(self.core, table, size, owner=False))
 
     def latest(self, table: Table, size: int, partition: tuple[int, ...]) -> Table:
         """The table's last rows (of each partition)."""
-        for f in self.followers:
-            if isinstance(f, LastRows) and f.table is table and (f.size, f.partition) == (size, partition):
+        for f in self.agenda.of(table):
+            if isinstance(f, LastRows) and (f.size, f.partition) == (size, partition):
                 return f.mirror
         return self._new(LastRows(self.core, table, size, partition))
 
@@ -154,7 +162,7 @@ class Clock:
         before = self.manual, self.now
         self.manual, self.target = moment is not None, wanted
         try:
-            if any(f.queue.due(wanted) for f in self.followers):
+            if self.due(wanted):
                 self.core.transactions.commit_empty()
             self.now = self.read()
         except BaseException:
@@ -196,27 +204,29 @@ class Clock:
     def settle(self) -> int:
         """Do what is due, as a transaction of its own; the moment up to which that is done."""
         now = self.read()
-        if not any(f.queue.due(now) for f in self.followers):
+        if not self.due(now):
             return now
         self.core.transactions.commit_empty()
         return self.now
 
     def extend(self, work: list[Any]) -> Callable[[], None]:
-        """Add to a transaction what it and the time that passed mean for the followers; gives what undoes it."""
+        """Add to a transaction what it and the time that passed mean for the followers; gives what undoes it.
+
+        Only those do anything for which something is due or whose table is changed. One that was left alone has `seen`
+        an earlier moment than now, and nothing has changed its mind since.
+        """
         before, now = self.now, self.read()
         taken: list[tuple[Follower, list[int], int]] = []
-        for follower in self.followers:
-            moments = follower.queue.take(now)
-            taken.append((follower, moments, follower.seen))
-            found = [(rows, diff) for t, rows, diff in work if t is follower.table]
-            width = rows_of(follower.table)
-            mine = [(_columns(rows, width), diff) for rows, diff in found if not isinstance(rows, RemoteRows)]
-            if moments or mine:
-                work.extend(c for c in follower.changes(mine, moments, follower.seen, now) if c[1].shape[1])
-            for rows in (rows for rows, _ in found if isinstance(rows, RemoteRows)):
-                work.extend(follower.take(rows, now))
-            follower.seen = now
-        self.now = now
+        found: dict[Table, list[tuple[Any, int]]] = {}
+        turns = self.agenda.turns(now)
+
+        def note(changes: list[Any]) -> None:
+            for table, rows, diff in changes:
+                if table in found:
+                    found[table].append((rows, diff))
+                else:
+                    found[table] = [(rows, diff)]
+                    turns.touch(table)
 
         def undo() -> None:
             self.now = before
@@ -224,56 +234,21 @@ class Clock:
                 follower.queue.add(moments)
                 follower.seen = seen
 
+        try:
+            note(work)
+            for follower in turns:
+                taken.append((follower, [], follower.seen))
+                moments = taken[-1][1]
+                moments += follower.queue.take(now)
+                made = follower.respond(found.get(follower.table, []), moments, now)
+                follower.seen = now
+                work.extend(made)
+                note(made)
+            self.now = now
+        except BaseException:
+            undo()
+            raise
         return undo
-
-
-class Moments:
-    """A queue of moments, each once. Those that come one by one are in a heap, those that come by the thousand stay in
-    arrays, at a tenth of the memory.
-
-    >>> queue = Moments()
-    >>> queue.add([30, 10, 20, 10])
-    >>> queue.take(20), queue.due(25), len(queue)
-    ([10, 20], False, 1)
-    >>> queue.add(np.arange(0, 10_000, 10))
-    >>> queue.take(20), len(queue)
-    ([0, 10, 20], 998)
-    """
-
-    def __init__(self) -> None:
-        self._heap: list[int] = []
-        self._there: set[int] = set()
-        self._runs: list[Words] = []  # each in order
-
-    def __len__(self) -> int:
-        return len(self._heap) + sum(map(len, self._runs))
-
-    def add(self, moments: Sequence[int] | Words) -> None:
-        if len(moments) >= BULK_MOMENTS:
-            self._runs.append(np.unique(np.asarray(moments, dtype=np.int64)))
-            while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
-                self._runs.append(np.unique(np.concatenate([self._runs.pop(), self._runs.pop()])))
-            return
-        for moment in map(int, moments):
-            if moment not in self._there:
-                self._there.add(moment)
-                heapq.heappush(self._heap, moment)
-
-    def due(self, now: int) -> bool:
-        return bool(self._heap and self._heap[0] <= now) or any(run[0] <= now for run in self._runs)
-
-    def take(self, now: int) -> list[int]:
-        """The moments up to now, which are gone from the queue."""
-        taken = []
-        while self._heap and self._heap[0] <= now:
-            taken.append(heapq.heappop(self._heap))
-        self._there.difference_update(taken)
-        if any(run[0] <= now for run in self._runs):
-            cuts = [int(np.searchsorted(run, now, "right")) for run in self._runs]
-            ripe = [run[:cut] for run, cut in zip(self._runs, cuts, strict=True)]
-            self._runs = [run[cut:] for run, cut in zip(self._runs, cuts, strict=True) if cut < len(run)]
-            taken = np.unique(np.concatenate([np.array(taken, dtype=np.int64), *ripe])).tolist()
-        return taken
 
 
 class Follower:
@@ -294,6 +269,18 @@ class Follower:
     def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
         """What a transaction's changes of the table and the moments since `before` mean."""
         raise NotImplementedError
+
+    def respond(self, found: list[tuple[Any, int]], moments: list[int], now: int) -> list[Change]:
+        """What changes of the table, wherever their rows are, and due moments mean."""
+        made: list[Change] = []
+        width = rows_of(self.table)
+        mine = [(_columns(rows, width), diff) for rows, diff in found if not isinstance(rows, RemoteRows)]
+        if moments or mine:
+            made += [c for c in self.changes(mine, moments, self.seen, now) if c[1].shape[1]]
+        for rows, _ in found:
+            if isinstance(rows, RemoteRows):
+                made += self.take(rows, now)
+        return made
 
     def takes(self, how: str) -> bool:
         """Whether it can do with what is known of rows that are elsewhere and come in this way."""
@@ -365,7 +352,7 @@ class RowTTL(Follower):
 
     def resume(self, now: int) -> None:
         until = self._values([self.until], _contents(self.core.runtime, self.table))[0]
-        self.queue = Moments()
+        self.queue.clear()
         self.queue.add(np.unique(until[(until > now) & (until != NULL)]))
 
     def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
@@ -399,6 +386,9 @@ class TemporalFilter(Follower):
     def __init__(self, core: Core, table: Table, tests: tuple[Term, ...]) -> None:
         super().__init__(core, table)
         self.tests = tests
+        self._exprs = [t.expr for t in tests]
+        self._until = [t.side == "until" for t in tests]
+        self._few = FewRows(tuple(self._exprs), None, core.interner)
         self._indexes = [self._index(t.expr) for t in tests]
         rows = _contents(core.runtime, table)
         self._wait(rows, self.seen)
@@ -410,35 +400,67 @@ class TemporalFilter(Follower):
         return self._indexes
 
     def resume(self, now: int) -> None:
-        self.queue = Moments()
+        self.queue.clear()
         self._wait(_contents(self.core.runtime, self.table), now)
 
     def _wait(self, rows: Words, now: int) -> None:
-        for values in self._values([t.expr for t in self.tests], rows):
-            self.queue.add(np.unique(values[(values > now) & (values != NULL)]))
+        self._wait_for(self._values(self._exprs, rows), now)
+
+    def _wait_for(self, values: Words, now: int) -> None:
+        for some in values:
+            self.queue.add(np.unique(some[(some > now) & (some != NULL)]))
 
     def _pass(self, rows: Words, now: int) -> npt.NDArray[np.bool_]:
-        kept = np.ones(rows.shape[1], dtype=np.bool_)
-        for test, values in zip(self.tests, self._values([t.expr for t in self.tests], rows), strict=True):
-            kept &= (values != NULL) & ((values > now) if test.side == "until" else (values <= now))
+        return self._passing(self._values(self._exprs, rows), now)
+
+    def _passing(self, values: Words, now: int) -> npt.NDArray[np.bool_]:
+        kept = np.ones(values.shape[1], dtype=np.bool_)
+        for test, some in zip(self.tests, values, strict=True):
+            kept &= (some != NULL) & ((some > now) if test.side == "until" else (some <= now))
         return kept
 
     def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
+        made: list[Change] = self._turned(moments, before, now) if moments else []
+        for rows, diff in mine:
+            few = self._few.lists(rows)
+            kept = self._one_by_one(few, diff > 0, now) if few is not None else self._together(rows, diff > 0, now)
+            made.append((self.own, rows if len(kept) == rows.shape[1] else np.ascontiguousarray(rows[:, kept]), diff))
+        return made
+
+    def _turned(self, moments: list[int], before: int, now: int) -> list[Change]:
+        """Rows that were there and whose moment has come."""
         found: dict[tuple[int, ...], int] = {}
-        for index in self._indexes if moments else []:
+        for index in self._indexes:
             found.update(_counted(*self._found(index, moments)))
         turned = _rows(found, rows_of(self.table))
         counts = np.array(list(found.values()), dtype=np.int64)
         was, comes = self._pass(turned, before), self._pass(turned, now)
-        made: list[Change] = [
+        return [
             (self.own, np.repeat(turned[:, comes & ~was], counts[comes & ~was], axis=1), 1),
             (self.own, np.repeat(turned[:, was & ~comes], counts[was & ~comes], axis=1), -1),
         ]
-        for rows, diff in mine:
-            if diff > 0:
-                self._wait(rows, now)
-            made.append((self.own, np.ascontiguousarray(rows[:, self._pass(rows, now)]), diff))
-        return made
+
+    def _together(self, rows: Words, wait: bool, now: int) -> Words:
+        """Which of many rows pass; `wait` for their moments."""
+        values = self._values(self._exprs, rows)
+        if wait:
+            self._wait_for(values, now)
+        return np.flatnonzero(self._passing(values, now))
+
+    def _one_by_one(self, values: list[list[int] | None], wait: bool, now: int) -> list[int]:
+        """The same of few."""
+        kept = []
+        for i, moments in enumerate(values):
+            if moments is None:
+                continue
+            known = [moment for moment in moments if moment != NULL]
+            if wait:
+                self.queue.add([moment for moment in known if moment > now])
+            if len(known) == len(moments) and all(
+                moment > now if until else moment <= now for moment, until in zip(moments, self._until, strict=True)
+            ):
+                kept.append(i)
+        return kept
 
 
 class ArrivalTTL(Follower):
@@ -462,7 +484,7 @@ class ArrivalTTL(Follower):
         return [self.index]
 
     def resume(self, now: int) -> None:
-        self.queue = Moments()
+        self.queue.clear()
         self.queue.add(np.unique(_contents(self.core.runtime, self.mirror)[-1]))
 
     def takes(self, how: str) -> bool:

@@ -138,7 +138,7 @@ class Transactions:
             core.alive()
         if core.runtime.backing.read_only:
             core.runtime.backing.check_writable("nothing can be committed")
-        if core.clock.followers:
+        if core.clock.agenda:
             self._run_timed(changes)
         elif self.queued is not None:
             self._queue(changes)

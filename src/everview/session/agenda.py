@@ -1,0 +1,205 @@
+"""Which of the clock's followers have something to do: those of tables that change, and those whose moment has come.
+
+A session may have a thousand views with conditions on now(), and a transaction concerns few of them. Nothing here looks
+at all followers: those of a table are in a list, and the first moment of each is in a heap. What the heap says may be
+out of date, because moments are taken and followers dropped: that is seen when it comes up. When a queue of moments
+gets an earlier first one, it says so.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from everview.session.table import Table
+    from everview.session.temporal import Follower
+
+BULK_MOMENTS = 64
+"""Due moments from which a whole index is read instead of single keys."""
+
+Words = npt.NDArray[np.int64]
+Rank = tuple[bool, int]
+
+
+class Agenda:
+    """The followers of each table, and which is due next."""
+
+    def __init__(self) -> None:
+        self._of: dict[Table, dict[Rank, Follower]] = {}
+        self._ranked: dict[Rank, Follower] = {}
+        self._heap: list[tuple[int, Rank]] = []
+        self._added = 0
+
+    @property
+    def followers(self) -> list[Follower]:
+        """All, in their order: those that change a table itself come first, for what leaves a table leaves its
+        mirrors too.
+        """
+        return [self._ranked[rank] for rank in sorted(self._ranked)]
+
+    def __len__(self) -> int:
+        return len(self._ranked)
+
+    def add(self, follower: Follower) -> None:
+        self._added += 1
+        rank = (not follower.owner, self._added)
+        self._ranked[rank] = follower
+        self._of.setdefault(follower.table, {})[rank] = follower
+        follower.queue.tell(partial(self._note, rank))
+
+    def remove(self, gone: Callable[[Follower], bool]) -> None:
+        """Leave out those of which it is true."""
+        for rank, follower in [*self._ranked.items()]:
+            if gone(follower):
+                del self._ranked[rank]
+                there = self._of[follower.table]
+                del there[rank]
+                if not there:
+                    del self._of[follower.table]
+
+    def of(self, table: Table) -> list[Follower]:
+        """Those of one table, in their order."""
+        there = self._of.get(table)
+        return [there[rank] for rank in sorted(there)] if there else []
+
+    def next(self) -> int | None:
+        """The next moment at which something is due."""
+        while self._heap:
+            moment, rank = self._heap[0]
+            follower = self._ranked.get(rank)
+            first = follower.queue.first if follower is not None else None
+            if first == moment:
+                return moment
+            if first is not None and first > moment:
+                heapq.heapreplace(self._heap, (first, rank))
+            else:  # an earlier one has been noted, too
+                heapq.heappop(self._heap)
+        return None
+
+    def turns(self, now: int) -> Turns:
+        """Those that have something to do by then."""
+        due: list[tuple[int, Rank]] = []
+        while True:
+            moment = self.next()
+            if moment is None or moment > now:
+                break
+            due.append(heapq.heappop(self._heap))
+        for entry in due:  # they stay noted until their moments are taken
+            heapq.heappush(self._heap, entry)
+        return Turns(self._ranked, self._of, {rank for _, rank in due})
+
+    def _note(self, rank: Rank, moment: int) -> None:
+        heapq.heappush(self._heap, (moment, rank))
+
+
+class Turns:
+    """The followers that have something to do in one transaction, in their order: a change that one makes touches those
+    that come after it.
+    """
+
+    def __init__(self, ranked: dict[Rank, Follower], of: dict[Table, dict[Rank, Follower]], due: set[Rank]) -> None:
+        self._ranked = ranked
+        self._of = of
+        self._there = due
+        self._todo = sorted(due)  # which is a heap
+        self._at: Rank = (False, 0)
+
+    def touch(self, table: Table) -> None:
+        """This table is changed."""
+        for rank in self._of.get(table, ()):
+            if rank > self._at and rank not in self._there:
+                self._there.add(rank)
+                heapq.heappush(self._todo, rank)
+
+    def __iter__(self) -> Iterator[Follower]:
+        while self._todo:
+            self._at = heapq.heappop(self._todo)
+            yield self._ranked[self._at]
+
+
+class Moments:
+    """A queue of moments, each once. Those that come one by one are in a heap, those that come by the thousand stay in
+    arrays, at a tenth of the memory.
+
+    >>> queue = Moments()
+    >>> queue.add([30, 10, 20, 10])
+    >>> queue.take(20), queue.due(25), len(queue)
+    ([10, 20], False, 1)
+    >>> queue.add(np.arange(0, 10_000, 10))
+    >>> queue.take(20), len(queue)
+    ([0, 10, 20], 998)
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[int] = []
+        self._there: set[int] = set()
+        self._runs: list[Words] = []  # each in order
+        self._told: Callable[[int], None] = _nobody
+
+    def __len__(self) -> int:
+        return len(self._heap) + sum(map(len, self._runs))
+
+    @property
+    def first(self) -> int | None:
+        """The earliest."""
+        first = self._heap[0] if self._heap else None
+        for run in self._runs:
+            if first is None or run[0] < first:
+                first = int(run[0])
+        return first
+
+    def tell(self, told: Callable[[int], None]) -> None:
+        """Have the first one told, now and whenever an earlier one comes."""
+        self._told = told
+        if self.first is not None:
+            told(self.first)
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._heap, self._there, self._runs = [], set(), []
+
+    def add(self, moments: Sequence[int] | Words) -> None:
+        """More of them."""
+        before = self.first
+        self._add(moments)
+        first = self.first
+        if first is not None and (before is None or first < before):
+            self._told(first)
+
+    def _add(self, moments: Sequence[int] | Words) -> None:
+        if len(moments) >= BULK_MOMENTS:
+            self._runs.append(np.unique(np.asarray(moments, dtype=np.int64)))
+            while len(self._runs) > 1 and len(self._runs[-2]) <= 2 * len(self._runs[-1]):
+                self._runs.append(np.unique(np.concatenate([self._runs.pop(), self._runs.pop()])))
+            return
+        for moment in map(int, moments):
+            if moment not in self._there:
+                self._there.add(moment)
+                heapq.heappush(self._heap, moment)
+
+    def due(self, now: int) -> bool:
+        """Whether there is one up to now."""
+        return bool(self._heap and self._heap[0] <= now) or any(run[0] <= now for run in self._runs)
+
+    def take(self, now: int) -> list[int]:
+        """The moments up to now, which are gone from the queue."""
+        taken = []
+        while self._heap and self._heap[0] <= now:
+            taken.append(heapq.heappop(self._heap))
+        self._there.difference_update(taken)
+        if any(run[0] <= now for run in self._runs):
+            cuts = [int(np.searchsorted(run, now, "right")) for run in self._runs]
+            ripe = [run[:cut] for run, cut in zip(self._runs, cuts, strict=True)]
+            self._runs = [run[cut:] for run, cut in zip(self._runs, cuts, strict=True) if cut < len(run)]
+            taken = np.unique(np.concatenate([np.array(taken, dtype=np.int64), *ripe])).tolist()
+        return taken
+
+
+def _nobody(moment: int) -> None:
+    """Told of first moments before anybody asks."""
