@@ -224,6 +224,20 @@ def test_a_few_kills(tmp_path: Path) -> None:
     assert count == {"worker": 2, "driver": 1}
 
 
+@pytest.mark.parametrize("alone_rows", [1, pytest.param(0, marks=[pytest.mark.slow, pytest.mark.long])])
+def test_a_dead_jvm_is_no_job_that_was_given_up(tmp_path: Path, alone_rows: int) -> None:
+    """The driver says so, once, and ends; a resident task may run the steps, or a barrier stage."""
+    env = clusters.environment(clusters.home(tmp_path / "home"))
+    with life(tmp_path, "local[2]", env, SEED, alone_rows) as driver:
+        driver.wait_until_running()
+        driver.wait_for(2)
+        assert driver.kill("jvm", random.Random(SEED))
+        assert driver.process.wait(60) == 1 and driver.refused <= 1
+        driver.end()
+        assert "[E_SPARK] Spark's JVM has ended" in driver.errors(), driver.errors()
+        check(tmp_path, SEED, driver.told)
+
+
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.timeout(6000)

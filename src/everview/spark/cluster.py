@@ -28,12 +28,13 @@ from everview.dataflow.commands import Commands
 from everview.dataflow.lockstep import Inputs
 from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
 from everview.dataflow.saved import image_of
-from everview.errors import EverviewError, InputError, StoreError
+from everview.errors import EverviewError, StoreError
 from everview.kernels import image as image_k
 from everview.plan.frozen import Functions
 from everview.recovery.stored_shards import all_contents_of, contents_of, measure_of
 from everview.runtime.base import AbsentRows, RemoteTarget
 from everview.runtime.sharded import ShardStep
+from everview.spark.alive import asking, lost, unless_lost
 from everview.spark.coded import Coded
 from everview.spark.coding import Target, code
 from everview.spark.failures import PeerFailed
@@ -119,7 +120,7 @@ class SparkCluster:
     # steps
 
     def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> list[Added]:
-        with put_off():
+        with put_off(), asking(self._spark):
             before = len(self._commands)
             self._commands.append(command)
             self._forget_broadcast()
@@ -190,7 +191,7 @@ class SparkCluster:
         """Entries are committed whole."""
 
     def step(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
-        with put_off():
+        with put_off(), asking(self._spark):
             return self._run(step, wanted, {"marks": step.offsets} if step.offsets else {})
 
     def _run(self, step: ShardStep, wanted: Set[int], noted: dict[str, Any]) -> list[Added]:
@@ -282,9 +283,7 @@ class SparkCluster:
         return "Python worker exited unexpectedly" in str(error) and str(self._spark.master).startswith("local[")
 
     def _gave_up(self, error: Exception) -> EverviewError:
-        if self._spark._jsc is None:
-            return InputError("E_SPARK", "the SparkSession has been stopped", "close this session, and open another")
-        return EverviewError(
+        return lost(self._spark) or EverviewError(
             "E_JOB",
             f"Spark gave up a step's job: {first_line(error)}",
             "nothing of the step was committed, and the session goes on; Spark's log says more",
@@ -334,12 +333,14 @@ class SparkCluster:
                     if not left or "failed barrier" not in str(error):
                         raise
         finally:
-            shipped.destroy()
+            with unless_lost(self._spark):
+                shipped.destroy()
 
     def _forget_broadcast(self) -> None:
-        if self._sent is not None:
-            self._sent.destroy()
-            self._sent = None
+        sent, self._sent = self._sent, None
+        if sent is not None:
+            with unless_lost(self._spark):
+                sent.destroy()
 
     # versions
 
@@ -413,7 +414,8 @@ class SparkCluster:
         place = Target(
             self._store.files, table._id, table._arrangement, table._key, self.shards, target.until, target.settle()
         )
-        return code(rows.frame, target.fitting, target.place, target.how, place)
+        with asking(self._spark):
+            return code(rows.frame, target.fitting, target.place, target.how, place)
 
     def close(self) -> None:
         self._merger.close()

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from everview.dataflow import shield
+from everview.spark.alive import unless_lost
 
 NOTICE = 0.2
 """Seconds after which a wait looks for interrupts by itself: those that are no signals (`_thread.interrupt_main`, as
@@ -160,11 +161,13 @@ class Running:
     def cancel(self) -> None:
         """Let Spark end its tasks. Workers that are busy are ended after `spark.python.task.killTimeout`."""
         if not self.over:
-            self._context.cancelJobsWithTag(self._tag)
+            with unless_lost(self._context):
+                self._context.cancelJobsWithTag(self._tag)
             threading.Thread(target=self._insist, daemon=True, name="everview cancels").start()
 
     def _insist(self) -> None:
         """Cancel again until it has ended: Spark may not have heard of the job yet."""
-        while not self.over:
-            self._context.cancelJobsWithTag(self._tag)
-            self.wait(0.5)
+        with unless_lost(self._context):
+            while not self.over:
+                self._context.cancelJobsWithTag(self._tag)
+                self.wait(0.5)

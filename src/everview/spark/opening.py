@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from everview.errors import InputError, did_you_mean
 from everview.plan.trust import Trust
+from everview.spark.alive import lost
 
 if TYPE_CHECKING:
     from everview.session.session import Session
@@ -49,8 +50,8 @@ def _check(spark: Any) -> None:
         )
     if not hasattr(spark, "sparkContext"):
         raise InputError("E_SPARK", f"a {type(spark).__name__} is no SparkSession", "give connect a SparkSession")
-    if kind.startswith("pyspark.") and spark.sparkContext._jsc is None:
-        raise InputError("E_SPARK", "the SparkSession has been stopped", "make a new one: SparkSession.builder ...")
+    if (gone := lost(spark.sparkContext)) is not None:
+        raise gone
 
 
 def _check_number(name: str, given: Any, least: int, most: int | None) -> None:
