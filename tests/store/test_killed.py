@@ -1,73 +1,30 @@
 """Sessions killed with kill -9 at random moments: after each death the views equal a computation from scratch over
-exactly the acknowledged transactions, or those and the one that was under way.
+exactly the acknowledged transactions, or those and the one that was under way, and a sink has every change once.
 
-The writer says what it does through a pipe *after* each transaction returned, so what it said was acknowledged. Input
-is a function of the transaction's number: the test knows what every prefix of it gives.
+Input is a function of the transaction's number (`killing`): the test knows what every prefix of it gives. The long form
+counts EVERVIEW_KILLS deaths (1,000 if nobody says) from EVERVIEW_SEED on, in directories with different settings.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
-import subprocess
-import sys
+import signal
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import everview as ev
 from tests.inside import inside
+from tests.store.killing import Edge, Nursery, lines, present, wait_until_ready
 
-WRITER = """
-import random, sys, warnings
-import everview as ev
-from everview import col
-from everview.recovery import directory as durable
-from tests.inside import inside
-from tests.store.test_killed import changes
-
-durable.LOG_BYTES = int(sys.argv[2])
-db = ev.connect(sys.argv[1], sync=sys.argv[3])
-edge = db.table("edge", {"src": int, "dst": int, "label": str})
-root = db.table("root", {"node": int})
-
-def step(found):
-    return found.join(edge, found.node == edge.src).select(node=edge.dst).union_all(root).distinct()
-
-reach = db.view("reach", root.iterate(step))
-labels = db.view("labels", edge.group_by("label").agg(n=ev.count(), top=col.dst.max()))
-print("ready", flush=True)
-while True:
-    number = int(inside(db).runtime.offsets.get("number", 0))
-    with db.transaction():
-        new, gone = changes(number)
-        if number == 0:
-            root.insert([(0,)])
-        edge.insert(new)
-        edge.delete(gone)
-        inside(db).transactions.set_offset("number", str(number + 1))
-    print(number + 1, flush=True)
-"""
-
-Edge = tuple[int, int, str]
-
-
-def changes(number: int) -> tuple[list[Edge], list[Edge]]:
-    """The edges that transaction `number` brings and takes away: each edge lives for 20 transactions."""
-    return edges(number), edges(number - 20) if number >= 20 else []
-
-
-def edges(number: int) -> list[Edge]:
-    source = random.Random(number)
-    many = 300 if number % 17 == 3 else 3
-    return [(source.randrange(60), source.randrange(60), f"label {source.randrange(number + 1)}") for _ in range(many)]
-
-
-def present(count: int) -> list[Edge]:
-    """The edges after `count` transactions."""
-    return [e for number in range(max(0, count - 20), count) for e in edges(number)]
+SEED = int(os.environ.get("EVERVIEW_SEED", "1"))
+KILLS = int(os.environ.get("EVERVIEW_KILLS", "1000"))
+SETTINGS = [(3_000, "normal"), (1_000_000, "normal"), (10_000, "full")]
 
 
 def reachable(found: list[Edge]) -> set[int]:
@@ -81,12 +38,16 @@ def reachable(found: list[Edge]) -> set[int]:
     return reached
 
 
-def check(where: Path | str, acknowledged: int) -> int:
-    """Open what was left behind and compare it; gives the number of transactions that are there."""
+def check(where: Path | str, acknowledged: int, out: str = "") -> int:
+    """Open what was left behind and compare it; gives the number of transactions that are there. A sink is allowed to
+    catch up first.
+    """
     with ev.connect(where) as db:
-        count = db.time
+        offsets = inside(db).runtime.offsets
+        attached = sum(name.startswith("sink/") for name in offsets)  # which is a step of its own
+        count = db.time - attached
         assert count in (acknowledged, acknowledged + 1)
-        assert int(inside(db).runtime.offsets.get("number", 0)) == count
+        assert int(offsets.get("number", 0)) == count
         if "labels" not in db:
             assert count == 0
             return count
@@ -99,38 +60,77 @@ def check(where: Path | str, acknowledged: int) -> int:
         amounts = Counter(label for *_, label in now)
         assert sorted(db["labels"].rows()) == sorted((label, n, tops[label]) for label, n in amounts.items())
         assert db.check() == []
+        if out:
+            check_sink(db, out, count)
         return count
 
 
-def kill_again_and_again(where: Path | str, deaths: int, log_bytes: int, sync: str, seed: int) -> int:
+def check_sink(db: Any, out: str, count: int) -> None:
+    """Nothing twice before the sink catches up, and after it what it holds sums up to the view."""
+    assert set(written(out).values()) <= {1}
+    db["labels"].write_to(ev.io.json(out))
+    changes = written(out)
+    assert set(changes.values()) <= {1}
+    sums: Counter[Any] = Counter()
+    for row, at, diff in changes:
+        assert 1 < at <= db.time
+        sums[row] += diff
+    assert {row: n for row, n in sums.items() if n} == Counter(db["labels"].rows())
+    assert len({at for _, at, _ in changes}) == count, "every transaction changes the view"
+
+
+def written(out: str) -> Counter[Any]:
+    """The changes that the sink holds: (row, time, diff), and how often."""
+    texts = (path.read_text() for path in Path(out).glob("changes-*.json"))
+    found = (json.loads(line) for text in texts for line in text.splitlines())
+    return Counter(((c["label"], c["n"], c["top"]), c["_time"], c["_diff"]) for c in found)
+
+
+def kill_again_and_again(where: Path | str, deaths: int, log_bytes: int, sync: str, seed: int, out: str = "") -> int:
+    """Gives the number of transactions in the end."""
     source = random.Random(seed)
     acknowledged = 0
-    for _ in range(deaths):
-        process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(where), str(log_bytes), sync],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": "src:."},
-        )
-        assert process.stdout is not None and process.stderr is not None
-        if source.random() < 0.8:  # else it may die while it is opening
-            assert process.stdout.readline() == "ready\n", process.stderr.read()
-            time.sleep(source.random() * 0.3)
-        else:
-            time.sleep(1.5 + source.random() * 2)
-        process.kill()
-        said = [int(line) for line in process.stdout.read().split() if line != "ready"]
-        process.wait()
-        acknowledged = check(where, max([acknowledged, *said]))
+    said = Path(os.environ.get("TMPDIR", "/tmp")) / f"everview-said-{os.getpid()}"
+    with Nursery() as nursery:
+        for _ in range(deaths):
+            said.unlink(missing_ok=True)
+            pid = nursery.start(where, out, log_bytes, sync, said)
+            try:
+                if source.random() < 0.8:  # else it may die while it is opening
+                    wait_until_ready(said, pid)
+                    time.sleep(source.random() * 0.3)
+                else:
+                    time.sleep(source.random() * 0.3)
+            finally:
+                os.kill(pid, signal.SIGKILL)
+                status = nursery.wait(pid)
+            assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, "nothing else ended it"
+            told = [int(line) for line in lines(said) if line != "ready"]
+            acknowledged = check(where, max([acknowledged, *told]), out)
+    said.unlink(missing_ok=True)
     return acknowledged
 
 
 def test_two_deaths(tmp_path: Path) -> None:
-    assert kill_again_and_again(tmp_path, 2, 30_000, "normal", 3) > 0
+    assert kill_again_and_again(tmp_path / "state", 2, 30_000, "normal", 3, str(tmp_path / "out")) > 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("log_bytes", "sync"), [(3_000, "normal"), (1_000_000, "normal"), (10_000, "full")])
 def test_many_deaths(tmp_path: Path, log_bytes: int, sync: str) -> None:
-    assert kill_again_and_again(tmp_path, 8, log_bytes, sync, log_bytes) > 20
+    assert kill_again_and_again(tmp_path / "state", 8, log_bytes, sync, log_bytes, str(tmp_path / "out")) > 20
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_a_thousand_deaths(tmp_path: Path) -> None:
+    """Twenty-five in every directory, so that there are young ones, too."""
+    done = transactions = 0
+    while done < KILLS:
+        log_bytes, sync = SETTINGS[done // 25 % len(SETTINGS)]
+        work = tmp_path / str(done)
+        deaths = min(25, KILLS - done)
+        transactions += kill_again_and_again(work / "state", deaths, log_bytes, sync, SEED + done, str(work / "out"))
+        done += deaths
+        print(f"{done} deaths, {transactions} transactions", flush=True)
