@@ -16,11 +16,13 @@ WARM_DEBUG := $(VENV)/.stamp-warm-debug
 KERNELS := $(shell find src/everview/kernels src/everview/codes src/everview/dataflow -name '*.py' 2>/dev/null) src/everview/types.py
 
 JOBS ?= 2
+MINUTES ?= 60
+SEED ?= 1
 PYTEST := $(PY) -m pytest -q
 # What the bounds-checked build runs again: everything that reaches compiled code. One that does not exist is an error.
 DEBUG_TESTS ?= tests/codes tests/expr tests/language tests/oracle tests/graph tests/datalog tests/sql tests/store
 
-.PHONY: help setup demo test lint format fast-test debug-test slow-sample spark-test bench docs clean
+.PHONY: help setup demo test lint format fast-test debug-test slow-sample spark-test soak bench docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -67,6 +69,9 @@ spark-test: $(WARM) ## tests on a local Spark (not the slow ones)
 	@echo "== pytest: on Spark, local[2]"
 	@$(PYTEST) -m "spark and not slow" tests/spark tests/io
 	@$(PYTEST) -m "spark and not slow" --per-file 4 tests/oracle/test_graphs.py tests/oracle/test_random_plans.py
+
+soak: $(WARM) ## a mixed load for MINUTES, compared with a model; memory and latency must stay flat
+	@$(PY) -m tests.soak --minutes $(MINUTES) --seed $(SEED)
 
 bench: $(WARM) ## benchmarks as JSON, next to recomputation
 	@$(PY) -m pip install --quiet --editable '.[bench]'
