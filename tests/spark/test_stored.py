@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import everview as ev
+from everview.cli import app
 from everview.expr.language import udf
 from everview.spark import merging
 from everview.store.files import LocalFiles
@@ -208,3 +210,24 @@ def test_what_a_dead_driver_left_is_collected_when_it_is_opened_again(tmp_path: 
         assert new.exists(), "its task may be running still"
         assert len(list((tmp_path / "log").iterdir())) <= 1, "the checkpoint has it all"
         assert sorted(db["totals"].rows()) == expected
+
+
+def test_check_finds_a_damaged_batch_that_no_step_has_read(tmp_path: Path) -> None:
+    """A task notices when it reads one; `everview check` reads them all."""
+    with connect(tmp_path) as db:
+        t, _ = declare(db)
+        t.insert(block(0, 100_000))
+    assert CliRunner().invoke(app, ["check", str(tmp_path)]).exit_code == 0
+    batches = sorted((tmp_path / "batches").glob("*.arrow"))
+    assert len(batches) == 2, "one of each shard"
+    for batch in batches:
+        content = batch.read_bytes()
+        for place in (0, len(content) // 3, len(content) // 2, len(content) - 1):
+            batch.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+            result = CliRunner().invoke(app, ["check", str(tmp_path)])
+            assert result.exit_code == 1 and "E_DAMAGED" in result.output and batch.name in result.output, result.output
+        batch.unlink()
+        result = CliRunner().invoke(app, ["check", str(tmp_path)])
+        assert result.exit_code == 1 and "E_DAMAGED" in result.output and batch.name in result.output, result.output
+        batch.write_bytes(content)
+    assert CliRunner().invoke(app, ["check", str(tmp_path)]).exit_code == 0

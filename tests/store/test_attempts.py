@@ -72,6 +72,18 @@ def test_an_attempt_that_succeeds_leaves_no_mark(tmp_path: Path) -> None:
     assert not (where / "aside").exists()
 
 
+def test_an_opening_that_is_refused_is_no_attempt(tmp_path: Path) -> None:
+    """Whoever opens it without the function has not run the record."""
+    where = tmp_path / "db"
+    assert run(where, 1, 13)[0] == 9
+    for _ in range(2):
+        with pytest.raises(ev.EverviewError, match="E_TRUST"):
+            ev.connect(where)
+    (tmp_path / "db.mended").touch()
+    assert run(where)[:2] == (0, ["open [(1,), (13,)]"])
+    assert not (where / "aside").exists()
+
+
 def test_what_was_acknowledged_is_never_set_aside(tmp_path: Path) -> None:
     """Openings that die while they run records that were done leave no note at all."""
     where = tmp_path / "db"

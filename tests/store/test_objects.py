@@ -5,6 +5,7 @@ The same on real servers is test_servers.py.
 
 from __future__ import annotations
 
+import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -17,8 +18,9 @@ import everview as ev
 from everview import col
 from everview.dataflow.graph import Graph
 from everview.recovery import directory as durable
+from everview.recovery.loading import Loaded
 from everview.recovery.opening import open_directory, open_to_write
-from everview.store import Store, owner, wal_objects
+from everview.store import Store, owner, repair, wal_objects
 from everview.store.files import RemoteFiles
 from everview.store.objects import ObjectFiles
 from tests.inside import inside
@@ -208,15 +210,12 @@ def test_the_last_records_of_a_closed_log_are_missed(files: ObjectFiles) -> None
         opened(files)
 
 
-def test_a_reader_follows_and_is_told_of_the_last_transaction_by_a_sign_of_life(files: ObjectFiles) -> None:
+def test_a_reader_follows_and_is_told_of_the_last_transaction_at_once(files: ObjectFiles) -> None:
     db, sale, _ = opened(files)
     sale.insert([("north", 1)])
     reader = open_directory(files, read_only=True)  # type: ignore[arg-type]
-    assert reader.time == 0
+    assert reader.time == 1
     sale.insert([("north", 2)])
-    assert reader.refresh() == 1 and reader["total"].rows() == [("north", 1)]
-    assert inside(db).runtime.backing.store.owner is not None
-    inside(db).runtime.backing.store.owner._beat()
     assert reader.refresh() == 2 and reader["total"].rows() == [("north", 3)]
     db.checkpoint()
     sale.insert([("south", 2)])
@@ -241,6 +240,133 @@ def test_a_record_that_is_gone_is_noticed(files: ObjectFiles) -> None:
     files.write(names[2], data)
     db, _, total = opened(files)
     assert total.rows() == [("north", 3)]
+    db.close()
+
+
+def killed(db: ev.Session) -> None:
+    """Leave everything as it is: the owner's note is the last sign of life."""
+    kept = inside(db).runtime.backing.store.owner
+    kept._stop.set()
+    kept._tag = None  # it does not take the note away
+    inside(db).abandon()
+
+
+class Deadly:
+    """Replaying a record that says 13 ends the process, once it is armed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.armed = True
+        replay = Loaded.replay
+
+        def dies(loaded: Any, payload: bytes) -> None:
+            if self.armed and (13).to_bytes(8, "little") in payload:
+                raise SystemExit
+            replay(loaded, payload)
+
+        monkeypatch.setattr(Loaded, "replay", dies)
+        monkeypatch.setattr(owner, "STALE", -60.0)
+
+
+def test_a_transaction_that_ends_the_process_is_set_aside_after_one_attempt(
+    files: ObjectFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deadly = Deadly(monkeypatch)
+    db, sale, _ = opened(files)
+    sale.insert([("north", 1)])
+    inside(db).runtime.backing._wal.done = lambda: None  # it dies before it can say so
+    sale.insert([("north", 13)])
+    killed(db)
+    with pytest.raises(SystemExit):
+        opened(files)
+    with pytest.warns(UserWarning, match="never acknowledged; it is set aside"):
+        db, sale, total = opened(files)
+    assert total.rows() == [("north", 1)]
+    [kept] = files.list("aside")
+    assert (13).to_bytes(8, "little") in files.read(f"aside/{kept}")
+    sale.insert([("north", 2)])
+    killed(db)
+    deadly.armed = False
+    db, _, total = opened(files)
+    assert total.rows() == [("north", 3)] and files.list("aside") == [kept]
+    db.close()
+
+
+def test_what_was_acknowledged_is_never_set_aside(files: ObjectFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often an opening dies while it runs it, and whatever the openings before have left of the note."""
+    deadly = Deadly(monkeypatch)
+    db, sale, _ = opened(files)
+    sale.insert([("north", 13)])
+    killed(db)
+    for _ in range(5):
+        with pytest.raises(SystemExit):
+            opened(files)
+    deadly.armed = False
+    db, _, total = opened(files)
+    assert total.rows() == [("north", 13)] and not files.list("aside")
+    db.close()
+
+
+@pytest.mark.parametrize("note", ["gone", "old"])
+def test_without_the_note_nobody_knows_what_was_acknowledged(
+    files: ObjectFiles, monkeypatch: pytest.MonkeyPatch, note: str
+) -> None:
+    deadly = Deadly(monkeypatch)
+    db, sale, _ = opened(files)
+    sale.insert([("north", 1)])
+    said = json.loads(files.read("owner"))
+    sale.insert([("north", 13)])
+    killed(db)
+    if note == "gone":
+        files.delete("owner")
+    else:  # of an Everview whose notes were up to five seconds late
+        del said["prompt"]
+        files.write("owner", json.dumps(said).encode())
+    for _ in range(3):
+        with pytest.raises(SystemExit):
+            opened(files)
+    with pytest.raises(ev.StoreError, match=r"E_STUCK.*ended 3 times"):
+        opened(files)
+    assert repair.examine(files).stuck and not files.list("aside")
+    with pytest.warns(UserWarning, match="set aside"):
+        assert repair.set_aside(files) == f"aside/{files.list('aside')[0]}"
+    db, sale, total = opened(files)
+    assert total.rows() == [("north", 1)]
+    deadly.armed = False
+    db.close()
+
+
+def test_the_last_record_of_a_killed_writer_is_missed(files: ObjectFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner, "STALE", -60.0)
+    db, sale, _ = opened(files)
+    sale.insert([("north", 1)])
+    sale.insert([("north", 2)])
+    killed(db)
+    files.delete(f"wal/{files.list('wal')[-1]}")
+    for _ in range(2):  # the first opening does not take what it knows with it
+        with pytest.raises(ev.StoreError, match=r"E_DAMAGED.*is missing"):
+            opened(files)
+
+
+def test_an_opening_that_is_refused_is_no_attempt(files: ObjectFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A function that was not given, say: the record was not run, and did not end anything."""
+    Deadly(monkeypatch).armed = False
+    db, sale, _ = opened(files)
+    sale.insert([("north", 1)])
+    inside(db).runtime.backing._wal.done = lambda: None
+    sale.insert([("north", 2)])
+    killed(db)
+    replay = Loaded.replay
+
+    def refused(loaded: Any, payload: bytes) -> None:
+        raise ev.StoreError("E_TRUST", "a function is missing", "give it")
+
+    monkeypatch.setattr(Loaded, "replay", refused)
+    for _ in range(2):
+        with pytest.raises(ev.StoreError, match="E_TRUST"):
+            opened(files)
+    monkeypatch.setattr(Loaded, "replay", replay)
+    db, _, total = opened(files)
+    assert total.rows() == [("north", 3)] and not files.list("aside")
     db.close()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -112,9 +113,16 @@ class Directory:
                 loaded.replay(payload)
             except EverviewError as error:
                 if error.code in NO_REFUSALS or number + 1 < len(payloads) or payload[:1] != STEP:
+                    self._came_back()
                     raise
                 self._wal.take_back(payload)
                 warnings.warn(f"the last transaction in the log was refused and is taken out: {error}", stacklevel=2)
+
+    def _came_back(self) -> None:
+        """Running a record was refused: it does not count as one that ended the process."""
+        if self._store.witness is not None:
+            with suppress(StoreError):
+                self._store.witness.came_back()
 
     # entries of the catalog
 

@@ -71,7 +71,9 @@ class Owner:
     def __init__(self, files: Files) -> None:
         self.files = files
         self.token = secrets.token_hex(8)
-        self.done = ""  # what of the log was done, for readers where no file is mapped (`store.wal_objects`)
+        self.done = ""  # what of the log was done, where no file is mapped (`store.wal_objects`)
+        self.prompt = False  # whether whoever wrote that did so before each acknowledgement
+        self.settled = True  # whether the witness says as much, so that the note may go
         self.before: dict[str, Any] = {}  # the note of whoever died here
         self.firm = False  # whether nobody else can be let in while this process lives
         self._held: list[Handle] = []
@@ -122,11 +124,16 @@ class Owner:
     def _claim(self) -> None:
         """Without locks: look who is there, then say so ourselves and keep saying it."""
         present, self._tag = self._present()
-        if present and is_dead(present) is not True:
+        if present and "left" not in present and is_dead(present) is not True:
             age = self.files.ages("").get(NAME, 0.0)
             if age < STALE:
                 raise _locked(self.files.root, present)
         self.before = present
+        self.done, self.prompt = (
+            str(present.get("done", "")),
+            bool(present.get("prompt")),
+        )  # until we know more ourselves
+        self.settled = not self.done
         self._beat()
         if self._tag is None:
             raise _locked(self.files.root, self._present()[0])
@@ -140,7 +147,7 @@ class Owner:
         return _parsed(about), tag
 
     def _beat(self) -> None:
-        about = {**self._about, "seen": time.time(), "done": self.done}
+        about = {**self._about, "seen": time.time(), "done": self.done, "prompt": self.prompt}
         tag = self.files.swap(NAME, json.dumps(about).encode(), self._tag)
         if tag is None:  # taken, or the answer to the last beat was lost and it is our own
             present, found = self._present()
@@ -153,6 +160,14 @@ class Owner:
         """
         with self._beating:
             return self._tag is not None and self._present()[1] == self._tag
+
+    def confirm(self, done: str) -> bool:
+        """Say at once how far the log was done; gives whether this is the owner still."""
+        with self._beating:
+            self.done, self.settled = done, False
+            if self._tag is not None:
+                self._beat()
+            return self._tag is not None
 
     def _keep_beating(self) -> None:
         while not self._stop.wait(BEAT):
@@ -167,7 +182,11 @@ class Owner:
         if self._held:
             self._let_go()
         elif self.files.local is None and self.holds():
-            self.files.delete(NAME)
+            if self.settled:
+                self.files.delete(NAME)
+            else:  # nobody has the directory, but what the note says was done must not be forgotten
+                note = {"left": time.time(), "done": self.done, "prompt": self.prompt}
+                self.files.swap(NAME, json.dumps(note).encode(), self._tag)
 
     def _let_go(self) -> None:
         try:

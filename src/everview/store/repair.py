@@ -133,7 +133,10 @@ def _examine_log(files: Files, version: int, bound: witness.Bound, found: Findin
     """The records that continue a version, as far as they are whole."""
     if files.local is None:
         try:
-            found.records = [payload for _, payload in wal_objects.read(files, version)]
+            records = list(wal_objects.read(files, version))
+            found.records = [payload for _, payload in records]
+            tried = bound.attempts and bound.version == version
+            found.stuck = bool(tried and records and bound.place == records[-1][0] - 1)
         except StoreError as error:
             found.damaged.append(error.message)
         return
@@ -170,15 +173,18 @@ def rescue(files: Files, found: Findings, into: str) -> None:
 
 def set_aside(files: Files) -> str:
     """Take the log's last record out of it, which ends every process that runs it; gives the file that has it now."""
-    if not isinstance(files, LocalFiles):
-        raise InputError("E_TARGET", f"{files.root} is not a local directory", "copy it to one first")
+    if files.local is None and not files.exclusive:
+        raise InputError("E_TARGET", f"{files.root} has no log", "copy it to a local directory first")
     owner = Owner(files)
     try:
         found = examine(files)
         if not found.stuck:
             raise InputError("E_TARGET", f"{files.root} has no record that ended a process", "open it as usual")
         bound = witness.load(files)
-        path = files.path / numbered(WAL, bound.version)
+        if files.local is None:
+            log = wal_objects.ObjectWal(files, bound.version, owner, without_last=True)
+            return log.aside
+        path = files.local / numbered(WAL, bound.version)
         return attempts.set_aside(files, path, bound.version, wal.examine(path, bound, files.disk))
     finally:
         owner.release()

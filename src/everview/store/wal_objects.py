@@ -15,8 +15,11 @@ deleted or changed while the log is in use. Beside what sessions write there are
 A writer might also come so late that the log it continues was folded into a version and deleted, where its number is
 free again; so a record counts only if, after it was put, the writer is still the owner.
 
-Readers beside the writer want to know which records were also *done* (`everview.store.wal`). All but the last were, and
-the last one when the owner says so with its next sign of life: they are up to `owner.BEAT` seconds behind.
+Which records were also *done* (`everview.store.wal`)? All but the last were; and the last one, if the owner's note says
+so, which is put again before a transaction is acknowledged. So a transaction is three requests: its record, a look
+whether we are the owner still, and that note. The third is what it costs that readers are never behind, that the loss
+of any acknowledged record is noticed, and that a record which ends every process that runs it can be told from one that
+was acknowledged (`everview.store.attempts`): whoever dies between the second and the third has acknowledged nothing.
 """
 
 from __future__ import annotations
@@ -25,14 +28,15 @@ import json
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 from everview.errors import StoreError
-from everview.store import records
+from everview.store import attempts, records
 from everview.store.files import Files
 from everview.store.owner import NAME, Owner
 from everview.store.wal import check_process
-from everview.store.witness import Witness, lost
+from everview.store.witness import Bound, Witness, lost
 
 FOLDER = "wal"
 COST = 1 << 16
@@ -47,27 +51,54 @@ class ObjectWal:
     """A log of objects, open for appending after those that are there. `sealed`: only a version may follow."""
 
     def __init__(
-        self, files: Files, version: int, owner: Owner, witness: Witness | None = None, *, fresh: bool = False
+        self,
+        files: Files,
+        version: int,
+        owner: Owner,
+        witness: Witness | None = None,
+        *,
+        fresh: bool = False,
+        without_last: bool = False,
     ) -> None:
+        """`fresh`: the version is still to be made; `without_last`: the last record is to be set aside."""
         self._files, self._version, self._owner, self._witness = files, version, owner, witness
         self._process = os.getpid()
-        least = 0 if witness is None else witness.found.of(version).done
+        bound = Bound(version) if witness is None else witness.found.of(version)
+        done = max(bound.done, _said(owner.before, version))
         self.sealed = False
         self._ends = [0]
         self._next = 0
         self._doubtful = False  # whether a put failed that may have succeeded all the same
         self.payloads: list[bytes] = []
-        for number, kind, payload in entries(files, version, least=max(least, _said(owner.before, version))):
+        self.aside = ""  # the file that has a record which was set aside
+        places: list[int] = []
+        for number, kind, payload in entries(files, version, least=done):
             self._next = number + 1
             if kind == BACK and not self.sealed:
                 self.payloads.pop()
+                places.pop()
             elif kind == RECORD:
                 self.payloads.append(payload)
+                places.append(number)
+                done = max(done, number)  # what is before it was done, or taken back
             self.sealed = kind == SEALED
         for payload in self.payloads:
             self._grown(payload)
         if not self.sealed and not fresh:
             self._put(OPENED)
+        if without_last:
+            self._set_aside(places[-1])
+        elif witness is not None and places and places[-1] >= done and not self.sealed:
+            bound = replace(bound, done=done, safe=done, unsure=bound.unsure or not owner.before.get("prompt"))
+            if attempts.was_tried(files.where(name_of(version, places[-1])), places[-1], bound, witness):
+                self._set_aside(places[-1])
+
+    def _set_aside(self, place: int) -> None:
+        payload = self.payloads.pop()
+        self.aside = attempts.keep(self._files, self._version, place, payload)
+        self.take_back(payload)
+        where = self._files.where(name_of(self._version, place))
+        attempts.warn(self._files, where, self.aside, f"{len(payload)} bytes")
 
     def _grown(self, payload: bytes) -> int:
         self._ends.append(self.size + len(payload) + COST)
@@ -146,19 +177,24 @@ class ObjectWal:
             self.sealed = False
 
     def done(self) -> None:
-        """Everything so far was done: readers are told with the owner's next sign of life."""
-        self._owner.done = name_of(self._version, self._next)
+        """Everything so far was done: the owner's note says so before anybody is told. E_FENCED if another has taken
+        over meanwhile, who then has read the record.
+        """
+        if not self._owner.confirm(name_of(self._version, self._next)):
+            raise self._fenced()
 
     def begin(self) -> None:
         """Everything that is there was done."""
-        self.done()
+        self._owner.done, self._owner.prompt = name_of(self._version, self._next), True
         if self._witness is not None:
             self._witness.follows(self._version, self._next, self._next)
+            self._owner.settled = True
 
     def sync(self) -> None:
         """An object that was put is there; a witness says so."""
         if self._witness is not None:
             self._witness.safe(self._next)
+            self._owner.settled = True
 
     def close(self) -> None:
         """Nothing is open."""

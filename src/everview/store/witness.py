@@ -16,8 +16,8 @@ what was safe, not what was done (`everview.store.wal`), so then that is the bou
 `attempts` counts how often somebody began to run the log's record at `place`, which was never acknowledged, and did not
 come back (`everview.store.attempts`).
 
-On object stores nothing is mapped: the file is put with every version and when a log is closed, so there the loss of
-the last records of a writer that was killed is noticed up to what its last sign of life said (`everview.store.owner`).
+On object stores nothing is mapped: the file is put with every version, at every opening and when a log is closed. What
+was done since is in the owner's note, which is put with every transaction (`everview.store.wal_objects`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from everview.errors import StoreError
@@ -144,6 +144,12 @@ class Witness:
     def attempt(self, bound: Bound) -> None:
         """A record of the log is about to be run that was never acknowledged; this is safe before it is."""
         self._write(bound, lasting=True)
+
+    def came_back(self) -> None:
+        """Running that record ended in an error, not in the end of the process: that was no attempt."""
+        bound = self._bound
+        if bound.attempts:
+            self._write(replace(bound, attempts=bound.attempts - 1), lasting=True)
 
     def _write(self, bound: Bound, *, lasting: bool = False) -> None:
         self.close()
