@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from everview.io import doors
+from everview.io.checks import names_option, path_of
 from everview.io.files import Files
 from everview.io.formats import Arrow, Csv, Json, Parquet
 from everview.io.inbox import Inbox
@@ -141,7 +142,7 @@ def inbox(state: Path, table: str) -> Files:
     ...     print(db.run(until="caught_up").rows)
     {'t': 0}
     """
-    return Files(Inbox(os.fspath(state), table), Arrow(), order="name")
+    return Files(Inbox(path_of(state), table), Arrow(), order="name")
 
 
 def rows(rows: Iterable[Any] | Callable[[], Iterable[Any]]) -> Rows:
@@ -198,4 +199,4 @@ def kafka(spark: SparkSession, servers: str, topic: str, *, key: str | Sequence[
 
     >>> outlet = view.write_to(ev.io.kafka(spark, "127.0.0.1:9092", "revenue", key="country"))  # doctest: +SKIP
     """
-    return doors.topic(spark, servers, topic, (key,) if isinstance(key, str) else key, options)
+    return doors.topic(spark, servers, topic, names_option("key", key), options)

@@ -18,7 +18,7 @@ from everview.errors import InputError
 from everview.io import changes
 from everview.io.events import told
 from everview.io.fitting import Codes, Fitting, columns_of_rows, text_of
-from everview.io.source import Bad, Chunk, Distant, Source, here
+from everview.io.source import Bad, Chunk, Distant, Source, checked, here
 from everview.session.remote import encode_remote
 from everview.session.snapshot import consolidated
 from everview.session.transactions import Transaction
@@ -98,7 +98,7 @@ class Feed:
             return False
         if not self._ready:
             self._open()
-        chunk = self.source.poll(self.rules.limit)
+        chunk = checked(self.source.describe(), self.source.poll(self.rules.limit))
         self._idle = chunk is None or self.rules.mode == "snapshot"
         if self.rules.mode == "snapshot":
             self._due = now + self.rules.every

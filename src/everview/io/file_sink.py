@@ -26,6 +26,7 @@ from pyarrow import fs
 
 from everview.errors import InputError
 from everview.io.changes import DIFF, TIME
+from everview.io.checks import reaching
 from everview.io.files import Files
 from everview.io.sink import Sink, SinkMode
 from everview.session.view import Batch
@@ -55,6 +56,12 @@ class FileSink(Sink):
     # whose it is, and how far
 
     def open(self, identity: str, columns: dict[str, DataType], mode: SinkMode) -> int | None:
+        with reaching(
+            f"{self._place.given} cannot be written", "E_SINK", "give a directory that is empty or not there"
+        ):
+            return self._open(identity, columns, mode)
+
+    def _open(self, identity: str, columns: dict[str, DataType], mode: SinkMode) -> int | None:
         self._columns = columns
         self._single = mode == "snapshot" and self._place.given.endswith(self._suffix)
         if self._single:
@@ -122,6 +129,12 @@ class FileSink(Sink):
 
     def _publish(self, name: str, write: Callable[[Any], Any]) -> None:
         """Have a file appear whole, under its name."""
+        with reaching(
+            f"{self._path(name)} cannot be written", "E_SINK", "see to the disk and its permissions; it is tried again"
+        ):
+            self._put(name, write)
+
+    def _put(self, name: str, write: Callable[[Any], Any]) -> None:
         files, path, hidden = self._place.filesystem, self._path(name), self._path(f"_tmp-{name}")
         files.create_dir(posixpath.dirname(path))
         if not self._place.local:

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from everview.errors import EverviewError, InputError
+from everview.io.checks import choice_option, flag_option
 from everview.io.formats import Format, Piece
 from everview.io.listing import Found, Place
 from everview.io.source import Bad, Chunk, Source, Wanted
@@ -85,12 +86,13 @@ class Files(Source):
         tail: bool = False,
         order: Literal["modified", "name"] = "modified",
     ) -> None:
-        if tail and not format.text:
+        if not isinstance(format, Format):
+            raise InputError("E_FORMAT", f"{format!r} is no format", "use ev.io.csv(path), ev.io.json(path), ...")
+        if flag_option("tail", tail) and not format.text:
             raise InputError(
                 "E_OPTION", f"{format.suffix[1:]} files cannot be followed", "tail=True is for csv and json"
             )
-        if order not in ("modified", "name"):
-            raise InputError("E_OPTION", f"order={order!r} is not known", 'use order="modified" or order="name"')
+        choice_option("order", order, ("modified", "name"))
         self.place = path if isinstance(path, Place) else Place(path)
         self.format = format
         self._tail = tail

@@ -29,6 +29,7 @@ from everview.codes.declare import arrow_field
 from everview.codes.scalars import shown
 from everview.errors import EverviewError, InputError
 from everview.io.blocks import BLOCK, blocks, record_ends
+from everview.io.checks import encodable, sign_option
 from everview.io.source import Bad, Wanted
 from everview.io.texts import convert, value_of_text, values_of_json
 from everview.types import STR, DataType
@@ -90,13 +91,23 @@ class Csv(Format):
     suffix = ".csv"
     text = True
 
+    def __post_init__(self) -> None:
+        sign_option("delimiter", self.delimiter)
+        sign_option("quote", self.quote)
+        if self.delimiter == self.quote:
+            raise InputError("E_OPTION", f"delimiter and quote are both {self.quote!r}", "give two signs")
+        if not isinstance(self.null, str) or not encodable(self.null):
+            raise InputError("E_OPTION", f"null={self.null!r} is no text", 'say what stands for NULL: null="NA"')
+        if not isinstance(self.header, bool):
+            self.header = _header(self.header)
+
     def schema(self, open: Open) -> pa.Schema:
         names, start = self._names(open)
         data, _ = next(blocks(_at(open, start), start, quote=ord(self.quote)), (b"", start))
         if not data:
             return pa.schema([(name, pa.string()) for name in names])
         options = pa.csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False)
-        return self._parse(data, names, options, []).schema
+        return self._parse(_readable(data), names, options, []).schema
 
     def pieces(
         self, open: Open, place: str, at: int, limit: int | None, wanted: Wanted | None, whole: bool
@@ -129,8 +140,9 @@ class Csv(Format):
         )
         wrong: list[Any] = []
         try:
+            data.decode()  # see _readable
             table = self._parse(data, names, options, wrong)
-        except pa.ArrowInvalid:
+        except (pa.ArrowInvalid, UnicodeDecodeError):
             return self._one_by_one(data, names, options, bad, where)
         bad.extend(self._miscounted(row, where) for row in wrong)
         return table
@@ -165,6 +177,8 @@ class Csv(Format):
             wrong: list[Any] = []
             try:
                 if record.strip():
+                    self._parse(_readable(record), names, options, wrong)  # miscounted fields, whatever is in them
+                if record.strip() and not wrong:
                     tables.append(self._parse(record, names, options, wrong))
             except pa.ArrowInvalid as error:
                 bad.append(
@@ -182,6 +196,20 @@ class Csv(Format):
             include_header=self.header is True, delimiter=self.delimiter, quoting_style="needed"
         )
         pa.csv.write_csv(_plain(table), file, write_options=options)
+
+
+def _readable(data: bytes) -> bytes:
+    """UTF-8 without what is not: Arrow tells nobody but the standard error of a miscounted row with such a sign."""
+    return data.decode("utf-8", "replace").encode()
+
+
+def _header(given: Any) -> list[str]:
+    """Names of columns, as they were given for the header."""
+    if not isinstance(given, list | tuple) or not given or not all(isinstance(n, str) and n for n in given):
+        raise InputError("E_OPTION", f"header={given!r} names no columns", 'give True, False or ["name", ...]')
+    if len(set(given)) < len(given):
+        raise InputError("E_OPTION", f"header={given!r} names a column twice", "give each its own name")
+    return list(given)
 
 
 def _typed(table: pa.Table, wanted: Wanted, bad: list[Bad], where: str) -> pa.Table:

@@ -20,6 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from everview.io.checks import path_of, reaching, text_option
 from everview.io.listing import Found, Place
 from everview.store.files import Files, open_files
 from everview.store.names import folder_of
@@ -46,8 +47,10 @@ class Inbox(Place):
     """
 
     def __init__(self, state: str, table: str) -> None:
-        self.given = f"{state.rstrip('/')}/{INBOX}/{folder_of(table)}"
-        self._store: Files = open_files(self.given)
+        folder = folder_of(text_option("table", table, '"sale"'))
+        self.given = f"{path_of(state).rstrip('/')}/{INBOX}/{folder}"
+        with reaching(f"the inbox {self.given!r} cannot be opened"):
+            self._store: Files = open_files(self.given)
         self._batches: dict[str, list[str]] = {}  # those read so far: they do not change
 
     # delivering
@@ -89,10 +92,11 @@ class Inbox(Place):
         """An inbox may be empty, and then there is nothing of it."""
 
     def files(self, order: str = "name") -> list[Found]:
-        names = [name for name in self._store.list("") if name.startswith(BATCH)]
-        for name in names:
-            if name not in self._batches:
-                self._batches[name] = json.loads(self._store.read(name))
+        with reaching(f"the inbox {self.given!r} cannot be read"):
+            names = [name for name in self._store.list("") if name.startswith(BATCH)]
+            for name in names:
+                if name not in self._batches:
+                    self._batches[name] = json.loads(self._store.read(name))
         return [Found(part, self._store.where(part), 0, 0) for name in names for part in self._batches[name]]
 
     def let_go(self, names: Set[str]) -> Set[str]:

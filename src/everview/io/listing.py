@@ -16,6 +16,7 @@ from typing import Any
 from pyarrow import fs
 
 from everview.errors import InputError
+from everview.io.checks import path_of, reaching
 
 UNFINISHED = (".tmp", ".crc", ".inprogress")
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".br")
@@ -40,12 +41,13 @@ class Place:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.given = os.fspath(path)
+        self.given = path_of(path)
         text = self.given
         if "://" in text:
             wild = next((i for i, c in enumerate(text) if c in _WILD), None)
             base = text if wild is None else text[: text.rindex("/", 0, wild)]
-            self.filesystem, root = fs.FileSystem.from_uri(base)
+            with reaching(f"{self.given!r} cannot be reached", hint="write a path, or a URI like s3://bucket/folder"):
+                self.filesystem, root = fs.FileSystem.from_uri(base)
             path_text = root + text[len(base) :]
         else:
             self.filesystem, path_text = fs.LocalFileSystem(), os.path.abspath(text)
@@ -61,6 +63,10 @@ class Place:
 
     def files(self, order: str = "modified") -> list[Found]:
         """The files there now, oldest first (or by name)."""
+        with reaching(f"{self.given!r} cannot be listed"):
+            return self._files(order)
+
+    def _files(self, order: str) -> list[Found]:
         info = self.filesystem.get_file_info(self.root)
         if info.type == fs.FileType.File:
             return [Found(posixpath.basename(self.root), self.root, info.size, info.mtime_ns or 0)]
@@ -85,7 +91,9 @@ class Place:
 
     def check(self) -> None:
         """Refuse a place that does not exist: waiting for a misspelt path would be waiting for ever."""
-        if self.filesystem.get_file_info(self.root).type == fs.FileType.NotFound:
+        with reaching(f"{self.given!r} cannot be looked at"):
+            kind = self.filesystem.get_file_info(self.root).type
+        if kind == fs.FileType.NotFound:
             raise InputError(
                 "E_FILE", f"there is no file or directory {self.given!r}", "make the directory first; it may be empty"
             )

@@ -14,9 +14,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from everview.errors import CompactedError, InputError
 from everview.io.changes import DIFF
+from everview.io.checks import answered, choice_option
 from everview.io.durations import Duration, seconds
 from everview.io.file_sink import FileSink
 from everview.io.files import Files
@@ -44,8 +46,7 @@ class Outlet:
     """
 
     def __init__(self, pipeline: Pipeline, view: View, sink: Sink, mode: SinkMode, every: Duration | None) -> None:
-        if mode not in ("changes", "snapshot"):
-            raise InputError("E_MODE", f"mode={mode!r} is not known", 'use mode="changes" or mode="snapshot"')
+        choice_option("mode", mode, ("changes", "snapshot"), "E_MODE")
         self.view = view
         self.sink = sink
         self.position: int | None = None
@@ -58,7 +59,10 @@ class Outlet:
         self._written = float("-inf")
         self._dirty = self._behind = False
         columns: dict[str, DataType] = {c.name: c.type for c in view._columns}
-        self.position = sink.open(self._identity() if sink.lasting else "", columns, mode)
+        position = sink.open(self._identity() if sink.lasting else "", columns, mode)
+        self.position = answered(
+            sink.describe(), "open", position, (int, type(None)), "the last time it holds, or None"
+        )
         self._check_position()
         self._unsubscribe: Callable[[], None] = view._subscribe(Subscriber(view, self._changed, surfaces=True))
         try:
@@ -138,7 +142,7 @@ class Outlet:
 
     def _difference(self) -> Batch:
         """What the view has and the sink has not, and the other way round."""
-        held = self.sink.held()
+        held = self._held()
         counts = np.array(held[DIFF].to_pylist(), dtype=np.int64)
         codes = self.view._codec.encode(held.select([c.name for c in self.view._columns]))
         present = self.view._present()
@@ -146,6 +150,15 @@ class Outlet:
             np.concatenate([present._columns, codes], axis=1), np.concatenate([present._diffs, -counts])
         )
         return Batch(present.time, self.view._codec, rows, diffs)
+
+    def _held(self) -> pa.Table:
+        """What the sink holds, if it has the columns that changes have."""
+        names = [*(c.name for c in self.view._columns), DIFF]
+        wanted = f"a table with columns {', '.join(names)}"
+        held: pa.Table = answered(self.sink.describe(), "held", self.sink.held(), pa.Table, wanted)
+        if not {*names} <= {*held.column_names} or not pa.types.is_integer(held.schema.field(DIFF).type):
+            raise InputError("E_ANSWER", f"{self.sink.describe()}: held() has {held.schema.names}", f"answer {wanted}")
+        return held
 
     # contents
 

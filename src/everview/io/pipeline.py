@@ -22,6 +22,7 @@ import pyarrow as pa
 from everview.codes.declare import data_type
 from everview.errors import InputError, did_you_mean
 from everview.io import changes, doors
+from everview.io.checks import answered, choice_option, flag_option, names_option, schema_option, text_option
 from everview.io.durations import Duration, seconds
 from everview.io.feed import DEAD_LETTERS, MODES, Feed, Mode, Policy, Rules
 from everview.io.progress import Progress
@@ -61,13 +62,19 @@ class Pipeline:
         every: Duration,
     ) -> Table:
         """See `Session.source`."""
+        if not isinstance(name, str) or not name:
+            raise InputError("E_NAME", f"{name!r} is not a name", "give a non-empty string")
         if name in self.feeds:
             raise InputError("E_NAME", f"table {name!r} has a source already", "give the second source another name")
-        mode = _mode(mode, key)
-        if bad not in ("fail", "quarantine"):
-            raise InputError("E_OPTION", f"bad={bad!r} is not known", 'use bad="fail" or bad="quarantine"')
-        if max_rows_per_step is not None and max_rows_per_step < 1:
-            raise InputError("E_OPTION", f"max_rows_per_step={max_rows_per_step} would take nothing", "give 1 or more")
+        keys = None if key is None else names_option("key", key)
+        mode = _mode(mode, keys)
+        schema = schema_option(schema)
+        choice_option("bad", bad, ("fail", "quarantine"))
+        if max_rows_per_step is not None:
+            _check_limit(max_rows_per_step)
+        pause = seconds(every)
+        if change_column is not None:
+            text_option("change_column", change_column, '"op"')
         source = as_source(source)
         if max_rows_per_step is not None and not source.by_rows:
             raise InputError(
@@ -81,10 +88,10 @@ class Pipeline:
         if mode == "changes":
             assert told is not None
             shape = changes.envelope(told, change_column)
-        table = self._table(name, key, schema, told, shape)
+        table = self._table(name, keys or (), schema, told, shape)
         dead = self._dead_letters(name) if bad == "quarantine" else None
         exact = schema is None and told is not None
-        rules = Rules(mode, shape, exact, bad, max_rows_per_step, seconds(every))
+        rules = Rules(mode, shape, exact, bad, max_rows_per_step, pause)
         self.feeds[name] = Feed(self.core, table, source, rules, dead)
         return table
 
@@ -96,7 +103,8 @@ class Pipeline:
     def _schema(self, source: Source, mode: Mode, schema: Mapping[str, Any] | None) -> pa.Schema:
         """The source's columns; those of a change feed that has nothing yet are taken to be what its users told."""
         try:
-            return source.schema()
+            found: pa.Schema = answered(source.describe(), "schema", source.schema(), pa.Schema, "a pyarrow.Schema")
+            return found
         except InputError as error:
             if schema is None or mode != "changes" or error.code != "E_SCHEMA":
                 raise
@@ -107,13 +115,12 @@ class Pipeline:
     def _table(
         self,
         name: str,
-        key: str | Sequence[str] | None,
+        keys: tuple[str, ...],
         schema: Mapping[str, Any] | None,
         told: pa.Schema | None,
         shape: changes.Envelope | None,
     ) -> Table:
         """The table: one that exists (after a restart, say) if it fits, else a new one."""
-        keys = (key,) if isinstance(key, str) else tuple(key or ())
         if name in self.session.tables:
             table = self.session[name]
             assert isinstance(table, Table)
@@ -154,7 +161,8 @@ class Pipeline:
 
     def run(self, until: str | Duration | None, progress: bool) -> Run:
         """See `Session.run`."""
-        limit = None if until is None or until == "caught_up" else seconds(until)
+        limit = None if until is None or (isinstance(until, str) and until == "caught_up") else seconds(until)
+        flag_option("progress", progress)
         if not self.feeds:
             raise InputError(
                 "E_NO_SOURCE", "there is nothing to run: the session has no source", "add one: db.source(...)"
@@ -282,14 +290,19 @@ def pipeline_of(core: Core) -> Pipeline:
     return found
 
 
-def _mode(mode: Mode | None, key: Any) -> Mode:
+def _check_limit(rows: Any) -> None:
+    if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows < 1 << 62:
+        raise InputError("E_OPTION", f"max_rows_per_step={rows!r} is no number of rows to take", "give 1 or more")
+
+
+def _mode(mode: Mode | None, key: tuple[str, ...] | None) -> Mode:
     if mode is None:
-        return "append" if key is None else "upsert"
-    if mode not in MODES:
+        return "append" if not key else "upsert"
+    if not isinstance(mode, str) or mode not in MODES:
         raise InputError("E_MODE", f"mode={mode!r} is not known", did_you_mean(str(mode), MODES))
-    if mode == "upsert" and key is None:
+    if mode == "upsert" and not key:
         raise InputError("E_NO_KEY", 'mode="upsert" needs a key', 'say which column it is: key="id"')
-    if mode == "append" and key is not None:
+    if mode == "append" and key:
         raise InputError(
             "E_MODE", 'mode="append" with a key would let a key come twice', 'use mode="upsert", or leave the key out'
         )

@@ -44,17 +44,26 @@ class Rows(Source):
         return "rows"
 
     def _whole(self) -> pa.Table | list[Any]:
-        given = self._given() if callable(self._given) else self._given
+        given = self._fresh()
         table = _table(given)
         return list(given) if table is None else table
 
     def _again(self) -> Iterator[Any]:
-        given = self._given() if callable(self._given) else self._given
+        given = self._fresh()
         table = _table(given)
         return iter(given if table is None else table.to_pylist())
 
+    def _fresh(self) -> Any:
+        """What was given, or what the function that was given gives."""
+        if not callable(self._given):
+            return self._given
+        given = self._given()
+        if not isinstance(given, Iterable) and not is_table(given):
+            raise InputError("E_TYPE", f"the function of ev.io.rows gave {given!r}", "have it return the rows")
+        return given
+
     def schema(self) -> pa.Schema:
-        table = _table(self._given() if callable(self._given) else self._given)
+        table = _table(self._given if isinstance(self._given, Iterator) else self._fresh())
         if table is not None:
             return table.schema
         if not callable(self._given) and isinstance(self._given, Iterator):
@@ -69,7 +78,14 @@ class Rows(Source):
                 'give schema={"column": type, ...}, or rows as dicts',
             )
         names = list(dict.fromkeys(name for row in head for name in row))
-        return pa.Table.from_pydict({name: [row.get(name) for row in head] for name in names}).schema
+        if not all(isinstance(name, str) for name in names):
+            raise InputError("E_SCHEMA", f"the rows have columns {names!r}", "name columns with texts")
+        try:
+            return pa.Table.from_pydict({name: [row.get(name) for row in head] for name in names}).schema
+        except (pa.ArrowException, OverflowError, UnicodeError) as error:
+            raise InputError(
+                "E_SCHEMA", f"the columns cannot be told from these rows: {error}", 'give schema={"column": type, ...}'
+            ) from None
 
     def open(self, marks: Mapping[str, str], wanted: Wanted | None, snapshots: bool) -> None:
         self._taken = int(marks.get("rows", 0))

@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from everview.errors import InputError
+from everview.io.checks import lacks
 from everview.session.view import Batch
 from everview.types import DataType
 
@@ -43,19 +45,19 @@ class Sink:
 
     def open(self, identity: str, columns: dict[str, DataType], mode: SinkMode) -> int | None:
         """Get ready to be written by the view with this identity; the last time the sink holds, None if it is empty."""
-        raise NotImplementedError
+        raise lacks(self, "open", "E_SINK")
 
     def write(self, batch: Batch) -> None:
         """Take the changes of one time, whole or not at all."""
-        raise NotImplementedError
+        raise lacks(self, "write", "E_MODE", 'use mode="snapshot", or define it')
 
     def replace(self, rows: pa.Table, time: int) -> None:
         """Hold these rows, the contents at a time, instead of all others."""
-        raise NotImplementedError
+        raise lacks(self, "replace", "E_MODE", 'use mode="changes", or define it')
 
     def held(self) -> pa.Table:
         """All changes it holds, as `Batch.to_arrow` gives them: for catching up when the view's history is gone."""
-        raise NotImplementedError
+        raise lacks(self, "held", "E_SINK", "open the session with more history, empty the sink, or define it")
 
     def describe(self) -> str:
         """A few words for errors; it also names the sink among a view's sinks."""
@@ -66,6 +68,9 @@ class Foreach(Sink):
     """A function that is called with each time's changes."""
 
     def __init__(self, function: Callable[[Batch], Any], position: Callable[[], int | None] | None) -> None:
+        for given, what in ((function, "foreach"), (position, "position")):
+            if not callable(given) and (given is not None or what == "foreach"):
+                raise InputError("E_TYPE", f"{what}: {given!r} cannot be called", "give a function")
         self._function = function
         self._position = position
         self.lasting = False

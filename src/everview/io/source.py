@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from everview.io.checks import answered, lacks
 from everview.types import DataType
 
 Wanted = Mapping[str, DataType]
@@ -70,6 +71,27 @@ class Chunk:
     """Whether the rows are everything there is, not an addition"""
 
 
+def checked(who: str, chunk: Any) -> Chunk | None:
+    """A chunk of somebody's own source, if it is one."""
+    found: Chunk | None = answered(who, "poll", chunk, (Chunk, type(None)), "a Chunk, or None if there is nothing")
+    if found is None:
+        return None
+    parts: tuple[tuple[str, Any, Any], ...] = (
+        ("place", str, "a text"),
+        ("rows", (pa.Table, list, Distant), "an Arrow table or a list of rows"),
+        ("marks", dict, "texts by name"),
+        ("bad", list, "a list of Bad"),
+        ("snapshot", bool, "True or False"),
+    )
+    for name, kinds, wanted in parts:
+        answered(who, f"poll().{name}", getattr(found, name), kinds, wanted)
+    for text in (*found.marks, *found.marks.values()):
+        answered(who, "poll().marks", text, str, "texts by name")
+    for record in found.bad:
+        answered(who, "poll().bad", record, Bad, "a list of Bad")
+    return found
+
+
 def here(rows: pa.Table | list[Any] | Distant) -> pa.Table | list[Any]:
     """Rows in this process."""
     return rows.fetch() if isinstance(rows, Distant) else rows
@@ -105,17 +127,17 @@ class Source:
 
     def schema(self) -> pa.Schema:
         """The columns it has, as far as they can be told without reading everything."""
-        raise NotImplementedError
+        raise lacks(self, "schema", "E_SCHEMA", 'give schema={"column": type, ...}, or define it')
 
     def open(self, marks: Mapping[str, str], wanted: Wanted | None, snapshots: bool) -> None:
         """Go on after these marks (as chunks gave them; none: from the start), delivering these columns with these
         types (None: records as they are). With `snapshots`, every chunk is to be the whole contents.
         """
-        raise NotImplementedError
+        raise lacks(self, "open", "E_SOURCE")
 
     def poll(self, limit: int | None) -> Chunk | None:
         """The next records, at most `limit` of them; None if there are none at the moment."""
-        raise NotImplementedError
+        raise lacks(self, "poll", "E_SOURCE")
 
     def committed(self, chunk: Chunk) -> None:
         """The chunk is safe."""

@@ -68,6 +68,8 @@ class Definitions:
         core.changing()
         if ttl is not None and not isinstance(ttl, dt.timedelta):
             raise InputError("E_TYPE", f"ttl={ttl!r}", "give how long rows live, as a timedelta")
+        if not isinstance(schema, Mapping):
+            raise InputError("E_SCHEMA", f"table {name!r}: {schema!r} does not say columns", 'give {"column": type}')
         size = None if ttl is None else ttl // dt.timedelta(microseconds=1)
         if isinstance(name, str) and name in catalog.redeclarable and name in catalog.tables:
             return self._same_table(catalog.tables[name], schema, key, size)
@@ -150,7 +152,7 @@ class Definitions:
         have = [(c.name, c.type) for c in table._columns]
         followers = self._core.clock.followers
         lives = [f.size for f in followers if isinstance(f, ArrivalTTL) and f.owner and f.table is table]
-        keys = [key] if isinstance(key, str) else list(key or ())
+        keys = list(_names(f"the key of table {table._label!r}", key))
         if (
             [(n, data_type(t)) for n, t in schema.items()] != have
             or keys != [have[i][0] for i in table._key]
@@ -296,7 +298,7 @@ class Definitions:
     def _same_view(self, view: View, collection: Collection, index_by: str | Sequence[str] | None) -> View:
         """A view that was found when the session was opened, if it is defined as it was."""
         names = [c.name for c in view._columns]
-        wanted = [index_by] if isinstance(index_by, str) else list(index_by or ())
+        wanted = list(_names("index_by", index_by))
         if (
             not isinstance(collection, Collection)
             or [c.name for c in collection._columns] != names
@@ -489,9 +491,17 @@ def check_count(what: str, number: Any, least: int) -> None:
         raise InputError("E_RANGE", f"{what}={number!r}", f"give a whole number, {least} or more")
 
 
+def _names(what: str, given: Any) -> tuple[str, ...]:
+    """One name or several, as a tuple."""
+    names = (given,) if isinstance(given, str) else () if given is None else given
+    if not isinstance(names, Sequence) or isinstance(names, bytes) or not all(isinstance(n, str) for n in names):
+        raise InputError("E_TYPE", f"{what}: {given!r} names no columns", 'give "name" or ["name", ...]')
+    return tuple(names)
+
+
 def _places(what: str, given: str | Sequence[str] | None, names: list[str]) -> tuple[int, ...]:
     """Where the given columns are, each once."""
-    columns = (given,) if isinstance(given, str) else tuple(given or ())
+    columns = _names(what, given)
     for column in columns:
         if column not in names:
             raise InputError("E_COLUMN", f"{what}: there is no column {column!r}", did_you_mean(column, names))

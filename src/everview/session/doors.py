@@ -108,8 +108,9 @@ def check(core: Core) -> list[Difference]:
 
 
 def to_spark(view: View, core: Core, spark: SparkSession | None, changes: bool) -> DataFrame:
-    from everview.spark.frames import to_frame
+    from everview.spark.frames import check_session, to_frame
     from everview.spark.views import default_session, stream_of_changes
 
-    spark = spark or default_session(core)
+    spark = default_session(core) if spark is None else spark
+    check_session(spark)
     return stream_of_changes(spark, core, view._name) if changes else to_frame(spark, view.to_arrow())

@@ -37,6 +37,14 @@ def frame_schema(frame: DataFrame) -> pa.Schema:
     return found
 
 
+def check_session(spark: Any) -> None:
+    """Refuse what is given for a SparkSession and is none; one of Spark Connect will do."""
+    if not callable(getattr(type(spark), "createDataFrame", None)) or not hasattr(type(spark), "read"):
+        raise InputError(
+            "E_SPARK", f"a {type(spark).__name__} is no SparkSession", "give one: SparkSession.builder ..."
+        )
+
+
 def instants(table: pa.Table) -> pa.Table:
     """A table whose timestamps, which Everview keeps in UTC, are instants: Spark's TIMESTAMP, not TIMESTAMP_NTZ."""
     for i, column in enumerate(table.schema):

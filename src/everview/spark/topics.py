@@ -26,9 +26,10 @@ import pyarrow as pa
 from everview.codes.declare import arrow_field
 from everview.errors import InputError, did_you_mean
 from everview.io.changes import DIFF, TIME
+from everview.io.checks import text_option
 from everview.io.sink import Sink, SinkMode
 from everview.session.view import Batch
-from everview.spark.frames import first_line, instants, to_frame
+from everview.spark.frames import check_session, first_line, instants, to_frame
 from everview.types import INT, DataType
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ class Topic(Sink):
     def __init__(
         self, spark: SparkSession, servers: str, topic: str, key: Sequence[str], options: Mapping[str, str]
     ) -> None:
+        check_session(spark)
+        for name, text in {"servers": servers, "topic": topic, **options}.items():
+            text_option(name, text, f'{name}="..."')
         self._spark = spark
         self._topic = topic
         self._key = tuple(key)

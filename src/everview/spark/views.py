@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 def default_session(core: Core) -> SparkSession:
     """The SparkSession of a session on Spark, else the active one."""
-    from pyspark.sql import SparkSession
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise InputError("E_SPARK", "PySpark is not installed", "pip install 'everview[spark]'") from None
 
     found: SparkSession | None = (
         getattr(getattr(core.runtime, "cluster", None), "spark", None) or SparkSession.getActiveSession()

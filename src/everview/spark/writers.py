@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from everview.errors import InputError
 from everview.io.changes import DIFF, TIME
+from everview.io.checks import text_option
 from everview.io.sink import Sink, SinkMode
 from everview.session.view import Batch
-from everview.spark.frames import first_line, to_frame
+from everview.spark.frames import check_session, first_line, to_frame
 from everview.types import DataType
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ class Writer(Sink):
     """A table behind one of Spark's formats."""
 
     def __init__(self, spark: SparkSession, format: str, options: Mapping[str, str]) -> None:
+        check_session(spark)
+        for name, text in options.items():
+            text_option(name, text, f'{name}="..."')
         self._spark = spark
         self._format = format
         self._options = dict(options)
