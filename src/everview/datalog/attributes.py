@@ -44,7 +44,7 @@ _FORMS = 'give (entity, attribute, value), ("retract", entity, attribute, value)
 
 def attribute(session: Session, name: str, value: Any, entity: Any, semantics: str, sources: bool) -> Table | View:
     """See `Session.attribute`."""
-    if semantics not in KEYS:
+    if not isinstance(semantics, str) or semantics not in KEYS:
         raise InputError("E_RANGE", f"there are no {semantics!r} semantics", did_you_mean(semantics, KEYS))
     name = _spelled(name)
     if not sources:

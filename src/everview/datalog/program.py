@@ -273,7 +273,7 @@ class Rules:
     # ---------------------------------------------------------------------------------- reading
 
     def _relation(self, name: str) -> Relation:
-        if name not in self._relations:
+        if not isinstance(name, str) or name not in self._relations:
             raise UnknownRelation(
                 "E_RELATION", f"the program defines no relation {name!r}", did_you_mean(name, self._relations)
             )
@@ -296,7 +296,7 @@ class Rules:
         return iter(self._relations)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._views and not self._views[str(name)]._dropped
+        return isinstance(name, str) and name in self._views and not self._views[name]._dropped
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self._relations]

@@ -58,8 +58,11 @@ class Graph:
     ) -> None:
         if not isinstance(edges, Collection):
             raise PlanError("E_TYPE", f"edges must be a collection, not {edges!r}", "db.table(...) is one")
-        for name in (src, dst, weight, label):
+        for name in (src, dst):
             _check_column(edges, name)
+        for optional in (weight, label):
+            if optional is not None:
+                _check_column(edges, optional)
         self.src, self.dst, self.weight, self.label = src, dst, weight, label
         self.node_type = _end_type(edges, src, dst)
         if weight is not None:
@@ -95,6 +98,7 @@ class Graph:
         """
         near, far = (self.dst, self.src) if back else (self.src, self.dst)
         e = self.edges
+        _check_has(x, "node")
         return x.join(e, x.node == e[near]).select(node=e[far], **kept)
 
     def nodes_of(self, given: Collection, what: str) -> Collection:
@@ -126,10 +130,15 @@ class Graph:
 
     def order_key(self, node: Expression) -> Expression:
         """An int that orders nodes and tells them apart: the node itself, or its hash (one-to-one on codes)."""
+        if not isinstance(node, Expression):
+            raise PlanError("E_TYPE", f"{node!r} is no expression", "give a column that holds nodes: col.node")
         return node if self.node_type.kind == "int" else node.hash()
 
     def by_name(self, labels: Collection, name: str) -> Collection:
         """(node, <name>) from (node, label): order keys become the nodes they stand for."""
+        _check_has(labels, "node", "label")
+        if not isinstance(name, str) or not name:
+            raise PlanError("E_NAME", f"{name!r} is no column name", "give a non-empty string")
         if self.node_type.kind == "int":
             return labels.select(**{"node": labels.node, name: labels.label})
         owners = self.nodes.select(label=col.node.hash(), owner=col.node)
@@ -161,7 +170,7 @@ class Graph:
 
     def k_hop(self, sources: Collection, k: int) -> Collection:
         """(node, hops): like `bfs`, up to k edges away."""
-        return paths.bfs(self, sources, k)
+        return paths.bfs(self, sources, paths.whole_number(k, "k"))
 
     def within(self, k: int, sources: Collection | None = None) -> Collection:
         """(source, node, hops): all pairs at most k edges apart, every node being 0 from itself.
@@ -331,9 +340,17 @@ class Graph:
         return spanning.forest(self)
 
 
-def _check_column(edges: Collection, name: str | None) -> None:
-    if name is not None and name not in edges.schema():
+def _check_column(edges: Collection, name: Any) -> None:
+    if not isinstance(name, str) or name not in edges.schema():
         raise PlanError("E_COLUMN", f"{edges!r} has no column {name!r}", did_you_mean(name, edges.schema()))
+
+
+def _check_has(given: Any, *names: str) -> None:
+    """Refuse what is no collection with these columns."""
+    if not isinstance(given, Collection):
+        raise PlanError("E_TYPE", f"{given!r} is no collection", f"give one with columns {', '.join(names)}")
+    for name in names:
+        _check_column(given, name)
 
 
 def _end_type(edges: Collection, src: str, dst: str) -> DataType:

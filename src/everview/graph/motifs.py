@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import combinations, permutations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from everview.errors import PlanError, did_you_mean
 from everview.expr.language import col
@@ -86,7 +86,7 @@ def _edges(pattern: str | Iterable[Edge]) -> list[Edge]:
         if pattern not in PATTERNS:
             raise PlanError("E_PATTERN", f"there is no pattern {pattern!r}", did_you_mean(pattern, PATTERNS))
         return list(PATTERNS[pattern])
-    edges = [(str(u), str(v)) for u, v in pattern]
+    edges = _pairs(pattern)
     corners = {corner for edge in edges for corner in edge}
     if not edges or any(u == v for u, v in edges) or len({frozenset(e) for e in edges}) < len(edges):
         raise PlanError("E_PATTERN", f"{edges!r} is no pattern", "give edges between different corners, each once")
@@ -95,6 +95,14 @@ def _edges(pattern: str | Iterable[Edge]) -> list[Edge]:
     if len(_connected(edges)) < len(edges):
         raise PlanError("E_PATTERN", "the pattern is in pieces", "look for each piece, and join")
     return edges
+
+
+def _pairs(pattern: Any) -> list[Edge]:
+    """Edges that were given one by one."""
+    edges = list(pattern) if isinstance(pattern, Iterable) else [pattern]
+    if not all(isinstance(e, tuple | list) and len(e) == 2 and all(isinstance(c, str) and c for c in e) for e in edges):
+        raise PlanError("E_PATTERN", f"{pattern!r} is no pattern", 'give edges between named corners: [("a", "b")]')
+    return [(u, v) for u, v in edges]
 
 
 def _connected(edges: Sequence[Edge]) -> list[Edge]:

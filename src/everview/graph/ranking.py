@@ -34,7 +34,8 @@ def pagerank(g: Graph, rounds: int | None, damping: float, sources: Collection |
     if rounds is not None:
         whole_number(rounds, "the number of rounds", 1)
     whole_number(unit, "the unit", 1)
-    if not 0 <= damping <= 1 or (rounds is None and damping == 1):
+    number = isinstance(damping, int | float) and not isinstance(damping, bool)
+    if not number or not 0 <= damping <= 1 or (rounds is None and damping == 1):
         hint = "give a number from 0 to 1; 0.85 is usual" if rounds else "ranks settle if it is less than 1"
         raise PlanError("E_RANGE", f"damping is {damping!r}", hint)
     part = Fraction(str(damping)).limit_denominator(FINEST)

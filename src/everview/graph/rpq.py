@@ -78,7 +78,7 @@ def _ends(g: Graph, back: bool) -> tuple[str, str]:
 
 def _label_column(g: Graph, given: str | None, automaton: Automaton) -> str | None:
     name = given if given is not None else g.label
-    if name is not None and name not in g.edges.schema():
+    if name is not None and (not isinstance(name, str) or name not in g.edges.schema()):
         raise PlanError("E_COLUMN", f"the edges have no column {name!r}", f"they have {', '.join(g.edges.schema())}")
     if name is None and (automaton.labels(back=False) or automaton.labels(back=True)):
         raise PlanError("E_RPQ", "the path expression has labels, but the graph has none", 'say label="column"')

@@ -452,15 +452,15 @@ class Session:
     def __getitem__(self, name: str) -> Table | View:
         """A table or view by name."""
         catalog = self._core.catalog
-        found = catalog.tables.get(name) or catalog.views.get(name)
+        found = (catalog.tables.get(name) or catalog.views.get(name)) if isinstance(name, str) else None
         if found is None:
             raise InputError(
                 "E_NAME", f"no table or view is called {name!r}", did_you_mean(name, [*self.tables, *self.views])
             )
         return found
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._core.catalog.tables or name in self._core.catalog.views
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (name in self._core.catalog.tables or name in self._core.catalog.views)
 
     @property
     def tables(self) -> tuple[str, ...]:

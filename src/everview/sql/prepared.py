@@ -135,7 +135,7 @@ class Prepared:
         if self._core.transactions.staged is not None:
             raise InputError("E_TRANSACTION", "new values cannot be asked for inside a transaction", "ask before it")
         with self._session.transaction():
-            if len(self._asked) >= self._keep:
+            if self._asked and len(self._asked) >= self._keep:
                 oldest, _ = self._asked.popitem(last=False)
                 self._core.transactions.stage(self._values, [oldest], -1)
             self._core.transactions.stage(self._values, [row], 1)
