@@ -105,6 +105,10 @@ def evaluate(program: list[Rule], tables: Tables) -> dict[str, set[Row]]:
     RELATIONS.set(frozenset([*rules, *tables]))
     if not all(safe(rule) for mine in rules.values() for rule in mine):
         raise Unsafe
+    for order_ in program.dominance if isinstance(program, Program) else ():
+        names = _names((*order_.lower, *order_.upper))
+        if order(order_.body, frozenset(names), (names, names)) is None:
+            raise Unsafe
     known: dict[str, Counter[Row]] = dict(tables)
     for group in _groups(rules):
         now: dict[str, Counter[Row]] = {name: Counter() for name in group}

@@ -272,9 +272,14 @@ class _Reader(Transformer[Any, Any]):
             hint = "put them into brackets to choose a row for each pair: choice-domain (x, y)"
             raise place.error("E_UNSUPPORTED", "a relation has one choice-domain", hint)
         names = tuple(c for c, _ in columns)
+        for column in names:
+            if names.count(column) > 1:
+                raise place.error("E_DUPLICATE", f"{name} has two columns called {column}", "give each its own name")
         for chosen in domains[0] if domains else ():
             if chosen not in names:
                 raise place.error("E_COLUMN", f"{name} has no column {chosen}", did_you_mean(chosen, names))
+            if domains[0].count(chosen) > 1:
+                raise place.error("E_DUPLICATE", f"the choice-domain of {name} has {chosen} twice", "name it once")
         choice = tuple(domains[0]) if domains else None
         return Declaration(name, names, tuple(t for _, t in columns), choice, place)
 

@@ -127,6 +127,9 @@ class Grouped(Scalars):
         if isinstance(given, exp.Order):
             raise self.source.refuse(node, "ORDER BY inside this aggregate has no meaning")
         arg = None if isinstance(given, exp.Star) else self.below.bind(given)
+        if arg is None and not isinstance(node, exp.Count):
+            what = self.source.written(node)
+            raise self.source.error(node, "E_ARITY", f"{what}: only rows can be counted with *", "name a column")
         self._refuse_outer(node, arg)
         if test is not None:
             arg = call("case", test, Constant(INT, 1) if arg is None else arg, Constant(INT.optional(), None))

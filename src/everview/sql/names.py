@@ -40,7 +40,10 @@ def data_type(kind: exp.DataType, source: Source) -> DataType:
 
 
 def _decimal(kind: exp.DataType, source: Source) -> DataType:
-    sizes = [int(p.this.name) for p in kind.expressions]
+    texts = [str(p.this.name) for p in kind.expressions]
+    if not all(text.isascii() and text.isdigit() and len(text) < 10 for text in texts):
+        raise source.refuse(kind, f"{kind.sql('postgres')} says no number of digits", "write decimal(18, 2)")
+    sizes = [int(text) for text in texts]
     if sizes and sizes[0] > 18:
         raise source.refuse(kind, f"decimals have 18 digits at most, not {sizes[0]}", "use decimal(18, s) or double")
     return decimal(sizes[1] if len(sizes) > 1 else 0 if sizes else DEFAULT_SCALE)
