@@ -19,6 +19,7 @@ from everview.codes.interner import Interner
 from everview.errors import EverviewError, UdfError
 from everview.expr.few import FewRows
 from everview.expr.nodes import Expr
+from everview.expr.texts import RowFailure
 from everview.plan import nodes as plan
 from everview.types import DataType
 
@@ -52,12 +53,17 @@ def flat_map(
     def run(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rows: list[tuple[Any, ...]] = []
         origin: list[int] = []
+        errors = np.zeros(columns.shape[1], dtype=np.int64)
         for i, values in enumerate(reader.decode_rows(columns)):
-            made = _guard(name, values, partial(_listed, function, values))
+            try:
+                made = _guard(name, values, partial(_listed, function, values))
+            except RowFailure as failure:  # of one of our own functions: the row has no value
+                errors[i] = failure.code
+                continue
             rows.extend(made)
             origin.extend([i] * len(made))
         codes = _guard(name, "its result", lambda: writer.encode_rows(rows))
-        return codes, np.array(origin, dtype=np.int64), np.zeros(columns.shape[1], dtype=np.int64)
+        return codes, np.array(origin, dtype=np.int64), errors
 
     return run
 
@@ -66,6 +72,8 @@ def _guard(name: str, given: Any, call: Callable[[], Any]) -> Any:
     """Call a user's function; its exceptions become errors that name it and what it was given."""
     try:
         return call()
+    except RowFailure:
+        raise
     except EverviewError as error:
         if error.code == "E_TRUST":  # it was not called
             raise

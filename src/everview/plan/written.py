@@ -55,6 +55,7 @@ WRAPPERS = {
     "RowFunction": "everview.language.collection",
     "Listing": "everview.sql.lists",
     "Folding": "everview.sql.folds",
+    "Unfolding": "everview.sql.unfolding",
     "Median": "everview.datalog.groups",
     "Range": "everview.datalog.ranges",
 }

@@ -26,6 +26,9 @@ AGGREGATES: frozenset[str] = frozenset(
 )  # fmt: skip
 """Aggregates by name."""
 
+TABLES: frozenset[str] = frozenset({"generate_series", "range", "unnest", "string_to_table", "regexp_split_to_table"})
+"""Functions that give rows, by name."""
+
 OTHERS = (
     "abs", "ceil", "floor", "round", "sign", "sqrt", "exp", "ln", "log", "power", "mod", "div", "lower", "upper",
     "length", "reverse", "substring", "left", "right", "trim", "ltrim", "rtrim", "lpad", "rpad", "replace", "overlay",
@@ -39,4 +42,4 @@ OTHERS = (
 
 def all_names() -> list[str]:
     """Names that a misspelt one may be."""
-    return sorted({*SCALARS, *AGGREGATES, *OTHERS} - {"random", "setseed", "gen_random_uuid"})
+    return sorted({*SCALARS, *AGGREGATES, *TABLES, *OTHERS} - {"random", "setseed", "gen_random_uuid"})

@@ -19,7 +19,7 @@ from everview.expr.library.routines import KINDS, Routine
 from everview.expr.nodes import Expr, Literal
 from everview.expr.texts import RowFailure
 from everview.sql import constants
-from everview.sql.callnames import SCALARS, all_names
+from everview.sql.callnames import SCALARS, TABLES, all_names
 from everview.types import INT, TIMESTAMP
 
 if TYPE_CHECKING:
@@ -50,6 +50,14 @@ def called(op: str, args: list[Expr], at: exp.Expr, scalars: Scalars) -> Expr:
         said = error.message.replace(f"{op}(", f"{written}(").replace(f"{op} takes", f"{written} takes")
         hint = error.hint if error.code == "E_PATTERN" else f"{written}: {LIBRARY[op].doc}"
         raise scalars.source.error(at, error.code, said, hint) from None
+
+
+def check_constants(op: str, args: list[Expr], at: exp.Expr, scalars: Scalars) -> None:
+    """Raise the error of a constant pattern or template that cannot be read, at its call."""
+    try:
+        _check_constants(op, args)
+    except PlanError as error:
+        raise scalars.source.placed(error, at) from None
 
 
 def _check_constants(op: str, args: list[Expr]) -> None:
@@ -94,8 +102,12 @@ def _fits(function: Routine, args: list[Expr]) -> bool:
 
 
 def unknown(node: exp.Anonymous, scalars: Scalars) -> PlanError:
-    """The error for a function that does not exist."""
+    """The error for a function that does not exist, or not here."""
     name = node.name.lower()
+    if name in TABLES:
+        return scalars.source.refuse(
+            node, f"{name} gives rows, so it cannot stand here", f"put it into FROM, or alone into SELECT: {name}(...)"
+        )
     close = get_close_matches(name, [*scalars.compiler.core.functions, *all_names()], 1, 0.7)
     hint = f"did you mean {close[0]!r}?" if close else "functions in Python are added by db.function"
     return scalars.source.refuse(node, f"{name} is not supported here", hint)

@@ -13,9 +13,9 @@ from typing import ClassVar
 from sqlglot import exp
 from sqlglot.dialects.postgres import Postgres
 
-from everview.sql.callnames import AGGREGATES, SCALARS
+from everview.sql.callnames import AGGREGATES, SCALARS, TABLES
 
-_READ_BY_NAME = {*SCALARS, *AGGREGATES}
+_READ_BY_NAME = {*SCALARS, *AGGREGATES, *TABLES}
 
 
 def _aggregate(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:

@@ -25,10 +25,11 @@ from everview.plan import joins
 from everview.plan.nodes import ONE_ROW, Filter, Join, Node, Project
 from everview.plan.sizes import Sizes
 from everview.session.temporal import Term
-from everview.sql import timed
+from everview.sql import table_functions, timed
 from everview.sql.parameters import PARAMETER
 from everview.sql.scalars import Scalars, conjuncts, has_query
 from everview.sql.scopes import HIDDEN, Field, Outer, Relation, Scope
+from everview.sql.table_functions import Bound, TableCall
 
 if TYPE_CHECKING:
     from everview.sql.query import Compiler, Env
@@ -138,7 +139,10 @@ class FromClause:
     # -------------------------------------------------------------------------------- tables and joins
 
     def _start(self, node: exp.Expr) -> None:
-        if isinstance(node, exp.Lateral):
+        call_ = table_functions.found(node)
+        if call_ is not None:
+            self._function(call_, node, "inner", None, node)
+        elif isinstance(node, exp.Lateral):
             self._lateral(node, "inner")
         else:
             self._add(self._factor(node))
@@ -175,6 +179,10 @@ class FromClause:
         on, using = join.args.get("on"), join.args.get("using")
         how = SIDES[side]
         self.comma |= not (side or kind or method or on or using)
+        call_ = table_functions.found(join.this)
+        if call_ is not None and not using and method != "NATURAL":
+            self._function(call_, join.this, how, on, join)
+            return
         if isinstance(join.this, exp.Lateral):
             self._lateral(join.this, "left" if join.this.args.get("cross_apply") is False else how, on)
             return
@@ -196,11 +204,64 @@ class FromClause:
         else:
             self._outer(right, on, how, join)
 
+    def _function(self, call_: TableCall, node: exp.Expr, how: str, on: exp.Expr | None, at: exp.Expr) -> None:
+        """A table function: a leaf if it reads nothing before it, else applied to what is joined so far."""
+        if isinstance(node, exp.Lateral):
+            self.source.only(node, "this", "alias", "ordinality", "joins")
+        else:
+            self.source.only(node, "this", "expressions", "alias", "ordinality", "offset", "joins")
+        reads = any(True for a in call_.args for _ in a.find_all(exp.Column, exp.Parameter, exp.Query))
+        if reads and self.leaves:
+            self._applied(call_, node, how, on, at)
+            return
+        alone = Scope(Relation(ONE_ROW, (HIDDEN,)), self.source, self.outer)
+        made = table_functions.bound(call_, Scalars(self.compiler, alone, self.env))
+        rows = made.applied(ONE_ROW)
+        right = Relation(joins.take(rows, range(1, len(rows.types))), self._called(made, call_, node))
+        if how == "inner":
+            self._add(right)
+            self.where(on)
+        elif on is None:
+            raise self.source.error(at, "E_JOIN", f"a {how} join needs ON or USING")
+        else:
+            self._outer(right, on, how, at)
+
+    def _applied(self, call_: TableCall, node: exp.Expr, how: str, on: exp.Expr | None, at: exp.Expr) -> None:
+        """A table function of columns: every joined row becomes the rows that it gives."""
+        plain = on is None or (isinstance(on, exp.Boolean) and on.this)
+        if how not in ("inner", "left") or (how == "left" and not plain):
+            raise self.source.refuse(
+                at, f"a {how} join with a function of columns before it has no condition but ON TRUE", "use WHERE"
+            )
+        if self.late:
+            raise self.source.refuse(node, "a function of columns after a subquery in ON is not supported")
+        scope = Scope(self.joined(), self.source, self.outer)
+        made = table_functions.bound(call_, Scalars(self.compiler, scope, self.env))
+        rows = made.applied(scope.relation.node, how == "left")
+        self._replace(Relation(rows, (*scope.relation.fields, *self._called(made, call_, node))))
+        self.only_context = False
+        if not plain:
+            self.where(on)
+
+    def _called(self, made: Bound, call_: TableCall, node: exp.Expr) -> tuple[Field, ...]:
+        """A function's columns: of one that gives single values, the alias is the column's name, too."""
+        alias = node.args.get("alias")
+        name = alias.name if alias is not None and alias.name else call_.name
+        columns = tuple(c.name for c in (alias.args.get("columns") or [])) if alias is not None else ()
+        if len(columns) > len(made.names):
+            raise self.source.error(alias, "E_WIDTH", f"{name} has {len(made.names)} columns, not {len(columns)}")
+        if not columns and made.function.columns == 1:
+            columns = (name,)
+        return tuple(Field(n, name) for n in (*columns, *made.names[len(columns) :]))
+
     def _factor(self, node: exp.Expr) -> Relation:
         self.source.only(node, "this", "db", "alias", "joins", "with_", "limit", "order", "offset", "expressions")
         if isinstance(node, exp.Table):
             if not isinstance(node.this, exp.Identifier):
-                raise self.source.refuse(node, f"the table function {node.this.sql('postgres')} is not supported")
+                what = self.source.written(node.this)
+                raise self.source.refuse(
+                    node, f"the table function {what} is not supported here", "use a derived table"
+                )
             relation = self.compiler.table(node, self.env)
             spec = self.source.notes.windows.get(node.this.meta.get("start", -1))
             if spec is not None:

@@ -24,7 +24,7 @@ from everview.plan.nodes import ONE_ROW, Constant, Filter, Negate, Node, Project
 from everview.plan.sizes import Sizes
 from everview.plan.windows import Window, WindowCall
 from everview.session.core import core_of
-from everview.sql import recursion, stars
+from everview.sql import recursion, stars, table_functions
 from everview.sql.from_clause import FromClause
 from everview.sql.grouping import Grouped, aggregates_in, grouping_sets
 from everview.sql.memberships import long_list
@@ -242,6 +242,7 @@ class Compiler:
         for part in clause.late:
             self.subqueries(scope, env).keep_where(part)
         context = len(outer.positions) if outer is not None else 0
+        gives_rows = self._unfold(select, scope, env)
         self._narrow_for_windows(select, scope, context)
         below = Scalars(self, scope, env)
         scalars, one = self._grouped(select, below, context)
@@ -251,7 +252,7 @@ class Compiler:
         self._windows(select, scalars, context)
         items = self._items(select, scalars)
         names = tuple(name for name, _ in items)
-        one = one or select.args.get("from_") is None
+        one = one or (select.args.get("from_") is None and not gives_rows)
         query = Query(
             scalars.scope.relation.node,
             names,
@@ -261,6 +262,28 @@ class Compiler:
             one and not (having or select.args.get("qualify")) and (where is None or isinstance(scalars, Grouped)),
         )
         return self._finish(select, scalars, query, items)
+
+    def _unfold(self, select: exp.Select, scope: Scope, env: Env) -> bool:
+        """A table function as an output: every row becomes as many as it gives. Whether there is one."""
+        outputs = [i.this if isinstance(i, exp.Alias) else i for i in select.expressions]
+        calls = [o for o in outputs if table_functions.is_one(o)]
+        if not calls:
+            return False
+        if len(calls) > 1:
+            raise self.source.refuse(calls[1], "only one function that gives rows can stand in SELECT", "use FROM")
+        if any(select.args.get(a) for a in ("group", "having")) or any(
+            True for i in select.expressions for _ in (*aggregates_in(i), *windows_in(i))
+        ):
+            raise self.source.refuse(
+                calls[0], "a function that gives rows cannot stand beside groups, aggregates and windows", "use FROM"
+            )
+        call = table_functions.found(calls[0])
+        assert call is not None
+        made = table_functions.bound(call, Scalars(self, scope, env))
+        if len(made.names) > 1:
+            raise self.source.refuse(calls[0], "a function of several columns stands in FROM")
+        scope.placed[id(calls[0])] = scope.append(made.applied(scope.relation.node))[-1]
+        return True
 
     def _narrow_for_windows(self, select: exp.Select, scope: Scope, context: int) -> None:
         parts = [select.args.get(a) for a in ("group", "having", "order", "qualify")]

@@ -222,7 +222,7 @@ class Scalars:
             left, right = right, left
         if isinstance(right, exp.Interval):
             return self._moved(self.bind(left), right, 1)
-        a, b = self._pair(left, right)
+        a, b = self.pair(left, right)
         if a.type.kind == "int" and b.type.kind == "date":
             a, b = b, a
         if a.type.kind == "date" and b.type.kind == "int":
@@ -232,7 +232,7 @@ class Scalars:
     def on_sub(self, node: exp.Sub) -> Expr:
         if isinstance(node.expression, exp.Interval):
             return self._moved(self.bind(node.this), node.expression, -1)
-        a, b = self._pair(node.this, node.expression)
+        a, b = self.pair(node.this, node.expression)
         kinds = (a.type.kind, b.type.kind)
         if kinds == ("date", "int"):
             return self.call("date_add_days", a, self.call("neg", b))
@@ -257,18 +257,18 @@ class Scalars:
         return moment
 
     def on_mul(self, node: exp.Mul) -> Expr:
-        return self.call("mul", *self._pair(node.this, node.expression))
+        return self.call("mul", *self.pair(node.this, node.expression))
 
     def on_div(self, node: exp.Div) -> Expr:
-        return self.call("div", *self._pair(node.this, node.expression))
+        return self.call("div", *self.pair(node.this, node.expression))
 
     def on_mod(self, node: exp.Mod) -> Expr:
-        a, b = self._pair(node.this, node.expression)
+        a, b = self.pair(node.this, node.expression)
         rest = self.call("mod", a, b)
         return self.call("case", self._rounded_down(a, b, rest), self.call("sub", rest, b), rest)
 
     def on_intdiv(self, node: exp.IntDiv) -> Expr:
-        a, b = self._pair(node.this, node.expression)
+        a, b = self.pair(node.this, node.expression)
         quotient = self.call("floordiv", a, b)
         one = Literal(INT, 1)
         return self.call(
@@ -290,7 +290,8 @@ class Scalars:
         self.compiler.parameters.check(node, self.source)
         return self.scope.column(exp.column(node.name, table=PARAMETER))
 
-    def _pair(self, left: exp.Expr, right: exp.Expr) -> tuple[Expr, Expr]:
+    def pair(self, left: exp.Expr, right: exp.Expr) -> tuple[Expr, Expr]:
+        """Two expressions beside each other: quoted constants and parameters have the other's type."""
         for one, other in ((left, right), (right, left)):
             if self.compiler.parameters.lacks_type(one) and not self.compiler.parameters.lacks_type(other):
                 raise Learned(one.name, self.bind(other).type)
@@ -321,7 +322,7 @@ class Scalars:
         if isinstance(node.this, exp.Tuple) or isinstance(node.expression, exp.Tuple):
             return self._tuples(node, op)
         plain = constants.without_difference(node) if isinstance(node, exp.Binary) else node
-        return self.compare(op, *self._pair(plain.this, plain.expression))
+        return self.compare(op, *self.pair(plain.this, plain.expression))
 
     def _tuples(self, node: exp.Expr, op: str) -> Expr:
         left, right = node.this, node.expression
@@ -330,11 +331,11 @@ class Scalars:
         if len(left.expressions) != len(right.expressions):
             raise self.source.error(node, "E_WIDTH", "the rows have different numbers of values")
         pairs = zip(left.expressions, right.expressions, strict=True)
-        equal = functions.conjunction([self.compare("eq", *self._pair(a, b)) for a, b in pairs])
+        equal = functions.conjunction([self.compare("eq", *self.pair(a, b)) for a, b in pairs])
         return equal if op == "eq" else self.call("not", equal)
 
     def on_nullsafeeq(self, node: exp.NullSafeEQ) -> Expr:
-        return self.same(*self._pair(node.this, node.expression))
+        return self.same(*self.pair(node.this, node.expression))
 
     def on_nullsafeneq(self, node: exp.NullSafeNEQ) -> Expr:
         return self.call("not", self.on_nullsafeeq(node))  # type: ignore[arg-type]
@@ -346,8 +347,8 @@ class Scalars:
         return self.call("coalesce", self.call("or", both, self.compare("eq", a, b)), Literal(BOOL, False))
 
     def on_between(self, node: exp.Between) -> Expr:
-        low = self.compare("ge", *self._pair(node.this, node.args["low"]))
-        high = self.compare("le", *self._pair(node.this, node.args["high"]))
+        low = self.compare("ge", *self.pair(node.this, node.args["low"]))
+        high = self.compare("le", *self.pair(node.this, node.args["high"]))
         return self.call("and", low, high)
 
     def on_in(self, node: exp.In) -> Expr:
@@ -358,7 +359,7 @@ class Scalars:
         if isinstance(node.this, exp.Tuple):
             tests = [self._tuples(exp.EQ(this=node.this, expression=v), "eq") for v in node.expressions]
         else:
-            tests = [self.compare("eq", *self._pair(node.this, v)) for v in node.expressions]
+            tests = [self.compare("eq", *self.pair(node.this, v)) for v in node.expressions]
         return functions.conjunction(tests, "or")
 
     def on_is(self, node: exp.Is) -> Expr:
@@ -402,7 +403,7 @@ class Scalars:
             if node.this is None:
                 test = self.condition(branch.this)
             else:
-                test = self.compare("eq", *self._pair(node.this, branch.this))
+                test = self.compare("eq", *self.pair(node.this, branch.this))
             parts += [test, self.bind(branch.args["true"])]
         default = node.args.get("default")
         return self.call("case", *parts, self.bind(default) if default else Literal(INT.optional(), None))
@@ -420,7 +421,7 @@ class Scalars:
         return [self.coerced(a, args[0], at) for a, at in zip(args, given, strict=True)]
 
     def on_nullif(self, node: exp.Nullif) -> Expr:
-        return self.call("nullif", *self._pair(node.this, node.expression))
+        return self.call("nullif", *self.pair(node.this, node.expression))
 
     def on_greatest(self, node: exp.Greatest) -> Expr:
         return self.call("greatest", *self._like_the_first([node.this, *node.expressions]))

@@ -1,0 +1,158 @@
+"""Rows out of a row: generate_series, unnest and their like, as functions for `FlatMap`.
+
+A row has the columns that are kept (`width`), then the arguments of the table function. Each value that the function
+gives becomes a row: what is kept, the value, and perhaps its number (WITH ORDINALITY). `outer` keeps a row that gives
+nothing, with NULL, as LEFT JOIN does. What cannot be (a step of 0) is an error of the row.
+"""
+
+from __future__ import annotations
+
+import calendar
+import datetime as dt
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from everview.expr.library.patterns import split
+from everview.expr.texts import RowFailure
+from everview.kernels.scalars import DOMAIN, OVERFLOW
+
+MOST = 10_000_000
+"""Rows out of one: more is a slip that would fill the memory."""
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Unfolding:
+    """What a row becomes.
+
+    >>> Unfolding("generate_series", width=1)("a", 1, 3)
+    [('a', 1), ('a', 2), ('a', 3)]
+    >>> Unfolding("elements", width=0, numbered=True)(5, None)
+    [(5, 1), (None, 2)]
+    """
+
+    name: str
+    width: int
+    numbered: bool = False
+    outer: bool = False
+    columns: int = 1
+    months: int = 0
+    microseconds: int = 0
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    def __call__(self, *row: Any) -> list[Row]:
+        kept, args = row[: self.width], row[self.width :]
+        found = list(UNFOLDINGS[self.name](args, self))
+        if self.numbered:
+            found = [(*values, i) for i, values in enumerate(found, 1)]
+        if not found and self.outer:
+            found = [(None,) * (self.columns + self.numbered)]
+        return [(*kept, *values) for values in found]
+
+
+def _series(args: Row, of: Unfolding) -> Iterator[Row]:
+    """Numbers from one to another, both included, in steps."""
+    if None in args:
+        return
+    start, stop, step = (*args, 1)[:3]
+    if step == 0:
+        raise RowFailure(DOMAIN)
+    if (stop - start) / step > MOST:
+        raise RowFailure(OVERFLOW)
+    while start <= stop if step > 0 else start >= stop:
+        yield (start,)
+        start += step
+
+
+def _range(args: Row, of: Unfolding) -> Iterator[Row]:
+    """DuckDB's: numbers from one (0) to before another."""
+    if None in args:
+        return
+    start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+    if step == 0:
+        raise RowFailure(DOMAIN)
+    numbers = range(start, stop, step)
+    if len(numbers) > MOST:
+        raise RowFailure(OVERFLOW)
+    for number in numbers:
+        yield (number,)
+
+
+def later(moment: dt.datetime, months: int, microseconds: int) -> dt.datetime:
+    """A moment moved by months, then by microseconds; the day stays or becomes the month's last.
+
+    >>> later(dt.datetime(2026, 1, 31), 1, 0)
+    datetime.datetime(2026, 2, 28, 0, 0)
+    """
+    year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
+    if not 1 <= year <= 9999:
+        raise RowFailure(OVERFLOW)
+    day = min(moment.day, calendar.monthrange(year, month + 1)[1])
+    try:
+        return moment.replace(year=year, month=month + 1, day=day) + dt.timedelta(microseconds=microseconds)
+    except OverflowError:
+        raise RowFailure(OVERFLOW) from None
+
+
+def _moments(args: Row, of: Unfolding) -> Iterator[Row]:
+    """Moments from one to another, both included, an interval apart (each step from the one before, as PostgreSQL)."""
+    if None in args:
+        return
+    moment, stop = args
+    forward = (of.months, of.microseconds) > (0, 0)
+    count = 0
+    while moment <= stop if forward else moment >= stop:
+        yield (moment,)
+        count += 1
+        if count > MOST:
+            raise RowFailure(OVERFLOW)
+        try:
+            moment = later(moment, of.months, of.microseconds)
+        except RowFailure:
+            return  # the calendar ends before the series does
+
+
+def _elements(args: Row, of: Unfolding) -> Iterator[Row]:
+    """The values themselves."""
+    for value in args:
+        yield (value,)
+
+
+def _unnest(args: Row, of: Unfolding) -> Iterator[Row]:
+    """The items of arrays, side by side; the shorter ones are filled with NULL."""
+    yield from zip_longest(*(arg or () for arg in args))
+
+
+def _string_to_table(args: Row, of: Unfolding) -> Iterator[Row]:
+    """A text parted at a separator: at none (NULL) into letters; a part that equals the third argument is NULL."""
+    text, separator = args[:2]
+    if text is None or text == "":
+        return
+    parts = list(text) if separator is None else [text] if separator == "" else text.split(separator)
+    for part in parts:
+        yield (None if len(args) > 2 and part == args[2] else part,)
+
+
+def _regexp_split(args: Row, of: Unfolding) -> Iterator[Row]:
+    if None in args:
+        return
+    for part in split(*args):
+        yield (part,)
+
+
+UNFOLDINGS: dict[str, Callable[[Row, Unfolding], Iterator[Row]]] = {
+    "generate_series": _series,
+    "range": _range,
+    "moments": _moments,
+    "elements": _elements,
+    "unnest": _unnest,
+    "string_to_table": _string_to_table,
+    "regexp_split_to_table": _regexp_split,
+}
+"""What each function gives for its arguments."""
