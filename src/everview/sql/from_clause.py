@@ -325,7 +325,7 @@ class FromClause:
         """One leaf in place of all."""
         self.leaves, self.conditions, self.terms = [relation], [], []
 
-    def _outer(self, right: Relation, on: exp.Expr | None, how: str, at: exp.Join) -> None:
+    def _outer(self, right: Relation, on: exp.Expr | None, how: str, at: exp.Expr) -> None:
         self._check_sides(how, at)
         left = self.joined()
         if any(has_query(part) for part in conjuncts(on)):
@@ -339,7 +339,7 @@ class FromClause:
         node = outer_join(left.node, right.node, parts, how)
         self._replace(Relation(node, both.fields))
 
-    def _check_sides(self, how: str, at: exp.Join) -> None:
+    def _check_sides(self, how: str, at: exp.Expr) -> None:
         if how in ("right", "full"):
             if self.late:
                 raise self.source.refuse(
