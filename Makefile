@@ -1,7 +1,7 @@
 # Two commands matter: `make demo` and `make test`. Each sets up what is missing first and is quick the second time.
 #
 # Set-up is two stamp files: packages (depends on pyproject.toml) and compiled kernels (depends on their sources).
-# The kernel cache itself is keyed by content (src/everview/kernels/cache.py), so a stamp that is too old costs a
+# The kernel cache itself is keyed by content (src/everview/kernels/build/cache.py), so a stamp that is too old costs a
 # second, never a stale kernel.
 
 SHELL := /bin/bash

@@ -28,8 +28,8 @@ import recursive
 
 from everview.dataflow.graph import batch_arrays
 from everview.dataflow.scopes import EPOCH_BITS
-from everview.kernels import read
-from everview.kernels.trace import NO_SINCE
+from everview.kernels.trace import read
+from everview.kernels.trace.trace import NO_SINCE
 from everview.session.core import core_of
 
 PICTURE = Path(__file__).resolve().parent / "results" / "figure1.svg"

@@ -178,7 +178,7 @@ def doctor() -> None:
 def _facts() -> list[tuple[str, str]]:
     from importlib.metadata import PackageNotFoundError, version
 
-    from everview.kernels import cache
+    from everview.kernels.build import cache
 
     archive = cache.archive_path()
     ready = "there" if archive.exists() else "not there: run `python -m everview.warm`"

@@ -2,7 +2,7 @@
 
 Set-up calls this, so that nobody's first query waits for a compiler; a process that finds no compiled kernels calls it
 too. The work is done in a process of its own, because Numba is told there to do only half of what others
-expect of it (`everview.kernels.compiling`). A failed or interrupted compilation leaves nothing behind.
+expect of it (`everview.kernels.build.compiling`). A failed or interrupted compilation leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import subprocess
 import sys
 import time
 
-from everview.kernels import archive, cache
+from everview.kernels.build import archive, cache
 
 
 def _compile_here() -> None:
-    from everview.kernels.compiling import PARTS
+    from everview.kernels.build.compiling import PARTS
 
     for name in cache.kernel_modules():
         importlib.import_module(name)

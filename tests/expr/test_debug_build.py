@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from everview.kernels.native import DEBUG
+from everview.kernels.build.native import DEBUG
 
 HERE = Path(__file__).parent
 

@@ -6,7 +6,7 @@ import pytest
 
 from everview.expr.functions import call
 from everview.expr.nodes import ColumnRef, Expr, Literal
-from everview.kernels import vm
+from everview.kernels.expressions import vm
 from everview.types import BOOL, INT, STR
 from tests.expr.harness import check
 

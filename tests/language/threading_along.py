@@ -29,7 +29,8 @@ from typing import Any
 import everview as ev
 from everview import col
 from everview.dataflow import graph, streams
-from everview.kernels import make, read
+from everview.kernels import make
+from everview.kernels.trace import read
 from tests.inside import inside
 
 LOST = {"E_NAME", "E_DROPPED", "E_TABLE", "E_COMPACTED", "E_FUTURE", "E_IN_USE"}

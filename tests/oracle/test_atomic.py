@@ -19,9 +19,9 @@ import pytest
 
 import everview as ev
 from everview.expr.language import col, count, lit, udf
-from everview.kernels import executor
-from everview.kernels.memory import LIVE_BLOCKS, cell
-from everview.kernels.native import DEBUG
+from everview.kernels.build.native import DEBUG
+from everview.kernels.memory import CELL_LIVE_BLOCKS, cell
+from everview.kernels.run import executor
 from tests.oracle import graphs
 from tests.oracle.harness import Runtime
 
@@ -69,13 +69,13 @@ class World:
     @contextmanager
     def unharmed(self, *errors: type[BaseException], code: str | None = None) -> Iterator[None]:
         """The block raises one of the errors and nothing has changed, nor leaked, afterwards."""
-        before, blocks = self.state(), int(cell[LIVE_BLOCKS])
+        before, blocks = self.state(), int(cell[CELL_LIVE_BLOCKS])
         with pytest.raises(errors) as caught:
             yield
         if code is not None:
             assert isinstance(caught.value, ev.EverviewError) and caught.value.code == code, caught.value
         assert self.state() == before
-        assert not DEBUG or abs(int(cell[LIVE_BLOCKS]) - blocks) <= 64, "a failed step leaks"
+        assert not DEBUG or abs(int(cell[CELL_LIVE_BLOCKS]) - blocks) <= 64, "a failed step leaks"
         self.works()
 
     def works(self) -> None:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from everview.expr.language import col, count
-from everview.kernels.memory import FAULTS, LIVE_BLOCKS, LIVE_WORDS, cell
-from everview.kernels.native import DEBUG
+from everview.kernels.build.native import DEBUG
+from everview.kernels.memory import CELL_FAULTS, CELL_LIVE_BLOCKS, CELL_LIVE_WORDS, cell
 from tests.oracle import graphs
 from tests.oracle.harness import Runtime
 
@@ -111,16 +111,16 @@ def test_dropping_all_views_frees_all_they_held_random_order(runtime: Runtime) -
                 db[name].drop()
             gc.collect()
             assert len(db.stats()["arrangements"]) == 2, "only the two tables are left"
-            words.append((int(cell[LIVE_BLOCKS]), int(cell[LIVE_WORDS])))
+            words.append((int(cell[CELL_LIVE_BLOCKS]), int(cell[CELL_LIVE_WORDS])))
         if DEBUG:
-            assert cell[FAULTS] == 0
+            assert cell[CELL_FAULTS] == 0
             assert words[-1][0] <= words[1][0] + 8, f"blocks leak: {words}"
 
 
 @pytest.mark.skipif(not DEBUG, reason="blocks are counted in the debug build only")
 def test_closing_a_session_gives_every_block_back(runtime: Runtime) -> None:
     gc.collect()
-    before = int(cell[LIVE_BLOCKS])
+    before = int(cell[CELL_LIVE_BLOCKS])
     with runtime.connect() as db:
         edge, _ = fill(db, 300)
         root = db.table("root", {"node": int})
@@ -128,9 +128,9 @@ def test_closing_a_session_gives_every_block_back(runtime: Runtime) -> None:
         view = db.view("strong", graphs.strong_edges(edge.distinct()))
         view.subscribe(lambda batch: None)
         root.insert([(1,)])
-        assert int(cell[LIVE_BLOCKS]) > before
+        assert int(cell[CELL_LIVE_BLOCKS]) > before
         view.drop()
-    assert int(cell[LIVE_BLOCKS]) == before
+    assert int(cell[CELL_LIVE_BLOCKS]) == before
 
 
 # ---- time goes on

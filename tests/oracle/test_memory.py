@@ -1,6 +1,6 @@
 """Out of memory anywhere in a kernel: E_MEMORY, the session as before, and the next steps give right answers.
 
-Every allocation of a step is made to fail in turn (`memory.FAIL_IN`), for programs that reach every operator; and
+Every allocation of a step is made to fail in turn (`memory.CELL_FAIL_IN`), for programs that reach every operator; and
 processes with a real limit (`ulimit -v`) run into it.
 """
 
@@ -17,7 +17,7 @@ import pytest
 
 import everview as ev
 from everview import col, count
-from everview.kernels.memory import FAIL_IN, FAULTS, LIMIT, TRACK_FROM, TRACKED_WORDS, cell
+from everview.kernels.memory import CELL_FAIL_IN, CELL_FAULTS, CELL_LIMIT, CELL_TRACK_FROM, CELL_TRACKED_WORDS, cell
 from tests.inside import inside
 from tests.oracle import graphs
 
@@ -27,11 +27,11 @@ Step = tuple[Callable[[], object], Callable[[], object]]
 
 @pytest.fixture(autouse=True)
 def all_blocks_are_tracked() -> Iterator[None]:
-    usual = int(cell[TRACK_FROM])
-    cell[TRACK_FROM] = 0
+    usual = int(cell[CELL_TRACK_FROM])
+    cell[CELL_TRACK_FROM] = 0
     yield
-    cell[TRACK_FROM], cell[FAIL_IN], cell[LIMIT] = usual, 0, 0
-    assert cell[FAULTS] == 0
+    cell[CELL_TRACK_FROM], cell[CELL_FAIL_IN], cell[CELL_LIMIT] = usual, 0, 0
+    assert cell[CELL_FAULTS] == 0
 
 
 def state(db: ev.Session) -> Any:
@@ -49,18 +49,18 @@ def fail_everywhere(db: ev.Session, do: Callable[[], object], undo: Callable[[],
         while True:
             n += 1
             before = state(db)
-            cell[FAIL_IN] = n
+            cell[CELL_FAIL_IN] = n
             try:
                 do()
             except ev.MemoryLimitError as error:
                 failures += 1
                 assert error.code == "E_MEMORY" and "enough memory" in error.message
-                assert cell[FAIL_IN] == 0
+                assert cell[CELL_FAIL_IN] == 0
                 assert state(db) == before, f"allocation {n}"
                 if not again:
                     continue
                 do()
-            left, cell[FAIL_IN] = int(cell[FAIL_IN]), 0
+            left, cell[CELL_FAIL_IN] = int(cell[CELL_FAIL_IN]), 0
             assert state(db)[1:] == after, f"allocation {n}"
             undo()
             assert state(db)[1:] == before[1:], f"allocation {n}"
@@ -74,13 +74,13 @@ def fails(program: Callable[[ev.Session], Step], split: int = 0) -> int:
     with ev.connect() as other:
         program(other)[0]()
         expected = state(other)[1:]
-    before = int(cell[TRACKED_WORDS])
+    before = int(cell[CELL_TRACKED_WORDS])
     with ev.connect(threads=2 if split else 1) as db:
-        if inside(db).runtime.graph.team is not None:
-            inside(db).runtime.graph.team.share_from(split)
+        if inside(db).runtime.graph.helper is not None:
+            inside(db).runtime.graph.helper.share_from(split)
         failures = fail_everywhere(db, *program(db), expected)
     if program is not installing:  # an operator that was half made is a leak of some words
-        assert int(cell[TRACKED_WORDS]) == before
+        assert int(cell[CELL_TRACKED_WORDS]) == before
     return failures
 
 
@@ -231,17 +231,17 @@ def test_every_allocation_fails_in_turn_with_two_threads(program: Callable[[ev.S
 def test_reading_a_view_without_memory_for_it() -> None:
     with ev.connect() as db:
         edge = _edges(db)
-        rows, words = sorted(edge.rows()), int(cell[TRACKED_WORDS])
+        rows, words = sorted(edge.rows()), int(cell[CELL_TRACKED_WORDS])
         for n in range(1, 100):
-            cell[FAIL_IN] = n
+            cell[CELL_FAIL_IN] = n
             try:
                 edge.rows()
             except ev.MemoryLimitError:
-                assert int(cell[TRACKED_WORDS]) == words
+                assert int(cell[CELL_TRACKED_WORDS]) == words
             else:
                 break
             assert sorted(edge.rows()) == rows
-        cell[FAIL_IN] = 0
+        cell[CELL_FAIL_IN] = 0
         assert 1 < n < 100
 
 
@@ -250,7 +250,7 @@ def test_a_limit_names_operator_and_view() -> None:
         t, u = db.table("t", {"x": int}), db.table("u", {"y": int})
         db.view("pairs", t.join(u, how="cross").select(x=t.x, y=u.y))
         u.insert([(i,) for i in range(2000)])
-        cell[LIMIT] = cell[TRACKED_WORDS] + 2_000_000
+        cell[CELL_LIMIT] = cell[CELL_TRACKED_WORDS] + 2_000_000
         before = state(db)
         with pytest.raises(ev.MemoryLimitError, match="view 'pairs': operator 'join"):
             t.insert([(i,) for i in range(2000)])

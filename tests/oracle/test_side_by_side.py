@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import everview as ev
-from everview.dataflow import lockstep
+from everview.dataflow import superstep as lockstep
 from everview.session.local_shards import local_shards
 from tests.oracle import graphs
 from tests.oracle.harness import Runtime, Scenario, ViewPlan, random_steps, run

@@ -13,14 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everview.dataflow.scopes import EPOCH_MASK
-from everview.kernels import make, read
-from everview.kernels.arrange import A_INBOX, A_SCOPE, A_STEP, A_TRACE, A_WORDS, arrange
-from everview.kernels.executor import CALL, DONE, PYTHON_NEEDED, X_WORDS, abort, step
+from everview.kernels import make
+from everview.kernels.build.native import DEBUG
 from everview.kernels.make import serve
-from everview.kernels.memory import FAULTS, LIVE_BLOCKS, cell
-from everview.kernels.native import DEBUG
-from everview.kernels.step import STEP_WORDS
-from everview.kernels.trace import HISTORY, HOLD, NO_SINCE, T_SINCE
+from everview.kernels.memory import CELL_FAULTS, CELL_LIVE_BLOCKS, cell
+from everview.kernels.operators.arrange import (
+    ARRANGE_BATCHER,
+    ARRANGE_SCOPE,
+    ARRANGE_STEP,
+    ARRANGE_TRACE,
+    ARRANGE_WORDS,
+    arrange,
+)
+from everview.kernels.run.executor import ENDED_DONE, ENDED_PYTHON_NEEDED, EXECUTOR_WORDS, INSTRUCTION_CALL, abort, step
+from everview.kernels.run.step import STEP_WORDS
+from everview.kernels.trace import read
+from everview.kernels.trace.trace import NO_SINCE, TRACE_HISTORY, TRACE_HOLD, TRACE_SINCE
 from tests.oracle.harness import effort
 
 NEVER = 2**62
@@ -35,19 +43,24 @@ class Machine:
         self.keep = keep
         self.scope = make.make_scope(0, 0, 0, 0, np.array([(1 << 63) - 1], dtype=np.int64))
         self.trace = make.make_trace(cols, 1, keep, 0 if keep == -1 else NO_SINCE, merge_effort, 0)
-        self.inbox = make.make_inbox(cols + 2, self.scope)
-        self.context = make.make_block(A_WORDS)
+        self.batcher = make.make_batcher(cols + 2, self.scope)
+        self.context = make.make_block(ARRANGE_WORDS)
         self.blocks = [self.context]
         self.step = self._block([0] * STEP_WORDS)
-        words = {A_INBOX: self.inbox, A_TRACE: self.trace, A_SCOPE: self.scope, A_STEP: self.step}
+        words = {
+            ARRANGE_BATCHER: self.batcher,
+            ARRANGE_TRACE: self.trace,
+            ARRANGE_SCOPE: self.scope,
+            ARRANGE_STEP: self.step,
+        }
         for word, address in words.items():
             make.poke(self.context, word, address)
-        traces, scopes, boxes = self._block([self.trace]), self._block([self.scope]), self._block([self.inbox])
+        traces, scopes, boxes = self._block([self.trace]), self._block([self.scope]), self._block([self.batcher])
         self.sessions = []
         for program in ([arrange], [arrange, serve]):
-            code = self._block([word for op in program for word in (CALL, op.address, self.context, 0)])
+            code = self._block([word for op in program for word in (INSTRUCTION_CALL, op.address, self.context, 0)])
             fields = [code, len(program), 0, self.step, traces, 1, scopes, 1, boxes, 1, 0]
-            assert len(fields) == X_WORDS
+            assert len(fields) == EXECUTOR_WORDS
             self.sessions.append(self._block(fields))
         self.time = 0
         self.log: list[Update] = []
@@ -59,11 +72,11 @@ class Machine:
 
     def push(self, updates: list[Update]) -> None:
         words = [word for row, time, diff in updates for word in (*row, time, diff)]
-        make.push_rows(self.inbox, np.array(words, dtype=np.int64), len(updates))
+        make.push_rows(self.batcher, np.array(words, dtype=np.int64), len(updates))
 
     def commit(self, updates: list[Update], epochs: int = 1) -> None:
         self.push(updates)
-        assert step(self.sessions[0], self.time, epochs) == DONE
+        assert step(self.sessions[0], self.time, epochs) == ENDED_DONE
         self.time += epochs
         self.log += updates
 
@@ -71,15 +84,15 @@ class Machine:
         """A step that gets as far as the trace and is then undone."""
         self.push(updates)
         answer = step(self.sessions[1], self.time, 1)
-        assert answer in (PYTHON_NEEDED, DONE)
-        if answer == PYTHON_NEEDED:
+        assert answer in (ENDED_PYTHON_NEEDED, ENDED_DONE)
+        if answer == ENDED_PYTHON_NEEDED:
             abort(self.sessions[1], 0)
         else:  # all updates cancelled
             self.time += 1
 
     @property
     def since(self) -> int:
-        return int(make.peek(self.trace, T_SINCE))
+        return int(make.peek(self.trace, TRACE_SINCE))
 
     def updates(self, after: int, upto: int, keep_times: bool) -> Counter[Any]:
         batch = read.collect(self.trace, after, upto, int(keep_times))
@@ -120,11 +133,11 @@ class Machine:
     def check_size(self) -> None:
         batches, updates, _ = make.measure_trace(self.trace)
         assert batches <= 7 + int(updates).bit_length()
-        assert not DEBUG or cell[FAULTS] == 0
+        assert not DEBUG or cell[CELL_FAULTS] == 0
 
     def close(self) -> None:
         make.drop_trace(self.trace)
-        make.drop_inbox(self.inbox)
+        make.drop_batcher(self.batcher)
         make.drop_scope(self.scope)
         for block in self.blocks:
             make.drop_block(block)
@@ -170,11 +183,11 @@ def test_reads_agree_with_the_log(script: list, merge_effort: int) -> None:
         elif kind == "abort":
             machine.abort([(row, now + 1, n) for row, _, n in args[0]])
         elif kind == "history":
-            make.poke(machine.trace, HISTORY, args[0])
+            make.poke(machine.trace, TRACE_HISTORY, args[0])
         elif kind == "hold":
-            make.poke(machine.trace, HOLD, max(machine.since, now - args[0]))
+            make.poke(machine.trace, TRACE_HOLD, max(machine.since, now - args[0]))
         elif kind == "release":
-            make.poke(machine.trace, HOLD, NEVER)
+            make.poke(machine.trace, TRACE_HOLD, NEVER)
         else:
             make.compact_trace(machine.trace)
         machine.check()
@@ -192,7 +205,7 @@ def test_large_merges_in_pieces_25_steps_of_up_to_9000_updates(seed: int, merge_
     source = random.Random(seed)
     numbers = np.random.default_rng(seed)
     machine = Machine(merge_effort=merge_effort)
-    make.poke(machine.trace, HISTORY, 3)
+    make.poke(machine.trace, TRACE_HISTORY, 3)
     now: Counter[Any] = Counter()
     older: dict[int, Counter[Any]] = {0: Counter()}
     for _ in range(25):
@@ -286,7 +299,7 @@ def test_updates_that_cancel_leave_nothing_2000_epochs(rows: int) -> None:
 
 @pytest.mark.skipif(not DEBUG, reason="blocks are counted in the debug build only")
 def test_closing_gives_all_memory_back() -> None:
-    before = int(cell[LIVE_BLOCKS])
+    before = int(cell[CELL_LIVE_BLOCKS])
     test_updates_that_cancel_leave_nothing_2000_epochs(50)
     test_large_merges_in_pieces_25_steps_of_up_to_9000_updates(0, 2, int)
-    assert int(cell[LIVE_BLOCKS]) == before
+    assert int(cell[CELL_LIVE_BLOCKS]) == before

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from everview.errors import InternalError
-from everview.kernels import archive, cache, make
+from everview.kernels import make
+from everview.kernels.build import archive, cache
 
 LOAD_ALONE = """
 import importlib.util, sys
@@ -150,7 +151,7 @@ import bad
     ],
 )
 def test_kernels_that_could_not_run_are_refused(tmp_path: Path, body: str, kinds: str, complaint: str) -> None:
-    source = f"from everview.kernels.native import entry\n@entry({kinds})\ndef bad(n):\n    {body}\n"
+    source = f"from everview.kernels.build.native import entry\n@entry({kinds})\ndef bad(n):\n    {body}\n"
     (tmp_path / "bad.py").write_text(source)
     environment = {**os.environ, "EVERVIEW_COMPILING": "1", "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
@@ -210,4 +211,4 @@ def test_directories_in_use_stay(tmp_path: Path) -> None:
 def test_kernel_modules_are_listed_by_dotted_name() -> None:
     names = cache.kernel_modules()
     assert "everview.kernels.memory" in names
-    assert "everview.kernels.cache" not in names
+    assert "everview.kernels.build.cache" not in names

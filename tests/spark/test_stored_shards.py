@@ -10,7 +10,7 @@ import pytest
 
 import everview as ev
 from everview import count, udf
-from everview.kernels import native
+from everview.kernels.build import native
 from everview.spark import cluster, host, merging, room
 from tests.inside import inside
 from tests.spark.inprocess import session

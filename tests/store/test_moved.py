@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import everview as ev
 from everview import col
 from everview.expr.language import count, udf
-from everview.kernels.trace import NO_SINCE
+from everview.kernels.trace.trace import NO_SINCE
 from everview.recovery.directory import Directory
 from everview.spark import merging
 from everview.spark.session import Committed

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import everview as ev
-from everview.dataflow.spread import BY_FIRST, ON_ONE, Cells
-from everview.kernels import exchange
+from everview.dataflow.partitioning import BY_FIRST, ON_ONE, Cells
+from everview.kernels.run import exchange
 from everview.store import Image, Store
 from everview.store.reshard import reshard
 

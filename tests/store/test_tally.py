@@ -7,10 +7,10 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from everview.store import tally
+from everview.store import garbage as tally
 from everview.store.batches import Image
+from everview.store.garbage import Tally
 from everview.store.manifest import Ref
-from everview.store.tally import Tally
 
 Updates = dict[tuple[int, ...], list[int]]
 """Diffs by row and time."""

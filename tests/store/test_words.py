@@ -13,7 +13,8 @@ import pytest
 import everview as ev
 from everview.codes.interner import Interner
 from everview.spark import cluster
-from everview.store import Image, Store, words
+from everview.store import Image, Store
+from everview.store import dictionary_gc as words
 from tests.inside import inside
 from tests.spark.inprocess import session
 

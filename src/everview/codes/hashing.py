@@ -23,8 +23,8 @@ from typing import Any
 
 from llvmlite import ir
 
+from everview.kernels.build.native import DEBUG, POINTER, WORD, entry, external, inner, primitive
 from everview.kernels.memory import raw_load, raw_store
-from everview.kernels.native import DEBUG, POINTER, WORD, entry, external, inner, primitive
 from everview.types import NULL
 
 if DEBUG:

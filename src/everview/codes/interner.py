@@ -14,7 +14,7 @@ publishes a new `_Snapshot`; readers take the snapshot once and need no lock. Be
 make single values fast; they are caches, bounded by `CACHED` entries.
 
 Hazard: values are never forgotten while a process has the dictionary. A stream of ever new texts grows it for ever;
-`nbytes` tells. In a directory they are forgotten when it is opened (`everview.store.words`).
+`nbytes` tells. In a directory they are forgotten when it is opened (`everview.store.dictionary_gc`).
 """
 
 from __future__ import annotations

@@ -25,9 +25,9 @@ from everview.dataflow import joins, linear, loops, reductions
 from everview.dataflow.extend import levels, serving
 from everview.dataflow.graph import Graph
 from everview.dataflow.identity import Purpose
-from everview.dataflow.operators import Arrange, Arrangement, Operator, Wake, columns
+from everview.dataflow.operators import Activate, Arrange, Arrangement, Operator, columns
+from everview.dataflow.partitioning import BY_FIRST, ON_ONE, Cells
 from everview.dataflow.scopes import Scope, deeper
-from everview.dataflow.spread import BY_FIRST, ON_ONE, Cells
 from everview.dataflow.streams import Flow, reordered
 from everview.expr.nodes import ColumnRef
 from everview.plan import nodes as plan
@@ -60,7 +60,7 @@ class Builder:
         """the loops whose bodies are being built, by depth"""
         self._free: dict[int, frozenset[tuple[int, int]]] = {}
         self._roots: list[plan.Node] = []  # keeps the ids in _free alive
-        self._wakes: set[tuple[Operator, Scope]] = set()
+        self._activations: set[tuple[Operator, Scope]] = set()
         self.installed: set[plan.Node] = set()
         self.decided: dict[plan.Node, list[Decision]] = {}
         """How the joins of what is installed are kept, and why."""
@@ -137,7 +137,7 @@ class Builder:
         self.installed = {n for n in self.installed if (n, ()) in self.arrangements}
         self.decided = {n: d for n, d in self.decided.items() if n in self.installed}
         self.tables = {k: a for k, a in self.tables.items() if a.operator not in gone}
-        self._wakes = {(o, s) for o, s in self._wakes if o not in gone}
+        self._activations = {(o, s) for o, s in self._activations if o not in gone}
         self.ahead = {k: a for k, a in self.ahead.items() if a.operator not in gone}
         self.pieces = {p: made for p, made in self.pieces.items() if not all(o.freed for o in made)}
 
@@ -310,11 +310,11 @@ class Builder:
 
     # loops
 
-    def wake(self, source: Arrangement, scope: Scope) -> None:
+    def activate(self, source: Arrangement, scope: Scope) -> None:
         """Let changes of an arrangement outside start the loop of a scope that reads it."""
-        if source.operator.scope is not scope and (source.operator, scope) not in self._wakes:
-            self._wakes.add((source.operator, scope))
-            Wake(self.graph, source, scope)
+        if source.operator.scope is not scope and (source.operator, scope) not in self._activations:
+            self._activations.add((source.operator, scope))
+            Activate(self.graph, source, scope)
 
 
 _BUILD: dict[type[plan.Node], Callable[[Builder, Any], Flow]] = {

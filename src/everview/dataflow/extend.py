@@ -1,8 +1,9 @@
 """Joins of many inputs from the Python side: what pipelines a MultiJoin needs, and the operator that runs them.
 
-`everview.kernels.extend` says what a pipeline is. Here is decided in which order each binds its variables, which
-arrangements that takes, and how it is written down for the kernel. The order follows from the plan alone, not from how
-many rows there happen to be: the same commands must build the same operators, or saved state could not be put back.
+`everview.kernels.operators.extend` says what a pipeline is. Here is decided in which order each binds its variables,
+which arrangements that takes, and how it is written down for the kernel. The order follows from the plan alone, not
+from how many rows there happen to be: the same commands must build the same operators, or saved state could not be put
+back.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from typing import TYPE_CHECKING
 from everview.dataflow.operators import Arrangement, Instruction, Operator
 from everview.dataflow.scopes import Scope
 from everview.expr.nodes import Expr, Literal
-from everview.kernels import extend as k
 from everview.kernels import make
+from everview.kernels.operators import extend as k
 from everview.plan import nodes as plan
 
 if TYPE_CHECKING:
     from everview.dataflow.graph import Graph
 
-TESTS = {"lt": k.T_LT, "le": k.T_LE, "ne": k.T_NE, "eq": k.T_EQ}
+TESTS = {"lt": k.TEST_LT, "le": k.TEST_LE, "ne": k.TEST_NE, "eq": k.TEST_EQ}
 
 WEIGHTS = 32
 """Weights there is room for at first."""
@@ -145,7 +146,7 @@ class Pipeline:
 
 
 class Extend(Operator):
-    """A join of many inputs: see `everview.kernels.extend`."""
+    """A join of many inputs: see `everview.kernels.operators.extend`."""
 
     kind = "extend"
 
@@ -156,66 +157,66 @@ class Extend(Operator):
         arrangements = [a for p in pipelines for a in (p.source, *(a for _, parts in p.levels for a in parts))]
         self.inputs = list(dict.fromkeys(a.operator for a in arrangements))
         self.tests, constants = _tests(node, graph.encode_literal)
-        words = [0] * k.X_WORDS
-        words[k.X_SCOPE] = scope.address
-        words[k.X_STEP] = graph.step_block
-        words[k.X_FRESH] = int(scope.is_root)
-        words[k.X_INPUTS] = len(pipelines)
-        words[k.X_TABLE] = self.block([word for i, p in enumerate(pipelines) for word in self._input(i, p)])
-        words[k.X_VARS] = self.block([*[0] * len(node.columns), *constants, 0])
-        words[k.X_COLS] = len(node.columns)
-        words[k.X_KEY] = self.block([0] * (len(node.columns) + 1))
-        words[k.X_WEIGHTS] = make.make_block(2 * WEIGHTS)
-        words[k.X_WEIGHTS_ROOM] = WEIGHTS
+        words = [0] * k.EXTEND_WORDS
+        words[k.EXTEND_SCOPE] = scope.address
+        words[k.EXTEND_STEP] = graph.step_block
+        words[k.EXTEND_FRESH] = int(scope.is_root)
+        words[k.EXTEND_INPUTS] = len(pipelines)
+        words[k.EXTEND_TABLE] = self.block([word for i, p in enumerate(pipelines) for word in self._input(i, p)])
+        words[k.EXTEND_VARS] = self.block([*[0] * len(node.columns), *constants, 0])
+        words[k.EXTEND_COLS] = len(node.columns)
+        words[k.EXTEND_KEY] = self.block([0] * (len(node.columns) + 1))
+        words[k.EXTEND_WEIGHTS] = make.make_block(2 * WEIGHTS)
+        words[k.EXTEND_WEIGHTS_ROOM] = WEIGHTS
         self.context = self.block(words)
-        self.say()
+        self.output()
         graph.add(self)
 
     def settled(self) -> None:
-        make.poke(self.context, k.X_FRESH, 0)
+        make.poke(self.context, k.EXTEND_FRESH, 0)
 
     # writing pipelines down
 
     def _input(self, i: int, pipeline: Pipeline) -> list[int]:
-        words = [0] * k.I_WORDS
-        words[k.I_TRACE] = pipeline.source.trace.address
-        words[k.I_SUB] = self._sub(pipeline.source)
-        words[k.I_ADD] = pipeline.source.delay
-        words[k.I_PIPELINE] = self._pipeline(i, pipeline)
+        words = [0] * k.EXTEND_INPUT_WORDS
+        words[k.EXTEND_INPUT_TRACE] = pipeline.source.trace.address
+        words[k.EXTEND_INPUT_SUB] = self._sub(pipeline.source)
+        words[k.EXTEND_INPUT_ADD] = pipeline.source.delay
+        words[k.EXTEND_INPUT_PIPELINE] = self._pipeline(i, pipeline)
         return words
 
     def _pipeline(self, i: int, pipeline: Pipeline) -> int:
         of = self.node.variables[i]
         bound = {v for v in of if v >= 0}
         columns = [of[c] for c in pipeline.source.order]
-        words = [0] * k.P_WORDS
-        words[k.P_LEVELS] = len(pipeline.levels)
-        words[k.P_MAP], words[k.P_NMAP] = self.block(columns), len(columns)
-        words[k.P_TESTS], words[k.P_NTESTS] = self._tests_of(set(), bound)
-        words[k.P_PARTS] = max((len(level.parts) for level, _ in pipeline.levels), default=0)
+        words = [0] * k.PIPELINE_WORDS
+        words[k.PIPELINE_LEVELS] = len(pipeline.levels)
+        words[k.PIPELINE_MAP], words[k.PIPELINE_NMAP] = self.block(columns), len(columns)
+        words[k.PIPELINE_TESTS], words[k.PIPELINE_NTESTS] = self._tests_of(set(), bound)
+        words[k.PIPELINE_PARTS] = max((len(level.parts) for level, _ in pipeline.levels), default=0)
         for level, arrangements in pipeline.levels:
             words.append(self._level(level, arrangements, bound))
             bound |= set(level.variables)
         return self.block(words)
 
     def _level(self, level: Level, arrangements: Sequence[Arrangement], bound: set[int]) -> int:
-        words = [0] * k.L_WORDS
-        words[k.L_NPARTS] = len(level.parts)
-        words[k.L_NEW], words[k.L_NNEW] = self.block([*level.variables, 0]), len(level.variables)
-        words[k.L_TESTS], words[k.L_NTESTS] = self._tests_of(bound, bound | set(level.variables))
+        words = [0] * k.LEVEL_WORDS
+        words[k.LEVEL_NPARTS] = len(level.parts)
+        words[k.LEVEL_NEW], words[k.LEVEL_NNEW] = self.block([*level.variables, 0]), len(level.variables)
+        words[k.LEVEL_TESTS], words[k.LEVEL_NTESTS] = self._tests_of(bound, bound | set(level.variables))
         words += [self._part(p, a) for p, a in zip(level.parts, arrangements, strict=True)]
         return self.block(words)
 
     def _part(self, part: Part, arrangement: Arrangement) -> int:
         of = self.node.variables[part.input]
-        words = [0] * k.Q_WORDS
-        words[k.Q_TRACE] = arrangement.trace.address
-        words[k.Q_INPUT] = part.input
-        words[k.Q_BOUND] = self.block([*(of[c] for c in arrangement.order[: len(part.bound)]), 0])
-        words[k.Q_NBOUND] = len(part.bound)
-        words[k.Q_COMPLETE] = int(part.complete)
-        words[k.Q_SUB] = self._sub(arrangement)
-        words[k.Q_ADD] = arrangement.delay
+        words = [0] * k.PART_WORDS
+        words[k.PART_TRACE] = arrangement.trace.address
+        words[k.PART_INPUT] = part.input
+        words[k.PART_BOUND] = self.block([*(of[c] for c in arrangement.order[: len(part.bound)]), 0])
+        words[k.PART_NBOUND] = len(part.bound)
+        words[k.PART_COMPLETE] = int(part.complete)
+        words[k.PART_SUB] = self._sub(arrangement)
+        words[k.PART_ADD] = arrangement.delay
         return self.block(words)
 
     def _sub(self, arrangement: Arrangement) -> int:
@@ -233,7 +234,7 @@ class Extend(Operator):
         return [(k.extend.address, self.context)]
 
     def set_stream(self, address: int) -> None:
-        make.poke(self.context, k.X_STREAM, address)
+        make.poke(self.context, k.EXTEND_STREAM, address)
 
     @property
     def replayable(self) -> bool:
@@ -243,7 +244,7 @@ class Extend(Operator):
         k.replay_extend(self.context, stream)
 
     def _free(self) -> None:
-        for scratch in (k.X_STATE, k.X_WEIGHTS):
+        for scratch in (k.EXTEND_STATE, k.EXTEND_WEIGHTS):
             make.drop_block(make.peek(self.context, scratch))
         super()._free()
 

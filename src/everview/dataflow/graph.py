@@ -20,17 +20,17 @@ from everview.codes.interner import Interner
 from everview.codes.values import encode_value
 from everview.dataflow import shield
 from everview.dataflow.failures import from_kernels, located
-from everview.dataflow.operators import Arrange, Arrangement, Operator, PythonMap, Reduce, Wake
-from everview.dataflow.scopes import Scope
+from everview.dataflow.helper_thread import HelperThread
+from everview.dataflow.operators import Activate, Arrange, Arrangement, Operator, PythonMap, Reduce
+from everview.dataflow.scopes import EPOCH_MASK, Scope
 from everview.dataflow.streams import Sink
-from everview.dataflow.team import Team
 from everview.errors import EverviewError, InputError, InternalError, LoopError
-from everview.kernels import executor as x
 from everview.kernels import make, memory
-from everview.kernels import step as step_k
-from everview.kernels import stream as stream_k
-from everview.kernels import trace as trace_k
-from everview.kernels.reduction import FAULT_LARGE
+from everview.kernels.operators import stream as stream_k
+from everview.kernels.reduce.context import FAULT_LARGE
+from everview.kernels.run import executor as x
+from everview.kernels.run import step as step_k
+from everview.kernels.trace import trace as trace_k
 from everview.types import DataType
 
 if TYPE_CHECKING:
@@ -65,11 +65,11 @@ class Graph:
         self.serving = 0
         """the thread that is in a user's function, called by the step under way; else 0"""
         self.step_block = make.make_block(step_k.STEP_WORDS)
-        self.team: Team | None = None
+        self.helper: HelperThread | None = None
         self.root = Scope(None)
         self.tail: list[Operator] = []
-        self.session = make.make_block(x.X_WORDS)
-        make.poke(self.session, x.X_STEP, self.step_block)
+        self.session = make.make_block(x.EXECUTOR_WORDS)
+        make.poke(self.session, x.EXECUTOR_STEP, self.step_block)
         self.at: list[tuple[Operator | Scope | Stop, int]] = []
         self._replays: list[tuple[Operator, Sink]] = []
         self._beginnings: list[tuple[Operator, np.ndarray]] = []
@@ -83,7 +83,7 @@ class Graph:
 
     def share_work(self) -> None:
         """Let large pieces of work be done by two threads from now on."""
-        self.team = Team(self.step_block)
+        self.helper = HelperThread(self.step_block)
 
     # building
 
@@ -101,7 +101,7 @@ class Graph:
 
     def attach(self, producer: Operator, sink: Sink) -> None:
         """Let a sink listen to an operator, from its beginning."""
-        producer.say().attach(sink)
+        producer.output().attach(sink)
         if producer.old:
             self._replays.append((producer, sink))
 
@@ -143,7 +143,7 @@ class Graph:
     # the program
 
     def assemble(self) -> None:
-        """Write the program and the lists of traces, scopes and inboxes for the executor."""
+        """Write the program and the lists of traces, scopes and batchers for the executor."""
         if not self._stale:
             return
         words: list[int] = []
@@ -155,16 +155,16 @@ class Graph:
             return len(self.at) - 1
 
         def stop(scope: Scope | None = None, *, last: bool = False) -> int:
-            return write(Stop(scope, last), 0, x.STOP, 0, 0, 0)
+            return write(Stop(scope, last), 0, x.INSTRUCTION_STOP, 0, 0, 0)
 
         def visit(items: Iterable[Operator | Scope], unsent: set[Operator]) -> None:
             """`unsent`: operators for which rows may wait in an outbox here."""
             for item in items:
                 if isinstance(item, Scope):
                     start = stop(item) if self.sharded else len(self.at)
-                    loop = write(item, 0, x.LOOP, 0, item.address, 0)
+                    loop = write(item, 0, x.INSTRUCTION_LOOP, 0, item.address, 0)
                     visit(item.items, set())
-                    write(item, 1, x.END, 0, item.address, start)
+                    write(item, 1, x.INSTRUCTION_END, 0, item.address, start)
                     words[4 * loop + 3] = len(self.at)
                     unsent.clear()
                 else:
@@ -172,7 +172,7 @@ class Graph:
                         stop()
                         unsent.clear()
                     for which, (address, context) in enumerate(item.instructions()):
-                        write(item, which, x.CALL, address, context, 0)
+                        write(item, which, x.INSTRUCTION_CALL, address, context, 0)
                     if self.sharded and item.stream is not None:
                         unsent.update(s.target for s in item.stream.sinks if s.target.outbox)
 
@@ -183,12 +183,12 @@ class Graph:
             stop(last=True)
         operators = self.operators()
         traces = [o.trace.address for o in operators if o.trace is not None]
-        inboxes = [box for o in operators for box in (o.inbox, o.outbox) if box]
+        batchers = [box for o in operators for box in (o.batcher, o.outbox) if box]
         scopes = [s.address for s in self.scopes()]
-        self._list(x.PROGRAM, x.LENGTH, words, 4)
-        self._list(x.TRACES, x.NTRACES, traces)
-        self._list(x.INBOXES, x.NINBOXES, inboxes)
-        self._list(x.SCOPES, x.NSCOPES, scopes)
+        self._list(x.EXECUTOR_PROGRAM, x.EXECUTOR_LENGTH, words, 4)
+        self._list(x.EXECUTOR_TRACES, x.EXECUTOR_NTRACES, traces)
+        self._list(x.EXECUTOR_BATCHERS, x.EXECUTOR_NBATCHERS, batchers)
+        self._list(x.EXECUTOR_SCOPES, x.EXECUTOR_NSCOPES, scopes)
         self._stale = False
 
     def _list(self, field: int, count: int, words: list[int], size: int = 1) -> None:
@@ -204,7 +204,7 @@ class Graph:
         if self._stale:
             self.assemble()
         now = self.time + epochs
-        make.poke(self.session, x.PC, 0)
+        make.poke(self.session, x.EXECUTOR_PC, 0)
         self._target = now
         try:
             self._step(self.time, epochs)
@@ -258,7 +258,7 @@ class Graph:
         for operator, rows in self._beginnings if first else ():
             words = np.ones((len(rows), operator.cols + 2), dtype=np.int64)
             words[:, : operator.cols], words[:, -2] = rows, self.time
-            make.push_rows(operator.inbox, words.ravel(), len(rows))
+            make.push_rows(operator.batcher, words.ravel(), len(rows))
 
     def installed(self) -> None:
         """What was newly added is up to date."""
@@ -286,8 +286,8 @@ class Graph:
 
     def _replay(self, producer: Operator, sink: Sink) -> None:
         stream = make.make_stream(producer.cols, max(sink.registers, 1), self.step_block)
-        make.poke(stream, stream_k.SINKS, make.make_filled(np.array([sink.address], dtype=np.int64)))
-        make.poke(stream, stream_k.NSINKS, 1)
+        make.poke(stream, stream_k.STREAM_SINKS, make.make_filled(np.array([sink.address], dtype=np.int64)))
+        make.poke(stream, stream_k.STREAM_NSINKS, 1)
         try:
             producer.replay(stream)
         finally:
@@ -297,14 +297,14 @@ class Graph:
         """Run a step to its end. An interrupt may be heard wherever Python runs, when the step is complete, too, and
         nobody knows it yet: `_committed` tells.
         """
-        make.poke(self.session, x.PC, 0)
+        make.poke(self.session, x.EXECUTOR_PC, 0)
         try:
             answer = x.step(self.session, base, epochs)
-            if answer != x.DONE:
+            if answer != x.ENDED_DONE:
                 self.attend(answer)
         except BaseException as error:
             if not self._committed():
-                at = int(make.peek(self.session, x.PC))
+                at = int(make.peek(self.session, x.EXECUTOR_PC))
                 self.abort()
                 if found := located(error, self._operator_at(at)):
                     raise found from None
@@ -316,7 +316,7 @@ class Graph:
         try:
             yield
         except (EverviewError, MemoryError) as error:
-            if found := located(error, self._operator_at(int(make.peek(self.session, x.PC)))):
+            if found := located(error, self._operator_at(int(make.peek(self.session, x.EXECUTOR_PC)))):
                 raise found from None
             raise
 
@@ -326,23 +326,23 @@ class Graph:
 
     def _committed(self) -> bool:
         """Whether the step under way came to its end, which the executor commits before it returns."""
-        at_end = make.peek(self.session, x.PC) == make.peek(self.session, x.LENGTH) > 0
+        at_end = make.peek(self.session, x.EXECUTOR_PC) == make.peek(self.session, x.EXECUTOR_LENGTH) > 0
         return bool(at_end and make.peek(self.step_block, step_k.STEP_FAULT) == 0)
 
     def attend(self, answer: int) -> int:
         """Do what the executor cannot until it is done or at a stop; gives its instruction."""
         while True:
-            pc = int(make.peek(self.session, x.PC))
-            if answer in (x.DONE, x.STOPPED):
+            pc = int(make.peek(self.session, x.EXECUTOR_PC))
+            if answer in (x.ENDED_DONE, x.ENDED_STOPPED):
                 return pc
-            if answer == x.PYTHON_NEEDED:
+            if answer == x.ENDED_PYTHON_NEEDED:
                 self.serving = threading.get_ident()
                 try:
                     self._serve(self.at[pc][0])
                 finally:
                     self.serving = 0
                 pc += 1
-            elif answer == x.YIELD:
+            elif answer == x.ENDED_YIELD:
                 shield.hear()
             else:
                 raise self.failure(answer, pc)
@@ -360,7 +360,7 @@ class Graph:
         item = self.at[min(pc, len(self.at) - 1)][0]
         if isinstance(item, Stop):
             item = item.scope or self._around(pc)
-        if answer == x.ROUNDS:
+        if answer == x.ENDED_ROUNDS:
             loop = item if isinstance(item, Scope) else item.scope
             error = LoopError(
                 "E_LOOP_LIMIT",
@@ -370,13 +370,13 @@ class Graph:
             )
             error.loop = self.scopes().index(loop)
             return error
-        if answer == x.OVERFLOW:
+        if answer == x.ENDED_OVERFLOW:
             if make.peek(self.step_block, step_k.STEP_FAULT) == FAULT_LARGE:
                 return InputError("E_OVERFLOW", "a sum of floats meets a value beyond 2**126", "scale the column down")
             return InputError(
                 "E_OVERFLOW", "a sum does not fit into 64 bits", "cast the column to float before summing"
             )
-        if answer == x.VIOLATION:
+        if answer == x.ENDED_VIOLATION:
             return InputError("E_ABSENT", f"table {item.label!r}: a row was deleted that is not there", ABSENT_HINT)
         cell = memory.cell.tolist()
         memory.cell[:4] = 0
@@ -396,12 +396,12 @@ class Graph:
         """Do in Python what an operator asked for."""
         if isinstance(item, PythonMap):
             assert item.trace is not None
-            columns, times, diffs = batch_arrays(make.peek(item.trace.address, trace_k.DELTA), item.trace.cols)
+            columns, times, diffs = batch_arrays(make.peek(item.trace.address, trace_k.TRACE_DELTA), item.trace.cols)
             out, rows, errors = shield.openly(item.run, columns)
-            make.emit_columns(item.say().address, np.ascontiguousarray(out), times[rows], diffs[rows])
+            make.emit_columns(item.output().address, np.ascontiguousarray(out), times[rows], diffs[rows])
             if errors.any():
                 bad = np.flatnonzero(errors)
-                outside = times[bad] if item.scope.is_root else (times[bad] & 0xFFF) + self.time_base()
+                outside = times[bad] if item.scope.is_root else (times[bad] & EPOCH_MASK) + self.time_base()
                 found = np.stack([errors[bad], outside, diffs[bad]], axis=1)
                 make.push_rows(item.errors_to, np.ascontiguousarray(found).ravel(), len(bad))
         elif isinstance(item, Reduce):
@@ -430,7 +430,9 @@ class Graph:
     def collect(self, roots: Iterable[Operator]) -> set[Operator]:
         """Free every operator that none of `roots` needs; gives those that went."""
         live = self.needed(roots)
-        gone = {o for o in self.operators() if o not in live and not (isinstance(o, Wake) and self._needed(o, live))}
+        gone = {
+            o for o in self.operators() if o not in live and not (isinstance(o, Activate) and self._needed(o, live))
+        }
         self.remove(gone)
         return gone
 
@@ -452,8 +454,8 @@ class Graph:
         """The operators that an installation under way has added."""
         return list(self._new)
 
-    def _needed(self, wake: Wake, live: set[Operator]) -> bool:
-        return wake.inputs[0] in live and any(o in live for o in _operators_in(wake.woken))
+    def _needed(self, activate: Activate, live: set[Operator]) -> bool:
+        return activate.inputs[0] in live and any(o in live for o in _operators_in(activate.activated))
 
     def remove(self, gone: set[Operator]) -> None:
         """Free operators and take them out of the program and of others' streams; those, too, whose leaving was cut off
@@ -495,10 +497,10 @@ class Graph:
 
     def close(self) -> None:
         """Free everything."""
-        if self.team is not None:
-            self.team.close()
+        if self.helper is not None:
+            self.helper.close()
         self.remove(set(self.operators()))
-        for field in (x.PROGRAM, x.TRACES, x.INBOXES, x.SCOPES):
+        for field in (x.EXECUTOR_PROGRAM, x.EXECUTOR_TRACES, x.EXECUTOR_BATCHERS, x.EXECUTOR_SCOPES):
             make.drop_block(make.peek(self.session, field))
         self.root.free()
         make.drop_block(self.session)

@@ -2,7 +2,7 @@
 
 A join reads arrangements of its inputs and keeps nothing itself. So most of building one is finding arrangements that
 are there already, or choosing an order of key columns that has some. A join runs in the innermost scope of its inputs;
-an input from outside that loop has to *wake* the loop when it changes.
+an input from outside that loop has to *activate* the loop when it changes.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from everview.dataflow.extend import Extend, Part, Pipeline, levels, serving
 from everview.dataflow.operators import Arrangement, Join, columns
+from everview.dataflow.partitioning import Cells
 from everview.dataflow.scopes import deeper
-from everview.dataflow.spread import Cells
 from everview.dataflow.streams import Branch, Flow
 from everview.expr.functions import conjunction
 from everview.expr.nodes import Call, ColumnRef, Expr
@@ -54,7 +54,7 @@ def on_pairs(builder: Builder, left: plan.Node, right: plan.Node, pairs: Pairs) 
     r = builder.arrange(right, tuple(b for _, b in pairs), gather=not pairs)
     scope = deeper(l.operator.scope, r.operator.scope)
     for side in (l, r):
-        builder.wake(side, scope)
+        builder.activate(side, scope)
     operator = Join(builder.graph, l, r, len(pairs), scope)
     exprs: list[Expr] = [ColumnRef(t, l.order.index(c)) for c, t in enumerate(left.types)]
     for c, t in enumerate(right.types):
@@ -94,7 +94,7 @@ def multiway(builder: Builder, node: plan.MultiJoin) -> Flow:
     for arrangement in used:
         scope = deeper(scope, arrangement.operator.scope)
     for arrangement in used:
-        builder.wake(arrangement, scope)
+        builder.activate(arrangement, scope)
     operator = Extend(builder.graph, scope, node, pipelines)
     return columns(operator, node.types, tuple(range(len(node.types))))
 

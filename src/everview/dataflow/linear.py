@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from everview.dataflow import pythonic
+from everview.dataflow import python_operators as pythonic
 from everview.dataflow.operators import Arrange, Arrangement, PythonMap, columns
-from everview.dataflow.spread import ANYWHERE, ON_ONE
+from everview.dataflow.partitioning import ANYWHERE, ON_ONE
 from everview.dataflow.streams import Flow, deepest, united
 from everview.errors import PlanError
 from everview.expr.lower import lower

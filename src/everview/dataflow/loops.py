@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from everview.dataflow.operators import Arrange, Arrangement, Reduce, Wake, columns
+from everview.dataflow.operators import Activate, Arrange, Arrangement, Reduce, columns
 from everview.dataflow.reductions import kinds
 from everview.dataflow.scopes import Scope, deeper
 from everview.dataflow.streams import Flow, Route, last_in_queue, queue_shift, reordered
@@ -187,7 +187,7 @@ def _close(
     round_again = Route(add=scope.unit, rounds=limit, stop_at_limit=stop)
     for variable, initial, body in zip(build.variables, initials, bodies, strict=True):
         if variable.delay:
-            Wake(builder.graph, variable, scope, limit * scope.unit)
+            Activate(builder.graph, variable, scope, limit * scope.unit)
             continue
         order = variable.order
         operator = variable.operator

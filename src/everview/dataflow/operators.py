@@ -14,22 +14,22 @@ from weakref import WeakSet
 
 import numpy as np
 
+from everview.dataflow.partitioning import ANYWHERE, BY_FIRST, ON_ONE, Cells, Spread
 from everview.dataflow.scopes import EPOCH_MASK, Scope
-from everview.dataflow.spread import ANYWHERE, BY_FIRST, ON_ONE, Cells, Spread
 from everview.dataflow.streams import Branch, Flow, Route, Sink, Stream
 from everview.expr.nodes import ColumnRef, Expr
-from everview.kernels import arrange as arrange_k
-from everview.kernels import batch as batch_k
-from everview.kernels import inbox as inbox_k
-from everview.kernels import join as join_k
 from everview.kernels import make
-from everview.kernels import read as read_k
-from everview.kernels import reduce as reduce_k
-from everview.kernels import reduce_python as reduce_python_k
-from everview.kernels import reduction as reduction_k
-from everview.kernels import trace as trace_k
-from everview.kernels import wake as wake_k
-from everview.kernels.trace import NO_SINCE
+from everview.kernels.operators import activate as activate_k
+from everview.kernels.operators import arrange as arrange_k
+from everview.kernels.operators import batcher as batcher_k
+from everview.kernels.operators import join as join_k
+from everview.kernels.reduce import context as reduction_k
+from everview.kernels.reduce import python as reduce_python_k
+from everview.kernels.reduce import reduce as reduce_k
+from everview.kernels.trace import batch as batch_k
+from everview.kernels.trace import read as read_k
+from everview.kernels.trace import trace as trace_k
+from everview.kernels.trace.trace import NO_SINCE
 
 if TYPE_CHECKING:
     from everview.dataflow.graph import Graph
@@ -61,23 +61,23 @@ class Trace:
     @property
     def since(self) -> int:
         """Times before this one can no longer be told apart (outside loops)."""
-        return int(make.peek(self.address, trace_k.T_SINCE))
+        return int(make.peek(self.address, trace_k.TRACE_SINCE))
 
     @property
     def history(self) -> int:
         """For how many epochs times are told apart (outside loops)."""
-        return int(make.peek(self.address, trace_k.HISTORY))
+        return int(make.peek(self.address, trace_k.TRACE_HISTORY))
 
     def keep_history(self, epochs: int) -> None:
         """Keep at least this many epochs apart from now on."""
         if epochs > self.history:
-            make.poke(self.address, trace_k.HISTORY, epochs)
+            make.poke(self.address, trace_k.TRACE_HISTORY, epochs)
 
     def pass_on(self, time: int) -> None:
         """The trace is at a time, though no step said so because it had nothing for this trace."""
         if self.scope.is_root:
             before = min(time - self.history, min(self._holds, default=NEVER))
-            make.poke(self.address, trace_k.T_SINCE, max(self.since, before))
+            make.poke(self.address, trace_k.TRACE_SINCE, max(self.since, before))
 
     def hold(self, time: int) -> None:
         """Keep this time readable until it is released."""
@@ -94,7 +94,7 @@ class Trace:
         self._set_hold()
 
     def _set_hold(self) -> None:
-        make.poke(self.address, trace_k.HOLD, min(self._holds, default=NEVER))
+        make.poke(self.address, trace_k.TRACE_HOLD, min(self._holds, default=NEVER))
 
     def compact(self) -> None:
         """Make one batch of all, between steps, with what its times need no longer tell apart added up."""
@@ -109,8 +109,8 @@ class Trace:
         """Codes of a column in some random rows of the largest batch: for estimates. Kept as long as that is the
         largest.
         """
-        table = make.peek(self.address, trace_k.TABLE)
-        batches = [make.peek(table, b) for b in range(make.peek(self.address, trace_k.COUNT))]
+        table = make.peek(self.address, trace_k.TRACE_TABLE)
+        batches = [make.peek(table, b) for b in range(make.peek(self.address, trace_k.TRACE_COUNT))]
         largest = max(batches, key=make.batch_rows, default=0)
         rows = make.batch_rows(largest) if largest else 0
         if not rows:
@@ -124,7 +124,7 @@ class Trace:
 
     @staticmethod
     def _sample(batch: int, rows: int, column: int, count: int) -> list[int]:
-        data, capacity = make.peek(batch, batch_k.DATA), make.peek(batch, batch_k.CAP)
+        data, capacity = make.peek(batch, batch_k.BATCH_DATA), make.peek(batch, batch_k.BATCH_CAP)
         places = np.unique(np.random.default_rng(rows).integers(0, rows, count)) if rows > count else np.arange(rows)
         return [make.peek(data, at) for at in (column * capacity + places).tolist()]
 
@@ -135,7 +135,7 @@ class Trace:
 
 
 class Operator:
-    """Something with an inbox, a stream, or both, in a scope."""
+    """Something with an batcher, a stream, or both, in a scope."""
 
     kind = "operator"
 
@@ -150,7 +150,7 @@ class Operator:
         """The part of a plan that it was made for; with `heard`, what it computes (`everview.dataflow.identity`)."""
         self.heard: list[tuple[Branch, Route]] = []
         self.inputs: list[Operator] = []
-        self.inbox = 0
+        self.batcher = 0
         self.trace: Trace | None = None
         self.stream: Stream | None = None
         self.errors: Arrange | None = None
@@ -173,7 +173,7 @@ class Operator:
         return block
 
     def listen(self, flow: Flow, route: Route = Route()) -> None:  # noqa: B008
-        """Receive a flow's rows in the inbox."""
+        """Receive a flow's rows in the batcher."""
         for branch in flow:
             self.heard.append((branch, route))
             sink = Sink(branch, self, self.graph.encode_literal, route)
@@ -181,11 +181,11 @@ class Operator:
             self.graph.attach(branch.producer, sink)
 
     def receives(self, branch: Branch) -> tuple[int, Scope]:
-        """The inbox for a branch's rows and its scope: the outbox if they may belong to another shard."""
+        """The batcher for a branch's rows and its scope: the outbox if they may belong to another shard."""
         if not self.graph.sharded or self.spread == ANYWHERE or self._stays(branch):
-            return self.inbox, self.scope
+            return self.batcher, self.scope
         if not self.outbox:
-            self.outbox = make.make_inbox(make.peek(self.inbox, inbox_k.WIDTH), self.graph.root.address)
+            self.outbox = make.make_batcher(make.peek(self.batcher, batcher_k.BATCHER_WIDTH), self.graph.root.address)
         return self.outbox, self.graph.root
 
     def _stays(self, branch: Branch) -> bool:
@@ -195,16 +195,16 @@ class Operator:
         first = branch.exprs[0]
         return branch.producer.spread == BY_FIRST and isinstance(first, ColumnRef) and first.index == 0
 
-    def error_inbox(self) -> int:
-        """Inbox for rows that could not be computed on their way here."""
+    def error_batcher(self) -> int:
+        """Batcher for rows that could not be computed on their way here."""
         if self.errors is None:
             self.errors = Arrange(
                 self.graph, self.graph.root, 1, label=f"errors of {self.label or self.kind}", at_end=True
             )
             self.errors.errors_of = self
-        return self.errors.inbox
+        return self.errors.batcher
 
-    def say(self) -> Stream:
+    def output(self) -> Stream:
         """The stream of what it says, made when first needed."""
         if self.stream is None:
             self.stream = Stream(self.cols, self.graph.step_block)
@@ -227,8 +227,8 @@ class Operator:
         """Whether a later view can attach to it."""
         return self.trace is not None and not self.trace.stateless
 
-    def new_inbox(self, width: int) -> None:
-        self.inbox = make.make_inbox(width, self.scope.address)
+    def new_batcher(self, width: int) -> None:
+        self.batcher = make.make_batcher(width, self.scope.address)
 
     def free(self) -> None:
         """Give back everything, once: it is marked as free first, because losing a few bytes, if that is cut off, is
@@ -244,9 +244,9 @@ class Operator:
             self.stream.free()
         if self.trace is not None:
             self.trace.free()
-        for inbox in (self.inbox, self.outbox):
-            if inbox:
-                make.drop_inbox(inbox)
+        for batcher in (self.batcher, self.outbox):
+            if batcher:
+                make.drop_batcher(batcher)
         for block in self._blocks:
             make.drop_block(block)
 
@@ -274,12 +274,12 @@ class Arrange(Operator):
         super().__init__(graph, scope, cols, label)
         self.spread = ANYWHERE if at_end else ON_ONE if spread == BY_FIRST and cols == 0 else spread
         self.trace = Trace(graph, scope, cols, diffs, stateless=stateless)
-        self.new_inbox(cols + 1 + diffs)
-        words = [0] * arrange_k.A_WORDS
-        words[arrange_k.A_INBOX] = self.inbox
-        words[arrange_k.A_TRACE] = self.trace.address
-        words[arrange_k.A_SCOPE] = scope.address
-        words[arrange_k.A_STEP] = graph.step_block
+        self.new_batcher(cols + 1 + diffs)
+        words = [0] * arrange_k.ARRANGE_WORDS
+        words[arrange_k.ARRANGE_BATCHER] = self.batcher
+        words[arrange_k.ARRANGE_TRACE] = self.trace.address
+        words[arrange_k.ARRANGE_SCOPE] = scope.address
+        words[arrange_k.ARRANGE_STEP] = graph.step_block
         self.context = self.block(words)
         self.checked = False
         graph.add(self, at_end=at_end)
@@ -287,19 +287,19 @@ class Arrange(Operator):
     def check_deletes(self) -> None:
         """Base tables refuse to delete rows that are not there."""
         assert self.trace is not None
-        words = [0] * read_k.C_WORDS
-        words[read_k.C_TRACE] = self.trace.address
+        words = [0] * read_k.CURSOR_WORDS
+        words[read_k.CURSOR_TRACE] = self.trace.address
         self.check_context = self.block(words)
         self.checked = True
 
     def has_preset(self) -> bool:
         """Whether a bulk load of this step waits already."""
-        return bool(make.peek(self.context, arrange_k.PRESET))
+        return bool(make.peek(self.context, arrange_k.ARRANGE_PRESET))
 
     def drop_preset(self) -> None:
         """The step that the bulk load was for did not happen."""
-        read_k.release(make.peek(self.context, arrange_k.PRESET))
-        make.poke(self.context, arrange_k.PRESET, 0)
+        read_k.release(make.peek(self.context, arrange_k.ARRANGE_PRESET))
+        make.poke(self.context, arrange_k.ARRANGE_PRESET, 0)
 
     def instructions(self) -> list[Instruction]:
         found = [(arrange_k.arrange.address, self.context)]
@@ -308,7 +308,7 @@ class Arrange(Operator):
         return found
 
     def set_stream(self, address: int) -> None:
-        make.poke(self.context, arrange_k.A_STREAM, address)
+        make.poke(self.context, arrange_k.ARRANGE_STREAM, address)
 
 
 class PythonMap(Arrange):
@@ -330,7 +330,7 @@ class PythonMap(Arrange):
         return [(arrange_k.arrange.address, self.context), (make.serve.address, self.context)]
 
     def set_stream(self, address: int) -> None:
-        self.errors_to = self.error_inbox()  # the driver may find failing rows whenever it runs
+        self.errors_to = self.error_batcher()  # the driver may find failing rows whenever it runs
 
 
 class Join(Operator):
@@ -345,29 +345,29 @@ class Join(Operator):
         self.left, self.right, self.keys = left, right, keys
         self.spread = left.operator.spread
         self.inputs = [left.operator, right.operator]
-        words = [0] * join_k.J_WORDS
-        words[join_k.LEFT] = left.trace.address
-        words[join_k.RIGHT] = right.trace.address
-        words[join_k.J_SCOPE] = scope.address
-        words[join_k.J_KEYS] = keys
-        words[join_k.L_SUB] = int(left.operator.scope.is_root and not scope.is_root)
-        words[join_k.R_SUB] = int(right.operator.scope.is_root and not scope.is_root)
-        words[join_k.L_ADD] = left.delay
-        words[join_k.R_ADD] = right.delay
-        words[join_k.J_STEP] = graph.step_block
-        words[join_k.FRESH] = int(scope.is_root and left.operator.old and right.operator.old)
+        words = [0] * join_k.JOIN_WORDS
+        words[join_k.JOIN_LEFT] = left.trace.address
+        words[join_k.JOIN_RIGHT] = right.trace.address
+        words[join_k.JOIN_SCOPE] = scope.address
+        words[join_k.JOIN_KEYS] = keys
+        words[join_k.JOIN_LEFT_SUB] = int(left.operator.scope.is_root and not scope.is_root)
+        words[join_k.JOIN_RIGHT_SUB] = int(right.operator.scope.is_root and not scope.is_root)
+        words[join_k.JOIN_LEFT_ADD] = left.delay
+        words[join_k.JOIN_RIGHT_ADD] = right.delay
+        words[join_k.JOIN_STEP] = graph.step_block
+        words[join_k.JOIN_FRESH] = int(scope.is_root and left.operator.old and right.operator.old)
         self.context = self.block(words)
-        self.say()
+        self.output()
         graph.add(self)
 
     def instructions(self) -> list[Instruction]:
         return [(join_k.join.address, self.context)]
 
     def set_stream(self, address: int) -> None:
-        make.poke(self.context, join_k.J_STREAM, address)
+        make.poke(self.context, join_k.JOIN_STREAM, address)
 
     def settled(self) -> None:
-        make.poke(self.context, join_k.FRESH, 0)
+        make.poke(self.context, join_k.JOIN_FRESH, 0)
 
     @property
     def replayable(self) -> bool:
@@ -378,7 +378,7 @@ class Join(Operator):
 
 
 class Reduce(Operator):
-    """One output per key: see `everview.kernels.reduce` for the kinds.
+    """One output per key: see `everview.kernels.reduce.reduce` for the kinds.
 
     Its output exists from the start, what it reduces is told by `bind`: a loop's variable may read the output before
     the input is built.
@@ -392,9 +392,9 @@ class Reduce(Operator):
         self.context = 0
         self.spread = BY_FIRST if keys else ON_ONE
         self.trace = Trace(graph, scope, cols)
-        self.new_inbox(keys + 2)
-        self.context = self.block([0] * reduction_k.D_WORDS)
-        self.reduction = reduction_k.DISTINCT
+        self.new_batcher(keys + 2)
+        self.context = self.block([0] * reduction_k.REDUCE_WORDS)
+        self.reduction = reduction_k.KIND_DISTINCT
         self.spec: tuple[int, ...] = ()
         self.run: Callable[..., Any] | None = None
 
@@ -408,18 +408,18 @@ class Reduce(Operator):
         self.spread = source.operator.spread
         self.inputs = [source.operator]
         words = {
-            reduction_k.INPUT: source.trace.address,
-            reduction_k.OUTPUT: self.trace.address,
-            reduction_k.D_SCOPE: self.scope.address,
-            reduction_k.KEYS: self.keys,
-            reduction_k.KIND: kind,
-            reduction_k.SPEC: self.block(spec or [0]),
-            reduction_k.NSPEC: len(spec or []) // 3,
-            reduction_k.TODO: self.inbox,
-            reduction_k.D_STEP: self.graph.step_block,
-            reduction_k.D_FRESH: int(source.operator.old),
+            reduction_k.REDUCE_INPUT: source.trace.address,
+            reduction_k.REDUCE_OUTPUT: self.trace.address,
+            reduction_k.REDUCE_SCOPE: self.scope.address,
+            reduction_k.REDUCE_KEYS: self.keys,
+            reduction_k.REDUCE_KIND: kind,
+            reduction_k.REDUCE_SPEC: self.block(spec or [0]),
+            reduction_k.REDUCE_NSPEC: len(spec or []) // 3,
+            reduction_k.REDUCE_TODO: self.batcher,
+            reduction_k.REDUCE_STEP: self.graph.step_block,
+            reduction_k.REDUCE_FRESH: int(source.operator.old),
         }
-        for scratch in (reduction_k.FOUND, reduction_k.EPOCH_LIST):
+        for scratch in (reduction_k.REDUCE_FOUND, reduction_k.REDUCE_EPOCH_LIST):
             words[scratch] = make.make_block(64)
             make.poke(words[scratch], 0, 64)
         for field, word in words.items():
@@ -428,15 +428,15 @@ class Reduce(Operator):
 
     def instructions(self) -> list[Instruction]:
         found = [(reduce_k.reduce.address, self.context)]
-        if self.reduction == reduction_k.PYTHON:
+        if self.reduction == reduction_k.KIND_PYTHON:
             found.append((reduce_python_k.reduce_answers.address, self.context))
         return found
 
     def set_stream(self, address: int) -> None:
-        make.poke(self.context, reduction_k.D_STREAM, address)
+        make.poke(self.context, reduction_k.REDUCE_STREAM, address)
 
     def settled(self) -> None:
-        make.poke(self.context, reduction_k.D_FRESH, 0)
+        make.poke(self.context, reduction_k.REDUCE_FRESH, 0)
 
     def _free(self) -> None:
         if self.context:
@@ -444,27 +444,27 @@ class Reduce(Operator):
         super()._free()
 
 
-class Wake(Operator):
+class Activate(Operator):
     """Gets a loop going when an arrangement that its joins read in place has changed."""
 
-    kind = "wake"
+    kind = "activate"
 
     def __init__(self, graph: Graph, source: Arrangement, scope: Scope, limit: int = -1) -> None:
         super().__init__(graph, source.operator.scope, 0)
         self.inputs = [source.operator]
-        words = [0] * wake_k.W_WORDS
-        words[wake_k.W_TRACE] = source.trace.address
-        words[wake_k.W_FROM] = source.operator.scope.address
-        words[wake_k.W_SCOPE] = scope.address
-        words[wake_k.W_ADD] = source.delay
-        words[wake_k.W_FIELD] = scope.field
-        words[wake_k.W_LIMIT] = limit
-        self.woken = scope
+        words = [0] * activate_k.ACTIVATE_WORDS
+        words[activate_k.ACTIVATE_TRACE] = source.trace.address
+        words[activate_k.ACTIVATE_FROM] = source.operator.scope.address
+        words[activate_k.ACTIVATE_SCOPE] = scope.address
+        words[activate_k.ACTIVATE_ADD] = source.delay
+        words[activate_k.ACTIVATE_FIELD] = scope.field
+        words[activate_k.ACTIVATE_LIMIT] = limit
+        self.activated = scope
         self.context = self.block(words)
         graph.add(self)
 
     def instructions(self) -> list[Instruction]:
-        return [(wake_k.wake.address, self.context)]
+        return [(activate_k.activate.address, self.context)]
 
 
 class Arrangement:

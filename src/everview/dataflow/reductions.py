@@ -12,13 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from everview.dataflow import joins, pythonic
+from everview.dataflow import joins
+from everview.dataflow import python_operators as pythonic
 from everview.dataflow.operators import Arrange, Arrangement, Reduce, columns
 from everview.dataflow.streams import Flow, Route, reordered
 from everview.dataflow.windows import windows
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
-from everview.kernels import reduction as reduction_k
-from everview.kernels import stream as stream_k
+from everview.kernels.operators import stream as stream_k
+from everview.kernels.reduce import context as reduction_k
 from everview.plan import nodes as plan
 from everview.plan.windows import Window
 from everview.types import INT, INTERNED, DataType
@@ -31,7 +32,7 @@ def threshold(builder: Builder, node: plan.Threshold) -> Flow:
     """Rows once each (distinct), or those that are there more often than they were taken away (positive)."""
     ahead = builder.ahead.get(builder.key(node))
     source = builder.arrange(node.child, () if ahead is None else ahead.order, now=True)
-    kind = reduction_k.DISTINCT if node.kind == "distinct" else reduction_k.POSITIVE
+    kind = reduction_k.KIND_DISTINCT if node.kind == "distinct" else reduction_k.KIND_POSITIVE
     return _reduction(builder, node, source, len(node.types), source.order, kind, label=node.kind)
 
 
@@ -83,10 +84,10 @@ def _extreme(builder: Builder, node: plan.Reduce) -> Flow:
     label = f"{aggregate.kind} by {list(node.keys)}"
     if node.child.types[aggregate.column].kind in INTERNED:
         run = pythonic.extreme(aggregate.kind == "min", narrow.types, len(keys), builder.graph.interner)
-        kind = reduction_k.PYTHON
+        kind = reduction_k.KIND_PYTHON
     else:
         run = None
-        kind = reduction_k.MINIMUM if aggregate.kind == "min" else reduction_k.MAXIMUM
+        kind = reduction_k.KIND_MINIMUM if aggregate.kind == "min" else reduction_k.KIND_MAXIMUM
     return _reduction(builder, node, source, len(keys), tuple(range(len(node.types))), kind, label=label, run=run)
 
 
@@ -108,7 +109,7 @@ def _accumulate(builder: Builder, node: plan.Reduce) -> Flow:
     source = Arrangement(accumulator, tuple(range(keys)))
     label = f"{', '.join(a.kind for a in node.aggregates)} by {list(node.keys)}"
     order = tuple(range(len(node.types)))
-    return _reduction(builder, node, source, keys, order, reduction_k.ACCUMULATE, spec, label=label)
+    return _reduction(builder, node, source, keys, order, reduction_k.KIND_ACCUMULATE, spec, label=label)
 
 
 def top(builder: Builder, node: plan.TopK) -> Flow:
@@ -125,7 +126,7 @@ def top(builder: Builder, node: plan.TopK) -> Flow:
     label = f"top {node.limit} by {list(node.keys)}"
     spec = [node.offset, node.limit]
     key = _TopOutput(ordered, keys, node.limit, node.offset)
-    flow = _reduction(builder, key, source, keys, source.order, reduction_k.TOP, spec, label=label)
+    flow = _reduction(builder, key, source, keys, source.order, reduction_k.KIND_TOP, spec, label=label)
     place = {c: i for i, c in enumerate(node.keys)} | {c: keys + len(sort_keys) + i for i, c in enumerate(rest)}
     return tuple(b.project(tuple(ColumnRef(t, place[c]) for c, t in enumerate(node.types))) for b in flow)
 
@@ -146,7 +147,7 @@ def window(builder: Builder, node: Window) -> Flow:
     order = (*order, *range(child, len(node.types)))
     run = windows(node, builder.graph.interner)
     label = f"window by {list(node.keys)}"
-    return _reduction(builder, node, source, len(node.keys), order, reduction_k.PYTHON, label=label, run=run)
+    return _reduction(builder, node, source, len(node.keys), order, reduction_k.KIND_PYTHON, label=label, run=run)
 
 
 def _python(
@@ -159,7 +160,7 @@ def _python(
     source = builder.arrange(narrow, tuple(range(len(keys))), gather=not keys, now=True, plain=True)
     if not isinstance(node, plan.TopK):
         order = tuple(range(cols))
-    return _reduction(builder, node, source, len(keys), order, reduction_k.PYTHON, label=label, run=run)
+    return _reduction(builder, node, source, len(keys), order, reduction_k.KIND_PYTHON, label=label, run=run)
 
 
 def _reduction(
@@ -227,17 +228,17 @@ def _accumulators(
     """Specification of one aggregate for the kernel; appends the accumulators it needs."""
     if aggregate.kind == "count":
         if declared is None or not declared.nullable:
-            return [reduction_k.COUNT_OF, 0, 0]
+            return [reduction_k.SPEC_COUNT, 0, 0]
         accumulators.append((stream_k.ACC_NOT_NULL, column))
-        return [reduction_k.COUNT_OF, len(accumulators) - 1, 0]
+        return [reduction_k.SPEC_COUNT, len(accumulators) - 1, 0]
     assert declared is not None
     first = len(accumulators)
     accumulators.append((stream_k.ACC_NOT_NULL, column))
     if declared.kind == "float":
         accumulators.extend((stream_k.ACC_FLOAT + k, column) for k in range(stream_k.FLOAT_WORDS))
-        return [reduction_k.SUM_FLOAT if aggregate.kind == "sum" else reduction_k.AVG_FLOAT, first, 0]
+        return [reduction_k.SPEC_SUM_FLOAT if aggregate.kind == "sum" else reduction_k.SPEC_AVG_FLOAT, first, 0]
     accumulators.extend(((stream_k.ACC_LOW, column), (stream_k.ACC_HIGH, column)))
-    return [reduction_k.SUM_INT if aggregate.kind == "sum" else reduction_k.AVG_INT, first, declared.scale]
+    return [reduction_k.SPEC_SUM_INT if aggregate.kind == "sum" else reduction_k.SPEC_AVG_INT, first, declared.scale]
 
 
 def _sort_key(column: ColumnRef, descending: bool) -> Expr:

@@ -17,7 +17,8 @@ from everview.dataflow.builder import Builder
 from everview.dataflow.graph import Graph
 from everview.dataflow.identity import identity
 from everview.dataflow.operators import Arrangement
-from everview.kernels import image, make
+from everview.kernels import make
+from everview.kernels.trace import image
 from everview.plan import nodes as plan
 from everview.plan.digest import hashed
 from everview.plan.multiway import Choice
@@ -57,8 +58,8 @@ Command = MakeTable | Install | Keep
 
 @dataclass
 class Added:
-    """Batches that were added to operators' traces: small ones packed (see `everview.kernels.image`), images of large
-    ones by the operator's number.
+    """Batches that were added to operators' traces: small ones packed (see `everview.kernels.trace.image`), images of
+    large ones by the operator's number.
     """
 
     packed: np.ndarray

@@ -1,8 +1,8 @@
 """The state of a dataflow as images, and back.
 
-Between steps all state is in traces (`everview.kernels.trace`), so a dataflow is saved by writing the batches of every
-trace, and restored by building the same operators and putting the batches back: nothing is computed. `fingerprints`
-say which is which (`everview.dataflow.identity`): never the order in which they were made.
+Between steps all state is in traces (`everview.kernels.trace.trace`), so a dataflow is saved by writing the batches of
+every trace, and restored by building the same operators and putting the batches back: nothing is computed.
+`fingerprints` say which is which (`everview.dataflow.identity`): never the order in which they were made.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 from everview.dataflow.graph import Graph
 from everview.dataflow.identity import identity
 from everview.dataflow.operators import Arrange, Operator, Trace
-from everview.kernels import image as image_k
 from everview.kernels import make
-from everview.kernels import trace as trace_k
-from everview.store import tally
+from everview.kernels.trace import image as image_k
+from everview.kernels.trace import trace as trace_k
+from everview.store import garbage as tally
 from everview.store.batches import Image
-from everview.store.tally import Tally
+from everview.store.garbage import Tally
 
 
 def live(graph: Graph) -> list[Operator]:
@@ -57,8 +57,8 @@ def header(image: Image) -> np.ndarray:
 
 def image_of(words: np.ndarray, body: np.ndarray | None = None) -> Image:
     """The image in an array of words, or of which it has only the first and `body` is the others."""
-    rows, cols, diffs, timed, time, weighed, diff = words[: image_k.HEADER].tolist()
-    body = words[image_k.HEADER :] if body is None else body
+    rows, cols, diffs, timed, time, weighed, diff = words[: image_k.IMAGE_HEADER_WORDS].tolist()
+    body = words[image_k.IMAGE_HEADER_WORDS :] if body is None else body
     return Image(rows, cols, diffs, time if timed else None, diff if weighed else None, body)
 
 
@@ -71,11 +71,11 @@ def fresh_words(trace: int) -> np.ndarray:
 
 def fresh_image(trace: int) -> Image:
     """The same as an image, which lies in the trace's own memory if it can: use it before the trace changes."""
-    head = np.empty(image_k.HEADER, dtype=np.int64)
+    head = np.empty(image_k.IMAGE_HEADER_WORDS, dtype=np.int64)
     address = image_k.fresh_header(trace, head)
     if not address:
         return image_of(fresh_words(trace))
-    words = ctypes.c_int64 * (int(image_k.fresh_words(trace)) - image_k.HEADER)
+    words = ctypes.c_int64 * (int(image_k.fresh_words(trace)) - image_k.IMAGE_HEADER_WORDS)
     return image_of(head, np.ctypeslib.as_array(words.from_address(address)))
 
 
@@ -105,12 +105,12 @@ def since(trace: Trace) -> int | None:
 
 def set_since(trace: Trace, time: int) -> None:
     """Times before this one can no longer be told apart in the trace's batches."""
-    make.poke(trace.address, trace_k.T_SINCE, max(time, trace.since))
+    make.poke(trace.address, trace_k.TRACE_SINCE, max(time, trace.since))
 
 
 def restore_since(trace: Trace, time: int) -> None:
     """Times can be told apart from this one on, though the trace was made later."""
-    make.poke(trace.address, trace_k.T_SINCE, time)
+    make.poke(trace.address, trace_k.TRACE_SINCE, time)
 
 
 def fingerprints(graph: Graph) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Streams and sinks from the Python side: see `everview.kernels.stream` for what they do.
+"""Streams and sinks from the Python side: see `everview.kernels.operators.stream` for what they do.
 
 A *flow* is what the builder hands around: branches, each of which reads the stream of one operator through a predicate,
 expressions, a sign and a delay. Linear operators only change those, so a chain of them costs one program, run where
@@ -18,7 +18,7 @@ from everview.errors import PlanError
 from everview.expr.lower import lower
 from everview.expr.nodes import Call, Expr
 from everview.kernels import make
-from everview.kernels import stream as k
+from everview.kernels.operators import stream as k
 from everview.types import BOOL, DataType
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Route:
 
 
 class Sink:
-    """One chain of linear operators from a stream into an operator's inbox."""
+    """One chain of linear operators from a stream into an operator's batcher."""
 
     def __init__(self, branch: Branch, target: Operator, encode: EncodeLiteral, route: Route) -> None:
         self.producer = branch.producer
@@ -133,40 +133,40 @@ class Sink:
         values = program.outputs[: len(branch.exprs)]
         outputs = values[: len(values) - _accumulated(route)] if route.accumulators else values
         pre, keep, post = _time_changes(branch, target.scope)
-        words = [0] * k.K_WORDS
-        words[k.CODE] = self._block(program.code.ravel())
-        words[k.INSTRUCTIONS] = len(program.code)
-        words[k.KEEP_REG] = program.keep
-        words[k.ERROR_REG] = program.error
-        words[k.OUT_REGS] = self._block(outputs)
-        words[k.NOUT] = len(outputs)
-        words[k.SIGN] = branch.sign
+        words = [0] * k.SINK_WORDS
+        words[k.SINK_CODE] = self._block(program.code.ravel())
+        words[k.SINK_INSTRUCTIONS] = len(program.code)
+        words[k.SINK_KEEP_REG] = program.keep
+        words[k.SINK_ERROR_REG] = program.error
+        words[k.SINK_OUT_REGS] = self._block(outputs)
+        words[k.SINK_NOUT] = len(outputs)
+        words[k.SINK_SIGN] = branch.sign
         box, box_scope = target.receives(branch)
-        words[k.BOX] = box
-        words[k.BOX_SC] = box_scope.address
-        words[k.PRE], words[k.AND], words[k.POST] = pre, keep, post
-        words[k.ADD] = route.add + branch.delay
-        words[k.PRIORITY_REG] = -1 if route.priority is None else program.outputs[-1]
-        words[k.LIMIT] = -1
+        words[k.SINK_BATCHER] = box
+        words[k.SINK_SCOPE] = box_scope.address
+        words[k.SINK_PRE], words[k.SINK_AND], words[k.SINK_POST] = pre, keep, post
+        words[k.SINK_ADD] = route.add + branch.delay
+        words[k.SINK_PRIORITY_REG] = -1 if route.priority is None else program.outputs[-1]
+        words[k.SINK_LIMIT] = -1
         self._loop_words(words, target.scope, route)
-        _, words[k.ERROR_AND], words[k.ERROR_POST] = time_change(branch.producer.scope, target.graph.root)
-        words[k.ERROR_BOX] = target.error_inbox() if self.fails else 0
+        _, words[k.SINK_ERROR_AND], words[k.SINK_ERROR_POST] = time_change(branch.producer.scope, target.graph.root)
+        words[k.SINK_ERROR_BATCHER] = target.error_batcher() if self.fails else 0
         if route.accumulators:
             flat = [w for kind, column in route.accumulators for w in (kind, -1 if column < 0 else values[column])]
-            words[k.ACCUMULATORS] = self._block(flat)
-            words[k.NACC] = len(route.accumulators)
+            words[k.SINK_ACCUMULATORS] = self._block(flat)
+            words[k.SINK_NACC] = len(route.accumulators)
         self.address = self._block(words)
 
     def _loop_words(self, words: list[int], scope: Scope, route: Route) -> None:
         if route.priority is None and route.rounds < 0:
             return
-        words[k.FIELD] = scope.field
+        words[k.SINK_FIELD] = scope.field
         shift = queue_shift(scope) if route.queued else priority_shift(scope)
-        words[k.PRIORITY_SHIFT] = scope.unit.bit_length() - 1 + shift
-        words[k.PRIORITY_MAX] = last_in_queue(scope) if route.queued else (1 << (scope.bits - shift)) - 2
+        words[k.SINK_PRIORITY_SHIFT] = scope.unit.bit_length() - 1 + shift
+        words[k.SINK_PRIORITY_MAX] = last_in_queue(scope) if route.queued else (1 << (scope.bits - shift)) - 2
         if route.rounds >= 0:
-            words[k.LIMIT] = route.rounds * scope.unit
-            words[k.LIMIT_STOPS] = int(route.stop_at_limit)
+            words[k.SINK_LIMIT] = route.rounds * scope.unit
+            words[k.SINK_LIMIT_STOPS] = int(route.stop_at_limit)
 
     def _block(self, values: Any) -> int:
         block: int = make.make_filled(np.array(values, dtype=np.int64))
@@ -232,10 +232,10 @@ class Stream:
         leaving = [s for s in self.sinks if s.target in gone]
         if leaving:
             self.sinks = [s for s in self.sinks if s.target not in gone]
-            block = make.peek(self.address, k.SINKS)
+            block = make.peek(self.address, k.STREAM_SINKS)
             for i, sink in enumerate(self.sinks):
                 make.poke(block, i, sink.address)
-            make.poke(self.address, k.NSINKS, len(self.sinks))
+            make.poke(self.address, k.STREAM_NSINKS, len(self.sinks))
             for sink in leaving:
                 sink.free()
 
@@ -249,10 +249,10 @@ class Stream:
         if need > self.registers:
             make.widen_stream(self.address, need)
             self.registers = need
-        before = make.peek(self.address, k.SINKS)
+        before = make.peek(self.address, k.STREAM_SINKS)
         block = make.make_filled(np.array([s.address for s in sinks], dtype=np.int64))
-        make.poke(self.address, k.SINKS, block)
-        make.poke(self.address, k.NSINKS, len(sinks))
+        make.poke(self.address, k.STREAM_SINKS, block)
+        make.poke(self.address, k.STREAM_NSINKS, len(sinks))
         make.drop_block(before)
 
     def free(self) -> None:

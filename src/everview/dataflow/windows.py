@@ -1,6 +1,6 @@
 """Window functions over whole columns of codes: all touched partitions of a step at once.
 
-The kernel hands over every touched partition's rows (see `everview.kernels.reduce_python`). They are sorted once, by
+The kernel hands over every touched partition's rows (see `everview.kernels.reduce.python`). They are sorted once, by
 partition and then by the window's order; from then on a partition, a group of peers and a frame are intervals of row
 numbers, and every function is arithmetic on arrays:
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from everview.kernels.scalars import DOMAIN
+from everview.kernels.expressions.scalars import ERROR_DOMAIN
 
 Words = npt.NDArray[np.int64]
 Bits = Callable[[list[Words]], tuple[Words, Words]]
@@ -22,7 +22,7 @@ def _shift(function: Callable[[Words, Words], Words]) -> Bits:
     def run(args: list[Words]) -> tuple[Words, Words]:
         value, places = args
         good = (places >= 0) & (places < 64)
-        return function(value, np.where(good, places, 0)), np.where(good, 0, DOMAIN).astype(np.int64)
+        return function(value, np.where(good, places, 0)), np.where(good, 0, ERROR_DOMAIN).astype(np.int64)
 
     return run
 

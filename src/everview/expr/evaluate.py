@@ -36,17 +36,17 @@ from everview.expr.lower import lower
 from everview.expr.lowering import Program
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal, Udf
 from everview.expr.texts import ARRAYS, CASTS, VALUES, RowFailure
-from everview.kernels import vm
-from everview.kernels.scalars import CAST, DIVISION, DOMAIN, OVERFLOW
+from everview.kernels.expressions import vm
+from everview.kernels.expressions.scalars import ERROR_CAST, ERROR_DIVISION, ERROR_DOMAIN, ERROR_OVERFLOW
 from everview.types import INTERNED, NULL, DataType
 
 Words = npt.NDArray[np.int64]
 
 ERRORS: dict[int, str] = {
-    DIVISION: "division by zero",
-    OVERFLOW: "the result is out of range",
-    DOMAIN: "the function has no value there",
-    CAST: "the value cannot be cast",
+    ERROR_DIVISION: "division by zero",
+    ERROR_OVERFLOW: "the result is out of range",
+    ERROR_DOMAIN: "the function has no value there",
+    ERROR_CAST: "the value cannot be cast",
 }
 """What the error codes of rows mean."""
 
@@ -180,7 +180,7 @@ class _Evaluation:
         if good.any():
             result[good], errors = function([codes[good] for codes in args])
             if expr.type.nullable and expr.type.kind not in INTERNED:
-                errors = np.where((result[good] == NULL) & (errors == 0), OVERFLOW, errors)
+                errors = np.where((result[good] == NULL) & (errors == 0), ERROR_OVERFLOW, errors)
             self.fail(rows[good], errors)
         return result
 

@@ -35,8 +35,8 @@ from everview.expr.library import LIBRARY
 from everview.expr.lowering import Program
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.expr.texts import CASTS, VALUES, RowFailure
-from everview.kernels import vm
-from everview.kernels.scalars import OVERFLOW
+from everview.kernels.expressions import vm
+from everview.kernels.expressions.scalars import ERROR_OVERFLOW
 from everview.types import INTERNED, NULL, DataType
 
 FEW = 8
@@ -190,7 +190,7 @@ class _Making:
                     return NULL
             found = function(codes)
             if reserved and found == NULL:
-                raise RowFailure(OVERFLOW)
+                raise RowFailure(ERROR_OVERFLOW)
             return found
 
         return run
@@ -328,7 +328,7 @@ def _moved(codes: tuple[int, ...]) -> int:
     """A moment so many microseconds later, as the machine has it."""
     moved = codes[0] + codes[1]
     if not FIRST_MICROSECOND <= moved <= LAST_MICROSECOND:
-        raise RowFailure(OVERFLOW)
+        raise RowFailure(ERROR_OVERFLOW)
     return moved
 
 

@@ -1,9 +1,10 @@
 """The built-in functions: names, types, and what they mean to the last corner.
 
-`FUNCTIONS[op]` describes every `op` that may stand in a `Call`. This page is the contract between the languages
-that make calls (Python, SQL, Datalog), the machines that run them (`everview.kernels.vm`, `everview.expr.evaluate`)
-and the oracle in the tests, so it is written to be implemented from. `call(op, *args)` is the one way to make a
-`Call`: it checks the types, makes every implicit conversion an explicit cast, and infers the result's type.
+`FUNCTIONS[op]` describes every `op` that may stand in a `Call`. This page is the contract between the languages that
+make calls (Python, SQL, Datalog), the machines that run them (`everview.kernels.expressions.vm`,
+`everview.expr.evaluate`) and the oracle in the tests, so it is written to be implemented from. `call(op, *args)` is the
+one way to make a `Call`: it checks the types, makes every implicit conversion an explicit cast, and infers the result's
+type.
 
 Types
     After `call`, arguments have exactly the kinds the function wants: both sides of `add`, of a comparison, all

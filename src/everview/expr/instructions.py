@@ -1,4 +1,4 @@
-"""What each function of expressions becomes: instructions of the machine in `everview.kernels.vm`.
+"""What each function of expressions becomes: instructions of the machine in `everview.kernels.expressions.vm`.
 
 A handler gets the call and the context (the rows that ask for it), makes the code for its arguments, then its own, and
 gives the register with the result. `HANDLERS` lists them; a function that is not there needs Python.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from everview.expr.lowering import Context, Handler, Lowering, NeedsPython, Operand, Register
 from everview.expr.nodes import Call, Expr
-from everview.kernels import vm
-from everview.kernels.scalars import DAY, HOUR, MINUS_ZERO, MINUTE, SECOND
+from everview.kernels.expressions import vm
+from everview.kernels.expressions.scalars import DAY_MICROS, HOUR_MICROS, MINUS_ZERO, MINUTE_MICROS, SECOND_MICROS
 from everview.types import INTERNED, NULL, DataType
 
 
@@ -246,7 +246,7 @@ def _cast_date(lowering: Lowering, call: Call, where: Context) -> Register:
 def _cast_timestamp(lowering: Lowering, call: Call, where: Context) -> Register:
     source, a, checked = call.args[0].type, lowering.value(call.args[0], where), _nullable(call)
     if source.kind == "date":
-        return lowering.emit(vm.TIMES, a, DAY, checked=checked)
+        return lowering.emit(vm.TIMES, a, DAY_MICROS, checked=checked)
     if source.kind == "int":
         return lowering.emit_partial(vm.CHECK_TIMESTAMP, a, 0, where, checked=checked)
     return _same_code(source, a)
@@ -296,15 +296,15 @@ def _time_part(op: int) -> Handler:
 
 
 _MONTHS = {"year": 12, "quarter": 3, "month": 1}
-_PERIODS = {"day": DAY, "hour": HOUR, "minute": MINUTE, "second": SECOND}
+_PERIODS = {"day": DAY_MICROS, "hour": HOUR_MICROS, "minute": MINUTE_MICROS, "second": SECOND_MICROS}
 
 
 def _date_trunc(lowering: Lowering, call: Call, where: Context) -> Register:
     unit, moment = call.args[0].value, call.args[1]  # type: ignore[attr-defined]
-    checked, day = moment.type.nullable, 1 if moment.type.kind == "date" else DAY
+    checked, day = moment.type.nullable, 1 if moment.type.kind == "date" else DAY_MICROS
     if unit in _MONTHS:
         first = lowering.emit(vm.TRUNC_MONTHS, _days(lowering, moment, where), _MONTHS[unit], checked=checked)
-        return first if day == 1 else lowering.emit(vm.TIMES, first, DAY, checked=checked)
+        return first if day == 1 else lowering.emit(vm.TIMES, first, DAY_MICROS, checked=checked)
     a = lowering.value(moment, where)
     if unit == "week":
         return lowering.emit(vm.FLOOR_TO, a, 7 * day, 3 * day, checked=checked)  # 1970-01-01 is a Thursday
@@ -318,10 +318,10 @@ def _add_months(lowering: Lowering, call: Call, where: Context) -> Register:
     if moment.type.kind == "date":
         return days
     a = lowering.value(moment, where)
-    midnight = lowering.emit(vm.FLOOR_TO, a, DAY, checked=checked)
+    midnight = lowering.emit(vm.FLOOR_TO, a, DAY_MICROS, checked=checked)
     time = lowering.emit_partial(vm.SUB, a, midnight, where, checked=checked)
     return lowering.emit_partial(
-        vm.ADD, lowering.emit(vm.TIMES, days, DAY, checked=checked), time, where, checked=checked
+        vm.ADD, lowering.emit(vm.TIMES, days, DAY_MICROS, checked=checked), time, where, checked=checked
     )
 
 
@@ -337,8 +337,10 @@ def _moment_plus(check: int) -> Handler:
 def _extract_epoch(lowering: Lowering, call: Call, where: Context) -> Register:
     a, checked = lowering.value(call.args[0], where), _nullable(call)
     if _kind(call) == "timestamp":
-        return lowering.emit(vm.DECIMAL_TO_FLOAT, a, SECOND, checked=checked)
-    return lowering.emit(vm.TO_FLOAT, lowering.emit(vm.TIMES, a, DAY // SECOND, checked=checked), checked=checked)
+        return lowering.emit(vm.DECIMAL_TO_FLOAT, a, SECOND_MICROS, checked=checked)
+    return lowering.emit(
+        vm.TO_FLOAT, lowering.emit(vm.TIMES, a, DAY_MICROS // SECOND_MICROS, checked=checked), checked=checked
+    )
 
 
 def _hash(lowering: Lowering, call: Call, where: Context) -> Register:

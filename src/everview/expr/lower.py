@@ -1,4 +1,4 @@
-"""From expressions to programs of the machine in `everview.kernels.vm`.
+"""From expressions to programs of the machine in `everview.kernels.expressions.vm`.
 
 `lower` turns a projection and an optional predicate into straight-line code over registers. Three ideas carry it:
 

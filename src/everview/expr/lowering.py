@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
-from everview.kernels import vm
+from everview.kernels.expressions import vm
 from everview.types import NULL, DataType
 
 EncodeLiteral = Callable[[DataType, Any], int]
@@ -190,7 +190,7 @@ class Lowering:
             free.extend(number[o] for o in (*done, *([target] if target not in last else [])))
         words = [[w[0], *(number[o] if isinstance(o, Register) else o for o in w[1:])] for w in code]
         return Program(
-            np.array(words, dtype=np.int64).reshape(-1, vm.WORDS),
+            np.array(words, dtype=np.int64).reshape(-1, vm.INSTRUCTION_WORDS),
             tuple(number[r] for r in outputs),
             -1 if keep is None else number[keep],
             -1 if self.error is None else number[self.error],

@@ -23,7 +23,17 @@ import pyarrow.compute as pc
 
 from everview.codes.scalars import ENCODERS
 from everview.errors import InputError
-from everview.kernels.scalars import CAST, DAY, DECIMAL_LIMIT, DOMAIN, FIRST_DAY, LAST_DAY, MAX, MIN, OVERFLOW
+from everview.kernels.expressions.scalars import (
+    DAY_MICROS,
+    DECIMAL_LIMIT,
+    ERROR_CAST,
+    ERROR_DOMAIN,
+    ERROR_OVERFLOW,
+    FIRST_DAY,
+    INT_MAX,
+    INT_MIN,
+    LAST_DAY,
+)
 from everview.types import DataType
 
 SPACE = " \t\n\r\v\f"
@@ -46,7 +56,7 @@ def _length(array: pa.Array) -> pa.Array:
 
 def _substr_array(array: pa.Array, start: int, count: int | None = None) -> pa.Array:
     if count is not None and count < 0:
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     stop = None if count is None else max(start - 1 + count, 0)
     return pc.utf8_slice_codeunits(array, max(start - 1, 0), stop)
 
@@ -88,13 +98,13 @@ def _substr(text: str, start: int, count: int | None = None) -> str:
     if count is None:
         return text[max(start - 1, 0) :]
     if count < 0:
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     return text[max(start - 1, 0) : max(start - 1 + count, 0)]
 
 
 def _split_part(text: str, separator: str, number: int) -> str:
     if number == 0:
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     parts = text.split(separator) if separator else [text]
     if abs(number) > len(parts):
         return ""
@@ -151,14 +161,14 @@ _EXACT = decimal.Context(prec=60, rounding=decimal.ROUND_HALF_UP)
 def _matched(pattern: re.Pattern[str], text: str) -> re.Match[str]:
     match = pattern.fullmatch(text.strip(SPACE))
     if match is None:
-        raise RowFailure(CAST)
+        raise RowFailure(ERROR_CAST)
     return match
 
 
 def _text_to_int(text: str, _: DataType) -> int:
     digits = _matched(_INT, text).group()
-    if len(digits.lstrip("+-0")) > 19 or not MIN <= int(digits) <= MAX:
-        raise RowFailure(OVERFLOW)
+    if len(digits.lstrip("+-0")) > 19 or not INT_MIN <= int(digits) <= INT_MAX:
+        raise RowFailure(ERROR_OVERFLOW)
     return int(digits)
 
 
@@ -168,13 +178,13 @@ def _text_to_float(text: str, _: DataType) -> float:
             return float(text)
     except ValueError:
         pass
-    raise RowFailure(CAST)
+    raise RowFailure(ERROR_CAST)
 
 
 def _text_to_bool(text: str, _: DataType) -> bool:
     word = text.strip(SPACE).lower()
     if word not in _TRUE | _FALSE:
-        raise RowFailure(CAST)
+        raise RowFailure(ERROR_CAST)
     return word in _TRUE
 
 
@@ -191,11 +201,11 @@ def _text_to_timestamp(text: str, _: DataType) -> int:
     if sign is None:
         return code
     if int(hours) > 23 or int(minutes) > 59:
-        raise RowFailure(CAST)
+        raise RowFailure(ERROR_CAST)
     offset = (int(hours) * 60 + int(minutes)) * 60_000_000
     moved = code - offset if sign == "+" else code + offset
-    if not FIRST_DAY * DAY <= moved < (LAST_DAY + 1) * DAY:
-        raise RowFailure(OVERFLOW)
+    if not FIRST_DAY * DAY_MICROS <= moved < (LAST_DAY + 1) * DAY_MICROS:
+        raise RowFailure(ERROR_OVERFLOW)
     return moved
 
 
@@ -203,16 +213,16 @@ def _code(kind: str, make: Callable[[], Any]) -> int:
     try:
         return ENCODERS[kind](make(), 0)
     except (ValueError, OverflowError, InputError):
-        raise RowFailure(CAST) from None
+        raise RowFailure(ERROR_CAST) from None
 
 
 def _text_to_decimal(text: str, target: DataType) -> int:
     number = decimal.Decimal(_matched(_DECIMAL, text).group())
     if number.adjusted() > 18:
-        raise RowFailure(OVERFLOW)
+        raise RowFailure(ERROR_OVERFLOW)
     code = int(_EXACT.to_integral_value(_EXACT.scaleb(number, target.scale)))
     if abs(code) >= DECIMAL_LIMIT:
-        raise RowFailure(OVERFLOW)
+        raise RowFailure(ERROR_OVERFLOW)
     return code
 
 
@@ -220,7 +230,7 @@ def _bytes_to_text(data: bytes, _: DataType) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        raise RowFailure(CAST) from None
+        raise RowFailure(ERROR_CAST) from None
 
 
 def _timestamp_text(moment: dt.datetime) -> str:

@@ -12,48 +12,48 @@ from typing import Any
 
 from llvmlite import ir
 
-from everview.kernels.archive import CELL
+from everview.kernels.build.archive import CELL
 
 WORD = ir.IntType(64)
 HALF = ir.IntType(32)
 POINTER = ir.IntType(8).as_pointer()
 
 (
-    FAULTS,
-    FAULT_ADDRESS,
-    FAULT_INDEX,
-    FAULT_SIZE,
-    LIVE_BLOCKS,
-    LIVE_WORDS,
-    TRACK_FROM,
-    FAIL_IN,
-    LIMIT,
-    TRACKED_WORDS,
-    WANTED,
-    LOCK,
-    FIRST,
-    CALLS,
-    KEY,
-    FAILED_KEY,
-    ERRORS,
+    CELL_FAULTS,
+    CELL_FAULT_ADDRESS,
+    CELL_FAULT_INDEX,
+    CELL_FAULT_SIZE,
+    CELL_LIVE_BLOCKS,
+    CELL_LIVE_WORDS,
+    CELL_TRACK_FROM,
+    CELL_FAIL_IN,
+    CELL_LIMIT,
+    CELL_TRACKED_WORDS,
+    CELL_WANTED,
+    CELL_LOCK,
+    CELL_FIRST,
+    CELL_CALLS,
+    CELL_KEY,
+    CELL_FAILED_KEY,
+    CELL_ERRORS,
 ) = range(17)
-"""The words that all kernels of a process share; those up to WANTED are explained in `memory`.
+"""The words that all kernels of a process share; those up to CELL_WANTED are explained in `memory`.
 
-LOCK guards FIRST, the list of tracked blocks, and CALLS, the numbers given to calls. KEY and FAILED_KEY are keys of
-thread-specific storage: of the record, and of the number of the last call that failed. Two words for each code, from
-ERRORS + 2 * code on, are the type and the arguments of the exception that it becomes.
+CELL_LOCK guards CELL_FIRST, the list of tracked blocks, and CELL_CALLS, the numbers given to calls. CELL_KEY and
+CELL_FAILED_KEY are keys of thread-specific storage: of the record, and of the number of the last call that failed. Two
+words for each code, from CELL_ERRORS + 2 * code on, are the type and the arguments of the exception that it becomes.
 """
 
 NO_MEMORY, TOO_LARGE = 1, 2
 """Why a kernel left; 0: it did not."""
 
-CELL_WORDS = ERRORS + 2 * 3
+CELL_WORDS = CELL_ERRORS + 2 * 3
 
-LOST = "everview_memory_give_back"
+GIVE_BACK_SYMBOL = "everview_memory_give_back"
 """Symbol of `memory.give_back`."""
 
 JUMP_WORDS = 64  # more than any platform's jmp_buf takes
-NUMBER = JUMP_WORDS  # word of a record with the number of the call; 0: none was needed yet
+JUMP_NUMBER = JUMP_WORDS  # word of a record with the number of the call; 0: none was needed yet
 
 _RECORD = ir.ArrayType(WORD, JUMP_WORDS + 2)
 
@@ -74,7 +74,7 @@ def shared_word(builder: Any, index: int, further: Any = None) -> Any:
 
 
 def _key(builder: Any) -> Any:
-    return builder.trunc(builder.load(shared_word(builder, KEY)), HALF)
+    return builder.trunc(builder.load(shared_word(builder, CELL_KEY)), HALF)
 
 
 def guarded(builder: Any, call: Callable[[], Any], number: Any) -> tuple[Any, Any, Any]:
@@ -89,7 +89,7 @@ def guarded(builder: Any, call: Callable[[], Any], number: Any) -> tuple[Any, An
         answer = builder.alloca(WORD)
     zero = ir.Constant(WORD, 0)
     place = builder.bitcast(record, POINTER)
-    counted = builder.gep(record, [zero, ir.Constant(WORD, NUMBER)])
+    counted = builder.gep(record, [zero, ir.Constant(WORD, JUMP_NUMBER)])
     before = builder.call(external(builder, "pthread_getspecific", POINTER, HALF), [_key(builder)])
     builder.store(number, counted)
     builder.store(zero, answer)

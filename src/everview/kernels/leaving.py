@@ -10,12 +10,12 @@ Python, and the kernels themselves nothing.
 
 Nothing is cleaned up on the way. Two things must hold instead wherever a kernel may leave, which is at every `alloc`:
 
-- What outlives the call (traces, inboxes, scopes, contexts) points only to live blocks, and a step can be undone from
+- What outlives the call (traces, batchers, scopes, contexts) points only to live blocks, and a step can be undone from
   there. So: allocate first, then free what is replaced; note a new block before anything else can fail.
 - Blocks that only the kernel's own variables knew are lost. Large ones are found again by the number of the call that
   allocated them (see `memory`), small ones are a leak: some kilobytes per failure.
 
-Threads: a task on the helper leaves to an `attempt` of its own, never to another thread's stack (see `team`).
+Threads: a task on the helper leaves to an `attempt` of its own, never to another thread's stack (see `thread`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from everview.kernels.archive import ATTEMPT
-from everview.kernels.guarding import FAILED_KEY, HALF, KEY, shared_word
-from everview.kernels.native import POINTER, WORD, external, inner, primitive
+from everview.kernels.build.archive import ATTEMPT
+from everview.kernels.build.native import POINTER, WORD, external, inner, primitive
+from everview.kernels.guarding import CELL_FAILED_KEY, CELL_KEY, HALF, shared_word
 
 
 def _of_thread(builder: Any, which: int) -> Any:
@@ -44,13 +44,13 @@ def shared_words(builder: Any) -> Any:
 @primitive("int64()")
 def record(builder: Any) -> Any:
     """The record of whoever stands ready on this thread; 0 if nobody does."""
-    return _of_thread(builder, KEY)
+    return _of_thread(builder, CELL_KEY)
 
 
 @primitive("int64()")
 def last_failed(builder: Any) -> Any:
     """The number of the call that failed last on this thread."""
-    return _of_thread(builder, FAILED_KEY)
+    return _of_thread(builder, CELL_FAILED_KEY)
 
 
 @primitive("void(int64, int64)")

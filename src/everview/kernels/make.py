@@ -4,71 +4,89 @@ from __future__ import annotations
 
 import numpy as np
 
-from everview.kernels.arrange import A_STEP, A_TRACE, PRESET
-from everview.kernels.batch import CAP, COLS, DATA, ROWS, diff_at, time_at
-from everview.kernels.inbox import ROWS_AT, WIDTH, free_inbox, new_inbox, room
-from everview.kernels.join import J_STREAM, join_all
+from everview.kernels.build.native import CALL_PYTHON, DEBUG, entry, inner, operator, task
+from everview.kernels.expressions.vm import VM_ROWS
 from everview.kernels.leaving import attempt, leave
 from everview.kernels.memory import alloc, call_number, free, ld, raw_load, raw_store, st, zeros
-from everview.kernels.native import CALL_PYTHON, DEBUG, entry, inner, operator, task
-from everview.kernels.reduction import ANSWERS, ANSWERS_N, CURSORS, EPOCH_LIST, FOUND, OUT, REQUESTS, REQUESTS_N
-from everview.kernels.scope import free_scope, new_scope
-from everview.kernels.sort import sort_columns
-from everview.kernels.step import STEP_BASE
-from everview.kernels.stream import R_COLS, R_N, REGS, STEP, TAIL, flush, free_stream, new_stream
-from everview.kernels.trace import (
-    COUNT,
-    DELTA,
-    TABLE,
+from everview.kernels.operators.arrange import ARRANGE_PRESET, ARRANGE_STEP, ARRANGE_TRACE
+from everview.kernels.operators.batcher import BATCHER_WIDTH, BUFFER_ROWS_AT, free_batcher, new_batcher, room
+from everview.kernels.operators.join import JOIN_STREAM, join_all
+from everview.kernels.operators.stream import (
+    STREAM_COLS,
+    STREAM_N,
+    STREAM_REGS,
+    STREAM_STEP,
+    STREAM_TAIL,
+    flush,
+    free_stream,
+    new_stream,
+)
+from everview.kernels.reduce.context import (
+    REDUCE_ANSWERS,
+    REDUCE_ANSWERS_N,
+    REDUCE_CURSORS,
+    REDUCE_EPOCH_LIST,
+    REDUCE_FOUND,
+    REDUCE_OUT,
+    REDUCE_REQUESTS,
+    REDUCE_REQUESTS_N,
+)
+from everview.kernels.run.scope import free_scope, new_scope
+from everview.kernels.run.step import STEP_BASE
+from everview.kernels.trace.batch import BATCH_CAP, BATCH_COLS, BATCH_DATA, BATCH_ROWS, diff_at, time_at
+from everview.kernels.trace.sort import sort_columns
+from everview.kernels.trace.trace import (
+    TRACE_COUNT,
+    TRACE_DELTA,
+    TRACE_TABLE,
     compact,
     free_trace,
     new_trace,
     trace_rows,
     trace_words,
 )
-from everview.kernels.vm import CHUNK
 
 
 @inner
 def _replay_trace(trace, stream, nested):
     """Send a trace's whole history down a stream (to the one new sink it has), as coming in this step."""
-    base = ld(ld(stream, STEP), STEP_BASE)
-    regs = ld(stream, REGS)
-    tail = ld(stream, TAIL)
-    table = ld(trace, TABLE)
+    base = ld(ld(stream, STREAM_STEP), STEP_BASE)
+    regs = ld(stream, STREAM_REGS)
+    tail = ld(stream, STREAM_TAIL)
+    table = ld(trace, TRACE_TABLE)
     n = 0
-    for b in range(ld(trace, COUNT)):
+    for b in range(ld(trace, TRACE_COUNT)):
         batch = ld(table, b)
-        data = ld(batch, DATA)
-        cap = ld(batch, CAP)
-        for i in range(ld(batch, ROWS)):
-            for c in range(ld(batch, COLS)):
-                st(regs, c * CHUNK + n, ld(data, c * cap + i))
+        data = ld(batch, BATCH_DATA)
+        cap = ld(batch, BATCH_CAP)
+        for i in range(ld(batch, BATCH_ROWS)):
+            for c in range(ld(batch, BATCH_COLS)):
+                st(regs, c * VM_ROWS + n, ld(data, c * cap + i))
             st(tail, n, (time_at(batch, data, i) | 1) if nested != 0 else base + 1)
-            st(tail, CHUNK + n, diff_at(batch, data, i, 0))
+            st(tail, VM_ROWS + n, diff_at(batch, data, i, 0))
             n += 1
-            if n == CHUNK:
-                st(stream, R_N, n)
+            if n == VM_ROWS:
+                st(stream, STREAM_N, n)
                 flush(stream)
                 n = 0
-    st(stream, R_N, n)
+    st(stream, STREAM_N, n)
     flush(stream)
 
 
 @task
 def _join_all(ctx):
     join_all(ctx)
-    flush(ld(ctx, J_STREAM))
+    flush(ld(ctx, JOIN_STREAM))
     return 0
 
 
 @inner
 def _replay_join(ctx, stream):
     """Send all a join has ever said down another stream."""
-    own = ld(ctx, J_STREAM)
-    st(ctx, J_STREAM, stream)
+    own = ld(ctx, JOIN_STREAM)
+    st(ctx, JOIN_STREAM, stream)
     code = attempt(_join_all(), ctx, call_number())
-    st(ctx, J_STREAM, own)
+    st(ctx, JOIN_STREAM, own)
     if code != 0:
         leave(code)
 
@@ -82,8 +100,8 @@ def _replay_join(ctx, stream):
     REPLAY_TRACE,
     REPLAY_JOIN,
     DROP_SCOPE,
-    MAKE_INBOX,
-    DROP_INBOX,
+    MAKE_BATCHER,
+    DROP_BATCHER,
     MAKE_STREAM,
     WIDEN_STREAM,
     DROP_STREAM,
@@ -98,8 +116,8 @@ def _act(what, a, b, c, d, e, f):
         return zeros(a)
     if what == MAKE_TRACE:
         return new_trace(a, b, c, d, e, f)
-    if what == MAKE_INBOX:
-        return new_inbox(a, b)
+    if what == MAKE_BATCHER:
+        return new_batcher(a, b)
     if what == MAKE_STREAM:
         return new_stream(a, b, c)
     if what == DROP_BLOCK:
@@ -114,16 +132,16 @@ def _act(what, a, b, c, d, e, f):
         _replay_join(a, b)
     elif what == DROP_SCOPE:
         free_scope(a)
-    elif what == DROP_INBOX:
-        free_inbox(a)
+    elif what == DROP_BATCHER:
+        free_batcher(a)
     elif what == WIDEN_STREAM:
-        registers = alloc(max(b, ld(a, R_COLS), 1) * CHUNK)
-        free(ld(a, REGS))
-        st(a, REGS, registers)
+        registers = alloc(max(b, ld(a, STREAM_COLS), 1) * VM_ROWS)
+        free(ld(a, STREAM_REGS))
+        st(a, STREAM_REGS, registers)
     elif what == DROP_STREAM:
         free_stream(a)
     elif what == DROP_REDUCE:
-        for field in (CURSORS, FOUND, EPOCH_LIST, OUT, REQUESTS, ANSWERS):
+        for field in (REDUCE_CURSORS, REDUCE_FOUND, REDUCE_EPOCH_LIST, REDUCE_OUT, REDUCE_REQUESTS, REDUCE_ANSWERS):
             free(ld(a, field))
             st(a, field, 0)
     return 0
@@ -169,14 +187,14 @@ def drop_scope(scope: int) -> None:
     _act(DROP_SCOPE, scope, 0, 0, 0, 0, 0)
 
 
-def make_inbox(width: int, scope: int) -> int:
-    """See `inbox.new_inbox`."""
-    return _act(MAKE_INBOX, width, scope, 0, 0, 0, 0)  # type: ignore[no-any-return]
+def make_batcher(width: int, scope: int) -> int:
+    """See `batcher.new_batcher`."""
+    return _act(MAKE_BATCHER, width, scope, 0, 0, 0, 0)  # type: ignore[no-any-return]
 
 
-def drop_inbox(inbox: int) -> None:
-    """See `inbox.free_inbox`."""
-    _act(DROP_INBOX, inbox, 0, 0, 0, 0, 0)
+def drop_batcher(batcher: int) -> None:
+    """See `batcher.free_batcher`."""
+    _act(DROP_BATCHER, batcher, 0, 0, 0, 0, 0)
 
 
 def make_stream(cols: int, registers: int, step: int) -> int:
@@ -201,12 +219,12 @@ def drop_reduce(context: int) -> None:
 
 def batch_rows(batch: int) -> int:
     """Number of rows of a batch; 0 for no batch."""
-    return int(peek(batch, ROWS)) if batch else 0
+    return int(peek(batch, BATCH_ROWS)) if batch else 0
 
 
 def requested(context: int) -> int:
     """Number of request rows of a Python reduction."""
-    return int(peek(context, REQUESTS_N))
+    return int(peek(context, REDUCE_REQUESTS_N))
 
 
 @entry("words", brief=True)
@@ -233,7 +251,7 @@ def poke(block, index, value):
 
 @entry("int", "words", brief=True, allocates=False)
 def _measure(trace, out, _n):
-    raw_store(out, 0, ld(trace, COUNT))
+    raw_store(out, 0, ld(trace, TRACE_COUNT))
     raw_store(out, 1, trace_rows(trace))
     raw_store(out, 2, 8 * trace_words(trace))
     return 0
@@ -257,11 +275,11 @@ def make_scope(parent, coords, outer, unit, fields, n):
 
 
 @entry("int", "words", "int", brief=True)
-def push_rows(inbox, words, _n, rows):
-    """Append rows, given as consecutive words (columns, time, diff), to an inbox outside loops."""
-    width = ld(inbox, WIDTH)
-    buffer = room(inbox, 0, rows)
-    at = ROWS_AT + ld(buffer, 0) * width
+def push_rows(batcher, words, _n, rows):
+    """Append rows, given as consecutive words (columns, time, diff), to an batcher outside loops."""
+    width = ld(batcher, BATCHER_WIDTH)
+    buffer = room(batcher, 0, rows)
+    at = BUFFER_ROWS_AT + ld(buffer, 0) * width
     for i in range(rows * width):
         st(buffer, at + i, raw_load(words, i))
     st(buffer, 0, ld(buffer, 0) + rows)
@@ -269,10 +287,10 @@ def push_rows(inbox, words, _n, rows):
 
 
 @entry("int", "matrix", "int", "int")
-def push_columns(inbox, columns, cols, n, time, diff):
-    """Append rows given as columns, all at one time and with one diff, to an inbox outside loops."""
-    buffer = room(inbox, 0, n)
-    at = ROWS_AT + ld(buffer, 0) * (cols + 2)
+def push_columns(batcher, columns, cols, n, time, diff):
+    """Append rows given as columns, all at one time and with one diff, to an batcher outside loops."""
+    buffer = room(batcher, 0, n)
+    at = BUFFER_ROWS_AT + ld(buffer, 0) * (cols + 2)
     for i in range(n):
         for c in range(cols):
             st(buffer, at + i * (cols + 2) + c, raw_load(columns, c * n + i))
@@ -290,20 +308,20 @@ def preset_columns(ctx, columns, cols, n, time):
         for c in range(cols):
             for i in range(n):
                 st(copy, c * n + i, raw_load(columns, c * n + i))
-        st(ctx, PRESET, sort_columns(copy, n, cols, time, ld(ctx, A_STEP)))
+        st(ctx, ARRANGE_PRESET, sort_columns(copy, n, cols, time, ld(ctx, ARRANGE_STEP)))
         free(copy)
     else:
-        st(ctx, PRESET, sort_columns(columns, n, cols, time, ld(ctx, A_STEP)))
+        st(ctx, ARRANGE_PRESET, sort_columns(columns, n, cols, time, ld(ctx, ARRANGE_STEP)))
     return 0
 
 
 @entry("int", "matrix", "words", "words")
 def batch_contents(batch, columns, _cols, n, times, _times, diffs, _diffs):
     """Copy a batch into arrays."""
-    data = ld(batch, DATA)
-    cap = ld(batch, CAP)
-    rows = ld(batch, ROWS)
-    for c in range(ld(batch, COLS)):
+    data = ld(batch, BATCH_DATA)
+    cap = ld(batch, BATCH_CAP)
+    rows = ld(batch, BATCH_ROWS)
+    for c in range(ld(batch, BATCH_COLS)):
         for i in range(rows):
             raw_store(columns, c * n + i, ld(data, c * cap + i))
     for i in range(rows):
@@ -315,27 +333,27 @@ def batch_contents(batch, columns, _cols, n, times, _times, diffs, _diffs):
 @operator
 def serve(ctx):
     """Operator of a linear step in Python: the driver takes the delta of the stateless trace in front of it."""
-    trace = ld(ctx, A_TRACE)
-    return CALL_PYTHON if ld(trace, DELTA) != 0 else 0
+    trace = ld(ctx, ARRANGE_TRACE)
+    return CALL_PYTHON if ld(trace, TRACE_DELTA) != 0 else 0
 
 
 @entry("int", "matrix", "words", "words")
 def emit_columns(stream, columns, cols, rows, times, _times, diffs, _diffs):
     """Send rows given as columns down a stream."""
-    regs = ld(stream, REGS)
-    tail = ld(stream, TAIL)
+    regs = ld(stream, STREAM_REGS)
+    tail = ld(stream, STREAM_TAIL)
     n = 0
     for i in range(rows):
         for c in range(cols):
-            st(regs, c * CHUNK + n, raw_load(columns, c * rows + i))
+            st(regs, c * VM_ROWS + n, raw_load(columns, c * rows + i))
         st(tail, n, raw_load(times, i))
-        st(tail, CHUNK + n, raw_load(diffs, i))
+        st(tail, VM_ROWS + n, raw_load(diffs, i))
         n += 1
-        if n == CHUNK:
-            st(stream, R_N, n)
+        if n == VM_ROWS:
+            st(stream, STREAM_N, n)
             flush(stream)
             n = 0
-    st(stream, R_N, n)
+    st(stream, STREAM_N, n)
     flush(stream)
     return 0
 
@@ -343,7 +361,7 @@ def emit_columns(stream, columns, cols, rows, times, _times, diffs, _diffs):
 @entry("int", "matrix")
 def take_requests(ctx, rows, n, width):
     """Copy the request rows into a matrix, one row each."""
-    block = ld(ctx, REQUESTS)
+    block = ld(ctx, REDUCE_REQUESTS)
     for i in range(n * width):
         raw_store(rows, i, ld(block, 1 + i))
     return 0
@@ -355,7 +373,7 @@ def give_answers(ctx, rows, n, width):
     block = alloc(1 + n * width)
     for i in range(n * width):
         st(block, 1 + i, raw_load(rows, i))
-    free(ld(ctx, ANSWERS))
-    st(ctx, ANSWERS, block)
-    st(ctx, ANSWERS_N, n)
+    free(ld(ctx, REDUCE_ANSWERS))
+    st(ctx, REDUCE_ANSWERS, block)
+    st(ctx, REDUCE_ANSWERS_N, n)
     return 0

@@ -4,7 +4,7 @@ Kernels know nothing but blocks of int64 words. A block is named by its address 
 and dies in `free`. Two words in front of every block hold a magic number and its size in words, so a *debug
 build* can check each access:
 
-    address-16: MAGIC     address-8: size in words     address: word 0, word 1, ...
+    address-16: BLOCK_MAGIC     address-8: size in words     address: word 0, word 1, ...
 
 `EVERVIEW_DEBUG=1` selects that build. There, a read outside its block (or of a block that was freed) gives 0, a
 write outside is dropped, and the first such fault is recorded in `cell`; the executor looks at the cell
@@ -13,10 +13,11 @@ after every operator and stops the step with an internal error naming the operat
 of a block, or the debug build cannot find the header.
 
 Where there is no memory, `alloc` and `grow` do not return: the call is left (see `leaving`) and becomes an exception.
-What it had allocated must be found again. Blocks of TRACK_FROM words or more are therefore *tracked*: four more words
-in front of them link them into a list of all and name the call that they were born in. Small blocks are not, because
-that would cost a step of a few microseconds a tenth of its time. The same blocks are counted (TRACKED_WORDS), and may
-be limited (LIMIT, in words; 0: no limit). Tests set TRACK_FROM to 0, and FAIL_IN to have the n-th allocation fail.
+What it had allocated must be found again. Blocks of CELL_TRACK_FROM words or more are therefore *tracked*: four more
+words in front of them link them into a list of all and name the call that they were born in. Small blocks are not,
+because that would cost a step of a few microseconds a tenth of its time. The same blocks are counted
+(CELL_TRACKED_WORDS), and may be limited (CELL_LIMIT, in words; 0: no limit). Tests set CELL_TRACK_FROM to 0, and
+CELL_FAIL_IN to have the n-th allocation fail.
 """
 
 from __future__ import annotations
@@ -28,40 +29,40 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
+from everview.kernels.build.native import COMPILING, DEBUG, POINTER, WORD, external, inner, primitive, shared
 from everview.kernels.guarding import (
-    CALLS,
+    CELL_CALLS,
+    CELL_ERRORS,
+    CELL_FAIL_IN,
+    CELL_FAILED_KEY,
+    CELL_FAULT_ADDRESS,
+    CELL_FAULT_INDEX,
+    CELL_FAULT_SIZE,
+    CELL_FAULTS,
+    CELL_FIRST,
+    CELL_KEY,
+    CELL_LIMIT,
+    CELL_LIVE_BLOCKS,
+    CELL_LIVE_WORDS,
+    CELL_LOCK,
+    CELL_TRACK_FROM,
+    CELL_TRACKED_WORDS,
+    CELL_WANTED,
     CELL_WORDS,
-    ERRORS,
-    FAIL_IN,
-    FAILED_KEY,
-    FAULT_ADDRESS,
-    FAULT_INDEX,
-    FAULT_SIZE,
-    FAULTS,
-    FIRST,
-    KEY,
-    LIMIT,
-    LIVE_BLOCKS,
-    LIVE_WORDS,
-    LOCK,
+    JUMP_NUMBER,
     NO_MEMORY,
-    NUMBER,
     TOO_LARGE,
-    TRACK_FROM,
-    TRACKED_WORDS,
-    WANTED,
 )
 from everview.kernels.leaving import leave, record, shared_words
-from everview.kernels.native import COMPILING, DEBUG, POINTER, WORD, external, inner, primitive, shared
 
-MAGIC = 0x45564D454D4F5259  # "EVMEMORY"
-TRACKED = 0x4556545241434B44  # "EVTRACKD"
-DEAD = 0x4445414444454144
+BLOCK_MAGIC = 0x45564D454D4F5259  # "EVMEMORY"
+BLOCK_TRACKED = 0x4556545241434B44  # "EVTRACKD"
+BLOCK_DEAD = 0x4445414444454144
 
-BORN, FOLLOWING, PREVIOUS, TRACKED_HEAD = -4, -5, -6, 6
+BLOCK_BORN, BLOCK_FOLLOWING, BLOCK_PREVIOUS, BLOCK_TRACKED_HEAD = -4, -5, -6, 6
 """Words of a tracked block: the number of the call it was born in (0: whoever fails, it stays), its neighbours."""
 
-MOST = 2**57  # words that nobody can have
+TOO_MANY_WORDS = 2**57  # words that nobody can have
 
 
 def _keep_memory() -> None:
@@ -82,7 +83,7 @@ _keep_memory()
 
 
 def _cell_words() -> Any:
-    from everview.kernels.archive import library
+    from everview.kernels.build.archive import library
 
     words = ctypes.c_int64 * CELL_WORDS
     return words() if COMPILING else words.from_address(library().cell())
@@ -105,13 +106,13 @@ def _set_up() -> None:
     """Fill in the cell; the errors that kernels' failures become are made once and live as long as the process."""
     from everview.errors import out_of_memory, overflow
 
-    cell[TRACK_FROM] = TRACKED_FROM
-    cell[KEY], cell[FAILED_KEY] = _new_key(), _new_key()
+    cell[CELL_TRACK_FROM] = TRACKED_FROM
+    cell[CELL_KEY], cell[CELL_FAILED_KEY] = _new_key(), _new_key()
     for code, error in ((NO_MEMORY, out_of_memory()), (TOO_LARGE, overflow())):
         _KEPT.append((type(error), error.args))
-        cell[ERRORS + 2 * code : ERRORS + 2 * code + 2] = [id(part) for part in _KEPT[-1]]
+        cell[CELL_ERRORS + 2 * code : CELL_ERRORS + 2 * code + 2] = [id(part) for part in _KEPT[-1]]
     if hasattr(os, "register_at_fork"):  # another thread may have held the lock
-        os.register_at_fork(after_in_child=lambda: cell.__setitem__(LOCK, 0))
+        os.register_at_fork(after_in_child=lambda: cell.__setitem__(CELL_LOCK, 0))
 
 
 _KEPT: list[Any] = []
@@ -202,19 +203,19 @@ def copy_words(target, at, source, start, words):
 @inner
 def _lock():
     c = shared_words()
-    while _exchange(c, LOCK, 1) != 0:
+    while _exchange(c, CELL_LOCK, 1) != 0:
         pass
 
 
 @inner
 def _unlock():
-    _exchange(shared_words(), LOCK, 0)
+    _exchange(shared_words(), CELL_LOCK, 0)
 
 
 @shared
 def no_memory(words):
     """There is no memory for so many words: leave. 0 if nobody stands ready."""
-    raw_store(shared_words(), WANTED, words)
+    raw_store(shared_words(), CELL_WANTED, words)
     leave(NO_MEMORY)
     return 0
 
@@ -222,7 +223,7 @@ def no_memory(words):
 @inner
 def new_number():
     """A number for a call, or for a part of one that may fail alone."""
-    return add_atomically(shared_words(), CALLS, 1) + 1
+    return add_atomically(shared_words(), CELL_CALLS, 1) + 1
 
 
 @shared
@@ -231,50 +232,50 @@ def call_number():
     r = record()
     if r == 0:
         return 0
-    if raw_load(r, NUMBER) == 0:
-        raw_store(r, NUMBER, new_number())
-    return raw_load(r, NUMBER)
+    if raw_load(r, JUMP_NUMBER) == 0:
+        raw_store(r, JUMP_NUMBER, new_number())
+    return raw_load(r, JUMP_NUMBER)
 
 
 @inner
 def _link(address):
     c = shared_words()
-    first = raw_load(c, FIRST)
-    raw_store(address, PREVIOUS, 0)
-    raw_store(address, FOLLOWING, first)
+    first = raw_load(c, CELL_FIRST)
+    raw_store(address, BLOCK_PREVIOUS, 0)
+    raw_store(address, BLOCK_FOLLOWING, first)
     if first != 0:
-        raw_store(first, PREVIOUS, address)
-    raw_store(c, FIRST, address)
-    raw_store(c, TRACKED_WORDS, raw_load(c, TRACKED_WORDS) + raw_load(address, -1))
+        raw_store(first, BLOCK_PREVIOUS, address)
+    raw_store(c, CELL_FIRST, address)
+    raw_store(c, CELL_TRACKED_WORDS, raw_load(c, CELL_TRACKED_WORDS) + raw_load(address, -1))
 
 
 @inner
 def _unlink(address):
     c = shared_words()
-    before = raw_load(address, PREVIOUS)
-    after = raw_load(address, FOLLOWING)
+    before = raw_load(address, BLOCK_PREVIOUS)
+    after = raw_load(address, BLOCK_FOLLOWING)
     if before != 0:
-        raw_store(before, FOLLOWING, after)
+        raw_store(before, BLOCK_FOLLOWING, after)
     else:
-        raw_store(c, FIRST, after)
+        raw_store(c, CELL_FIRST, after)
     if after != 0:
-        raw_store(after, PREVIOUS, before)
-    raw_store(c, TRACKED_WORDS, raw_load(c, TRACKED_WORDS) - raw_load(address, -1))
+        raw_store(after, BLOCK_PREVIOUS, before)
+    raw_store(c, CELL_TRACKED_WORDS, raw_load(c, CELL_TRACKED_WORDS) - raw_load(address, -1))
 
 
 @inner
 def _allowed(words):
     """Whether so many words may be asked for: within the limit, and not the allocation that is to fail."""
     c = shared_words()
-    if words < 0 or words > MOST:
+    if words < 0 or words > TOO_MANY_WORDS:
         return False
-    count = raw_load(c, FAIL_IN)
+    count = raw_load(c, CELL_FAIL_IN)
     if count > 0:
-        raw_store(c, FAIL_IN, count - 1)
+        raw_store(c, CELL_FAIL_IN, count - 1)
         if count == 1:
             return False
-    limit = raw_load(c, LIMIT)
-    return limit == 0 or raw_load(c, TRACKED_WORDS) + words <= limit
+    limit = raw_load(c, CELL_LIMIT)
+    return limit == 0 or raw_load(c, CELL_TRACKED_WORDS) + words <= limit
 
 
 @shared
@@ -282,12 +283,12 @@ def _alloc_tracked(words):
     number = call_number()
     start = 0
     if _allowed(words):
-        start = _c_malloc((words + TRACKED_HEAD) * 8)
+        start = _c_malloc((words + BLOCK_TRACKED_HEAD) * 8)
     if start == 0:
         return no_memory(words)
-    address = start + 8 * TRACKED_HEAD
-    raw_store(address, BORN, number)
-    raw_store(address, -2, TRACKED)
+    address = start + 8 * BLOCK_TRACKED_HEAD
+    raw_store(address, BLOCK_BORN, number)
+    raw_store(address, -2, BLOCK_TRACKED)
     raw_store(address, -1, words)
     _lock()
     _link(address)
@@ -300,29 +301,29 @@ def _free_tracked(address):
     _lock()
     _unlink(address)
     _unlock()
-    raw_store(address, -2, DEAD)
-    _c_free(address - 8 * TRACKED_HEAD)
+    raw_store(address, -2, BLOCK_DEAD)
+    _c_free(address - 8 * BLOCK_TRACKED_HEAD)
     return 0
 
 
 @inner
 def _alloc(words):
-    if words >= raw_load(shared_words(), TRACK_FROM):
+    if words >= raw_load(shared_words(), CELL_TRACK_FROM):
         return _alloc_tracked(words)
     start = _c_malloc((words + 2) * 8)
     if start == 0:
         return no_memory(words)
-    raw_store(start, 0, MAGIC)
+    raw_store(start, 0, BLOCK_MAGIC)
     raw_store(start, 1, words)
     return start + 16
 
 
 @inner
 def _free(address):
-    if raw_load(address, -2) == TRACKED:
+    if raw_load(address, -2) == BLOCK_TRACKED:
         _free_tracked(address)
     else:
-        raw_store(address, -2, DEAD)
+        raw_store(address, -2, BLOCK_DEAD)
         _c_free(address - 16)
 
 
@@ -331,11 +332,11 @@ if DEBUG:
     @inner
     def fault(address, index, size):
         c = shared_words()
-        if raw_load(c, FAULTS) == 0:
-            raw_store(c, FAULT_ADDRESS, address)
-            raw_store(c, FAULT_INDEX, index)
-            raw_store(c, FAULT_SIZE, size)
-        raw_store(c, FAULTS, raw_load(c, FAULTS) + 1)
+        if raw_load(c, CELL_FAULTS) == 0:
+            raw_store(c, CELL_FAULT_ADDRESS, address)
+            raw_store(c, CELL_FAULT_INDEX, index)
+            raw_store(c, CELL_FAULT_SIZE, size)
+        raw_store(c, CELL_FAULTS, raw_load(c, CELL_FAULTS) + 1)
 
     @inner
     def _inside(address, index):
@@ -343,7 +344,7 @@ if DEBUG:
             fault(address, index, -1)
             return False
         magic = raw_load(address, -2)
-        if magic != MAGIC and magic != TRACKED:
+        if magic != BLOCK_MAGIC and magic != BLOCK_TRACKED:
             fault(address, index, -2)
             return False
         size = raw_load(address, -1)
@@ -374,8 +375,8 @@ if DEBUG:
         for i in range(words):
             raw_store(block, i, -6510615555426900571)  # 0xa5a5...: uninitialised reads show
         c = shared_words()
-        add_atomically(c, LIVE_BLOCKS, 1)
-        add_atomically(c, LIVE_WORDS, words)
+        add_atomically(c, CELL_LIVE_BLOCKS, 1)
+        add_atomically(c, CELL_LIVE_WORDS, words)
         return block
 
     @inner
@@ -383,8 +384,8 @@ if DEBUG:
         """Give a block back; 0 is ignored, anything else that is no live block is a fault."""
         if address != 0 and _inside(address, 0 if raw_load(address, -1) > 0 else -1):
             c = shared_words()
-            add_atomically(c, LIVE_BLOCKS, -1)
-            add_atomically(c, LIVE_WORDS, -raw_load(address, -1))
+            add_atomically(c, CELL_LIVE_BLOCKS, -1)
+            add_atomically(c, CELL_LIVE_WORDS, -raw_load(address, -1))
             _free(address)
 
     @inner
@@ -413,7 +414,7 @@ else:
 
     @shared
     def _grow_tracked(address, words, used):
-        if raw_load(address, -2) != TRACKED:
+        if raw_load(address, -2) != BLOCK_TRACKED:
             new = _alloc_tracked(words)
             raw_copy(new, address, used)
             _free(address)
@@ -423,11 +424,11 @@ else:
         _lock()
         _unlink(address)
         _unlock()
-        start = _c_realloc(address - 8 * TRACKED_HEAD, (words + TRACKED_HEAD) * 8)
+        start = _c_realloc(address - 8 * BLOCK_TRACKED_HEAD, (words + BLOCK_TRACKED_HEAD) * 8)
         if start != 0:
-            address = start + 8 * TRACKED_HEAD
+            address = start + 8 * BLOCK_TRACKED_HEAD
             raw_store(address, -1, words)
-            raw_store(address, BORN, call_number())
+            raw_store(address, BLOCK_BORN, call_number())
         _lock()
         _link(address)
         _unlock()
@@ -438,9 +439,9 @@ else:
         """A block of `words` words that holds the first `used` words of `address`, which is freed."""
         if address == 0:
             return alloc(words)
-        if words >= raw_load(shared_words(), TRACK_FROM):
+        if words >= raw_load(shared_words(), CELL_TRACK_FROM):
             return _grow_tracked(address, words, used)
-        if raw_load(address, -2) == TRACKED:
+        if raw_load(address, -2) == BLOCK_TRACKED:
             new = alloc(words)
             raw_copy(new, address, used)
             _free(address)
@@ -456,30 +457,30 @@ else:
 def faults():
     """Bad accesses so far (debug build; otherwise always 0)."""
     if DEBUG:
-        return raw_load(shared_words(), FAULTS)
+        return raw_load(shared_words(), CELL_FAULTS)
     return 0
 
 
 @inner
 def keep(address):
     """A block is in use after the call that allocated it has failed; see `take_lost`."""
-    if address != 0 and raw_load(address, -2) == TRACKED:
-        raw_store(address, BORN, 0)
+    if address != 0 and raw_load(address, -2) == BLOCK_TRACKED:
+        raw_store(address, BLOCK_BORN, 0)
 
 
 @inner
 def take_lost(number):
-    """The tracked blocks that a call allocated, taken out of the list of all: the first one, the others FOLLOWING.
-    Those that are in use must be told to `keep` then; `drop_lost` frees the others.
+    """The tracked blocks that a call allocated, taken out of the list of all: the first one, the others
+    BLOCK_FOLLOWING. Those that are in use must be told to `keep` then; `drop_lost` frees the others.
     """
     lost = 0
     _lock()
-    block = raw_load(shared_words(), FIRST)
+    block = raw_load(shared_words(), CELL_FIRST)
     while block != 0:
-        after = raw_load(block, FOLLOWING)
-        if raw_load(block, BORN) == number:
+        after = raw_load(block, BLOCK_FOLLOWING)
+        if raw_load(block, BLOCK_BORN) == number:
             _unlink(block)
-            raw_store(block, FOLLOWING, lost)
+            raw_store(block, BLOCK_FOLLOWING, lost)
             lost = block
         block = after
     _unlock()
@@ -490,8 +491,8 @@ def take_lost(number):
 def drop_lost(lost):
     """Free blocks from `take_lost` that nobody told to keep."""
     while lost != 0:
-        after = raw_load(lost, FOLLOWING)
-        kept = raw_load(lost, BORN) == 0
+        after = raw_load(lost, BLOCK_FOLLOWING)
+        kept = raw_load(lost, BLOCK_BORN) == 0
         _lock()
         _link(lost)
         _unlock()

@@ -10,11 +10,11 @@ two (`fits`), and whoever reads them finds out.
 
 from __future__ import annotations
 
+from everview.kernels.build.native import inner, shared
 from everview.kernels.guarding import TOO_LARGE
 from everview.kernels.leaving import leave
-from everview.kernels.native import inner, shared
 
-SMALL = 2**29
+SMALL_FACTOR = 2**29
 """Factors below: times an accumulator's part of a value, which has 32 bits, they stay within 62."""
 
 
@@ -71,7 +71,7 @@ def checked_product(a, b):
 @inner
 def size(diff):
     """0 in all bits from 30 on if a diff is small. Loops collect these, too."""
-    return diff + SMALL
+    return diff + SMALL_FACTOR
 
 
 @inner

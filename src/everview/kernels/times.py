@@ -16,8 +16,8 @@ commits.
 
 from __future__ import annotations
 
+from everview.kernels.build.native import inner
 from everview.kernels.memory import ld
-from everview.kernels.native import inner
 
 
 @inner

@@ -28,7 +28,8 @@ from everview.session.catalog import Unkept
 from everview.session.core import Core
 from everview.session.entries import Entry
 from everview.session.temporal import NOW
-from everview.store import Ref, Store, steps, tally
+from everview.store import Ref, Store, steps
+from everview.store import garbage as tally
 from everview.store.logs import Log, next_version, open_log
 from everview.store.wal import Sync
 

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from everview.codes.interner import Interner
-from everview.dataflow.lockstep import Inputs
 from everview.dataflow.replica import Added, Command, Replica
+from everview.dataflow.superstep import Inputs
 from everview.errors import InputError
 from everview.plan.frozen import Functions
 from everview.plan.trust import NOBODY, Trust

@@ -5,8 +5,8 @@ Both runtimes keep the same things in a store: tables, views, dictionary, marks,
 differ in how many parts each operator's rows are in, and in a few operators. So a directory is moved by building the
 other dataflow from the catalogue and giving every operator the batches of its counterpart
 (`everview.dataflow.counterparts`): nothing is computed and no history is lost, but for views of which an operator has
-no counterpart: joins of many inputs at once, for which shards keep copies of rows (`everview.dataflow.spread`), and
-whatever needs an index with all rows in one place (joins without an equality, windows over all rows). Those are
+no counterpart: joins of many inputs at once, for which shards keep copies of rows (`everview.dataflow.partitioning`),
+and whatever needs an index with all rows in one place (joins without an equality, windows over all rows). Those are
 computed, and their history begins anew.
 
 All of it is one commit. Whoever dies before it leaves the directory as it was, whoever dies after it has moved it.
@@ -24,14 +24,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from everview.codes.interner import Interner
-from everview.dataflow import lockstep, saved
+from everview.dataflow import saved
+from everview.dataflow import superstep as lockstep
 from everview.dataflow.builder import Builder
 from everview.dataflow.commands import Commands, rebuild
 from everview.dataflow.counterparts import Counterparts
 from everview.dataflow.graph import Graph
-from everview.dataflow.lockstep import Alone, Inputs, Shard
 from everview.dataflow.operators import Arrangement, Operator
 from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
+from everview.dataflow.superstep import Alone, Inputs, Shard
 from everview.errors import InternalError, StoreError
 from everview.plan.frozen import Functions
 from everview.runtime.base import RemoteRows, RemoteTarget

@@ -26,7 +26,8 @@ from everview.recovery.directory import Directory
 from everview.recovery.followed_shards import follow_shards
 from everview.recovery.following import Follower
 from everview.session.session import Session
-from everview.store import Store, words
+from everview.store import Store
+from everview.store import dictionary_gc as words
 from everview.store.logs import read_log
 from everview.store.wal import Sync
 

@@ -1,7 +1,7 @@
 """The changes that each step makes to the traces somebody watches.
 
-A trace with a capture block appends to it what a commit adds (`everview.kernels.trace`). They are read once, when the
-step is complete, and given back.
+A trace with a capture block appends to it what a commit adds (`everview.kernels.trace.trace`). They are read once, when
+the step is complete, and given back.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import numpy as np
 
 from everview.dataflow.graph import batch_arrays
 from everview.dataflow.operators import Arrangement, Trace
-from everview.kernels import make, read
-from everview.kernels.trace import CAPTURE
+from everview.kernels import make
+from everview.kernels.trace import read
+from everview.kernels.trace.trace import TRACE_CAPTURE
 
 
 class Captured(NamedTuple):
@@ -38,7 +39,7 @@ class Captures:
         trace = arrangement.trace
         if trace not in self._blocks:
             block = arrangement.operator.block([0])
-            make.poke(trace.address, CAPTURE, block)
+            make.poke(trace.address, TRACE_CAPTURE, block)
             self._blocks[trace] = block
 
     def forget_freed(self) -> None:

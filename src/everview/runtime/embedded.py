@@ -107,7 +107,7 @@ class EmbeddedRuntime:
             present = self._fill.present(rows)
             if present:
                 words = [w for row in present for w in (*(row[c] for c in order), self.graph.time, 1)]
-                make.push_rows(arrangement.operator.inbox, np.array(words, dtype=np.int64), len(present))
+                make.push_rows(arrangement.operator.batcher, np.array(words, dtype=np.int64), len(present))
             self._fill.settle(self.graph)
         except BaseException:
             self.builder.forget_new()
@@ -216,7 +216,7 @@ class EmbeddedRuntime:
 
 
 def _hand_over(changes: ChangeSet, time: int) -> None:
-    """Put a transaction's rows into the tables' inboxes."""
+    """Put a transaction's rows into the tables' batchers."""
     few: dict[Arrangement, list[int]] = {}
     for table, rows, diff in changes:
         arrangement = table._arrangement
@@ -230,7 +230,7 @@ def _hand_over(changes: ChangeSet, time: int) -> None:
             _hand_over_columns(arrangement, rows, time, diff)
     for arrangement, words in few.items():
         make.push_rows(
-            arrangement.operator.inbox, np.array(words, dtype=np.int64), len(words) // (arrangement.cols + 2)
+            arrangement.operator.batcher, np.array(words, dtype=np.int64), len(words) // (arrangement.cols + 2)
         )
 
 
@@ -240,4 +240,4 @@ def _hand_over_columns(arrangement: Arrangement, rows: np.ndarray, time: int, di
     if diff == 1 and columns.shape[1] >= BULK_ROWS and isinstance(operator, Arrange) and not operator.has_preset():
         make.preset_columns(operator.context, columns, time)
     else:
-        make.push_columns(operator.inbox, columns, time, diff)
+        make.push_columns(operator.batcher, columns, time, diff)

@@ -19,13 +19,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from everview.codes.interner import Interner
-from everview.dataflow import lockstep
+from everview.dataflow import superstep as lockstep
 from everview.dataflow.extend import Extend
-from everview.dataflow.lockstep import Alone, Inputs, Shard
 from everview.dataflow.operators import Arrangement, Operator
+from everview.dataflow.partitioning import shares
 from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, Replica
-from everview.dataflow.spread import shares
-from everview.kernels import image
+from everview.dataflow.superstep import Alone, Inputs, Shard
+from everview.kernels.trace import image
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
 from everview.runtime.backing import Backing, InMemory
@@ -39,7 +39,7 @@ class ShardStep:
     """What goes into a step on shards."""
 
     inputs: Inputs
-    """rows for the inboxes of tables, by shard"""
+    """rows for the batchers of tables, by shard"""
     epochs: int
     offsets: Mapping[str, str] = field(default_factory=dict)
     """committed with the step"""
@@ -240,7 +240,7 @@ class ShardedRuntime:
         operator = arrangement.operator
         ordered = columns[list(arrangement.order)]
         for shard, here in operator.spread.parts(ordered, self.cluster.shards):
-            inputs.setdefault(shard, []).append((operator.number, inbox_rows(ordered[:, here], time, diff)))
+            inputs.setdefault(shard, []).append((operator.number, batcher_rows(ordered[:, here], time, diff)))
 
     def measure(self) -> Measure:
         measures = self.cluster.measure().tolist()
@@ -290,8 +290,8 @@ class ShardedRuntime:
         self.graph.close()
 
 
-def inbox_rows(columns: Sequence[np.ndarray] | np.ndarray, time: int, diff: int | np.ndarray) -> np.ndarray:
-    """Rows as inboxes take them: columns, time and diff of one row after the other."""
+def batcher_rows(columns: Sequence[np.ndarray] | np.ndarray, time: int, diff: int | np.ndarray) -> np.ndarray:
+    """Rows as batchers take them: columns, time and diff of one row after the other."""
     rows = np.empty((len(columns[0]), len(columns) + 2), dtype=np.int64)
     for place, column in enumerate(columns):
         rows[:, place] = column

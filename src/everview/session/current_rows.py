@@ -13,8 +13,9 @@ import numpy as np
 
 from everview.dataflow.graph import batch_arrays
 from everview.dataflow.operators import Arrangement
-from everview.kernels import make, read
-from everview.kernels.trace import NO_SINCE
+from everview.kernels import make
+from everview.kernels.trace import read
+from everview.kernels.trace.trace import NO_SINCE
 
 READ_PER_KEY = 500
 """Rows that are read in the time of one look-up."""

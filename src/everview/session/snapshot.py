@@ -13,9 +13,10 @@ from everview.codes.values import encode_value
 from everview.dataflow.graph import batch_arrays
 from everview.dataflow.operators import Arrangement, Trace
 from everview.errors import CompactedError, EverviewError, InputError, RowErrors
-from everview.kernels import make, read
-from everview.kernels.scalars import MINUS_ZERO
-from everview.kernels.trace import NO_SINCE
+from everview.kernels import make
+from everview.kernels.expressions.scalars import MINUS_ZERO
+from everview.kernels.trace import read
+from everview.kernels.trace.trace import NO_SINCE
 from everview.runtime.base import Runtime
 from everview.session.turns import reads
 from everview.types import DataType

@@ -15,8 +15,8 @@ from everview.dataflow.graph import batch_arrays
 from everview.dataflow.operators import Arrangement, Operator
 from everview.errors import ClosedError, CompactedError, InputError, RowErrors
 from everview.expr.evaluate import ERRORS
-from everview.kernels import read
-from everview.kernels.trace import NO_SINCE
+from everview.kernels.trace import read
+from everview.kernels.trace.trace import NO_SINCE
 from everview.language.collection import Collection
 from everview.plan.multiway import ASKED, Choice, Decision
 from everview.plan.nodes import Node

@@ -25,11 +25,11 @@ import pyarrow as pa
 
 from everview.codes.interner import Interner
 from everview.dataflow.commands import Commands
-from everview.dataflow.lockstep import Inputs
 from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
 from everview.dataflow.saved import image_of
+from everview.dataflow.superstep import Inputs
 from everview.errors import EverviewError, StoreError
-from everview.kernels import image as image_k
+from everview.kernels.trace import image as image_k
 from everview.plan.frozen import Functions
 from everview.recovery.stored_shards import all_contents_of, contents_of, measure_of
 from everview.runtime.base import AbsentRows, RemoteTarget
@@ -48,9 +48,9 @@ from everview.spark.resident import LINGER, LONGEST, Resident, Unreachable, all_
 from everview.spark.room import NoRoom
 from everview.spark.slots import stage_slots
 from everview.spark.versions import checked, guarded, other_in
+from everview.store.dictionary_gc import version_of
 from everview.store.manifest import BUILT, DECLARED, Place, Ref
 from everview.store.store import BATCHES, Store
-from everview.store.words import version_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -427,7 +427,7 @@ def _entries(packed: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """The packed batches one by one: (operator, image)."""
     at = 0
     while at < len(packed):
-        rows, cols, diffs, timed, _, weighed, _ = packed[at + 1 : at + 1 + image_k.HEADER].tolist()
-        words = image_k.HEADER + rows * (cols + (not timed) + (0 if weighed else diffs))
+        rows, cols, diffs, timed, _, weighed, _ = packed[at + 1 : at + 1 + image_k.IMAGE_HEADER_WORDS].tolist()
+        words = image_k.IMAGE_HEADER_WORDS + rows * (cols + (not timed) + (0 if weighed else diffs))
         yield int(packed[at]), packed[at + 1 : at + 1 + words]
         at += 1 + words

@@ -22,7 +22,7 @@ from everview.expr.nodes import Expr
 from everview.io.events import EXTRA, Told, outcome
 from everview.io.source import Bad
 from everview.runtime.base import AbsentRows, RemoteRows, in_table_order
-from everview.runtime.sharded import inbox_rows
+from everview.runtime.sharded import batcher_rows
 from everview.session.current_rows import Counted, current, last_of_each, records, stored
 from everview.session.snapshot import consolidated
 from everview.session.temporal import values_of
@@ -144,7 +144,7 @@ class Input:
     ) -> np.ndarray | None:
         """What they change on a shard that is at the time `now`, as its inbox takes it."""
         rows, diffs = self._in_time(self._changes(files, shard, arrangement, now), arrangement, interner)
-        return inbox_rows(list(rows), self.time, diffs) if len(diffs) else None
+        return batcher_rows(list(rows), self.time, diffs) if len(diffs) else None
 
     def _in_time(self, changes: Counted, arrangement: Arrangement, interner: Interner) -> Counted:
         """Without changes that mean nothing, because their rows' time was over before they came. What stands under a

@@ -26,7 +26,7 @@ import pyarrow as pa
 from everview.codes.codec import Codec
 from everview.codes.interner import Interner
 from everview.dataflow.operators import Arrangement
-from everview.dataflow.spread import BY_FIRST, ON_ONE
+from everview.dataflow.partitioning import BY_FIRST, ON_ONE
 from everview.errors import EverviewError
 from everview.expr.nodes import Expr
 from everview.io.changes import Envelope

@@ -34,12 +34,13 @@ import numpy as np
 import pyarrow as pa
 
 from everview.codes.interner import Interner
-from everview.dataflow import lockstep, saved
+from everview.dataflow import saved
+from everview.dataflow import superstep as lockstep
 from everview.dataflow.commands import read_command
-from everview.dataflow.lockstep import Inputs, Shard, Wire
 from everview.dataflow.replica import Keep, Replica
+from everview.dataflow.superstep import Inputs, Shard, Wire
 from everview.errors import InputError, InternalError, StoreError
-from everview.kernels import image as image_k
+from everview.kernels.trace import image as image_k
 from everview.plan.frozen import Functions
 from everview.plan.trust import EVERYBODY
 from everview.spark import room

@@ -15,7 +15,7 @@ import tempfile
 from hashlib import blake2b
 from pathlib import Path
 
-from everview.kernels.cache import base_directory
+from everview.kernels.build.cache import base_directory
 
 OPTION = "--add-modules=jdk.incubator.vector"
 FOLDER = "everview-java"

@@ -55,7 +55,7 @@ class Job:
     forget: float = 0.0
     """seconds for which a worker keeps shards that another has taken over"""
     forgotten: int = 0
-    """the version at which the dictionary was last freed of words that nobody needs (`everview.store.words`)"""
+    """the version at which the dictionary was last freed of words that nobody needs (`everview.store.dictionary_gc`)"""
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 The last batches of a list are merged into one while the older is not much larger and they are LONG, so every row is
 rewritten a logarithmic number of times, and opening and catching up stay cheap. The first ones, whose times nobody
-tells apart any more, are merged when more than half of their rows would go (`everview.store.tally`), also if there is
+tells apart any more, are merged when more than half of their rows would go (`everview.store.garbage`), also if there is
 but one. All lists are looked at for that now and then: one that no step changes any more may have outlived its history.
 The dictionary's pieces, one for each step that brought new words, are merged as the last batches of a list are.
 
@@ -32,18 +32,18 @@ from everview.dataflow import saved
 from everview.dataflow.operators import Trace
 from everview.dataflow.replica import Replica
 from everview.kernels import make
-from everview.kernels import trace as trace_k
+from everview.kernels.trace import trace as trace_k
 from everview.spark.host import give_back, in_a_worker, share_memory
 from everview.spark.tasks import drain
-from everview.store import tally
+from everview.store import garbage as tally
 from everview.store.batches import Image, to_bytes, write_batch
 from everview.store.files import Files, open_files
+from everview.store.garbage import Tally
 from everview.store.manifest import Place, Ref
 from everview.store.mapped import read_image
 from everview.store.nearby import with_copies
 from everview.store.pieces import Spool, cut
 from everview.store.store import BATCHES, Store
-from everview.store.tally import Tally
 
 LONG = 8
 """Batches of similar sizes in one list that are merged."""
@@ -80,7 +80,7 @@ class Request:
     @classmethod
     def of(cls, place: Place, refs: Iterable[Ref], trace: Trace, name: str, time: int) -> Request:
         """A request for batches of a trace."""
-        fields = (trace_k.T_DIFFS, trace_k.T_KEEP, trace_k.T_SINCE, trace_k.HISTORY)
+        fields = (trace_k.TRACE_DIFFS, trace_k.TRACE_KEEP, trace_k.TRACE_SINCE, trace_k.TRACE_HISTORY)
         diffs, keep, since, history = (int(make.peek(trace.address, f)) for f in fields)
         return cls(place, tuple(refs), name, time, (trace.cols, diffs, keep, since, history))
 
@@ -130,7 +130,7 @@ class Request:
         """Batches of the trace as one, in memory."""
         cols, diffs, keep, since, history = self.shape
         scratch = make.make_trace(cols, diffs, keep, since, 1, 0)
-        make.poke(scratch, trace_k.HISTORY, history)
+        make.poke(scratch, trace_k.TRACE_HISTORY, history)
         try:
             for image in images:
                 saved.append(scratch, image, self.time)

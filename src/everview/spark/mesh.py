@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from everview.codes.interner import Interner
-from everview.dataflow.lockstep import Parcel
+from everview.dataflow.superstep import Parcel
 from everview.errors import InternalError
 from everview.spark.door import Door
 from everview.spark.failures import PeerFailed
@@ -49,7 +49,7 @@ def assign(shards: int, held: Sequence[dict[int, int]]) -> list[int]:
 
 
 class Mesh:
-    """The wire of one task among several; see `everview.dataflow.lockstep.Wire`.
+    """The wire of one task among several; see `everview.dataflow.superstep.Wire`.
 
     Spark gives tasks to any worker. So that shards need not move with them, tasks say which versions of which shards
     their workers hold (`held`), and all come to the same conclusion who runs which (`owners`).

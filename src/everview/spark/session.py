@@ -27,7 +27,8 @@ from everview.spark import cluster
 from everview.spark.cluster import SparkCluster
 from everview.spark.coded import FOLDER as CODED
 from everview.spark.local import on_this_machine
-from everview.store import Store, words
+from everview.store import Store
+from everview.store import dictionary_gc as words
 from everview.store.manifest import BUILT, DECLARED
 from everview.store.reshard import Spread, reshard
 

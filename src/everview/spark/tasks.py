@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
-from everview.dataflow.lockstep import Alone
+from everview.dataflow.superstep import Alone
 from everview.spark.host import host_of
 from everview.spark.job import Job
 from everview.spark.mesh import Mesh

@@ -1,8 +1,8 @@
 """Batches outside the kernels: as images in memory, as bytes in a record, as Arrow files that can be mapped.
 
-An `Image` has what a kernels' batch has (`everview.kernels.batch`): sorted columns, times and diffs, all int64, one
-after the other in one run of words. A time that all rows share and a diff that all rows share are numbers instead of
-columns, so a freshly loaded table takes half the room.
+An `Image` has what a kernels' batch has (`everview.kernels.trace.batch`): sorted columns, times and diffs, all int64,
+one after the other in one run of words. A time that all rows share and a diff that all rows share are numbers instead
+of columns, so a freshly loaded table takes half the room.
 
 In a file the columns are Arrow's: c0, c1, ..., then `time`, then diff0, diff1, ... unless constant; the constants stand
 in the schema's metadata. Uncompressed int64 columns without nulls lie back to back in an Arrow IPC file, so a mapped

@@ -30,7 +30,7 @@ FORMAT = 2
 @dataclass(frozen=True)
 class Ref:
     """A batch or a piece of the dictionary: a file's name, or the bytes themselves. The last three are a batch's tally
-    (`everview.store.tally`); `until` is -1 where there is none.
+    (`everview.store.garbage`); `until` is -1 where there is none.
     """
 
     rows: int

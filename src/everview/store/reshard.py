@@ -1,9 +1,9 @@
 """Another number of shards for a store: every list of batches is split anew.
 
-Where a row belongs the dataflow knows (`everview.dataflow.spread`), so it is asked, for each operator: usually to the
-shard of its first column's hash, but some rows must be together on one shard, and some are on several. Splitting keeps
-rows in order, so the pieces are batches as they are. The new lists come into being with one commit: whoever dies on the
-way leaves the store as it was.
+Where a row belongs the dataflow knows (`everview.dataflow.partitioning`), so it is asked, for each operator: usually to
+the shard of its first column's hash, but some rows must be together on one shard, and some are on several. Splitting
+keeps rows in order, so the pieces are batches as they are. The new lists come into being with one commit: whoever dies
+on the way leaves the store as it was.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def reshard(store: Store, shards: int, spreads: Mapping[int, Spread]) -> None:
     """Rewrite a store's lists for `shards` shards; `spreads` says where an operator's rows belong.
 
     >>> import tempfile
-    >>> from everview.dataflow.spread import BY_FIRST
+    >>> from everview.dataflow.partitioning import BY_FIRST
     >>> with Store(tempfile.mkdtemp(), shards=2) as store:
     ...     refs = [store.put(Image.of(np.array([row]), 1, 1)) for row in ([1, 3, 5], [2, 4])]
     ...     _ = store.commit(1, adds=[(0, 0, refs[0]), (0, 1, refs[1])])

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from everview.expr.texts import RowFailure
-from everview.kernels.scalars import DOMAIN
+from everview.kernels.expressions.scalars import ERROR_DOMAIN
 
 _EXACT = decimal.Context(prec=60, rounding=decimal.ROUND_HALF_UP)
 
@@ -48,13 +48,13 @@ def template(text: str) -> Template:
     while at < len(text):
         sign = next((s for s in _SIGNS if text[at:].upper().startswith(s)), "")
         if not sign or "EEEE" in text.upper():
-            raise RowFailure(DOMAIN)
+            raise RowFailure(ERROR_DOMAIN)
         at += len(sign)
         written = text[at - len(sign) : at]
         signs.append(written if sign == "TH" else {"D": ".", "G": ",", "L": "$"}.get(sign, sign))
     marks = [i for i, s in enumerate(signs) if s in ("S", "SG", "MI", "PL", "PR")]
     if signs.count(".") > 1 or len(marks) > 1 or "$" in signs[1:] or "PL" in signs[1:]:
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     ending = next((s for s in signs if s in ("TH", "th")), "")
     plain = tuple(s for s in signs if s not in ("FM", "TH", "th", "PR", "RN"))
     return Template(plain, "FM" in signs, ending, "PR" in signs, "RN" in signs)
@@ -78,7 +78,7 @@ def _number(number: Any, form: Template) -> str:
     if form.roman:
         return _roman(number, form.bare)
     if isinstance(number, float) and (math.isnan(number) or math.isinf(number)):
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     value = Decimal(repr(number)) if isinstance(number, float) else Decimal(number)
     point = form.signs.index(".") if "." in form.signs else len(form.signs)
     after = sum(s in "90" for s in form.signs[point:])

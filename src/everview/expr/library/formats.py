@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from everview.expr.texts import RowFailure
-from everview.kernels.scalars import CAST, DOMAIN
+from everview.kernels.expressions.scalars import ERROR_CAST, ERROR_DOMAIN
 
 MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
@@ -68,7 +68,7 @@ def parts(template: str) -> tuple[Part, ...]:
         field = next((f for f in _FIELDS if _begins(template, i, f)), "")
         if not field:
             if any(template.startswith(u, i) for u in _UNKNOWN):
-                raise RowFailure(DOMAIN)
+                raise RowFailure(ERROR_DOMAIN)
             found.append(Part("", template[i]))
             i += 1
             continue
@@ -200,13 +200,13 @@ def parsed(text: str, template: str) -> dt.datetime:
             year = dt.date(_year(values), 1, 1)
             day = year + dt.timedelta(days=values["DDD"] - 1)
             if day.year != year.year:
-                raise RowFailure(CAST)
+                raise RowFailure(ERROR_CAST)
         else:
             day = dt.date(_year(values), values.get("MM", 1), values.get("DD", 1))
         moment = dt.datetime(day.year, day.month, day.day)
         return moment + _time(values)
     except (ValueError, OverflowError):
-        raise RowFailure(CAST) from None
+        raise RowFailure(ERROR_CAST) from None
 
 
 def _year(values: dict[str, int]) -> int:
@@ -219,11 +219,11 @@ def _time(values: dict[str, int]) -> dt.timedelta:
     hour = values.get("HH24", 0)
     if "HH12" in values:
         if not 1 <= values["HH12"] <= 12:
-            raise RowFailure(CAST)
+            raise RowFailure(ERROR_CAST)
         hour = values["HH12"] % 12 + 12 * values.get("PM", 0)
     minute, second = values.get("MI", 0), values.get("SS", 0)
     if hour > 23 or minute > 59 or second > 59:
-        raise RowFailure(CAST)
+        raise RowFailure(ERROR_CAST)
     return dt.timedelta(hours=hour, minutes=minute, seconds=second, microseconds=values.get("US", 0))
 
 
@@ -239,7 +239,7 @@ def _read(text: str, fields: tuple[Part, ...]) -> dict[str, int]:
         after = fields[i + 1].field if i + 1 < len(fields) else ""
         at = _take(text, at, part, bool(after) and after in _WIDTHS, values)
     if text[at:].strip():
-        raise RowFailure(CAST)
+        raise RowFailure(ERROR_CAST)
     return values
 
 
@@ -251,9 +251,9 @@ def _skip(text: str, at: int, separator: str) -> int:
         return at
     for sign in separator:
         if sign.isalnum() and text[at : at + 1].lower() != sign.lower():
-            raise RowFailure(CAST)
+            raise RowFailure(ERROR_CAST)
         if not text[at : at + 1] or (text[at].isalnum() and not sign.isalnum()):
-            raise RowFailure(CAST)
+            raise RowFailure(ERROR_CAST)
         at += 1
     return at
 
@@ -266,15 +266,15 @@ def _take(text: str, at: int, part: Part, adjacent: bool, values: dict[str, int]
     if name in ("am", "pm", "a.m.", "p.m."):
         found = re.match(r"([ap])\.?m\.?", text[at:], re.IGNORECASE)
         if not found:
-            raise RowFailure(CAST)
+            raise RowFailure(ERROR_CAST)
         values["PM"] = int(found[1].lower() == "p")
         return at + found.end()
     if field not in _READABLE:
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     most = _WIDTHS[field] if adjacent or not field.startswith("YYYY") else 9
     digits = re.match(rf"[0-9]{{1,{most}}}", text[at:])
     if not digits:
-        raise RowFailure(CAST)
+        raise RowFailure(ERROR_CAST)
     _note(field, digits[0], values)
     return at + digits.end() + (2 if part.ending else 0)
 
@@ -310,4 +310,4 @@ def _take_name(text: str, at: int, name: str, values: dict[str, int]) -> int:
             if known is MONTHS:
                 values["MM"] = number
             return at + len(each)
-    raise RowFailure(CAST)
+    raise RowFailure(ERROR_CAST)

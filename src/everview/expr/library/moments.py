@@ -12,7 +12,7 @@ from typing import Any
 from everview.expr.library import figures, formats
 from everview.expr.library.routines import Shelf
 from everview.expr.texts import RowFailure
-from everview.kernels.scalars import DOMAIN, OVERFLOW
+from everview.kernels.expressions.scalars import ERROR_DOMAIN, ERROR_OVERFLOW
 
 SHELF = Shelf()
 
@@ -25,7 +25,7 @@ def _made(make: Callable[[], Any]) -> Any:
     try:
         return make()
     except (ValueError, OverflowError):
-        raise RowFailure(DOMAIN) from None
+        raise RowFailure(ERROR_DOMAIN) from None
 
 
 def _make_date(year: int, month: int, day: int) -> dt.date:
@@ -40,7 +40,7 @@ def _checked(year: int, month: int, day: int) -> tuple[int, int, int]:
 def _make_timestamp(year: int, month: int, day: int, hour: int, minute: int, second: float) -> dt.datetime:
     _checked(year, month, day)
     if not (0 <= hour <= 24 and 0 <= minute < 60 and 0 <= second <= 60) or (hour == 24 and (minute or second)):
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     micros = round(second * 1e6)
     whole = dt.datetime(year, month, day)
     moved: dt.datetime = _made(lambda: whole + dt.timedelta(hours=hour, minutes=minute, microseconds=micros))
@@ -54,7 +54,7 @@ def date_bin(stride: int, moment: dt.datetime, origin: dt.datetime) -> dt.dateti
     datetime.datetime(2026, 1, 1, 12, 30)
     """
     if stride <= 0:
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     passed = (moment - origin) // MICROSECOND
     found: dt.datetime = _made(lambda: origin + (passed // stride) * stride * MICROSECOND)
     return found
@@ -62,7 +62,7 @@ def date_bin(stride: int, moment: dt.datetime, origin: dt.datetime) -> dt.dateti
 
 def _from_seconds(seconds: float) -> dt.datetime:
     if math.isnan(seconds) or math.isinf(seconds):
-        raise RowFailure(OVERFLOW)
+        raise RowFailure(ERROR_OVERFLOW)
     found: dt.datetime = _made(lambda: EPOCH + dt.timedelta(microseconds=round(seconds * 1e6)))
     return found
 
@@ -99,7 +99,7 @@ def extracted(unit: str, moment: Any) -> int:
             return int(moment.toordinal() + 1721425)
         case "microseconds":
             return int(moment.second * 1_000_000 + moment.microsecond)
-    raise RowFailure(DOMAIN)
+    raise RowFailure(ERROR_DOMAIN)
 
 
 EXTRACTED = ("week", "isoyear", "century", "millennium", "decade", "julian", "microseconds")
@@ -126,7 +126,7 @@ def truncated(unit: str, moment: dt.datetime) -> dt.datetime:
             return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
         case "microseconds":
             return moment
-    raise RowFailure(DOMAIN)
+    raise RowFailure(ERROR_DOMAIN)
 
 
 def _year(number: int) -> dt.datetime:

@@ -10,7 +10,7 @@ from typing import Any
 
 from everview.expr.library.routines import Shelf
 from everview.expr.texts import RowFailure
-from everview.kernels.scalars import DIVISION, DOMAIN, OVERFLOW
+from everview.kernels.expressions.scalars import ERROR_DIVISION, ERROR_DOMAIN, ERROR_OVERFLOW
 
 SHELF = Shelf()
 
@@ -24,9 +24,9 @@ def _of(function: Callable[..., float]) -> Callable[..., float]:
         try:
             return function(*args)
         except ValueError:
-            raise RowFailure(DOMAIN) from None
+            raise RowFailure(ERROR_DOMAIN) from None
         except OverflowError:
-            raise RowFailure(OVERFLOW) from None
+            raise RowFailure(ERROR_OVERFLOW) from None
 
     return safe
 
@@ -64,15 +64,15 @@ def _cbrt(x: float) -> float:
 def _cot(x: float) -> float:
     tangent = math.tan(x)
     if tangent == 0:
-        raise RowFailure(DIVISION)
+        raise RowFailure(ERROR_DIVISION)
     return 1 / tangent
 
 
 def _log(base: float, x: float) -> float:
     if base <= 0 or x <= 0:
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     if base == 1:
-        raise RowFailure(DIVISION)
+        raise RowFailure(ERROR_DIVISION)
     if base in (2, 10):
         return math.log2(x) if base == 2 else math.log10(x)
     return math.log(x) / math.log(base)
@@ -80,9 +80,9 @@ def _log(base: float, x: float) -> float:
 
 def _factorial(n: int) -> int:
     if n < 0:
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     if n > 20:
-        raise RowFailure(OVERFLOW)
+        raise RowFailure(ERROR_OVERFLOW)
     return math.factorial(n)
 
 
@@ -92,7 +92,7 @@ def _fitting(function: Callable[..., int]) -> Callable[..., int]:
     def safe(*args: int) -> int:
         found = function(*args)
         if not -(2**63) <= found < 2**63:
-            raise RowFailure(OVERFLOW)
+            raise RowFailure(ERROR_OVERFLOW)
         return found
 
     return safe
@@ -101,7 +101,7 @@ def _fitting(function: Callable[..., int]) -> Callable[..., int]:
 def _width_bucket(x: float, low: float, high: float, count: int) -> int:
     """The number of the part that x lies in when [low, high) is cut into equal ones; 0 and count + 1 lie outside."""
     if count <= 0 or low == high or any(map(math.isnan, (x, low, high))) or math.isinf(low) or math.isinf(high):
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     if high < low:
         x, low, high = -x, -low, -high
     if x < low:

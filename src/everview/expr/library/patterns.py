@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from everview.expr.library.routines import Shelf
 from everview.expr.texts import RowFailure
-from everview.kernels.scalars import DOMAIN
+from everview.kernels.expressions.scalars import ERROR_DOMAIN
 
 SHELF = Shelf()
 
@@ -44,7 +44,7 @@ def with_flags(pattern: str, flags: str) -> str:
     '(?is)a.b'
     """
     if set(flags) - set("gicnmsp"):
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     lines = "n" in flags or "m" in flags
     letters = ("i" if "i" in flags else "") + ("m" if lines else "s")
     return f"(?{letters}){pattern}"
@@ -65,7 +65,7 @@ def _replaced(text: str, pattern: str, by: str, most: int | None = None) -> str:
     try:
         found = pc.replace_substring_regex(pa.array([text]), pattern=pattern, replacement=by, max_replacements=most)
     except pa.ArrowInvalid:
-        raise RowFailure(DOMAIN) from None
+        raise RowFailure(ERROR_DOMAIN) from None
     return str(found[0].as_py())
 
 
@@ -88,7 +88,7 @@ def matches(text: str, pattern: str) -> list[Match]:
 def _from(text: str, pattern: str, start: int, flags: str) -> list[Match]:
     """Matches from the letter `start` on (from 1)."""
     if start < 1:
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     found = matches(text[start - 1 :], with_flags(pattern, flags))
     return [Match(m.start + start - 1, m.end + start - 1, m.texts) for m in found]
 
@@ -116,7 +116,7 @@ def _regexp_replace(
     else:
         start, chosen = start_or_flags, (0 if "g" in flags else 1) if n is None else n
     if chosen < 0:
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     result, last = [], 0
     for number, match in enumerate(_from(text, pattern, start, flags), 1):
         if chosen in (0, number):
@@ -131,7 +131,7 @@ def _regexp_count(text: str, pattern: str, start: int = 1, flags: str = "") -> i
 
 def _nth(text: str, pattern: str, start: int, n: int, flags: str, group: int) -> Match | None:
     if n < 1 or group < 0:
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     found = _from(text, pattern, start, flags)
     return found[n - 1] if n <= len(found) and group < len(found[n - 1].texts) else None
 
@@ -146,7 +146,7 @@ def _regexp_instr(
 ) -> int:
     found = _nth(text, pattern, start, n, flags, group)
     if end not in (0, 1):
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     if found is None:
         return 0
     if group:
@@ -159,7 +159,7 @@ def _regexp_like(text: str, pattern: str, flags: str = "") -> bool:
     try:
         return bool(pc.match_substring_regex(pa.array([text]), pattern=with_flags(pattern, flags))[0].as_py())
     except pa.ArrowInvalid:
-        raise RowFailure(DOMAIN) from None
+        raise RowFailure(ERROR_DOMAIN) from None
 
 
 def _substring(text: str, pattern: str) -> str | None:
@@ -198,7 +198,7 @@ def similar(pattern: str, escape: str = "\\") -> str:
         elif sign == "[":
             end = pattern.find("]", i + 2)
             if end < 0:
-                raise RowFailure(DOMAIN)
+                raise RowFailure(ERROR_DOMAIN)
             result += pattern[i : end + 1].replace("\\", "\\\\")
             i = end
         else:

@@ -14,7 +14,7 @@ from typing import Any
 
 from everview.expr.library.routines import Shelf
 from everview.expr.texts import CASTS, RowFailure
-from everview.kernels.scalars import CAST, DOMAIN, OVERFLOW
+from everview.kernels.expressions.scalars import ERROR_CAST, ERROR_DOMAIN, ERROR_OVERFLOW
 from everview.types import STR
 
 SHELF = Shelf()
@@ -37,7 +37,7 @@ def written(value: Any) -> str:
 
 def _repeat(text: str, count: int) -> str:
     if len(text) * max(count, 0) > MOST_LETTERS:
-        raise RowFailure(OVERFLOW)
+        raise RowFailure(ERROR_OVERFLOW)
     return text * count
 
 
@@ -52,7 +52,7 @@ def _translate(text: str, letters: str, by: str) -> str:
 
 def _chr(code: int) -> str:
     if not 0 < code < 0x110000 or 0xD800 <= code < 0xE000:
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     return chr(code)
 
 
@@ -71,7 +71,7 @@ def _right(text: str, count: int) -> str:
 def _overlay(text: str, by: str, start: int, count: int | None = None) -> str:
     count = len(by) if count is None else count
     if start < 1 or count < 0:
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     return text[: start - 1] + by + text[start - 1 + count :]
 
 
@@ -104,7 +104,7 @@ def _format(template: str | None, *values: Any) -> str | None:
     result, last, following = [], 0, 0
     for match in _SPECIFIER.finditer(template):
         if "%" in template[last : match.start()]:
-            raise RowFailure(DOMAIN)
+            raise RowFailure(ERROR_DOMAIN)
         result.append(template[last : match.start()])
         last = match.end()
         percent, position, minus, width, width_at, kind = match.groups()
@@ -119,13 +119,13 @@ def _format(template: str | None, *values: Any) -> str | None:
         size = int(width or 0)
         result.append(text.ljust(abs(size)) if minus or size < 0 else text.rjust(size))
     if "%" in template[last:]:
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     return "".join(result) + template[last:]
 
 
 def _nth(values: tuple[Any, ...], number: int) -> Any:
     if not 1 <= number <= len(values):
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     return values[number - 1]
 
 
@@ -134,7 +134,7 @@ def _specified(kind: str, value: Any) -> str:
         return "NULL" if value is None else quote_literal(written(value))
     if kind == "I":
         if value is None:
-            raise RowFailure(DOMAIN)
+            raise RowFailure(ERROR_DOMAIN)
         return quote_ident(written(value))
     return "" if value is None else written(value)
 
@@ -153,7 +153,7 @@ def _encode(data: bytes, how: str) -> str:
             return "\n".join(coded[i : i + 76] for i in range(0, len(coded), 76))
         case "escape":
             return _escaped(data)
-    raise RowFailure(DOMAIN)
+    raise RowFailure(ERROR_DOMAIN)
 
 
 def _decode(text: str, how: str) -> bytes:
@@ -167,8 +167,8 @@ def _decode(text: str, how: str) -> bytes:
                 unescaped = re.sub(r"\\(\\|[0-3][0-7]{2})", lambda m: _unescaped(m[1]), text)
                 return unescaped.encode("latin-1")
     except (ValueError, binascii.Error):
-        raise RowFailure(CAST) from None
-    raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_CAST) from None
+    raise RowFailure(ERROR_DOMAIN)
 
 
 def _unescaped(what: str) -> str:

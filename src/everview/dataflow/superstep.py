@@ -1,0 +1,285 @@
+"""Lockstep: one step run on all shards of a dataflow together.
+
+Every shard runs the same program. At a stop all wait: rows in outboxes go to the shards they belong to, and before a
+loop's pass all agree on the earliest pending time and enter it, whether they have rows for it or not. So all shards
+are always at the same instruction and the same loop time, and the answer is that of one big graph.
+
+Several shards may live in one process; shards in other processes are reached through a `Wire`, which swaps parcels
+between processes at every stop. A failure anywhere (bad input, an exception in a user's function) stops the step
+everywhere and leaves all shards as they were.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from everview.codes.interner import Interner
+from everview.dataflow import saved, shield
+from everview.dataflow.graph import Stop
+from everview.dataflow.operators import Operator, PythonMap, Reduce
+from everview.dataflow.partitioning import BY_FIRST, Cells
+from everview.dataflow.replica import Added, Replica
+from everview.kernels import make
+from everview.kernels.operators import batcher as batcher_k
+from everview.kernels.run import exchange as k
+from everview.kernels.run import executor as x
+from everview.kernels.run import step as step_k
+from everview.kernels.run.scope import SCOPE_OVERRUN
+from everview.kernels.trace import image
+from everview.store.batches import Image
+
+T = TypeVar("T")
+
+Rows = np.ndarray
+"""Rows as consecutive words: columns, time, diffs."""
+
+Parcel = tuple[int, int, Rows]
+"""(shard, operator number, rows)"""
+
+Inputs = dict[int, list[tuple[int, Rows]]]
+"""For each shard with input: (table's operator number, rows)."""
+
+INLINE_WORDS = 1 << 20
+"""Images up to this many words travel with a step's result; larger ones become files."""
+
+
+class Wire(Protocol):
+    """How shards in different processes meet."""
+
+    def begin(self, interner: Interner) -> None:
+        """A step begins: strings that come into being from here on are told to the others with the next parcels."""
+
+    def swap(self, parcels: list[Parcel], agenda: int) -> tuple[list[Parcel], int]:
+        """Send parcels for shards elsewhere, receive those for shards here; gives the earliest agenda of all."""
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the others that the step failed here."""
+
+
+class Alone:
+    """The wire of a process that has all shards."""
+
+    def begin(self, interner: Interner) -> None:
+        pass
+
+    def swap(self, parcels: list[Parcel], agenda: int) -> tuple[list[Parcel], int]:
+        return parcels, agenda
+
+    def fail(self, error: BaseException) -> None:
+        pass
+
+
+class Shard:
+    """One shard's replica while a step runs on it."""
+
+    def __init__(self, replica: Replica, number: int, shards: int) -> None:
+        self.replica = replica
+        self.graph = replica.graph
+        self.number = number
+        self.shards = shards
+        self._pc = 0
+
+    @property
+    def needs_python(self) -> bool:
+        """Whether operators of it call Python."""
+        found = (o for o in self.graph.numbered if o is not None)
+        return any(isinstance(o, PythonMap) or (isinstance(o, Reduce) and o.run is not None) for o in found)
+
+    # one step
+
+    def push(self, operator: int, rows: Rows) -> None:
+        """Put rows that belong here into an operator's batcher."""
+        found = self.graph.numbered[operator]
+        assert found is not None
+        k.deliver(found.batcher, _columns(found), rows)
+
+    def begin(self, epochs: int) -> None:
+        """Run a step's first part, up to a stop."""
+        self.graph.assemble()
+        with self.graph.locating():
+            self._pc = self.graph.attend(x.step(self.graph.session, self.graph.time, epochs))
+
+    def begin_install(self) -> None:
+        """Run the first part of a step that brings new operators up to date."""
+        self.graph.replay_for_new(first=self.number == 0)
+        with self.graph.locating():
+            self._pc = self.graph.attend(x.step(self.graph.session, self.graph.time - 1, 1))
+
+    @property
+    def stop(self) -> Stop:
+        """Where it waits."""
+        item = self.graph.at[self._pc][0]
+        assert isinstance(item, Stop)
+        return item
+
+    def go(self) -> None:
+        """Run on to the next stop."""
+        with self.graph.locating():
+            self._pc = self.graph.attend(x.resume(self.graph.session, self._pc + 1))
+
+    def finish(
+        self, epochs: int, large_words: int = INLINE_WORDS, keep: Callable[[int, Image], int] | None = None
+    ) -> Added:
+        """All shards are at the last stop: commit, and say what the step added. `epochs` is 0 for an installation.
+
+        Large batches are given to `keep`, if there is one, with their operator's number. It writes them to a file and
+        gives the address where the file lies in memory, and there they stay; or 0.
+        """
+        graph = self.graph
+        image.fold_step(graph.session, graph.time + epochs)
+        traces = self.replica.traces()
+        packed = np.empty(image.packed_words(traces, large_words), dtype=np.int64)
+        change = Added(packed)
+        if image.pack(traces, large_words, packed):
+            for number, trace in enumerate(traces.tolist()):
+                if not trace or image.fresh_words(trace) <= large_words:
+                    continue
+                if keep is None:
+                    change.large[number] = saved.fresh_words(trace)
+                else:
+                    fresh = saved.fresh_image(trace)
+                    if address := keep(number, fresh):
+                        image.lie_at(trace, address, saved.header(fresh))
+        image.settle_step(graph.session)
+        graph.time += epochs
+        if epochs == 0:
+            graph.installed()
+        return change
+
+    def abort(self, *, installing: bool) -> None:
+        """Put all back as it was before the step."""
+        self.graph.abort()
+        if installing:
+            self.replica.builder.forget_new()
+
+    # at a stop
+
+    def check(self) -> None:
+        """Refuse to go on if a loop has passed its limit or a sum overflowed."""
+        root = self.graph.root.address
+        if make.peek(root, SCOPE_OVERRUN):
+            raise self.graph.failure(x.ENDED_ROUNDS, self._pc)
+        if self.stop.last and make.peek(self.graph.step_block, step_k.STEP_FAULT):
+            raise self.graph.failure(x.ENDED_OVERFLOW, self._pc)
+
+    def agenda(self) -> int:
+        """The earliest time that its agenda or its outboxes have for the loop that comes next."""
+        scope = self.stop.scope
+        if scope is None:
+            return k.NO_TIME_LEFT
+        found = k.pending(scope.address)
+        for operator in self._boxes():
+            if scope.contains(operator.scope):
+                found = min(found, k.coming(operator.outbox, _columns(operator), scope.address))
+        return int(found)
+
+    def _boxes(self) -> list[Operator]:
+        return [o for o in self.graph.numbered if o is not None and o.outbox and k.boxed(o.outbox)]
+
+    def parcels(self) -> list[Parcel]:
+        """Empty the outboxes: rows by the shard they belong to."""
+        return [(shard, o.number, rows) for o in self._boxes() for shard, rows in self._sent(o)]
+
+    def _sent(self, operator: Operator) -> Iterator[tuple[int, Rows]]:
+        spread = operator.spread
+        shards = self.shards if spread == BY_FIRST else 0
+        counts = np.zeros(self.shards, dtype=np.int64)
+        k.count_routes(operator.outbox, shards, counts)
+        width = int(make.peek(operator.outbox, batcher_k.BATCHER_WIDTH))
+        ends = np.cumsum(counts) * width
+        out = np.empty(int(ends[-1]), dtype=np.int64)
+        starts = ends - counts * width
+        k.route(operator.outbox, shards, starts.copy(), out)
+        if isinstance(spread, Cells):
+            rows = out.reshape(-1, width)
+            for shard, places in spread.parts(rows.T[: _columns(operator)], self.shards):
+                yield shard, rows[places].reshape(-1)
+            return
+        for shard in np.flatnonzero(counts).tolist():
+            yield shard, out[starts[shard] : ends[shard]]
+
+    def visit(self, time: int) -> None:
+        """Have the loop that comes next enter a time."""
+        scope = self.stop.scope
+        assert scope is not None
+        k.schedule(scope.address, time)
+
+
+def _columns(operator: Operator) -> int:
+    """Columns of the rows in an operator's batcher."""
+    assert operator.trace is not None
+    return operator.trace.cols
+
+
+SIDE_BY_SIDE = 1 << 16
+"""Words to work on from which shards of one process run in threads of their own: starting them costs 0.1 ms."""
+
+
+def side_by_side(shards: Sequence[Shard], words: int, work: Callable[[Shard], T]) -> list[T]:
+    """Do some work on each shard: all at once if it is much, and none of them calls Python (whose functions and
+    dictionary are not made for threads).
+    """
+    if len(shards) < 2 or words < SIDE_BY_SIDE or any(shard.needs_python for shard in shards):
+        return [work(shard) for shard in shards]
+    with ThreadPoolExecutor(min(len(shards), os.cpu_count() or 1)) as pool:
+        return list(pool.map(work, shards))
+
+
+def words_in(inputs: Inputs) -> int:
+    """How much there is to work on."""
+    return sum(len(rows) for parts in inputs.values() for _, rows in parts)
+
+
+def run(shards: Sequence[Shard], wire: Wire, inputs: Inputs, epochs: int) -> None:
+    """Run a step (`epochs` 0: an installation) on the shards of this process up to the last stop; on failure all is as
+    before. The inputs are used up: their memory is needed for sorting them.
+    """
+
+    def begin(shard: Shard) -> None:
+        for operator, rows in _each(inputs.pop(shard.number, [])):
+            shard.push(operator, rows)
+        if epochs:
+            shard.begin(epochs)
+        else:
+            shard.begin_install()
+
+    try:
+        side_by_side(shards, words_in(inputs), begin)
+        _run(shards, wire)
+    except BaseException as error:
+        wire.fail(error)
+        for shard in shards:
+            shard.abort(installing=epochs == 0)
+        raise
+
+
+def _each(parts: list[tuple[int, Rows]]) -> Iterator[tuple[int, Rows]]:
+    """A list's members, each let go of with the next."""
+    while parts:
+        yield parts.pop(0)
+
+
+def _run(shards: Sequence[Shard], wire: Wire) -> None:
+    here = {shard.number: shard for shard in shards}
+    while True:
+        shield.hear()
+        parcels: list[Parcel] = []
+        agenda = k.NO_TIME_LEFT
+        for shard in shards:
+            shard.check()
+            agenda = min(agenda, shard.agenda())
+            parcels += shard.parcels()
+        parcels, agenda = wire.swap(parcels, agenda)
+        for to, operator, rows in parcels:
+            here[to].push(operator, rows)
+        if shards[0].stop.last:
+            return
+        if agenda != k.NO_TIME_LEFT:
+            for shard in shards:
+                shard.visit(agenda)
+        side_by_side(shards, sum(len(rows) for *_, rows in parcels), Shard.go)

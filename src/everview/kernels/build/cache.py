@@ -1,0 +1,135 @@
+"""Where the archive of compiled kernels is kept between processes.
+
+    <base>/everview-kernels/<hash of all kernel sources>-<normal|debug>/<hash of the machine>.kernels
+
+One archive holds all kernels, and its directory carries a version: change any source and the next process looks into
+an empty directory; change it back and the old one is found again. (Numba's own cache looks at the file that defines a
+function alone: a kernel that calls a function of another file, as all of ours do, would go on with the old
+callee, silently.) The machine counts too: processor, operating system, LLVM and Python.
+
+The base is `.cache/` in a source checkout, the platform's user cache directory otherwise, or `EVERVIEW_CACHE_DIR` where
+somebody set it. Nothing in it depends on where the sources lie: clones of one commit can share a base, and a directory
+can be copied to another machine of the same kind or into an image.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+import time
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[2]
+FOLDER = "everview-kernels"
+
+_MADE_HERE = re.compile(r"[0-9a-f]{16}-(normal|debug)")
+_NOT_COMPILED = {"archive.py", "cache.py", "loading.py"}
+_KEEP = 3
+_IN_USE_SECONDS = 3600.0
+
+
+def kernel_sources() -> list[Path]:
+    """The files whose content decides what compiled kernels do, in a fixed order.
+
+    All of `everview.kernels` counts (constants are baked into machine code), elsewhere only files with kernels.
+    """
+    found = [p for p in (PACKAGE / "kernels").rglob("*.py") if p.name not in _NOT_COMPILED]
+    found += [p for p in (PACKAGE / "codes").glob("*.py") if b"kernels.build.native" in p.read_bytes()]
+    return [*sorted(found), PACKAGE / "types.py"]
+
+
+def kernel_modules() -> list[str]:
+    """Dotted names of the modules that may hold kernels.
+
+    >>> "everview.kernels.memory" in kernel_modules()
+    True
+    """
+    return [".".join(("everview", *p.relative_to(PACKAGE).with_suffix("").parts)) for p in kernel_sources()]
+
+
+def source_hash() -> str:
+    """Hash of names and contents of all kernel sources: equal in every clone of the same commit.
+
+    >>> len(source_hash())
+    16
+    """
+    digest = blake2b(digest_size=8)
+    for path in kernel_sources():
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(PACKAGE).as_posix()}:{len(content)}:".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def machine_hash() -> str:
+    """Hash of what else compiled code depends on."""
+    import llvmlite
+    from llvmlite import binding
+
+    parts = (
+        binding.get_process_triple(),
+        binding.get_host_cpu_name(),
+        binding.get_host_cpu_features().flatten(),
+        llvmlite.__version__,
+        platform.python_implementation(),
+        sys.version.split()[0],
+    )
+    return blake2b("|".join(parts).encode(), digest_size=8).hexdigest()
+
+
+def build_mode() -> str:
+    """`debug` if EVERVIEW_DEBUG asks for the bounds-checked build, else `normal`."""
+    return "normal" if os.environ.get("EVERVIEW_DEBUG", "0") in ("", "0") else "debug"
+
+
+def base_directory() -> Path:
+    """The directory under which cache directories are made."""
+    given = os.environ.get("EVERVIEW_CACHE_DIR")
+    if given:
+        return Path(given)
+    root = PACKAGE.parents[2]
+    if PACKAGE.parent.name == "src" and (root / "pyproject.toml").is_file():
+        return root / ".cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", str(Path.home() / "AppData" / "Local")))
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+@cache
+def archive_path() -> Path:
+    """Where the archive of these sources, this build and this machine belongs; its directory exists.
+
+    Where the base cannot be written, a temporary directory serves this process and its children.
+    """
+    directory = base_directory() / FOLDER / f"{source_hash()}-{build_mode()}"
+    name = f"{machine_hash()}.kernels"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        os.utime(directory)  # "last used", for remove_stale
+    except OSError:
+        if not (directory / name).exists():  # an installation that only its owner may change, say
+            os.environ["EVERVIEW_CACHE_DIR"] = tempfile.mkdtemp(prefix=f"{FOLDER}-")
+            return archive_path.__wrapped__()  # type: ignore[no-any-return]
+    return directory / name
+
+
+def remove_stale(current: Path) -> list[Path]:
+    """Delete siblings of `current` made here for the same build, but not the newest nor any used within the hour."""
+    removed = []
+    siblings = [p for p in current.parent.glob("*-" + current.name.rpartition("-")[2]) if _MADE_HERE.fullmatch(p.name)]
+    with contextlib.suppress(OSError):  # another process may be tidying up too
+        by_age = sorted(siblings, key=lambda p: p.stat().st_mtime, reverse=True)
+        for path in by_age[_KEEP:]:
+            if path != current and time.time() - path.stat().st_mtime > _IN_USE_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)
+                removed.append(path)
+    return removed

@@ -1,0 +1,145 @@
+"""Arrange: sort and consolidate what waits in the batcher at this loop time, and add it to the trace.
+
+The new batch is the *delta* that joins and reductions of the same arrangement work from; its rows also go on,
+unchanged, to the stream's sinks. With a stateless trace this is plain consolidation: loop variables need it, because
+differences that cancel would otherwise circulate for ever.
+"""
+
+from __future__ import annotations
+
+from everview.kernels.build.native import inner, operator, shared, task
+from everview.kernels.expressions.vm import VM_ROWS
+from everview.kernels.memory import add_atomically, alloc, copy_words, free, ld, st
+from everview.kernels.operators.batcher import BATCHER_WIDTH, BUFFER_ROWS_AT, chain_rows, emptied, take_large, waiting
+from everview.kernels.operators.stream import (
+    STREAM_MORE,
+    STREAM_N,
+    STREAM_NSINKS,
+    STREAM_REGS,
+    STREAM_STEP,
+    STREAM_TAIL,
+    flush,
+)
+from everview.kernels.run.scope import SCOPE_NOW, SCOPE_SLOT_NOW
+from everview.kernels.run.step import STEP_SPLIT, STEP_THREAD
+from everview.kernels.threads.helper import SHARED_CHUNKS, both
+from everview.kernels.threads.private_copy import close_stream, private_stream
+from everview.kernels.trace.batch import BATCH_CAP, BATCH_COLS, BATCH_DATA, BATCH_ROWS, diff_at, time_at
+from everview.kernels.trace.merge import merge_now
+from everview.kernels.trace.packed import CHAIN
+from everview.kernels.trace.sort import sort_rows
+from everview.kernels.trace.trace import NO_SINCE, TRACE_COLS, TRACE_DIFFS, add_delta, clear_delta
+
+ARRANGE_BATCHER, ARRANGE_TRACE, ARRANGE_SCOPE, ARRANGE_STREAM, ARRANGE_STEP, ARRANGE_PRESET, ARRANGE_WORDS = range(7)
+"""ARRANGE_PRESET: a batch sorted elsewhere (a bulk load) that joins whatever waits in the batcher."""
+
+
+EMIT_STREAM, EMIT_BATCH, EMIT_NEXT, EMIT_WORDS = range(4)
+"""A share of a batch to emit: where to, and the block with the number of the piece that nobody has taken yet."""
+
+
+@shared
+def take(batcher, slot, cols, diffs, step):
+    """The rows waiting in a slot as a batch, the slot emptied; 0 if none wait or all cancel."""
+    buffer = waiting(batcher, slot)
+    if buffer == 0:
+        return 0
+    width = ld(batcher, BATCHER_WIDTH)
+    if take_large(batcher, slot):
+        return sort_rows(buffer, BUFFER_ROWS_AT, width, 1, chain_rows(buffer), cols, diffs, CHAIN, step)
+    batch = sort_rows(buffer, BUFFER_ROWS_AT, width, 1, ld(buffer, 0), cols, diffs, 0, step)
+    emptied(batcher, slot)
+    return batch
+
+
+@inner
+def _emit_rows(stream, batch, start, end):
+    """Send rows [start, end) of a batch down a stream."""
+    data = ld(batch, BATCH_DATA)
+    cap = ld(batch, BATCH_CAP)
+    regs = ld(stream, STREAM_REGS)
+    tail = ld(stream, STREAM_TAIL)
+    while start < end:
+        n = min(VM_ROWS, end - start)
+        for c in range(ld(batch, BATCH_COLS)):
+            copy_words(regs, c * VM_ROWS, data, c * cap + start, n)
+        for i in range(n):
+            st(tail, i, time_at(batch, data, start + i))
+            st(tail, VM_ROWS + i, diff_at(batch, data, start + i, 0))
+        st(stream, STREAM_N, n)
+        st(stream, STREAM_MORE, end - start - n)
+        flush(stream)
+        start += n
+    st(stream, STREAM_MORE, 0)
+
+
+@task
+def _emit_pieces(share):
+    """Send pieces of the batch down the share's stream until all are taken."""
+    batch = ld(share, EMIT_BATCH)
+    rows = ld(batch, BATCH_ROWS)
+    piece = max(rows // SHARED_CHUNKS, VM_ROWS)
+    while True:
+        start = piece * add_atomically(ld(share, EMIT_NEXT), 0, 1)
+        if start >= rows:
+            return 0
+        _emit_rows(ld(share, EMIT_STREAM), batch, start, min(start + piece, rows))
+
+
+@inner
+def _new_share(stream, batch, next_piece):
+    share = alloc(EMIT_WORDS)
+    st(share, EMIT_STREAM, stream)
+    st(share, EMIT_BATCH, batch)
+    st(share, EMIT_NEXT, next_piece)
+    return share
+
+
+@shared
+def emit(stream, batch):
+    """Send a batch's rows down a stream."""
+    if stream == 0 or ld(stream, STREAM_NSINKS) == 0:
+        return 0
+    step = ld(stream, STREAM_STEP)
+    thread = ld(step, STEP_THREAD)
+    if thread == 0 or ld(batch, BATCH_ROWS) < ld(step, STEP_SPLIT):
+        _emit_rows(stream, batch, 0, ld(batch, BATCH_ROWS))
+        return 0
+    next_piece = alloc(1)
+    st(next_piece, 0, 0)
+    private = private_stream(stream)
+    mine = _new_share(stream, batch, next_piece)
+    theirs = _new_share(private, batch, next_piece)
+    both(thread, _emit_pieces(), mine, theirs)
+    close_stream(private, stream)
+    free(mine)
+    free(theirs)
+    free(next_piece)
+    return 0
+
+
+@operator
+def arrange(ctx):
+    """Compiled operator; see the module."""
+    trace = ld(ctx, ARRANGE_TRACE)
+    scope = ld(ctx, ARRANGE_SCOPE)
+    batch = take(
+        ld(ctx, ARRANGE_BATCHER),
+        ld(scope, SCOPE_SLOT_NOW),
+        ld(trace, TRACE_COLS),
+        ld(trace, TRACE_DIFFS),
+        ld(ctx, ARRANGE_STEP),
+    )
+    preset = ld(ctx, ARRANGE_PRESET)
+    if preset != 0 and batch != 0:
+        batch = merge_now(preset, batch, -1, NO_SINCE, 0)
+        st(ctx, ARRANGE_PRESET, 0)
+    elif preset != 0:
+        batch = preset
+    if batch == 0:
+        clear_delta(trace)
+        return 0
+    add_delta(trace, batch, ld(scope, SCOPE_NOW), ld(ctx, ARRANGE_STEP))
+    st(ctx, ARRANGE_PRESET, 0)  # it has an owner only now
+    emit(ld(ctx, ARRANGE_STREAM), batch)
+    return 0

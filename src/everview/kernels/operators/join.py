@@ -1,0 +1,242 @@
+"""Join: every pair of left and right updates with equal keys, at the join of their times.
+
+Joins are bilinear: with A, B the arrangements before this pass and a, b their deltas, the change is a⋈B + (A+a)⋈b. Both
+arrangements are sorted with the key columns first. A small delta looks its keys up through the batches' bucket
+indexes; otherwise the two sides leapfrog over each other's gaps ("alternating seeks"), so the work follows the
+smaller side. Rows leave in chunks through the stream, so an output of any size needs no memory here.
+
+An arrangement made outside the loop is read in place: its times are epochs and count as "before this step" or by
+their distance from its start (SUB). The arrangement of a loop variable that is nothing but last round's output is
+that output's arrangement, read one round later (ADD).
+"""
+
+from __future__ import annotations
+
+from everview.kernels.build.native import inner, operator, shared, task
+from everview.kernels.expressions.vm import VM_ROWS
+from everview.kernels.memory import add_atomically, alloc, copy_words, free, ld, st
+from everview.kernels.operators.stream import STREAM_N, STREAM_NSINKS, STREAM_REGS, STREAM_TAIL, flush
+from everview.kernels.run.scope import SCOPE_FIELDS, SCOPE_NFIELDS, SCOPE_NOW
+from everview.kernels.run.step import STEP_BASE, STEP_SPLIT, STEP_THREAD
+from everview.kernels.sums import all_small, checked_product, size
+from everview.kernels.threads.helper import SHARED_CHUNKS, both
+from everview.kernels.threads.private_copy import close_stream, private_stream
+from everview.kernels.times import lub
+from everview.kernels.trace.batch import BATCH_CAP, BATCH_COLS, BATCH_DATA, BATCH_ROWS, compare_rows, diff_at, time_at
+from everview.kernels.trace.search import find_next, gallop, key_end
+from everview.kernels.trace.trace import TRACE_COUNT, TRACE_DELTA, TRACE_STAMP, TRACE_TABLE, trace_rows
+
+(
+    JOIN_LEFT,
+    JOIN_RIGHT,
+    JOIN_SCOPE,
+    JOIN_KEYS,
+    JOIN_LEFT_SUB,
+    JOIN_LEFT_ADD,
+    JOIN_RIGHT_SUB,
+    JOIN_RIGHT_ADD,
+    JOIN_STREAM,
+    JOIN_STEP,
+    JOIN_FRESH,
+    JOIN_WORDS,
+) = range(12)
+"""JOIN_FRESH: the join is new but both arrangements are older; the first pass joins all of them."""
+
+LOOKUP_RATIO = 8  # look keys up one by one if the other batch has this many times more rows
+
+
+@inner
+def _pairs(ctx, d, i, i_end, o, p, p_end, left_is_delta, at_least):
+    """Emit all pairs of delta rows [i, i_end) and other rows [p, p_end), which share a key."""
+    stream = ld(ctx, JOIN_STREAM)
+    scope = ld(ctx, JOIN_SCOPE)
+    fields = ld(scope, SCOPE_FIELDS)
+    nfields = ld(scope, SCOPE_NFIELDS)
+    base = ld(ld(ctx, JOIN_STEP), STEP_BASE)
+    d_sub = base * ld(ctx, JOIN_LEFT_SUB if left_is_delta else JOIN_RIGHT_SUB)
+    d_add = ld(ctx, JOIN_LEFT_ADD if left_is_delta else JOIN_RIGHT_ADD)
+    o_sub = base * ld(ctx, JOIN_RIGHT_SUB if left_is_delta else JOIN_LEFT_SUB)
+    o_add = ld(ctx, JOIN_RIGHT_ADD if left_is_delta else JOIN_LEFT_ADD)
+    keys = ld(ctx, JOIN_KEYS)
+    l = d if left_is_delta else o
+    r = o if left_is_delta else d
+    l_data = ld(l, BATCH_DATA)
+    r_data = ld(r, BATCH_DATA)
+    l_cap = ld(l, BATCH_CAP)
+    r_cap = ld(r, BATCH_CAP)
+    l_cols = ld(l, BATCH_COLS)
+    r_cols = ld(r, BATCH_COLS)
+    d_data = ld(d, BATCH_DATA)
+    o_data = ld(o, BATCH_DATA)
+    regs = ld(stream, STREAM_REGS)
+    tail = ld(stream, STREAM_TAIL)
+    n = ld(stream, STREAM_N)
+    for x in range(i, i_end):
+        t = max(time_at(d, d_data, x) - d_sub, at_least) + d_add
+        w = diff_at(d, d_data, x, 0)
+        sizes = size(w)
+        for y in range(p, p_end):
+            if n == VM_ROWS:
+                st(stream, STREAM_N, n)
+                flush(stream)
+                n = 0
+            a = x if left_is_delta else y
+            b = y if left_is_delta else x
+            for c in range(l_cols):
+                st(regs, c * VM_ROWS + n, ld(l_data, c * l_cap + a))
+            for c in range(keys, r_cols):
+                st(regs, (l_cols + c - keys) * VM_ROWS + n, ld(r_data, c * r_cap + b))
+            st(tail, n, lub(t, max(time_at(o, o_data, y) - o_sub, 0) + o_add, fields, nfields))
+            v = diff_at(o, o_data, y, 0)
+            sizes |= size(v)
+            st(tail, VM_ROWS + n, w * v)
+            n += 1
+        if not all_small(sizes):  # seldom: now look at each product, and leave if one of them was wrong
+            for y in range(p, p_end):
+                checked_product(w, diff_at(o, o_data, y, 0))
+    st(stream, STREAM_N, n)
+
+
+@shared
+def join_batches(ctx, d, i, d_rows, o, left_is_delta, at_least):
+    """Join rows [i, d_rows) of a batch of changes with one batch of the other side. Times of the changes count as no
+    earlier than `at_least`.
+    """
+    keys = ld(ctx, JOIN_KEYS)
+    o_rows = ld(o, BATCH_ROWS)
+    d_data = ld(d, BATCH_DATA)
+    d_cap = ld(d, BATCH_CAP)
+    o_data = ld(o, BATCH_DATA)
+    o_cap = ld(o, BATCH_CAP)
+    p = 0
+    if (d_rows - i) * LOOKUP_RATIO < o_rows:
+        while i < d_rows:
+            i_end = min(key_end(d, i, d_data, d_cap, i, keys), d_rows)
+            p = find_next(o, p, d_data, d_cap, i, keys)
+            if p < o_rows:
+                p_end = key_end(o, p, d_data, d_cap, i, keys)
+                if p_end > p:
+                    _pairs(ctx, d, i, i_end, o, p, p_end, left_is_delta, at_least)
+            i = i_end
+        return 0
+    while i < d_rows and p < o_rows:
+        order = compare_rows(d_data, d_cap, i, o_data, o_cap, p, keys)
+        if order < 0:
+            i = gallop(d, i, o_data, o_cap, p, keys)
+        elif order > 0:
+            p = gallop(o, p, d_data, d_cap, i, keys)
+        else:
+            i_end = min(key_end(d, i, d_data, d_cap, i, keys), d_rows)
+            p_end = key_end(o, p, d_data, d_cap, i, keys)
+            _pairs(ctx, d, i, i_end, o, p, p_end, left_is_delta, at_least)
+            i = i_end
+            p = p_end
+    return 0
+
+
+(
+    JOIN_SHARE_CTX,
+    JOIN_SHARE_DELTA,
+    JOIN_SHARE_OTHER,
+    JOIN_SHARE_BATCHES,
+    JOIN_SHARE_LEFT,
+    JOIN_SHARE_NEXT,
+    JOIN_SHARE_WORDS,
+) = range(7)
+"""A share of a join: its context, what is joined, and the block with the number of the piece nobody has taken yet."""
+
+
+@task
+def _join_pieces(share):
+    """Join pieces of the delta until all are taken."""
+    ctx = ld(share, JOIN_SHARE_CTX)
+    delta = ld(share, JOIN_SHARE_DELTA)
+    table = ld(ld(share, JOIN_SHARE_OTHER), TRACE_TABLE)
+    rows = ld(delta, BATCH_ROWS)
+    piece = max(rows // SHARED_CHUNKS, 1)
+    while True:
+        start = piece * add_atomically(ld(share, JOIN_SHARE_NEXT), 0, 1)
+        if start >= rows:
+            flush(ld(ctx, JOIN_STREAM))
+            return 0
+        for k in range(ld(share, JOIN_SHARE_BATCHES)):
+            join_batches(ctx, delta, start, min(start + piece, rows), ld(table, k), ld(share, JOIN_SHARE_LEFT), 0)
+
+
+@inner
+def _new_share(ctx, delta, other, batches, left_is_delta, next_piece):
+    share = alloc(JOIN_SHARE_WORDS)
+    st(share, JOIN_SHARE_CTX, ctx)
+    st(share, JOIN_SHARE_DELTA, delta)
+    st(share, JOIN_SHARE_OTHER, other)
+    st(share, JOIN_SHARE_BATCHES, batches)
+    st(share, JOIN_SHARE_LEFT, left_is_delta)
+    st(share, JOIN_SHARE_NEXT, next_piece)
+    return share
+
+
+@inner
+def _join_delta(ctx, delta, other, batches, left_is_delta):
+    """Join a batch of changes with the first `batches` batches of a trace."""
+    step = ld(ctx, JOIN_STEP)
+    thread = ld(step, STEP_THREAD)
+    if thread == 0 or ld(delta, BATCH_ROWS) < ld(step, STEP_SPLIT):
+        for k in range(batches):
+            join_batches(ctx, delta, 0, ld(delta, BATCH_ROWS), ld(ld(other, TRACE_TABLE), k), left_is_delta, 0)
+        return
+    stream = ld(ctx, JOIN_STREAM)
+    flush(stream)
+    next_piece = alloc(1)
+    st(next_piece, 0, 0)
+    helper = alloc(JOIN_WORDS)
+    copy_words(helper, 0, ctx, 0, JOIN_WORDS)
+    st(helper, JOIN_STREAM, private_stream(stream))
+    mine = _new_share(ctx, delta, other, batches, left_is_delta, next_piece)
+    theirs = _new_share(helper, delta, other, batches, left_is_delta, next_piece)
+    both(thread, _join_pieces(), mine, theirs)
+    close_stream(ld(helper, JOIN_STREAM), stream)
+    free(helper)
+    free(mine)
+    free(theirs)
+    free(next_piece)
+
+
+@inner
+def join_all(ctx):
+    """Join the whole of both arrangements, as if all of it had just come."""
+    left = ld(ctx, JOIN_LEFT)
+    right = ld(ctx, JOIN_RIGHT)
+    nested = ld(ld(ctx, JOIN_SCOPE), SCOPE_NFIELDS) > 1
+    at_least = 1 if nested else ld(ld(ctx, JOIN_STEP), STEP_BASE) + 1
+    left_is_delta = trace_rows(left) <= trace_rows(right)
+    small = left if left_is_delta else right
+    large = right if left_is_delta else left
+    for a in range(ld(small, TRACE_COUNT)):
+        for b in range(ld(large, TRACE_COUNT)):
+            d = ld(ld(small, TRACE_TABLE), a)
+            join_batches(ctx, d, 0, ld(d, BATCH_ROWS), ld(ld(large, TRACE_TABLE), b), left_is_delta, at_least)
+
+
+@operator
+def join(ctx):
+    """Compiled operator; see the module."""
+    stream = ld(ctx, JOIN_STREAM)
+    left = ld(ctx, JOIN_LEFT)
+    right = ld(ctx, JOIN_RIGHT)
+    now = ld(ld(ctx, JOIN_SCOPE), SCOPE_NOW)
+    st(stream, STREAM_N, 0)  # a step that failed may have left something
+    if ld(ctx, JOIN_FRESH) != 0:
+        st(ctx, JOIN_FRESH, 0)
+        join_all(ctx)
+        flush(stream)
+        return 0
+    a = ld(left, TRACE_DELTA) if ld(left, TRACE_STAMP) + ld(ctx, JOIN_LEFT_ADD) == now else 0
+    b = ld(right, TRACE_DELTA) if ld(right, TRACE_STAMP) + ld(ctx, JOIN_RIGHT_ADD) == now else 0
+    if (a == 0 and b == 0) or ld(stream, STREAM_NSINKS) == 0:
+        return 0
+    if a != 0:
+        _join_delta(ctx, a, right, ld(right, TRACE_COUNT) - (1 if b != 0 else 0), True)
+    if b != 0:
+        _join_delta(ctx, b, left, ld(left, TRACE_COUNT), False)
+    flush(stream)
+    return 0

@@ -1,0 +1,252 @@
+"""The executor: runs a program of operators for one step, loops included, without returning to Python.
+
+A program is a block of instructions, four words each: [what, operator's address, context, jump].
+
+    INSTRUCTION_CALL   call the operator with its context
+    INSTRUCTION_LOOP   enter the loop's next pending time, or jump behind its INSTRUCTION_END
+    INSTRUCTION_END    leave the pass and jump back to INSTRUCTION_LOOP
+    INSTRUCTION_STOP   return to the driver: shards of one dataflow exchange rows and agree on the next loop time here
+
+A step begins, runs and commits in one call (`step`) unless an operator needs Python (a Python reduction or function):
+then the call returns PYTHON, the driver serves instruction PC and calls `resume`. Every few thousand instructions the
+executor returns ENDED_YIELD so that Ctrl-C is heard. Anything else that is not ENDED_DONE has stopped the step, and
+`abort` puts all back; so it does where an operator has left from the middle (see `leaving`): PC is the instruction
+then, or behind the program if the step was complete and there was no memory to commit it.
+"""
+
+from __future__ import annotations
+
+from everview.kernels.build.native import CALL_PYTHON, DEBUG, entry, inner, task
+from everview.kernels.leaving import attempt, last_failed
+from everview.kernels.memory import (
+    BLOCK_FOLLOWING,
+    add_atomically,
+    call_pointer,
+    drop_lost,
+    faults,
+    keep,
+    ld,
+    new_number,
+    raw_load,
+    size_of,
+    st,
+    take_lost,
+)
+from everview.kernels.operators.batcher import clear_batcher, keep_batcher
+from everview.kernels.run.scope import SCOPE_OVERRUN, end_time, keep_scope, next_time, reset_scope
+from everview.kernels.run.step import STEP_BASE, STEP_EPOCHS, STEP_FAULT, STEP_SPLIT, STEP_STOP, STEP_THREAD
+from everview.kernels.threads.helper import both
+from everview.kernels.trace.trace import fold, keep_trace, publish, roll_back, settle_folded, uncommitted
+
+(
+    EXECUTOR_PROGRAM,
+    EXECUTOR_LENGTH,
+    EXECUTOR_PC,
+    EXECUTOR_STEP,
+    EXECUTOR_TRACES,
+    EXECUTOR_NTRACES,
+    EXECUTOR_SCOPES,
+    EXECUTOR_NSCOPES,
+    EXECUTOR_BATCHERS,
+    EXECUTOR_NBATCHERS,
+    EXECUTOR_NEXT_TRACE,
+    EXECUTOR_WORDS,
+) = range(12)
+
+INSTRUCTION_CALL, INSTRUCTION_LOOP, INSTRUCTION_END, INSTRUCTION_STOP = range(4)
+(
+    ENDED_DONE,
+    ENDED_PYTHON_NEEDED,
+    ENDED_YIELD,
+    ENDED_ROUNDS,
+    ENDED_OVERFLOW,
+    ENDED_VIOLATION,
+    ENDED_MEMORY_FAULT,
+    ENDED_STOPPED,
+) = range(8)
+
+INSTRUCTIONS_PER_LOOK = 4096  # instructions between looks at Ctrl-C
+
+
+@inner
+def _run(session):
+    program = ld(session, EXECUTOR_PROGRAM)
+    length = ld(session, EXECUTOR_LENGTH)
+    pc = ld(session, EXECUTOR_PC)
+    left = INSTRUCTIONS_PER_LOOK
+    while pc < length:
+        at = 4 * pc
+        what = ld(program, at)
+        ctx = ld(program, at + 2)
+        if what == INSTRUCTION_CALL:
+            st(session, EXECUTOR_PC, pc)
+            answer = call_pointer(ld(program, at + 1), ctx)
+            if DEBUG and faults() != 0:
+                return ENDED_MEMORY_FAULT
+            if answer != 0:
+                return ENDED_PYTHON_NEEDED if answer == CALL_PYTHON else ENDED_VIOLATION
+            pc += 1
+        elif what == INSTRUCTION_LOOP:
+            if next_time(ctx):
+                pc += 1
+            else:
+                pc = ld(program, at + 3)
+        elif what == INSTRUCTION_STOP:
+            st(session, EXECUTOR_PC, pc)
+            return ENDED_STOPPED
+        else:
+            end_time(ctx)
+            if ld(ctx, SCOPE_OVERRUN) != 0:
+                st(session, EXECUTOR_PC, pc)
+                return ENDED_ROUNDS
+            left -= pc - ld(program, at + 3) + 1
+            pc = ld(program, at + 3)
+            if left < 0:
+                st(session, EXECUTOR_PC, pc)
+                return ENDED_YIELD
+    st(session, EXECUTOR_PC, pc)
+    if ld(ld(session, EXECUTOR_STEP), STEP_FAULT) != 0:
+        return ENDED_OVERFLOW
+    return ENDED_DONE
+
+
+@task
+def _fold_traces(session):
+    """Fold traces, one after the other, until none is left."""
+    s = ld(session, EXECUTOR_STEP)
+    time = ld(s, STEP_BASE) + ld(s, STEP_EPOCHS)
+    while True:
+        i = add_atomically(session, EXECUTOR_NEXT_TRACE, 1)
+        if i >= ld(session, EXECUTOR_NTRACES):
+            return 0
+        fold(ld(ld(session, EXECUTOR_TRACES), i), time)
+
+
+@task
+def _settle_traces(session):
+    """Settle traces, one after the other, until none is left."""
+    while True:
+        i = add_atomically(session, EXECUTOR_NEXT_TRACE, 1)
+        if i >= ld(session, EXECUTOR_NTRACES):
+            return 0
+        settle_folded(ld(ld(session, EXECUTOR_TRACES), i))
+
+
+@task
+def _settle_together(session):
+    both(ld(ld(session, EXECUTOR_STEP), STEP_THREAD), _settle_traces(), session, session)
+    return 0
+
+
+@inner
+def settle_if_possible(session, thread):
+    """Restore the sizes of all traces, as far as there is memory: the step is complete, whatever happens here."""
+    number = new_number()
+    st(session, EXECUTOR_NEXT_TRACE, 0)
+    if attempt(_settle_together() if thread != 0 else _settle_traces(), session, number) != 0:
+        _reclaim(session, number)
+
+
+@inner
+def _keep_contexts(session, lost):
+    """Keep those of some lost blocks that the contexts of operators name: they grow there as they are needed."""
+    program = ld(session, EXECUTOR_PROGRAM)
+    for pc in range(ld(session, EXECUTOR_LENGTH)):
+        if ld(program, 4 * pc) == INSTRUCTION_CALL:
+            ctx = ld(program, 4 * pc + 2)
+            for w in range(size_of(ctx)):
+                block = lost
+                while block != 0:
+                    if block == ld(ctx, w):
+                        keep(block)
+                    block = raw_load(block, BLOCK_FOLLOWING)
+
+
+@inner
+def _reclaim(session, number):
+    """Free what a call that failed has allocated, except for what the session is using."""
+    lost = take_lost(number) if number != 0 else 0
+    if lost == 0:
+        return
+    for i in range(ld(session, EXECUTOR_NTRACES)):
+        keep_trace(ld(ld(session, EXECUTOR_TRACES), i))
+    for i in range(ld(session, EXECUTOR_NBATCHERS)):
+        keep_batcher(ld(ld(session, EXECUTOR_BATCHERS), i))
+    for i in range(ld(session, EXECUTOR_NSCOPES)):
+        keep_scope(ld(ld(session, EXECUTOR_SCOPES), i))
+    _keep_contexts(session, lost)
+    drop_lost(lost)
+
+
+@inner
+def _commit(session):
+    s = ld(session, EXECUTOR_STEP)
+    thread = ld(s, STEP_THREAD)
+    if thread != 0:
+        rows = 0
+        for i in range(ld(session, EXECUTOR_NTRACES)):
+            rows += uncommitted(ld(ld(session, EXECUTOR_TRACES), i))
+        if rows < ld(s, STEP_SPLIT):
+            thread = 0
+    length = ld(session, EXECUTOR_LENGTH)
+    st(session, EXECUTOR_PC, length + 1)
+    st(session, EXECUTOR_NEXT_TRACE, 0)
+    if thread != 0:
+        both(thread, _fold_traces(), session, session)
+    else:
+        call_pointer(_fold_traces(), session)
+    for i in range(ld(session, EXECUTOR_NTRACES)):
+        publish(ld(ld(session, EXECUTOR_TRACES), i))
+    st(session, EXECUTOR_PC, length)
+    reset_agendas(session)
+    settle_if_possible(session, thread)
+
+
+@inner
+def reset_agendas(session):
+    """Empty the agendas of all loops."""
+    scopes = ld(session, EXECUTOR_SCOPES)
+    for i in range(ld(session, EXECUTOR_NSCOPES)):
+        reset_scope(ld(scopes, i))
+
+
+@entry("int", "int", "int")
+def step(session, base, epochs):
+    """Begin a step of `epochs` epochs after `base` and run it; commits if that is all there is to do."""
+    s = ld(session, EXECUTOR_STEP)
+    st(s, STEP_BASE, base)
+    st(s, STEP_EPOCHS, epochs)
+    st(s, STEP_STOP, 0)
+    st(s, STEP_FAULT, 0)
+    st(session, EXECUTOR_PC, 0)
+    answer = _run(session)
+    if answer == ENDED_DONE:
+        _commit(session)
+    return answer
+
+
+@entry("int", "int")
+def resume(session, pc):
+    """Go on with the step at instruction `pc`."""
+    st(session, EXECUTOR_PC, pc)
+    answer = _run(session)
+    if answer == ENDED_DONE:
+        _commit(session)
+    return answer
+
+
+@entry("int", "int", allocates=False)
+def abort(session, failed):
+    """Undo the step under way: traces, batchers and agendas are as they were before it. `failed`: the last call of this
+    thread has failed, and what it allocated is given back.
+    """
+    traces = ld(session, EXECUTOR_TRACES)
+    for i in range(ld(session, EXECUTOR_NTRACES)):
+        roll_back(ld(traces, i))
+    batchers = ld(session, EXECUTOR_BATCHERS)
+    for i in range(ld(session, EXECUTOR_NBATCHERS)):
+        clear_batcher(ld(batchers, i))
+    reset_agendas(session)
+    if failed != 0:
+        _reclaim(session, last_failed())
+    return 0

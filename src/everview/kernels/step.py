@@ -1,8 +1,0 @@
-"""The block of words that describes the step under way; every operator that needs it has its address."""
-
-from __future__ import annotations
-
-STEP_BASE, STEP_EPOCHS, STEP_STOP, STEP_FAULT, STEP_TEAM, STEP_SPLIT, STEP_WORDS = range(7)
-"""The last epoch before the step and the number of its own; STEP_FAULT: why it cannot be committed. STEP_TEAM: the team
-of threads or 0 (see `team`); STEP_SPLIT: rows from which work is shared.
-"""

@@ -1,0 +1,637 @@
+"""Sorting rows that fit into one word.
+
+If the ranges of all columns and of the time together need no more than 63 bits, which is the common case, a row is
+*packed* into one word, and sorting rows is sorting words. Three things make it fast:
+
+- If there are about as many possible words as rows, nothing is sorted: the diffs are added up in a table with a place
+  for every word (group-by sums, the distinct nodes of edges).
+- If all diffs are 1, words are sorted without payload.
+- Rows are read once, a block at a time, and the source can be given back (`consume`) as soon as they are packed:
+  the memory of the unsorted rows is then used again for sorting.
+
+With a thread, each thread looks at half of the rows for the ranges; each packs half of them, smaller words to one end
+and larger ones to the other, as parted by a *pivot* from a sample; then one sorts the smaller words and the other
+the larger ones, which end up behind each other in the batch.
+"""
+
+from __future__ import annotations
+
+from everview.kernels.build.native import inner, shared, task
+from everview.kernels.memory import alloc, call_pointer, copy_words, free, ld, st, zeros
+from everview.kernels.operators.batcher import BUFFER_NEXT, free_chain
+from everview.kernels.run.step import STEP_SPLIT, STEP_THREAD
+from everview.kernels.sums import beyond, must_fit, plus
+from everview.kernels.threads.helper import both
+from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_DIFF_AT, BATCH_DIFF_MASK, BATCH_TIME_AT, new_batch
+from everview.kernels.trace.buckets import build_index
+from everview.kernels.trace.radix import MERGE_SORT_WORDS, radix_sort, sort_pairs
+
+PHASE_SCAN, PHASE_TALLY, PHASE_PART, PHASE_BRING, PHASE_SORT, PHASE_UNPACK = range(6)
+"""Phases of the work; there is one compiled task for all, because each costs its own time to load at the start."""
+
+(
+    PACKED_PHASE,
+    PACKED_SOURCE,
+    PACKED_AT,
+    PACKED_ROW_STEP,
+    PACKED_COL_STEP,
+    PACKED_FIRST,
+    PACKED_LAST,
+    PACKED_CHAINED,
+    PACKED_SCANNED,
+    PACKED_WIDTH,
+    PACKED_STORED,
+    PACKED_WORDS,
+    PACKED_PAYLOAD,
+    PACKED_OTHER_WORDS,
+    PACKED_OTHER_PAYLOAD,
+    PACKED_PIVOT,
+    PACKED_LOWS,
+    PACKED_RUN,
+    PACKED_RUN_ROWS,
+    PACKED_RUN_2,
+    PACKED_RUN_2_ROWS,
+    PACKED_COUNTS,
+    PACKED_START,
+    PACKED_SIZE,
+    PACKED_KEPT,
+    PACKED_ONES,
+    PACKED_SUMS,
+    PACKED_TARGET,
+    PACKED_TARGET_ROW,
+    PACKED_RECORD_WORDS,
+) = range(30)
+"""A job: one thread's part. Word c of source row i is word AT + i * PACKED_ROW_STEP + c * PACKED_COL_STEP of
+PACKED_SOURCE; the job reads rows PACKED_FIRST to PACKED_LAST (of all buffers, if they are PACKED_CHAINED), later sorts
+PACKED_SIZE words from PACKED_START. PACKED_STORED diffs stand behind the PACKED_WIDTH columns (time included); 0: all
+are 1. PACKED_COUNTS is the table of diffs by word; PACKED_SUMS the payload of words that turned out to be there more
+than once. Behind these words stand two for each column and the first diff, its least and its largest value, and then
+two more for each, its least value in all rows and the bits it needs.
+"""
+
+PACK_ROWS = 256  # rows that are packed together, so that all their columns are read while they are in the cache
+TOO_WIDE = -1
+PIVOT_SAMPLE = 255
+CHAIN = 2
+"""Says that the source is an batcher's chain of buffers, which are freed."""
+
+
+@inner
+def bits_between(low, high):
+    """Bits needed for numbers from `low` to `high`, counted from `low`.
+
+    Hazard: signed overflow is undefined in compiled code, so `high - low < 0` is no test for it. Halves never overflow.
+    """
+    if (high >> 1) - (low >> 1) >= 2**62:
+        return 64
+    span = high - low
+    n = 0
+    while span > 0:
+        n += 1
+        span >>= 1
+    return n
+
+
+@inner
+def _block(job, first):
+    """Where row `first` of the job is: (source block, row in it, rows from there on that can be read together)."""
+    source = ld(job, PACKED_SOURCE)
+    n = min(PACK_ROWS, ld(job, PACKED_LAST) - first)
+    if ld(job, PACKED_CHAINED) != 0:
+        while first >= ld(source, 0):
+            first -= ld(source, 0)
+            source = ld(source, BUFFER_NEXT)
+        n = min(n, ld(source, 0) - first)
+    return source, first, n
+
+
+@inner
+def _scan(job):
+    """Find the limits of the job's columns."""
+    row_step = ld(job, PACKED_ROW_STEP)
+    for c in range(ld(job, PACKED_SCANNED)):
+        st(job, PACKED_RECORD_WORDS + 2 * c, 2**63 - 1)
+        st(job, PACKED_RECORD_WORDS + 2 * c + 1, -(2**63))
+    first = ld(job, PACKED_FIRST)
+    while first < ld(job, PACKED_LAST):
+        source, row, n = _block(job, first)
+        for c in range(ld(job, PACKED_SCANNED)):
+            at = ld(job, PACKED_AT) + c * ld(job, PACKED_COL_STEP) + row * row_step
+            low = ld(job, PACKED_RECORD_WORDS + 2 * c)
+            high = ld(job, PACKED_RECORD_WORDS + 2 * c + 1)
+            for i in range(n):
+                x = ld(source, at + i * row_step)
+                low = min(low, x)
+                high = max(high, x)
+            st(job, PACKED_RECORD_WORDS + 2 * c, low)
+            st(job, PACKED_RECORD_WORDS + 2 * c + 1, high)
+        first += n
+    return 0
+
+
+@inner
+def _pack_block(job, source, first, n, target, at):
+    """The words of n rows from row `first` of a source on, to word `at` of block `target`."""
+    row_step = ld(job, PACKED_ROW_STEP)
+    bits = PACKED_RECORD_WORDS + 2 * (ld(job, PACKED_WIDTH) + 1)
+    for i in range(n):
+        st(target, at + i, 0)
+    for c in range(ld(job, PACKED_WIDTH)):
+        shift = ld(job, bits + 2 * c + 1)
+        if shift > 0:
+            low = ld(job, bits + 2 * c)
+            w = ld(job, PACKED_AT) + c * ld(job, PACKED_COL_STEP) + first * row_step
+            for i in range(n):
+                st(target, at + i, (ld(target, at + i) << shift) | (ld(source, w + i * row_step) - low))
+
+
+@inner
+def _pack_all(job):
+    """Pack the job's rows in their order."""
+    words = ld(job, PACKED_WORDS)
+    payload = ld(job, PACKED_PAYLOAD)
+    row_step = ld(job, PACKED_ROW_STEP)
+    first = ld(job, PACKED_FIRST)
+    while first < ld(job, PACKED_LAST):
+        source, row, n = _block(job, first)
+        _pack_block(job, source, row, n, words, first)
+        if payload != 0:
+            w = ld(job, PACKED_AT) + ld(job, PACKED_WIDTH) * ld(job, PACKED_COL_STEP) + row * row_step
+            for i in range(n):
+                st(payload, first + i, ld(source, w + i * row_step))
+        first += n
+
+
+@inner
+def _pack_parted(job):
+    """Pack the job's rows, words below the pivot from its first row upwards, the others from its last downwards."""
+    words = ld(job, PACKED_WORDS)
+    payload = ld(job, PACKED_PAYLOAD)
+    row_step = ld(job, PACKED_ROW_STEP)
+    pivot = ld(job, PACKED_PIVOT)
+    low = ld(job, PACKED_FIRST)
+    high = ld(job, PACKED_LAST) - 1
+    block = alloc(PACK_ROWS)
+    first = low
+    while first < ld(job, PACKED_LAST):
+        source, row, n = _block(job, first)
+        _pack_block(job, source, row, n, block, 0)
+        if payload == 0:
+            for i in range(n):  # both ends are written, one of them moves on: no branch to mispredict
+                x = ld(block, i)
+                st(words, low, x)
+                st(words, high, x)
+                small = 1 if x < pivot else 0
+                low += small
+                high -= 1 - small
+        else:
+            w = ld(job, PACKED_AT) + ld(job, PACKED_WIDTH) * ld(job, PACKED_COL_STEP) + row * row_step
+            for i in range(n):
+                x = ld(block, i)
+                y = ld(source, w + i * row_step)
+                st(words, low, x)
+                st(words, high, x)
+                st(payload, low, y)
+                st(payload, high, y)
+                small = 1 if x < pivot else 0
+                low += small
+                high -= 1 - small
+        first += n
+    free(block)
+    st(job, PACKED_LOWS, low - ld(job, PACKED_FIRST))
+    return 0
+
+
+@inner
+def _tally(job):
+    """Add up the job's diffs by word."""
+    counts = ld(job, PACKED_COUNTS)
+    stored = ld(job, PACKED_STORED)
+    row_step = ld(job, PACKED_ROW_STEP)
+    col_step = ld(job, PACKED_COL_STEP)
+    block = alloc(PACK_ROWS)
+    first = ld(job, PACKED_FIRST)
+    sizes = 0
+    while first < ld(job, PACKED_LAST):
+        source, row, n = _block(job, first)
+        _pack_block(job, source, row, n, block, 0)
+        if stored == 0:
+            for i in range(n):
+                at = ld(block, i)
+                st(counts, at, ld(counts, at) + 1)
+        else:
+            w = ld(job, PACKED_AT) + ld(job, PACKED_WIDTH) * col_step + row * row_step
+            for i in range(n):
+                at = ld(block, i) * stored
+                for d in range(stored):
+                    total = ld(counts, at + d) + ld(source, w + i * row_step + d * col_step)
+                    st(counts, at + d, total)
+                    sizes |= beyond(total)
+        first += n
+    free(block)
+    must_fit(sizes)
+    return 0
+
+
+@inner
+def _sort_part(job):
+    """Sort PACKED_SIZE words from PACKED_START on, add up equal ones and close the gaps: PACKED_KEPT words are left,
+    from PACKED_START on.
+    """
+    n = ld(job, PACKED_SIZE)
+    start = ld(job, PACKED_START)
+    words = ld(job, PACKED_WORDS)
+    payload = ld(job, PACKED_PAYLOAD)
+    kept = 0
+    ones = True
+    sums = 0
+    sizes = 0
+    if n > 0:
+        total_bits = 0
+        for c in range(ld(job, PACKED_WIDTH)):
+            total_bits += ld(job, PACKED_RECORD_WORDS + 2 * (ld(job, PACKED_WIDTH) + 1) + 2 * c + 1)
+        others = ld(job, PACKED_OTHER_WORDS)
+        other_payload = ld(job, PACKED_OTHER_PAYLOAD)
+        if payload != 0 and start == 0:
+            flipped = sort_pairs(words, payload, others, other_payload, n, total_bits)
+        else:
+            flipped = radix_sort(words, payload, others, other_payload, start, n, total_bits)
+        if flipped != 0:
+            words, payload = others, other_payload
+    if payload != 0:
+        i = start
+        while i < start + n:
+            x = ld(words, i)
+            total = ld(payload, i)
+            i += 1
+            while i < start + n and ld(words, i) == x:
+                total += ld(payload, i)
+                sizes |= beyond(total)
+                i += 1
+            if total != 0:
+                if total != 1:
+                    ones = False
+                st(words, start + kept, x)
+                st(payload, start + kept, total)
+                kept += 1
+    else:
+        i = start
+        while i < start + n:
+            x = ld(words, i)
+            first = i
+            i += 1
+            while i < start + n and ld(words, i) == x:
+                i += 1
+            if i - first > 1 and ones:  # a row that is there twice: from here on diffs must be kept
+                ones = False
+                sums = alloc(n)
+                for k in range(kept):
+                    st(sums, k, 1)
+            st(words, start + kept, x)
+            if not ones:
+                st(sums, kept, i - first)
+            kept += 1
+    must_fit(sizes)
+    st(job, PACKED_WORDS, words)
+    st(job, PACKED_PAYLOAD, payload)
+    st(job, PACKED_SUMS, sums)
+    st(job, PACKED_KEPT, kept)
+    st(job, PACKED_ONES, 1 if ones else 0)
+    return 0
+
+
+@inner
+def _unpack(job):
+    """Write the job's sorted words as rows of the batch PACKED_TARGET, from row PACKED_TARGET_ROW on."""
+    batch = ld(job, PACKED_TARGET)
+    row = ld(job, PACKED_TARGET_ROW)
+    data = ld(batch, BATCH_DATA)
+    cap = ld(batch, BATCH_CAP)
+    words = ld(job, PACKED_WORDS)
+    start = ld(job, PACKED_START)
+    kept = ld(job, PACKED_KEPT)
+    width = ld(job, PACKED_WIDTH)
+    bits = PACKED_RECORD_WORDS + 2 * (width + 1)
+    shift = 0
+    for back in range(width):
+        c = width - 1 - back
+        b = ld(job, bits + 2 * c + 1)
+        low = ld(job, bits + 2 * c)
+        mask = (1 << b) - 1
+        if c < width - 1:
+            to = c * cap + row
+            for k in range(kept):
+                st(data, to + k, ((ld(words, start + k) >> shift) & mask) + low)
+        elif b == 0:
+            st(data, ld(batch, BATCH_TIME_AT), low)
+        else:
+            to = ld(batch, BATCH_TIME_AT) + row
+            for k in range(kept):
+                st(data, to + k, (ld(words, start + k) & mask) + low)
+        shift += b
+    to = ld(batch, BATCH_DIFF_AT)
+    if ld(batch, BATCH_DIFF_MASK) == 0:
+        st(data, to, 1)
+    elif ld(job, PACKED_PAYLOAD) != 0:
+        copy_words(data, to + row, ld(job, PACKED_PAYLOAD), start, kept)
+    elif ld(job, PACKED_SUMS) != 0:
+        copy_words(data, to + row, ld(job, PACKED_SUMS), 0, kept)
+    else:
+        for k in range(kept):
+            st(data, to + row + k, 1)
+    return 0
+
+
+@inner
+def _bring(job):
+    """Bring the job's two runs of words together, from PACKED_START on in the other blocks, and sort there."""
+    start = ld(job, PACKED_START)
+    first = ld(job, PACKED_RUN_ROWS)
+    second = ld(job, PACKED_RUN_2_ROWS)
+    copy_words(ld(job, PACKED_OTHER_WORDS), start, ld(job, PACKED_WORDS), ld(job, PACKED_RUN), first)
+    copy_words(ld(job, PACKED_OTHER_WORDS), start + first, ld(job, PACKED_WORDS), ld(job, PACKED_RUN_2), second)
+    if ld(job, PACKED_PAYLOAD) != 0:
+        copy_words(ld(job, PACKED_OTHER_PAYLOAD), start, ld(job, PACKED_PAYLOAD), ld(job, PACKED_RUN), first)
+        copy_words(ld(job, PACKED_OTHER_PAYLOAD), start + first, ld(job, PACKED_PAYLOAD), ld(job, PACKED_RUN_2), second)
+    words = ld(job, PACKED_WORDS)
+    payload = ld(job, PACKED_PAYLOAD)
+    st(job, PACKED_WORDS, ld(job, PACKED_OTHER_WORDS))
+    st(job, PACKED_PAYLOAD, ld(job, PACKED_OTHER_PAYLOAD))
+    st(job, PACKED_OTHER_WORDS, words)
+    st(job, PACKED_OTHER_PAYLOAD, payload)
+    st(job, PACKED_SIZE, first + second)
+    return 0
+
+
+@task
+def _work(job):
+    """What the job is to do next."""
+    phase = ld(job, PACKED_PHASE)
+    if phase == PHASE_SCAN:
+        return _scan(job)
+    if phase == PHASE_TALLY:
+        return _tally(job)
+    if phase == PHASE_PART:
+        return _pack_parted(job)
+    if phase == PHASE_BRING:
+        return _bring(job)
+    if phase == PHASE_SORT:
+        return _sort_part(job)
+    return _unpack(job)
+
+
+@inner
+def _new_job(source, at, row_step, col_step, first, last, scanned, width, stored):
+    job = alloc(PACKED_RECORD_WORDS + 4 * (width + 1))
+    for w in range(PACKED_RECORD_WORDS):
+        st(job, w, 0)
+    st(job, PACKED_SOURCE, source)
+    st(job, PACKED_AT, at)
+    st(job, PACKED_ROW_STEP, row_step)
+    st(job, PACKED_COL_STEP, col_step)
+    st(job, PACKED_FIRST, first)
+    st(job, PACKED_LAST, last)
+    st(job, PACKED_SCANNED, scanned)
+    st(job, PACKED_WIDTH, width)
+    st(job, PACKED_STORED, stored)
+    return job
+
+
+@inner
+def _set(job, mate, field, value):
+    st(job, field, value)
+    if mate != 0:
+        st(mate, field, value)
+
+
+@inner
+def _run(thread, phase, job, mate):
+    """Do a phase of the job, and next to it that of its mate if there is one."""
+    _set(job, mate, PACKED_PHASE, phase)
+    if mate != 0:
+        both(thread, _work(), job, mate)
+    else:
+        call_pointer(_work(), job)
+
+
+@inner
+def _measure(job, mate, time):
+    """Bits of every column and of all together, from the limits that were found. Rows without stored times are at
+    `time`.
+    """
+    width = ld(job, PACKED_WIDTH)
+    total = 0
+    for c in range(width):
+        low = time
+        high = time
+        if c < ld(job, PACKED_SCANNED):
+            low = ld(job, PACKED_RECORD_WORDS + 2 * c)
+            high = ld(job, PACKED_RECORD_WORDS + 2 * c + 1)
+            if mate != 0:
+                low = min(low, ld(mate, PACKED_RECORD_WORDS + 2 * c))
+                high = max(high, ld(mate, PACKED_RECORD_WORDS + 2 * c + 1))
+        b = bits_between(low, high)
+        total += b
+        at = PACKED_RECORD_WORDS + 2 * (width + 1) + 2 * c
+        st(job, at, low)
+        st(job, at + 1, b)
+        if mate != 0:
+            st(mate, at, low)
+            st(mate, at + 1, b)
+    return total
+
+
+@inner
+def _all_ones(job):
+    """Whether all the diffs that the job scanned are 1."""
+    at = PACKED_RECORD_WORDS + 2 * ld(job, PACKED_WIDTH)
+    return ld(job, at) == 1 and ld(job, at + 1) == 1
+
+
+@inner
+def _from_table(job, mate, bits, diffs, cols):
+    """The batch of the sums in the jobs' tables; 0 if all are zero."""
+    counts = ld(job, PACKED_COUNTS)
+    if mate != 0:
+        other = ld(mate, PACKED_COUNTS)
+        for i in range(diffs << bits):
+            st(counts, i, plus(ld(counts, i), ld(other, i)))
+        free(other)
+    kept = 0
+    ones = diffs == 1
+    for word in range(1 << bits):
+        alive = False
+        for d in range(diffs):
+            x = ld(counts, word * diffs + d)
+            alive = alive or x != 0
+            ones = ones and (x == 0 or x == 1)
+        kept += 1 if alive else 0
+    if kept == 0:
+        free(counts)
+        return 0
+    at = PACKED_RECORD_WORDS + 2 * (ld(job, PACKED_WIDTH) + 1)
+    one_time = ld(job, at + 2 * cols + 1) == 0
+    batch = new_batch(kept, cols, diffs, one_time, ones)
+    data = ld(batch, BATCH_DATA)
+    k = 0
+    for word in range(1 << bits):
+        alive = False
+        for d in range(diffs):
+            alive = alive or ld(counts, word * diffs + d) != 0
+        if alive:
+            rest = word
+            for back in range(cols + 1):
+                c = cols - back
+                b = ld(job, at + 2 * c + 1)
+                value = (rest & ((1 << b) - 1)) + ld(job, at + 2 * c)
+                rest >>= b
+                if c < cols:
+                    st(data, c * kept + k, value)
+                elif not one_time or k == 0:
+                    st(data, ld(batch, BATCH_TIME_AT) + k, value)
+            if not ones or k == 0:
+                for d in range(diffs):
+                    st(data, ld(batch, BATCH_DIFF_AT) + d * kept + k, ld(counts, word * diffs + d))
+            k += 1
+    free(counts)
+    build_index(batch, 0)
+    return batch
+
+
+@inner
+def _pivot(job, n):
+    """The middle one of a sample of words."""
+    words = alloc(PIVOT_SAMPLE)
+    others = alloc(PIVOT_SAMPLE)
+    for k in range(PIVOT_SAMPLE):
+        source, row, _ = _block(job, k * (n - 1) // (PIVOT_SAMPLE - 1))
+        _pack_block(job, source, row, 1, words, k)
+    flipped = radix_sort(words, 0, others, 0, 0, PIVOT_SAMPLE, 63)
+    pivot = ld(others if flipped != 0 else words, PIVOT_SAMPLE // 2)
+    free(words)
+    free(others)
+    return pivot
+
+
+@inner
+def _part(thread, job, mate, n):
+    """Pack with two threads; afterwards the job's runs are the words below the pivot, its mate's those from it on."""
+    st(job, PACKED_PIVOT, _pivot(job, n))
+    st(mate, PACKED_PIVOT, ld(job, PACKED_PIVOT))
+    _run(thread, PHASE_PART, job, mate)
+    half = ld(mate, PACKED_FIRST)
+    low = ld(job, PACKED_LOWS)
+    low_2 = ld(mate, PACKED_LOWS)
+    st(job, PACKED_RUN, 0)
+    st(job, PACKED_RUN_ROWS, low)
+    st(job, PACKED_RUN_2, half)
+    st(job, PACKED_RUN_2_ROWS, low_2)
+    st(mate, PACKED_START, low + low_2)
+    st(mate, PACKED_RUN, low)
+    st(mate, PACKED_RUN_ROWS, half - low)
+    st(mate, PACKED_RUN_2, half + low_2)
+    st(mate, PACKED_RUN_2_ROWS, n - half - low_2)
+
+
+@inner
+def _from_words(job, mate, cols):
+    """The batch of the jobs' sorted words; 0 if there are none."""
+    kept = ld(job, PACKED_KEPT)
+    ones = ld(job, PACKED_ONES) != 0
+    if mate != 0:
+        st(mate, PACKED_TARGET_ROW, kept)
+        kept += ld(mate, PACKED_KEPT)
+        ones = ones and ld(mate, PACKED_ONES) != 0
+    if kept == 0:
+        return 0
+    one_time = ld(job, PACKED_RECORD_WORDS + 2 * (ld(job, PACKED_WIDTH) + 1) + 2 * cols + 1) == 0
+    return new_batch(kept, cols, 1, one_time, ones)
+
+
+@inner
+def _consume(source, consume):
+    if consume == CHAIN:
+        free_chain(source)
+    elif consume != 0:
+        free(source)
+
+
+@shared
+def sort_packed(source, at, row_step, col_step, n, cols, diffs, time, consume, step):
+    """A batch of n > 0 unsorted rows; 0 if they cancel out, TOO_WIDE (and nothing done) if they do not fit.
+
+    `diffs` 0: the source has neither times nor diffs, all rows are at `time` and count once. `consume`: the source is
+    a block that is no longer needed; CHAIN: a chain of them. `step`: the block of the step under way, which may have a
+    thread; or 0.
+    """
+    width = cols + 1
+    thread = 0
+    if step != 0 and n >= ld(step, STEP_SPLIT):
+        thread = ld(step, STEP_THREAD)
+    scanned = cols if diffs == 0 else width + (1 if diffs == 1 else 0)
+    middle = n // 2 if thread != 0 else n
+    job = _new_job(source, at, row_step, col_step, 0, middle, scanned, width, diffs)
+    mate = 0
+    if thread != 0:
+        mate = _new_job(source, at, row_step, col_step, middle, n, scanned, width, diffs)
+    _set(job, mate, PACKED_CHAINED, 1 if consume == CHAIN else 0)
+    _run(thread, PHASE_SCAN, job, mate)
+    bits = _measure(job, mate, time)
+    if diffs == 1 and n > MERGE_SORT_WORDS and _all_ones(job) and (mate == 0 or _all_ones(mate)):
+        _set(job, mate, PACKED_STORED, 0)
+    per = max(diffs, 1)
+    dense = bits < 40 and (per << bits) <= 2 * n
+    if bits > 63 or (diffs > 1 and not dense):
+        free(job)
+        free(mate)
+        return TOO_WIDE
+    if dense:
+        st(job, PACKED_COUNTS, zeros(per << bits))
+        if mate != 0:
+            st(mate, PACKED_COUNTS, zeros(per << bits))
+        _run(thread, PHASE_TALLY, job, mate)
+        _consume(source, consume)
+        batch = _from_table(job, mate, bits, per, cols)
+        free(job)
+        free(mate)
+        return batch
+    words = alloc(n)
+    payload = alloc(n) if ld(job, PACKED_STORED) != 0 else 0
+    _set(job, mate, PACKED_WORDS, words)
+    _set(job, mate, PACKED_PAYLOAD, payload)
+    if mate != 0:
+        _part(thread, job, mate, n)
+    else:
+        _pack_all(job)
+    _consume(source, consume)
+    others = alloc(n)
+    other_payload = alloc(n) if payload != 0 else 0
+    _set(job, mate, PACKED_OTHER_WORDS, others)
+    _set(job, mate, PACKED_OTHER_PAYLOAD, other_payload)
+    st(job, PACKED_SIZE, n)
+    if mate != 0:
+        _run(thread, PHASE_BRING, job, mate)
+    _run(thread, PHASE_SORT, job, mate)
+    if mate == 0 or ld(job, PACKED_WORDS) == ld(mate, PACKED_WORDS):
+        if ld(job, PACKED_WORDS) == words:
+            free(others)
+            others = 0
+        else:
+            free(words)
+            words = 0
+    batch = _from_words(job, mate, cols)
+    if batch != 0:
+        _set(job, mate, PACKED_TARGET, batch)
+        _run(thread, PHASE_UNPACK, job, mate)
+    free(words)
+    free(others)
+    free(payload)
+    free(other_payload)
+    free(ld(job, PACKED_SUMS))
+    free(job)
+    if mate != 0:
+        free(ld(mate, PACKED_SUMS))
+        free(mate)
+    if batch != 0:
+        build_index(batch, thread)
+    return batch

@@ -1,0 +1,112 @@
+"""Reading traces from outside a step: contents at a time, changes after a time, the rows of one key.
+
+Results are ordinary batches (sorted and consolidated) that the caller owns.
+"""
+
+from __future__ import annotations
+
+from everview.kernels.build.native import REFUSED, entry, inner, operator
+from everview.kernels.memory import alloc, ld, st
+from everview.kernels.sums import plus
+from everview.kernels.trace.batch import (
+    BATCH_CAP,
+    BATCH_COLS,
+    BATCH_DATA,
+    BATCH_DIFF_MASK,
+    BATCH_ROWS,
+    diff_at,
+    free_batch,
+    time_at,
+)
+from everview.kernels.trace.search import find_key, key_end
+from everview.kernels.trace.sort import sort_rows
+from everview.kernels.trace.trace import NO_SINCE, TRACE_COLS, TRACE_COUNT, TRACE_DELTA, TRACE_TABLE
+
+CURSOR_TRACE, CURSOR_ROW, CURSOR_WORDS = range(3)
+
+
+@inner
+def _copy_row(batch, data, i, rows, at, time):
+    cols = ld(batch, BATCH_COLS)
+    cap = ld(batch, BATCH_CAP)
+    for c in range(cols):
+        st(rows, at + c, ld(data, c * cap + i))
+    st(rows, at + cols, time)
+    st(rows, at + cols + 1, diff_at(batch, data, i, 0))
+
+
+@entry("int", "int", "int", "int", "int", "int", lasting=False)
+def _collect(trace, key, keys, after, upto, keep_times):
+    """The updates with after < time <= upto whose first `keys` columns equal the words of block `key`."""
+    table = ld(trace, TRACE_TABLE)
+    width = ld(trace, TRACE_COLS) + 2
+    total = 0
+    for b in range(ld(trace, TRACE_COUNT)):
+        batch = ld(table, b)
+        start = find_key(batch, key, 1, 0, keys)
+        if start < ld(batch, BATCH_ROWS):
+            total += key_end(batch, start, key, 1, 0, keys) - start
+    if total == 0:
+        return 0
+    out = alloc(total * width)
+    n = 0
+    for b in range(ld(trace, TRACE_COUNT)):
+        batch = ld(table, b)
+        data = ld(batch, BATCH_DATA)
+        start = find_key(batch, key, 1, 0, keys)
+        if start < ld(batch, BATCH_ROWS):
+            for i in range(start, key_end(batch, start, key, 1, 0, keys)):
+                t = time_at(batch, data, i)
+                if after < t <= upto:
+                    _copy_row(batch, data, i, out, n * width, t if keep_times != 0 else 0)
+                    n += 1
+    return sort_rows(out, 0, width, 1, n, width - 2, 1, 1, 0)
+
+
+def collect(trace: int, after: int, upto: int, keep_times: int) -> int:
+    """All updates with after < time <= upto as one batch (0 if none); without `keep_times` times are forgotten."""
+    return int(_collect(trace, 0, 0, after, upto, keep_times))
+
+
+def collect_key(trace: int, key: int, keys: int, upto: int) -> int:
+    """The rows whose first `keys` columns equal the words of block `key`, at time `upto`, as one batch (0 if none)."""
+    return int(_collect(trace, key, keys, NO_SINCE, upto, 0))
+
+
+@entry("int")
+def release(batch):
+    """Give a batch back that one of these functions returned."""
+    free_batch(batch)
+    return 0
+
+
+@inner
+def _balance(trace, data, cap, i, time):
+    """Multiplicity of the row i at `time`."""
+    table = ld(trace, TRACE_TABLE)
+    cols = ld(trace, TRACE_COLS)
+    total = 0
+    for b in range(ld(trace, TRACE_COUNT)):
+        batch = ld(table, b)
+        start = find_key(batch, data, cap, i, cols)
+        if start < ld(batch, BATCH_ROWS):
+            for k in range(start, key_end(batch, start, data, cap, i, cols)):
+                if time_at(batch, ld(batch, BATCH_DATA), k) <= time:
+                    total = plus(total, diff_at(batch, ld(batch, BATCH_DATA), k, 0))
+    return total
+
+
+@operator
+def check(ctx):
+    """Refuse the step if its change of a base table takes away rows that are not there."""
+    trace = ld(ctx, CURSOR_TRACE)
+    delta = ld(trace, TRACE_DELTA)
+    if delta == 0 or ld(delta, BATCH_DIFF_MASK) == 0:  # every diff is 1
+        return 0
+    data = ld(delta, BATCH_DATA)
+    for i in range(ld(delta, BATCH_ROWS)):
+        if diff_at(delta, data, i, 0) < 0:
+            if _balance(trace, data, ld(delta, BATCH_CAP), i, time_at(delta, data, i)) < 0:
+                st(ctx, CURSOR_ROW, i)
+                return REFUSED
+    return 0
