@@ -363,7 +363,7 @@ def _by_routine(routine: Routine, expr: Call, codes: list[Words], interner: Inte
             errors[i] = failure.code
             results.append(None)
         except (ValueError, ArithmeticError):
-            errors[i] = DOMAIN
+            errors[i] = ERROR_DOMAIN
             results.append(None)
     try:
         return encode_column(results, expr.type.optional(), interner), errors
@@ -377,7 +377,7 @@ def _encoded_singly(results: list[Any], errors: Words, target: DataType, interne
         try:
             codes[i] = encode_column([value], target.optional(), interner)[0]
         except InputError:
-            errors[i] = errors[i] or OVERFLOW
+            errors[i] = errors[i] or ERROR_OVERFLOW
     return codes, errors
 
 

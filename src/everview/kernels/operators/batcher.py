@@ -100,7 +100,7 @@ def waiting(batcher, slot):
 
 @inner
 def take_large(batcher, slot):
-    """Take a slot's buffers out of the batcher if they are large: whoever took them frees them. False if they are not."""
+    """Take a slot's buffers out of the batcher if they are large: who took them frees them. False if they are not."""
     buffers = ld(batcher, BATCHER_BUFFERS)
     buffer = ld(buffers, slot)
     if ld(buffer, 1) * ld(batcher, BATCHER_WIDTH) <= LARGE_BUFFER_WORDS and ld(buffer, BUFFER_NEXT) == 0:
