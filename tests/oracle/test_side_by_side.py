@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import everview as ev
-from everview.dataflow import superstep as lockstep
+from everview.dataflow import superstep
 from everview.session.local_shards import local_shards
 from tests.oracle import graphs
 from tests.oracle.harness import Runtime, Scenario, ViewPlan, random_steps, run
@@ -23,7 +23,7 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many shards were run at once, each time any were."""
     seen: list[int] = []
 
-    class Pool(lockstep.ThreadPoolExecutor):
+    class Pool(superstep.ThreadPoolExecutor):
         def __init__(self, workers: int) -> None:
             seen.append(workers)
             super().__init__(3)

@@ -9,7 +9,7 @@ In reading order:
     builder       plans to operators, with everything shared that can be
     linear, joins, reductions, loops    how each kind of plan node is built
     pythonic, windows    what the kernels ask Python to compute
-    team          a second thread
+    helper_thread a second thread
     identity, saved, counterparts    state as images, for directories, and what it is the state of
-    replica, lockstep    the same dataflow on several shards, run together
+    replica, superstep   the same dataflow on several shards, run together
 """

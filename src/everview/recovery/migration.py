@@ -24,8 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from everview.codes.interner import Interner
-from everview.dataflow import saved
-from everview.dataflow import superstep as lockstep
+from everview.dataflow import saved, superstep
 from everview.dataflow.builder import Builder
 from everview.dataflow.commands import Commands, rebuild
 from everview.dataflow.counterparts import Counterparts
@@ -324,7 +323,7 @@ class _OneShard:
         return []
 
     def _compute(self) -> None:
-        lockstep.run([self._shard], Alone(), {}, 0)
+        superstep.run([self._shard], Alone(), {}, 0)
         self._shard.finish(0)
 
     def step(self, step: ShardStep, wanted: Set[int]) -> list[Added]:

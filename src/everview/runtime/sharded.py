@@ -19,7 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from everview.codes.interner import Interner
-from everview.dataflow import superstep as lockstep
+from everview.dataflow import superstep
 from everview.dataflow.extend import Extend
 from everview.dataflow.operators import Arrangement, Operator
 from everview.dataflow.partitioning import shares
@@ -88,7 +88,7 @@ class LocalCluster:
         return [] if isinstance(command, Keep) else self.step(ShardStep(inputs, 0), wanted)
 
     def step(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
-        lockstep.run(self._shards, Alone(), step.inputs, step.epochs)
+        superstep.run(self._shards, Alone(), step.inputs, step.epochs)
         return [shard.finish(step.epochs) for shard in self._shards]
 
     def contents(self, operators: set[int]) -> Iterable[Added]:

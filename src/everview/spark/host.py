@@ -34,8 +34,7 @@ import numpy as np
 import pyarrow as pa
 
 from everview.codes.interner import Interner
-from everview.dataflow import saved
-from everview.dataflow import superstep as lockstep
+from everview.dataflow import saved, superstep
 from everview.dataflow.commands import read_command
 from everview.dataflow.replica import Keep, Replica
 from everview.dataflow.superstep import Inputs, Shard, Wire
@@ -207,7 +206,7 @@ class Host:
         wire.begin(self.interner)
         try:
             inputs = self._inputs(job, held)
-            words = lockstep.words_in(inputs)
+            words = superstep.words_in(inputs)
             self._run(job, commands, held, wire, inputs)
         except PASSING:
             raise  # Spark tries again
@@ -216,7 +215,7 @@ class Host:
         answer = Answer(dictionary=table_bytes(self.interner.export(known)))
         try:
             shards = [each.shard for each in held]
-            lockstep.side_by_side(shards, words, lambda shard: self._finish(job, shard, answer))
+            superstep.side_by_side(shards, words, lambda shard: self._finish(job, shard, answer))
         except BaseException as error:
             for each in held:  # they have taken the step, but nobody will hear of it
                 self._drop(each.shard.number)
@@ -280,7 +279,7 @@ class Host:
             if each.shard.replica.fingerprint() != job.fingerprint:
                 raise InternalError("E_REPLICA", "a worker built other operators than the driver", "report this")
         try:
-            lockstep.run([each.shard for each in held], wire, inputs, job.epochs)
+            superstep.run([each.shard for each in held], wire, inputs, job.epochs)
         except BaseException:
             if job.epochs == 0:
                 for each in held:  # its numbers are used up here, but not on the driver
