@@ -28,8 +28,8 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             seen.append(workers)
             super().__init__(3)
 
-    monkeypatch.setattr(lockstep, "SIDE_BY_SIDE", 0)
-    monkeypatch.setattr(lockstep, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(superstep, "SIDE_BY_SIDE", 0)
+    monkeypatch.setattr(superstep, "ThreadPoolExecutor", Pool)
     return seen
 
 

@@ -18,7 +18,7 @@ from everview.dataflow.operators import Arrange, Operator, Trace
 from everview.kernels import make
 from everview.kernels.trace import image as image_k
 from everview.kernels.trace import trace as trace_k
-from everview.store import garbage as tally
+from everview.store import garbage
 from everview.store.batches import Image
 from everview.store.garbage import Tally
 
@@ -95,7 +95,7 @@ def tally_of(trace: Trace, image: Image, time: int) -> Tally:
     of what is in a loop.
     """
     in_loop = not trace.scope.is_root
-    return tally.of(image, time if in_loop else tally.latest(image), apart=in_loop)
+    return garbage.of(image, time if in_loop else garbage.latest(image), apart=in_loop)
 
 
 def since(trace: Trace) -> int | None:

@@ -28,8 +28,7 @@ from everview.session.catalog import Unkept
 from everview.session.core import Core
 from everview.session.entries import Entry
 from everview.session.temporal import NOW
-from everview.store import Ref, Store, steps
-from everview.store import garbage as tally
+from everview.store import Ref, Store, garbage, steps
 from everview.store.logs import Log, next_version, open_log
 from everview.store.wal import Sync
 
@@ -233,7 +232,7 @@ class Directory:
                 continue
             refs = self._put_trace(number, trace)
             trace.pass_on(time)
-            if tally.wasteful(refs, trace.since if trace.scope.is_root else time):
+            if garbage.wasteful(refs, trace.since if trace.scope.is_root else time):
                 trace.compact()
                 refs = self._put_trace(number, trace)
             if refs:

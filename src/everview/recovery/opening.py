@@ -26,8 +26,7 @@ from everview.recovery.directory import Directory
 from everview.recovery.followed_shards import follow_shards
 from everview.recovery.following import Follower
 from everview.session.session import Session
-from everview.store import Store
-from everview.store import dictionary_gc as words
+from everview.store import Store, dictionary_gc
 from everview.store.logs import read_log
 from everview.store.wal import Sync
 
@@ -56,7 +55,7 @@ def open_to_write(location: str | os.PathLike[str], sync: Sync = "normal", **opt
     """An embedded session that writes a directory."""
     store = Store(location)
     try:
-        if words.due(store.manifest):
+        if dictionary_gc.due(store.manifest):
             _forget_words(store, options)
         return Session(Directory(store, sync, **options).core)
     except BaseException:
@@ -82,4 +81,4 @@ def _forget_words(store: Store, options: Mapping[str, Any]) -> None:
         log = read_log(store.files, store.manifest.version, bound=store.bound)
         if next(log, None) is not None:  # the last session was killed
             Directory(store, "normal", **options).fold()
-        words.forget(store)
+        dictionary_gc.forget(store)

@@ -35,7 +35,7 @@ from everview.kernels import make
 from everview.kernels.trace import trace as trace_k
 from everview.spark.host import give_back, in_a_worker, share_memory
 from everview.spark.tasks import drain
-from everview.store import garbage as tally
+from everview.store import garbage
 from everview.store.batches import Image, to_bytes, write_batch
 from everview.store.files import Files, open_files
 from everview.store.garbage import Tally
@@ -95,7 +95,7 @@ class Request:
         return max(self.time if ref.until < 0 else ref.until for ref in self.refs)
 
     def _tally(self, image: Image) -> Tally:
-        return tally.of(image, self._until, apart=self.shape[2] != -1)
+        return garbage.of(image, self._until, apart=self.shape[2] != -1)
 
     def run(self, files: Files) -> Ref | None:
         """The batches as one, with times advanced as the trace advances them; none if they cancel."""
@@ -195,7 +195,7 @@ class Merger:
             assert owner is not None and owner.trace is not None
             chosen = _alike(refs) if place in changed else ()
             if look and not chosen:
-                chosen = tally.wasteful(refs, _settled(owner.trace, manifest.time))
+                chosen = garbage.wasteful(refs, _settled(owner.trace, manifest.time))
             if chosen:
                 name = f"{manifest.version:020d}-{place[1]}-{place[0]}-merged.arrow"
                 yield Request.of(place, chosen, owner.trace, name, manifest.time)

@@ -27,8 +27,7 @@ from everview.spark import cluster
 from everview.spark.cluster import SparkCluster
 from everview.spark.coded import FOLDER as CODED
 from everview.spark.local import on_this_machine
-from everview.store import Store
-from everview.store import dictionary_gc as words
+from everview.store import Store, dictionary_gc
 from everview.store.manifest import BUILT, DECLARED
 from everview.store.reshard import Spread, reshard
 
@@ -94,9 +93,9 @@ def _prepare(store: Store, shards: int | None, trust: Trust) -> None:
         store.commit(0, shards=store.manifest.shards)  # whoever opens it next may have another default
     elif shards is not None and store.manifest.shards != shards:
         reshard(store, shards, _spreads(store, trust))
-    if words.due(store.manifest):
+    if dictionary_gc.due(store.manifest):
         with suppress(OSError, StoreError):  # no room: another time
-            words.forget(store)
+            dictionary_gc.forget(store)
 
 
 def _open(

@@ -16,7 +16,7 @@ from typing import Any
 
 from everview.expr.library.patterns import split
 from everview.expr.texts import RowFailure
-from everview.kernels.scalars import DOMAIN, OVERFLOW
+from everview.kernels.expressions.scalars import ERROR_DOMAIN, ERROR_OVERFLOW
 
 MOST = 10_000_000
 """Rows out of one: more is a slip that would fill the memory."""
@@ -62,9 +62,9 @@ def _series(args: Row, of: Unfolding) -> Iterator[Row]:
         return
     start, stop, step = (*args, 1)[:3]
     if step == 0:
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     if (stop - start) / step > MOST:
-        raise RowFailure(OVERFLOW)
+        raise RowFailure(ERROR_OVERFLOW)
     while start <= stop if step > 0 else start >= stop:
         yield (start,)
         start += step
@@ -76,10 +76,10 @@ def _range(args: Row, of: Unfolding) -> Iterator[Row]:
         return
     start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
     if step == 0:
-        raise RowFailure(DOMAIN)
+        raise RowFailure(ERROR_DOMAIN)
     numbers = range(start, stop, step)
     if len(numbers) > MOST:
-        raise RowFailure(OVERFLOW)
+        raise RowFailure(ERROR_OVERFLOW)
     for number in numbers:
         yield (number,)
 
@@ -92,12 +92,12 @@ def later(moment: dt.datetime, months: int, microseconds: int) -> dt.datetime:
     """
     year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
     if not 1 <= year <= 9999:
-        raise RowFailure(OVERFLOW)
+        raise RowFailure(ERROR_OVERFLOW)
     day = min(moment.day, calendar.monthrange(year, month + 1)[1])
     try:
         return moment.replace(year=year, month=month + 1, day=day) + dt.timedelta(microseconds=microseconds)
     except OverflowError:
-        raise RowFailure(OVERFLOW) from None
+        raise RowFailure(ERROR_OVERFLOW) from None
 
 
 def _moments(args: Row, of: Unfolding) -> Iterator[Row]:
@@ -111,7 +111,7 @@ def _moments(args: Row, of: Unfolding) -> Iterator[Row]:
         yield (moment,)
         count += 1
         if count > MOST:
-            raise RowFailure(OVERFLOW)
+            raise RowFailure(ERROR_OVERFLOW)
         try:
             moment = later(moment, of.months, of.microseconds)
         except RowFailure:

@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from everview.store import garbage as tally
+from everview.store import garbage
 from everview.store.batches import Image
 from everview.store.garbage import Tally
 from everview.store.manifest import Ref
@@ -46,36 +46,36 @@ def test_least_is_what_a_merge_leaves_or_less(diffs: int, apart: bool) -> None:
     for seed in range(150):
         random = np.random.default_rng(seed)
         batches = [batch(random, diffs) for _ in range(random.integers(1, 5))]
-        tallies = [tally.of(image(updates), 3, apart=apart) for updates in batches]
+        tallies = [garbage.of(image(updates), 3, apart=apart) for updates in batches]
         left = merged(batches, apart)
-        assert tally.least(tallies) <= len(left), seed
+        assert garbage.least(tallies) <= len(left), seed
         if left:
             settled = image({k: d[:diffs] for k, d in left.items()})
-            assert tally.least([tally.of(settled, 3, apart=apart)]) == len(left), seed
+            assert garbage.least([garbage.of(settled, 3, apart=apart)]) == len(left), seed
 
 
 def test_a_large_batch_is_counted_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tally, "PIECE_BYTES", 100)
+    monkeypatch.setattr(garbage, "PIECE_BYTES", 100)
     rows = np.repeat(np.arange(500), 2).reshape(1, -1)
     made = Image.of(rows, np.tile([1, 2], 500), np.tile([1, -1], 500).reshape(1, -1))
-    assert tally.of(made, 2, apart=False) == Tally(2, 0, 0)
-    assert tally.of(made, 2, apart=True) == Tally(2, 500, 500)
+    assert garbage.of(made, 2, apart=False) == Tally(2, 0, 0)
+    assert garbage.of(made, 2, apart=True) == Tally(2, 500, 500)
 
 
 def test_batches_without_columns() -> None:
     """A total over everything has none."""
     made = Image.of(np.empty((0, 2), dtype=np.int64), np.array([1, 2]), np.array([[5, -5]]))
-    assert tally.of(made, 2, apart=False) == Tally(2, 0, 0)
+    assert garbage.of(made, 2, apart=False) == Tally(2, 0, 0)
 
 
 def test_only_the_settled_beginning_of_a_list_is_taken() -> None:
     dead = Ref(9000, 1, "a", until=4, up=100)
     recent = Ref(9000, 1, "b", until=30, up=100)
-    assert [r.file for r in tally.wasteful([dead, recent, dead], 10)] == ["a"]
-    assert [r.file for r in tally.wasteful([dead, recent, dead], 30)] == ["a", "b", "a"]
-    assert not tally.wasteful([recent, dead], 10)
+    assert [r.file for r in garbage.wasteful([dead, recent, dead], 10)] == ["a"]
+    assert [r.file for r in garbage.wasteful([dead, recent, dead], 30)] == ["a", "b", "a"]
+    assert not garbage.wasteful([recent, dead], 10)
 
 
 def test_a_few_rows_are_not_worth_a_merge() -> None:
-    assert not tally.wasteful([Ref(tally.FEW, 1, inline=b"")], 10)
-    assert tally.wasteful([Ref(tally.FEW + 1, 1, inline=b"")], 10)
+    assert not garbage.wasteful([Ref(garbage.FEW, 1, inline=b"")], 10)
+    assert garbage.wasteful([Ref(garbage.FEW + 1, 1, inline=b"")], 10)

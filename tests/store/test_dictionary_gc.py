@@ -13,15 +13,14 @@ import pytest
 import everview as ev
 from everview.codes.interner import Interner
 from everview.spark import cluster
-from everview.store import Image, Store
-from everview.store import dictionary_gc as words
+from everview.store import Image, Store, dictionary_gc
 from tests.inside import inside
 from tests.spark.inprocess import session
 
 
 @pytest.fixture(autouse=True)
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(words, "MANY", 500)
+    monkeypatch.setattr(dictionary_gc, "MANY", 500)
     monkeypatch.setattr(cluster, "COLLECT_GRACE", 0.0)
 
 
@@ -68,7 +67,7 @@ def test_a_word_of_a_definition_is_stored_again_when_a_row_has_it(
     connect: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is known from building the view, but was forgotten in the store."""
-    monkeypatch.setattr(words, "MANY", -1)
+    monkeypatch.setattr(dictionary_gc, "MANY", -1)
     with connect(tmp_path) as db:
         t = db.table("t", {"name": str})
         db.view("v", t.filter(t.name == "only here"))
@@ -98,7 +97,7 @@ def stored(db: Any) -> set[bytes]:
 
 def test_a_worker_that_knew_a_word_tells_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers outlive sessions; what a function makes there must reach the driver, known or not."""
-    monkeypatch.setattr(words, "MANY", -1)
+    monkeypatch.setattr(dictionary_gc, "MANY", -1)
     spark = session(1)
     for _ in range(3):
         with ev.connect(spark, state=str(tmp_path), shards=2, history=0) as db:
@@ -114,7 +113,7 @@ def test_a_worker_that_knew_a_word_tells_it_again(tmp_path: Path, monkeypatch: p
 
 def test_a_log_that_is_not_empty_keeps_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its rows are in no batch yet; they are put there first."""
-    monkeypatch.setattr(words, "MANY", -1)
+    monkeypatch.setattr(dictionary_gc, "MANY", -1)
     with ev.connect(tmp_path / "a", history=0) as db:
         t = db.table("t", {"name": str})
         t.insert([("early",), ("gone",)])
@@ -140,7 +139,7 @@ def test_readers_go_on(connect: Callable[..., Any], tmp_path: Path, monkeypatch:
             db.checkpoint()
     with ev.connect(tmp_path, read_only=True) as reader:
         assert reader["t"].rows() == [("b",)]
-        monkeypatch.setattr(words, "MANY", -1)
+        monkeypatch.setattr(dictionary_gc, "MANY", -1)
         with connect(tmp_path) as db:
             db["t"].insert([("c",), ("a",)])
             reader.refresh()
@@ -153,9 +152,9 @@ def kept(where: Path, interner: Interner, codes: list[int]) -> set[bytes]:
     with Store(where) as store:
         batch = store.put(Image.of(np.array([[7] * len(codes), codes], dtype=np.int64), 1, 1))
         store.commit(1, adds=[(0, 0, batch)], dictionary=(store.put_dictionary(interner.export()),))
-        words.forget(store)
+        dictionary_gc.forget(store)
         found = {v for ref in store.manifest.dictionary for v in store.get_dictionary(ref)["value"].to_pylist()}
-        assert words.due(store.manifest) is False
+        assert dictionary_gc.due(store.manifest) is False
         return found
 
 
