@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime as dt
 import random
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -113,3 +114,22 @@ def test_the_computers_clock(tmp_path: Path) -> None:
         assert len(t.rows()) in (2, 3)
         db.advance(now + dt.timedelta(seconds=45))
         assert [row[0] for row in t.rows()] == [0]
+
+
+def test_time_passes_by_itself(tmp_path: Path) -> None:
+    """In a run that waits, and while the state was closed."""
+    state = str(tmp_path / "state")
+    with ev.connect(session(), state=state, shards=2) as db:
+        t = db.table("t", {"id": int}, ttl=dt.timedelta(seconds=1))
+        source = Script(pa.schema([("id", pa.int64())]))
+        db.source("t", source)
+        left: list[Any] = []
+        db.view("v", t.distinct()).subscribe(lambda batch: left.extend(batch.rows()))
+        source.waiting = [pa.table({"id": [1, 2]})]
+        db.run(until="2500ms")
+        assert t.rows() == [] and left[-2:] == [((1,), -1), ((2,), -1)]
+        t.insert([(3,)])
+        assert t.rows() == [(3,)]
+    time.sleep(1.2)
+    with ev.connect(session(), state=state) as db:
+        assert db["t"].rows() == [] and db["v"].rows() == []

@@ -4,6 +4,10 @@
 source in turn, each in a transaction of its own, and the sinks follow each transaction as subscribers do. One chunk
 at a time is in memory, and the next is asked for when the last is committed and written: that is all the
 back-pressure there is, and all there needs to be.
+
+While the sources have nothing, time passes nevertheless: rows whose moment has come (times to live, windows, conditions
+on now()) leave at that moment, as a transaction of its own that sinks and subscribers are told like any other. A clock
+that was set by hand (`db.advance(moment)`) stands still in a run, too.
 """
 
 from __future__ import annotations
@@ -206,14 +210,20 @@ class Pipeline:
                 line.update()
                 if end is not None and time.monotonic() >= end:
                     return "time"
+            self.core.clock.settle()
             for outlet in self.outlets:
                 outlet.tick()
             if catch_up and not worked and all(feed.caught_up for feed in self.feeds.values()):
                 return "caught_up"
             if not worked:
-                left = IDLE if end is None else min(IDLE, max(end - time.monotonic(), 0.0))
-                interrupt.wake.wait(left)
+                interrupt.wake.wait(self._pause(end))
             interrupt.wake.clear()
+
+    def _pause(self, end: float | None) -> float:
+        """Seconds until there is something to do: look at the sources, let rows go whose moment has come, end."""
+        due = self.core.clock.waiting()
+        left = None if end is None else max(end - time.monotonic(), 0.0)
+        return min(seconds for seconds in (IDLE, due, left) if seconds is not None)
 
 
 @dataclass

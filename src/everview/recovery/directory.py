@@ -27,7 +27,6 @@ from everview.session import entries as journal
 from everview.session.catalog import Unkept
 from everview.session.core import Core
 from everview.session.entries import Entry
-from everview.session.temporal import NOW
 from everview.store import Ref, Store, garbage, steps
 from everview.store.logs import Log, next_version, open_log
 from everview.store.wal import Sync
@@ -94,7 +93,7 @@ class Directory:
         self._catch_up_with(loaded, payloads)
         self._rebuilt = loaded.rebuilt or core.catalog.functions.old
         self._words = loaded.words
-        core.clock.resume(int(runtime.offsets.get(NOW, 0)))
+        core.clock.resume()
         self._wal.begin()
         core.catalog.redeclarable = {*core.catalog.tables, *core.catalog.views}
         core.catalog.journal = runtime.log = runtime.backing = self

@@ -25,6 +25,7 @@ from everview.plan.trust import Trust
 from everview.recovery.directory import Directory
 from everview.recovery.followed_shards import follow_shards
 from everview.recovery.following import Follower
+from everview.session.core import core_of
 from everview.session.session import Session
 from everview.store import Store, dictionary_gc
 from everview.store.logs import read_log
@@ -57,7 +58,9 @@ def open_to_write(location: str | os.PathLike[str], sync: Sync = "normal", **opt
     try:
         if dictionary_gc.due(store.manifest):
             _forget_words(store, options)
-        return Session(Directory(store, sync, **options).core)
+        session = Session(Directory(store, sync, **options).core)
+        core_of(session).clock.catch_up()
+        return session
     except BaseException:
         store.close()
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import html
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,10 @@ class Snapshot:
         self._arrangement = arrangement
         self._codec = codec
         self.time = time
+        self.now: dt.datetime | None = core.clock.at(time)
+        """what the session's clock showed then: what TTLs, windows and now() let come and go is done up to this moment.
+        None if nothing follows the clock, or the session has not seen that time itself
+        """
         self._copy: tuple[np.ndarray, np.ndarray] | None = None
         self._lost: EverviewError | None = None
         core.runtime.sync(arrangement.operator)

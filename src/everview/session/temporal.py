@@ -20,7 +20,9 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections import Counter
+import warnings
+from bisect import bisect_right
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,7 +33,7 @@ import numpy.typing as npt
 
 from everview.codes.interner import Interner
 from everview.dataflow.operators import Arrangement
-from everview.errors import InputError
+from everview.errors import EverviewError, InputError
 from everview.expr.evaluate import evaluate
 from everview.expr.few import FewRows
 from everview.expr.nodes import ColumnRef, Expr
@@ -53,6 +55,11 @@ NOW = "everview.now"
 """The offset that says what the clock showed, where something follows it."""
 
 _EPOCH = dt.datetime(1970, 1, 1)
+
+SET = "everview.clock"
+"""The offset that says that the clock was set by hand (`SET_BY_HAND`): it stands still until it is moved again."""
+
+SET_BY_HAND = "set"
 
 Words = npt.NDArray[np.int64]
 Change = tuple[Any, Any, int]
@@ -85,6 +92,8 @@ class Clock:
         """where `advance` is going"""
         self.agenda = Agenda()
         """what follows the clock"""
+        self._shown: deque[tuple[int, int]] = deque(maxlen=core.history + 1)
+        """what it showed at the last times"""
 
     def read(self) -> int:
         """The present moment; it never goes back."""
@@ -162,7 +171,7 @@ class Clock:
         before = self.manual, self.now
         self.manual, self.target = moment is not None, wanted
         try:
-            if self.due(wanted):
+            if self.due(wanted) or (moment is None and self._by_hand()):
                 self.core.transactions.commit_empty()
             self.now = self.read()
         except BaseException:
@@ -171,8 +180,20 @@ class Clock:
         finally:
             self.target = None
 
-    def resume(self, now: int) -> None:
-        """Go on at a moment at which everything that was due had been done: what is there says what is due later."""
+    def offsets(self) -> dict[str, str]:
+        """What is kept with a transaction, so that a session that is opened again goes on from there."""
+        kept = {NOW: str(self.now)}
+        if self.manual != self._by_hand():
+            kept[SET] = SET_BY_HAND if self.manual else ""
+        return kept
+
+    def _by_hand(self) -> bool:
+        return self.core.runtime.offsets.get(SET) == SET_BY_HAND
+
+    def resume(self) -> None:
+        """Go on at the moment at which everything that was due had been done: what is there says what is due later."""
+        now = int(self.core.runtime.offsets.get(NOW, 0))
+        self.manual = self._by_hand()
         self.now = max(self.now, now)
         for follower in self.followers:
             follower.seen = max(follower.seen, now)
@@ -200,6 +221,34 @@ class Clock:
             yield
         finally:
             self.target = None
+
+    def catch_up(self) -> None:
+        """A session was opened: do what came to pass since it was closed. If that cannot be done it can be opened
+        nevertheless, and its next transaction says so again.
+        """
+        try:
+            self.settle()
+        except EverviewError as error:
+            warnings.warn(f"what came to pass since the session was closed cannot be done: {error}", stacklevel=2)
+
+    def waiting(self) -> float | None:
+        """Seconds until something is due; None if nothing is, or only when the clock is moved by hand."""
+        first = None if self.manual else self.agenda.next()
+        return None if first is None else max(first - self.read(), 0) / 1e6
+
+    def note(self) -> None:
+        """A step is done: this is what the clock showed at its time."""
+        self._shown.append((self.core.runtime.graph.time, self.now))
+
+    def at(self, time: int) -> dt.datetime | None:
+        """What the clock showed at one of the last times; None if that is not known, or nothing follows it."""
+        if not self.agenda:
+            return None
+        if time >= self.core.runtime.graph.time:
+            known = self.core.runtime.offsets.get(NOW)
+            return moment_of(int(known)) if known else None
+        place = bisect_right(self._shown, time, key=lambda noted: noted[0])
+        return moment_of(self._shown[place - 1][1]) if place else None
 
     def settle(self) -> int:
         """Do what is due, as a transaction of its own; the moment up to which that is done."""

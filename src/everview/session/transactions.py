@@ -19,7 +19,6 @@ from everview.dataflow.scopes import MAX_EPOCHS
 from everview.errors import EverviewError, InputError, LoopError, MemoryLimitError
 from everview.runtime.base import AbsentRows, Change, ChangeSet, RemoteRows, columns_of, in_table_order
 from everview.session.current_rows import current, how_often, last_of_each
-from everview.session.temporal import NOW
 from everview.session.turns import reads, turn, writes
 
 if TYPE_CHECKING:
@@ -159,12 +158,13 @@ class Transactions:
         self.catch_up()
         with clock.not_after(changes):
             undo = clock.extend(changes)
-            changes.offsets[NOW] = str(clock.now)
+            changes.offsets.update(clock.offsets())
             try:
                 self.run([changes])
             except BaseException:
                 undo()
                 raise
+            clock.note()
 
     def run(self, transactions: list[ChangeSet]) -> None:
         """Run transactions, one time each, as one step; all or none of them."""

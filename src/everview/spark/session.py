@@ -22,7 +22,6 @@ from everview.runtime.sharded import ShardedRuntime
 from everview.session import entries as journal
 from everview.session.core import Core
 from everview.session.session import Session
-from everview.session.temporal import NOW
 from everview.spark import cluster
 from everview.spark.cluster import SparkCluster
 from everview.spark.coded import FOLDER as CODED
@@ -65,10 +64,12 @@ def spark_session(
         if linger is not None:
             found.linger(linger)
         core.definitions.collect()  # what was built and then never declared
+        session = Session(core)
+        core.clock.catch_up()
     except BaseException:
         store.close()
         raise
-    return Session(core)
+    return session
 
 
 def _take_over(state: str, default: int, shards: int | None, **options: Any) -> None:
@@ -118,7 +119,7 @@ def _open(
         if built.old or core.catalog.functions.old:
             _write_anew(store, core, found, Functions(travel=True, like=built))
         found.knows(stored.words)
-        core.clock.resume(int(runtime.offsets.get(NOW, 0)))
+        core.clock.resume()
         runtime.backing = Committed(store)
     except BaseException:
         core.closed = True
