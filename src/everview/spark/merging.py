@@ -151,6 +151,7 @@ class Merger:
         self._running: dict[Place, tuple[Request, Future[Ref | None]]] = {}
         self._failed = False
         self._looked = store.manifest.version  # of the last look at all lists
+        self._unseen: set[Place] = set()  # lists that were being merged at the last look
 
     def tidy(self, places: Iterable[Place]) -> dict[Place, list[Ref]]:
         """Lists to put in the place of others, from merges that are ready; starts those that have become due."""
@@ -181,20 +182,23 @@ class Merger:
 
     def _due(self, places: Iterable[Place], but: Container[Place]) -> Iterator[Request]:
         """The merges that lists need now: those of some places are looked at whether they are long, all now and then
-        whether they are wasteful.
+        whether they are wasteful; a list that is being merged then, when it is done.
         """
         manifest = self._store.manifest
         look = manifest.version // LOOK_EVERY > self._looked // LOOK_EVERY
         self._looked = manifest.version
         changed = set(places)
-        for place in manifest.lists if look else changed:
+        if look:
+            self._unseen = set(manifest.lists)
+        for place in sorted({*changed, *self._unseen} & manifest.lists.keys()):
             if place in but:
                 continue
             refs = manifest.lists[place]
             owner = self._skeleton.graph.numbered[place[0]]
             assert owner is not None and owner.trace is not None
             chosen = _alike(refs) if place in changed else ()
-            if look and not chosen:
+            if place in self._unseen and not chosen:
+                self._unseen.remove(place)
                 chosen = garbage.wasteful(refs, _settled(owner.trace, manifest.time))
             if chosen:
                 name = f"{manifest.version:020d}-{place[1]}-{place[0]}-merged.arrow"
