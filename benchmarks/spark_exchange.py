@@ -1,5 +1,5 @@
-"""Three ways for two tasks on Spark to exchange rows: directly (`everview.spark.mesh`, within a barrier stage), through
-Spark's shuffle, and through the driver.
+"""Three ways for two tasks on Spark to exchange rows: directly (`everview.spark.transport.exchange`, within a barrier
+stage), through Spark's shuffle, and through the driver.
 
     python benchmarks/spark_exchange.py [--rows 10000,1000000,10000000]
 
@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from everview.spark import local_session
-from everview.spark.mesh import Mesh
-from everview.spark.proof import new_secret
+from everview.spark.transport.exchange import ShardExchange
+from everview.spark.transport.handshake import new_secret
 
 TASKS, WORDS = 2, 4
 
@@ -43,7 +43,7 @@ def direct(spark: Any, rows: int, rounds: int) -> None:
         for _ in partition:
             pass
         context = BarrierTaskContext.get()
-        mesh = Mesh(context.partitionId(), secret, context.allGather, "127.0.0.1", TASKS, {})
+        mesh = ShardExchange(context.partitionId(), secret, context.allGather, "127.0.0.1", TASKS, {})
         parcels = [(to, 0, np.frombuffer(data, dtype=np.int64)) for to, data in blobs(rows)]
         for _ in range(rounds):
             parcels = [(i, 0, words) for i, (_, _, words) in enumerate(mesh.swap(parcels, 0)[0])]

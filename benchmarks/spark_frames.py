@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import everview as ev
-from everview.spark import frames, local_session
+from everview.spark import local_session
+from everview.spark.rows import frames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -37,7 +37,7 @@ def home(folder: Path) -> Path:
 def environment(spark_home: Path) -> dict[str, str]:
     """What master, workers and drivers have in their environment."""
     from everview.spark import find_java
-    from everview.spark.java_home import home_for_spark
+    from everview.spark.java.home import home_for_spark
 
     return os.environ | {
         "SPARK_HOME": str(spark_home),

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 import everview as ev
-from everview.spark import host
-from everview.spark.frames import FrameRows
+from everview.spark.rows.frames import FrameRows
+from everview.spark.workers import state as host
 
 
 class _Broadcast:

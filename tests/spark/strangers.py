@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from everview.spark.proof import HELLO, MAGIC, NONCE, PROOF, REPLY, Caller
+from everview.spark.transport.handshake import HELLO, MAGIC, NONCE, PROOF, REPLY, Caller
 
 Address = tuple[str, int]
 

@@ -16,7 +16,8 @@ import pytest
 
 import everview as ev
 from everview import col
-from everview.spark import coded, frames
+from everview.spark.rows import encoded as coded
+from everview.spark.rows import frames
 from tests.inside import inside
 from tests.spark.inprocess import Rows, Script, parts, session
 

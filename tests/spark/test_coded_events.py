@@ -1,5 +1,5 @@
 """Change feeds of any kind coded in tasks and finished on the shards, next to a session in memory that takes the same
-records one after the other. Tasks run in this process; the same with Spark's own is in test_coding.py.
+records one after the other. Tasks run in this process; the same with Spark's own is in test_encode.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 
 import everview as ev
-from everview.spark import coded, coding
+from everview.spark.rows import encode as coding
+from everview.spark.rows import encoded as coded
 from tests.inside import inside
 from tests.spark.inprocess import Rows, Script, parts, session
 

@@ -28,7 +28,8 @@ PROGRAM = (
     """
 import json, os, signal, sys
 import everview as ev
-from everview.spark import local_session, writers
+from everview.spark import local_session
+from everview.spark.rows import writers
 
 work, jars, die = sys.argv[1:4]
 spark = local_session("local[2]", **{

@@ -29,7 +29,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 PROGRAM = """
 import os, signal, sys
 import everview as ev
-from everview.spark import local_session, topics
+from everview.spark import local_session
+from everview.spark.rows import topics
 
 work, servers, jars, half = sys.argv[1:]
 spark = local_session("local[2]", **{"spark.jars": jars})
@@ -197,7 +198,8 @@ def test_topics_in_and_out_with_drivers_killed(tmp_path: Path) -> None:
 FAILING = """
 import json, sys
 import everview as ev
-from everview.spark import local_session, topics
+from everview.spark import local_session
+from everview.spark.rows import topics
 
 work, servers, jars, settings = sys.argv[1:]
 spark = local_session("local[2,4]", **json.loads(settings), **{"spark.jars": jars})  # four attempts per task

@@ -21,7 +21,8 @@ PROGRAM = (
     """
 import os, signal, sys
 import everview as ev
-from everview.spark import local_session, writers
+from everview.spark import local_session
+from everview.spark.rows import writers
 
 work, url, jars, die = sys.argv[1:]
 spark = local_session("local[2]", **{"spark.jars": jars, "spark.driver.extraClassPath": jars})

@@ -11,8 +11,8 @@ import pytest
 
 import everview as ev
 from everview import count
-from everview.spark import resident
-from everview.spark.slots import slots, stage_slots
+from everview.spark.driver import long_lived_task as resident
+from everview.spark.driver.slots import slots, stage_slots
 from tests.inside import inside
 
 

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import everview as ev
 from everview.cli import app
 from everview.expr.language import udf
-from everview.spark import merging
+from everview.spark.driver import merging
 from everview.store.files import LocalFiles
 from everview.store.witness import Witness
 from tests.inside import inside

@@ -11,7 +11,9 @@ import pytest
 import everview as ev
 from everview import count, udf
 from everview.kernels.build import native
-from everview.spark import cluster, host, merging, room
+from everview.spark.driver import cluster, merging
+from everview.spark.workers import address_space as room
+from everview.spark.workers import state as host
 from tests.inside import inside
 from tests.spark.inprocess import session
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import everview as ev
-from everview.spark.streams import Stream
+from everview.spark.rows.streams import Stream
 from tests.inside import inside
 
 pytestmark = pytest.mark.spark

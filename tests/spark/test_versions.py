@@ -11,7 +11,7 @@ import cloudpickle
 import pytest
 
 import everview as ev
-from everview.spark import versions
+from everview.spark.driver import versions
 from tests.spark import clusters, inprocess
 
 DRIVER = """

@@ -17,7 +17,7 @@ import pytest
 import everview as ev
 from everview import count
 from everview.recovery.directory import Directory
-from everview.spark import cluster, merging
+from everview.spark.driver import cluster, merging
 from everview.store import manifest as m
 from tests.inside import inside
 from tests.spark.inprocess import session

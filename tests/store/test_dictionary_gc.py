@@ -12,7 +12,7 @@ import pytest
 
 import everview as ev
 from everview.codes.interner import Interner
-from everview.spark import cluster
+from everview.spark.driver import cluster
 from everview.store import Image, Store, dictionary_gc
 from tests.inside import inside
 from tests.spark.inprocess import session

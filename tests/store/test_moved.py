@@ -21,7 +21,7 @@ from everview import col
 from everview.expr.language import count, udf
 from everview.kernels.trace.trace import NO_SINCE
 from everview.recovery.directory import Directory
-from everview.spark import merging
+from everview.spark.driver import merging
 from everview.spark.session import Committed
 from tests.inside import inside
 from tests.oracle import graphs, plans

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import everview as ev
-from everview.spark import host
-from everview.spark.job import map_privately
+from everview.spark.driver.job import map_privately
+from everview.spark.workers import state as host
 from everview.store.files import Files, LocalFiles
 from everview.store.nearby import Nearby, with_copies
 from tests.spark.inprocess import Context, session

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from everview.spark import merging
-from everview.spark.merging import Request
+from everview.spark.driver import merging
+from everview.spark.driver.merging import Request
 from everview.store import Image, Store
 from everview.store.manifest import Ref
 from everview.store.pieces import cut

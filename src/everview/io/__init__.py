@@ -133,7 +133,7 @@ def arrow(path: Path, *, order: Order = "modified") -> Files:
 
 
 def inbox(state: Path, table: str) -> Files:
-    """What Spark queries have written for a table with `format("everview")`: see `everview.spark.datasource`.
+    """What Spark queries have written for a table with `format("everview")`: see `everview.spark.rows.datasource`.
 
     >>> import everview as ev, tempfile
     >>> state = tempfile.mkdtemp()
@@ -195,7 +195,8 @@ def delta(spark: SparkSession, path: str, **options: str) -> Sink:
 
 def kafka(spark: SparkSession, servers: str, topic: str, *, key: str | Sequence[str] = (), **options: str) -> Sink:
     """A Kafka topic (Spark needs its connector): each change is a record of JSON with `_time` and `_diff`, its key the
-    columns named by `key`. A time that was written in part is completed after a restart; see `everview.spark.topics`.
+    columns named by `key`. A time that was written in part is completed after a restart; see
+    `everview.spark.rows.topics`.
 
     >>> outlet = view.write_to(ev.io.kafka(spark, "127.0.0.1:9092", "revenue", key="country"))  # doctest: +SKIP
     """

@@ -19,18 +19,18 @@ def spark_on_this_machine(master: str, conf: Mapping[str, Any]) -> SparkSession:
 
 
 def frame_source(frame: Any) -> Source:
-    from everview.spark.frames import frame_source
+    from everview.spark.rows.frames import frame_source
 
     return frame_source(frame)
 
 
 def writer(spark: SparkSession, kind: str, options: Mapping[str, str]) -> Sink:
-    from everview.spark.writers import Writer
+    from everview.spark.rows.writers import Writer
 
     return Writer(spark, kind, dict(options))
 
 
 def topic(spark: SparkSession, servers: str, name: str, key: Sequence[str], options: Mapping[str, str]) -> Sink:
-    from everview.spark.topics import Topic
+    from everview.spark.rows.topics import Topic
 
     return Topic(spark, servers, name, key, dict(options))

@@ -3,8 +3,8 @@
 Most feeds have a column that says what happened to the rest of the record; they are read column by column. Debezium's
 records are envelopes with a row before and a row after, read one by one.
 
-The work is the same wherever it is done: in this process, or in Spark's tasks (`everview.spark.coding`), where events
-travel as columns of codes with three columns more: what happened, in which commit, and when.
+The work is the same wherever it is done: in this process, or in Spark's tasks (`everview.spark.rows.encode`), where
+events travel as columns of codes with three columns more: what happened, in which commit, and when.
 
 >>> rows = np.array([[1, 1, 2, 3], [10, 11, 20, 30]])  # key and value of four events, in order
 >>> [part.tolist() for part in outcome(rows, np.array([1, 1, 1, -1]), 1)]

@@ -1,8 +1,8 @@
 """Records into codes: a source's columns are fitted to its table's, and what does not fit is set aside.
 
-The work is the same wherever it is done, in this process or in a Spark task (`everview.spark.coding`), and it is done
-column by column, unless something in a chunk is bad: then its records are looked at one by one to part the good from
-the bad.
+The work is the same wherever it is done, in this process or in a Spark task (`everview.spark.rows.encode`), and it is
+done column by column, unless something in a chunk is bad: then its records are looked at one by one to part the good
+from the bad.
 """
 
 from __future__ import annotations

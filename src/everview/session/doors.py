@@ -108,8 +108,8 @@ def check(core: Core) -> list[Difference]:
 
 
 def to_spark(view: View, core: Core, spark: SparkSession | None, changes: bool) -> DataFrame:
-    from everview.spark.frames import check_session, to_frame
-    from everview.spark.views import default_session, stream_of_changes
+    from everview.spark.rows.frames import check_session, to_frame
+    from everview.spark.rows.views import default_session, stream_of_changes
 
     spark = default_session(core) if spark is None else spark
     check_session(spark)

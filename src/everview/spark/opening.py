@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from everview.errors import InputError, did_you_mean
 from everview.plan.trust import Trust
-from everview.spark.alive import lost
+from everview.spark.driver.alive import lost
 
 if TYPE_CHECKING:
     from everview.session.session import Session

@@ -22,10 +22,10 @@ from everview.runtime.sharded import ShardedRuntime
 from everview.session import entries as journal
 from everview.session.core import Core
 from everview.session.session import Session
-from everview.spark import cluster
-from everview.spark.cluster import SparkCluster
-from everview.spark.coded import FOLDER as CODED
+from everview.spark.driver import cluster
+from everview.spark.driver.cluster import SparkCluster
 from everview.spark.local import on_this_machine
+from everview.spark.rows.encoded import FOLDER as CODED
 from everview.store import Store, dictionary_gc
 from everview.store.manifest import BUILT, DECLARED
 from everview.store.reshard import Spread, reshard

@@ -8,7 +8,7 @@ has become much larger than what was needed the last time somebody looked. Any n
 counts as that word, whatever the column is; a tuple needs the words in it.
 
 Hazards: a session that runs for ever forgets nothing until it is opened again. And workers of Spark outlive sessions:
-the mark `FORGOTTEN` tells them that what they know is no longer what is stored (`everview.spark.host`).
+the mark `FORGOTTEN` tells them that what they know is no longer what is stored (`everview.spark.workers.state`).
 """
 
 from __future__ import annotations

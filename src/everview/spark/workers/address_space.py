@@ -17,7 +17,7 @@ STEP_BYTES = 1 << 27
 """What a step needs besides: input, sorting, threads."""
 
 
-class NoRoom(StoreError):
+class NoAddressSpace(StoreError):
     """A worker may not map as much as the shards it should run have."""
 
 
@@ -43,7 +43,7 @@ def check(state: int) -> None:
         return
     needed = used() + state + STEP_BYTES
     if needed > allowed:
-        raise NoRoom(
+        raise NoAddressSpace(
             "E_MEMORY",
             f"a Spark worker may have {allowed >> 20} MB of address space and needs {needed >> 20} MB, as it maps "
             f"{state >> 20} MB of state",

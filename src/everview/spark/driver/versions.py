@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from everview.errors import StoreError
-from everview.spark.message import Buffer
+from everview.spark.transport.message import Buffer
 
 Task = Callable[[Iterable[Any]], Iterator[bytes]]
 
@@ -71,8 +71,8 @@ def own_version() -> str:
 
 
 def guarded(name: str, *args: Any) -> Task:
-    """The task `everview.spark.tasks.<name>(partition, *args)`, for workers that have the driver's Everview; others
-    answer with theirs.
+    """The task `everview.spark.workers.tasks.<name>(partition, *args)`, for workers that have the driver's Everview;
+    others answer with theirs.
     """
     version, ask = own_version(), _asking()
 
@@ -88,7 +88,7 @@ def guarded(name: str, *args: Any) -> Task:
                 pass
             yield said.encode()
             return
-        from everview.spark import tasks
+        from everview.spark.workers import tasks
 
         yield from getattr(tasks, name)(partition, *args)
 

@@ -20,8 +20,8 @@ from contextlib import suppress
 from typing import Any
 
 from everview.errors import InternalError
-from everview.spark.message import Buffer
-from everview.spark.proof import REPLY, Caller, Keys, Stranger
+from everview.spark.transport.handshake import REPLY, Caller, Keys, NotAuthenticated
+from everview.spark.transport.message import Buffer
 
 MOST = 1 << 36
 """Bytes that a message may have: more than any task can hold, and a bound all the same."""
@@ -37,7 +37,7 @@ _LENGTH = struct.Struct("<Q")
 _HEAD = struct.Struct("<cQQ")  # what is sealed, the message's number, the body's length
 
 
-class Line:
+class Channel:
     """One end of a connection whose ends know each other."""
 
     def __init__(self, connection: socket.socket, sending: bytes, receiving: bytes) -> None:
@@ -93,7 +93,7 @@ def _seal(key: bytes, what: bytes, number: int, length: int, pieces: Sequence[Bu
     return made.digest()[:SEAL]
 
 
-def call(address: tuple[str, int], secret: bytes, purpose: bytes, number: int, reach: float) -> Line:
+def call(address: tuple[str, int], secret: bytes, purpose: bytes, number: int, reach: float) -> Channel:
     """Call a process of the same job, which must be reached in so many seconds. Raises `OSError` if it cannot be
     reached, `Stranger` if somebody else is there.
     """
@@ -104,18 +104,18 @@ def call(address: tuple[str, int], secret: bytes, purpose: bytes, number: int, r
         connection.sendall(caller.hello())
         connection.sendall(caller.proof(bytes(exactly(connection, REPLY))))
         connection.settimeout(None)
-        return line_of(connection, caller.keys, calling=True)
+        return channel_of(connection, caller.keys, calling=True)
     except (TimeoutError, InternalError):  # nothing was said, or nothing more
         connection.close()
-        raise Stranger from None
+        raise NotAuthenticated from None
     except BaseException:
         connection.close()
         raise
 
 
-def line_of(connection: socket.socket, keys: Keys, *, calling: bool) -> Line:
+def channel_of(connection: socket.socket, keys: Keys, *, calling: bool) -> Channel:
     """The line over a connection whose ends have proved themselves."""
-    return Line(connection, *((keys.caller, keys.listener) if calling else (keys.listener, keys.caller)))
+    return Channel(connection, *((keys.caller, keys.listener) if calling else (keys.listener, keys.caller)))
 
 
 def _too_large(length: int) -> InternalError:

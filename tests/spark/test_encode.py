@@ -13,7 +13,7 @@ import pytest
 
 import everview as ev
 from everview.codes.interner import Interner
-from everview.spark import frames
+from everview.spark.rows import frames
 from tests.inside import inside
 
 pytestmark = pytest.mark.spark

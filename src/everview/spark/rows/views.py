@@ -29,7 +29,7 @@ def default_session(core: Core) -> SparkSession:
 
 def stream_of_changes(spark: SparkSession, core: Core, view: str) -> DataFrame:
     """A view's changes as a streaming DataFrame, read from the session's directory."""
-    from everview.spark.datasource import register
+    from everview.spark.rows.datasource import register
 
     store = core.runtime.backing.store
     if store is None:

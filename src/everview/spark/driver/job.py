@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from everview.dataflow.replica import Added
-from everview.spark import failures
-from everview.spark.message import Buffer, pack, unpack
+from everview.spark.transport import failures
+from everview.spark.transport.message import Buffer, pack, unpack
 from everview.store.files import Files
 from everview.store.manifest import Ref
 from everview.store.mapped import map_privately
@@ -51,7 +51,7 @@ class Job:
     stored: tuple[Ref, ...] = ()
     """many new entries, in the store already"""
     coded: tuple[Any, ...] = ()
-    """rows that lie in files already (`everview.spark.coded`)"""
+    """rows that lie in files already (`everview.spark.rows.encoded`)"""
     forget: float = 0.0
     """seconds for which a worker keeps shards that another has taken over"""
     forgotten: int = 0

@@ -21,12 +21,12 @@ from collections.abc import Callable, Sequence
 from everview.codes.interner import Interner
 from everview.dataflow.superstep import Parcel
 from everview.errors import InternalError
-from everview.spark.door import Door
-from everview.spark.failures import PeerFailed
-from everview.spark.job import bytes_table, table_bytes
-from everview.spark.line import Line, call
-from everview.spark.message import Buffer, Header, bytes_of, pack, unpack, words_in
-from everview.spark.proof import Stranger
+from everview.spark.driver.job import bytes_table, table_bytes
+from everview.spark.transport.channel import Channel, call
+from everview.spark.transport.failures import PeerFailed
+from everview.spark.transport.handshake import NotAuthenticated
+from everview.spark.transport.listener import JobListener
+from everview.spark.transport.message import Buffer, Header, bytes_of, pack, unpack, words_in
 
 PATIENCE = 120.0
 """Seconds without a sign of life after which a task gives up on its peers (Spark then runs the stage again)."""
@@ -48,7 +48,7 @@ def assign(shards: int, held: Sequence[dict[int, int]]) -> list[int]:
     return [owners[shard] for shard in range(shards)]
 
 
-class Mesh:
+class ShardExchange:
     """The wire of one task among several; see `everview.dataflow.superstep.Wire`.
 
     Spark gives tasks to any worker. So that shards need not move with them, tasks say which versions of which shards
@@ -60,10 +60,12 @@ class Mesh:
     ) -> None:
         self.task = task
         self._secret = secret
-        self._peers: dict[int, Line] = {}
+        self._peers: dict[int, Channel] = {}
         self._interner: Interner | None = None
         self._known = 0
-        door = Door([host, "127.0.0.1"], secret)  # a name that is not this machine's own is of no use to others either
+        door = JobListener(
+            [host, "127.0.0.1"], secret
+        )  # a name that is not this machine's own is of no use to others either
         try:
             texts = gather(json.dumps({"at": door.address, "held": list(held.items())}))
             everybody = [json.loads(text) for text in texts]
@@ -85,16 +87,16 @@ class Mesh:
         where, port = address
         try:
             self._adopt(peer, call((where, port), self._secret, purpose, self.task, PATIENCE))
-        except (OSError, Stranger) as error:
+        except (OSError, NotAuthenticated) as error:
             raise _missing(f"task {peer} is not at {where}:{port}") from error
 
-    def _greet(self, door: Door) -> None:
+    def _greet(self, door: JobListener) -> None:
         found = door.admit(PATIENCE)
         if found is None:
             raise _missing(f"{self.tasks - 1 - len(self._peers)} tasks have not called")
         self._adopt(*found)
 
-    def _adopt(self, peer: int, line: Line) -> None:
+    def _adopt(self, peer: int, line: Channel) -> None:
         line.socket.settimeout(PATIENCE)
         self._peers[peer] = line
 

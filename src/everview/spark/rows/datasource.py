@@ -40,7 +40,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from everview.errors import InputError
 from everview.io.inbox import Inbox
 from everview.session.view import View, with_times
-from everview.spark.frames import instants
+from everview.spark.rows.frames import instants
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

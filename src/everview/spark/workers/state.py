@@ -42,9 +42,9 @@ from everview.errors import InputError, InternalError, StoreError
 from everview.kernels.trace import image as image_k
 from everview.plan.frozen import Functions
 from everview.plan.trust import EVERYBODY
-from everview.spark import room
-from everview.spark.job import Answer, Job, bytes_table, read_rows, table_bytes, words_of
-from everview.spark.room import NoRoom
+from everview.spark.driver.job import Answer, Job, bytes_table, read_rows, table_bytes, words_of
+from everview.spark.workers import address_space as room
+from everview.spark.workers.address_space import NoAddressSpace
 from everview.store import manifest as m
 from everview.store.batches import Image, write_batch
 from everview.store.files import Files, open_files
@@ -73,10 +73,10 @@ PASSING = (OSError, MemoryError, InternalError)
 """Failures that are not the step's own: another attempt may succeed."""
 
 
-class Held:
+class LoadedShard:
     """A shard in memory, and which version of it."""
 
-    def __init__(self, host: Host, number: int, shards: int, effort: int) -> None:
+    def __init__(self, host: WorkerShards, number: int, shards: int, effort: int) -> None:
         self.shard = Shard(Replica(host.interner, effort), number, shards)
         self.commands = 0
         self.version = 0
@@ -84,7 +84,7 @@ class Held:
         self._maps: dict[int, list[mmap.mmap]] = {}  # by operator; must outlive the traces
         self._read: dict[int, tuple[int, int]] = {}  # what `owned` said of operators when they were read anew
 
-    def build(self, host: Host, commands: Sequence[bytes], count: int) -> None:
+    def build(self, host: WorkerShards, commands: Sequence[bytes], count: int) -> None:
         """Follow commands whose state comes from the store."""
         for data in commands[self.commands : count]:
             self.shard.replica.load([read_command(data, host.functions_for(self))])
@@ -156,14 +156,14 @@ def take_in(files: Files, ref: Ref, trace: int, time: int, maps: list[mmap.mmap]
         saved.append(trace, image, time)
 
 
-class Host:
+class WorkerShards:
     """All shards of one store that this process holds."""
 
     def __init__(self, root: str) -> None:
         self.files = with_copies(open_files(root))
         self.interner = Interner()
-        self._held: dict[int, Held] = {}
-        self._functions: dict[Held, Functions] = {}
+        self._held: dict[int, LoadedShard] = {}
+        self._functions: dict[LoadedShard, Functions] = {}
         self._words = 0  # version up to which the dictionary is loaded
         self._forgotten = 0  # version at which words were forgotten
         self._commits: dict[int, Commit] = {}
@@ -172,7 +172,7 @@ class Host:
         self._used = time.monotonic()
         self._forget = math.inf
 
-    def functions_for(self, held: Held) -> Functions:
+    def functions_for(self, held: LoadedShard) -> Functions:
         """The Python functions a shard's commands have named so far."""
         return self._functions.setdefault(held, Functions(trust=EVERYBODY))  # the driver's
 
@@ -193,7 +193,7 @@ class Host:
         known = len(self.interner)
         try:
             self._make_room(job, numbers)
-        except NoRoom as error:
+        except NoAddressSpace as error:
             wire.fail(error)
             return Answer.failed(error)
         held = [self._bring(number, job, commands) for number in numbers]
@@ -224,7 +224,7 @@ class Host:
             raise
         return answer
 
-    def _explained(self, error: Exception, job: Job, held: list[Held]) -> Exception:
+    def _explained(self, error: Exception, job: Job, held: list[LoadedShard]) -> Exception:
         """If rows were deleted that are not there, say which ones of a change feed."""
         if not isinstance(error, InputError) or error.code != "E_ABSENT":
             return error
@@ -255,7 +255,7 @@ class Host:
         answer.files += files
         held.version, held.attempt = job.version + 1, job.attempt
 
-    def _inputs(self, job: Job, held: list[Held]) -> Inputs:
+    def _inputs(self, job: Job, held: list[LoadedShard]) -> Inputs:
         """The rows that a job brings for some shards."""
         inputs: Inputs = {s: [(o, words_of(data)) for o, data in rows] for s, rows in job.inputs.items()}
         here = {each.shard.number for each in held}
@@ -268,7 +268,7 @@ class Host:
                     inputs.setdefault(each.shard.number, []).append((rows.operator, changes))
         return inputs
 
-    def _run(self, job: Job, commands: Sequence[bytes], held: list[Held], wire: Wire, inputs: Inputs) -> None:
+    def _run(self, job: Job, commands: Sequence[bytes], held: list[LoadedShard], wire: Wire, inputs: Inputs) -> None:
         if job.epochs == 0:
             for each in held:
                 command = read_command(commands[job.commands - 1], self.functions_for(each))
@@ -296,7 +296,7 @@ class Host:
 
     # versions
 
-    def _bring(self, number: int, job: Job, commands: Sequence[bytes]) -> Held:
+    def _bring(self, number: int, job: Job, commands: Sequence[bytes]) -> LoadedShard:
         """A shard at the job's version."""
         held = self._held.get(number)
         built = job.commands - (1 if job.epochs == 0 else 0)
@@ -316,7 +316,7 @@ class Host:
         held.shard.graph.time = job.time
         return held
 
-    def _usable(self, held: Held, job: Job, built: int) -> bool:
+    def _usable(self, held: LoadedShard, job: Job, built: int) -> bool:
         """Whether a shard in memory can be caught up with the job's version."""
         return (
             held.shard.shards == job.shards
@@ -340,9 +340,9 @@ class Host:
             lists = self._manifest(job.version).lists.items()
             room.check(sum(ref.size for (_, shard), refs in lists if shard in missing for ref in refs))
 
-    def _load(self, number: int, job: Job, commands: Sequence[bytes], built: int) -> Held:
+    def _load(self, number: int, job: Job, commands: Sequence[bytes], built: int) -> LoadedShard:
         """A shard as the store has it at the job's version."""
-        held = Held(self, number, job.shards, job.merge_effort)
+        held = LoadedShard(self, number, job.shards, job.merge_effort)
         held.build(self, commands, built)
         lists = self._manifest(job.version).lists
         held.read_anew(self.files, lists, [o for o, shard in lists if shard == number], job.time)
@@ -374,7 +374,7 @@ class Host:
         self._learn(version, commit.dictionary if fresh else ())
         return commit
 
-    def _follow(self, held: Held, version: int) -> None:
+    def _follow(self, held: LoadedShard, version: int) -> None:
         commit = self._commit(version)
         for operator, shard, ref in commit.adds:
             if shard == held.shard.number:
@@ -425,13 +425,13 @@ class Host:
         held.close()
 
 
-_hosts: dict[str, Host] = {}
+_hosts: dict[str, WorkerShards] = {}
 
 
-def host_of(root: str) -> Host:
+def worker_shards(root: str) -> WorkerShards:
     """This process's host for a store."""
     if root not in _hosts:
-        _hosts[root] = Host(root)
+        _hosts[root] = WorkerShards(root)
         if in_a_worker():
             share_memory()
             # Spark's worker collects garbage after every task: 50 ms for all that was imported, again and again.

@@ -33,8 +33,8 @@ from everview.dataflow.operators import Trace
 from everview.dataflow.replica import Replica
 from everview.kernels import make
 from everview.kernels.trace import trace as trace_k
-from everview.spark.host import give_back, in_a_worker, share_memory
-from everview.spark.tasks import drain
+from everview.spark.workers.state import give_back, in_a_worker, share_memory
+from everview.spark.workers.tasks import drain
 from everview.store import garbage
 from everview.store.batches import Image, to_bytes, write_batch
 from everview.store.files import Files, open_files

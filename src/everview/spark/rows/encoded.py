@@ -1,7 +1,7 @@
 """Coded rows: files of a step's input, by shard, and what a shard makes of them.
 
-The files are made by `everview.spark.coding`. An upsert is finished on the shards: which rows stand under the new rows'
-keys, and what differs from a snapshot, a shard knows by itself, so the driver needs no copy of the table. So is a
+The files are made by `everview.spark.rows.encode`. An upsert is finished on the shards: which rows stand under the new
+rows' keys, and what differs from a snapshot, a shard knows by itself, so the driver needs no copy of the table. So is a
 change feed: all events of a key meet on one shard, which puts them in the order of their commits and sees what they
 leave. Without a key events are counted. If more of a row is taken away than there is, the step fails, and the shard
 says which rows those are (`AbsentRows`); the feed reports them, or sets them aside and runs it again without.
@@ -58,7 +58,7 @@ class Part:
 
 
 @dataclass
-class Coded(RemoteRows):
+class EncodedRows(RemoteRows):
     """A table's new rows in files, by shard."""
 
     store: Files
@@ -83,7 +83,7 @@ class Coded(RemoteRows):
     more: tuple[int, ...] = ()
     """codes that follow those of every row in the files"""
 
-    def dated(self, table: Table, until: int) -> Coded:
+    def dated(self, table: Table, until: int) -> EncodedRows:
         operator = table._arrangement.operator.number
         return replace(self, table=table._id, operator=operator, order=table._arrangement.order, more=(until,))
 

@@ -1,5 +1,5 @@
 """What runs inside Spark tasks: a job on all shards in one ordinary task, or on a part of them in each task of a
-barrier stage. `everview.spark.versions.guarded` makes Spark tasks of them.
+barrier stage. `everview.spark.driver.versions.guarded` makes Spark tasks of them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from contextlib import closing
 from typing import Any
 
 from everview.dataflow.superstep import Alone
-from everview.spark.host import host_of
-from everview.spark.job import Job
-from everview.spark.mesh import Mesh
-from everview.spark.message import Buffer
-from everview.spark.proof import Stranger
-from everview.spark.resident import UNREACHABLE, reach, steps
+from everview.spark.driver.job import Job
+from everview.spark.driver.long_lived_task import UNREACHABLE, reach, steps
+from everview.spark.transport.exchange import ShardExchange
+from everview.spark.transport.handshake import NotAuthenticated
+from everview.spark.transport.message import Buffer
+from everview.spark.workers.state import worker_shards
 
 
 def alone(partition: Iterable[Any], job: bytes, commands: Any) -> Iterator[bytes]:
@@ -25,11 +25,11 @@ def alone(partition: Iterable[Any], job: bytes, commands: Any) -> Iterator[bytes
 
 
 def resident(partition: Iterable[Any], address: tuple[str, int], secret: bytes) -> Iterator[bytes]:
-    """One task runs all shards, step after step (`everview.spark.resident`)."""
+    """One task runs all shards, step after step (`everview.spark.driver.long_lived_task`)."""
     drain(partition)
     try:
         line = reach(address, secret)
-    except (OSError, Stranger):
+    except (OSError, NotAuthenticated):
         yield UNREACHABLE
         return
     with closing(line):
@@ -39,7 +39,7 @@ def resident(partition: Iterable[Any], address: tuple[str, int], secret: bytes) 
 
 def _alone(job: Buffer, commands: Sequence[bytes]) -> list[Buffer]:
     work: Job = pickle.loads(job)  # our own driver's: it came by Spark's channel, or by a line that proved to be its
-    return host_of(work.root).run(work, commands, range(work.shards), Alone()).message()
+    return worker_shards(work.root).run(work, commands, range(work.shards), Alone()).message()
 
 
 def together(partition: Iterable[Any], job: Any, commands: Any, secret: bytes) -> Iterator[bytes]:
@@ -50,8 +50,10 @@ def together(partition: Iterable[Any], job: Any, commands: Any, secret: bytes) -
     context = BarrierTaskContext.get()
     number = context.partitionId()
     work: Job = pickle.loads(job.value)
-    host = host_of(work.root)
-    mesh = Mesh(number, secret, context.allGather, _own_address(context, number), work.shards, host.holds(work))
+    host = worker_shards(work.root)
+    mesh = ShardExchange(
+        number, secret, context.allGather, _own_address(context, number), work.shards, host.holds(work)
+    )
     try:
         own = [shard for shard, task in enumerate(mesh.owners) if task == number]
         answer = host.run(work, commands.value, own, mesh)

@@ -5,7 +5,8 @@ that are the shard's. That needs no agreement: ids of texts are made from the te
 row's shard from its first column. What comes back to the driver is small: names of files, new dictionary entries, bad
 records.
 
-The step that follows names the files in its job, and each shard makes changes of its own (`everview.spark.coded`).
+The step that follows names the files in its job, and each shard makes changes of its own
+(`everview.spark.rows.encoded`).
 
 Dictionaries may disagree if two texts share a hash (`E_CONFLICT`, nearly impossible). Then the rows come to the driver
 after all, which has the one dictionary that counts.
@@ -33,9 +34,9 @@ from everview.io.changes import Envelope
 from everview.io.events import told
 from everview.io.fitting import Fitting
 from everview.session.temporal import values_of
-from everview.spark.coded import FOLDER, Coded, Part
-from everview.spark.frames import unreadable
-from everview.spark.job import bytes_table, table_bytes
+from everview.spark.driver.job import bytes_table, table_bytes
+from everview.spark.rows.encoded import FOLDER, EncodedRows, Part
+from everview.spark.rows.frames import unreadable
 from everview.store.files import Files, open_files
 from everview.types import NULL, DataType
 
@@ -78,7 +79,7 @@ class Order:
 # on the driver
 
 
-def code(frame: DataFrame, fitting: Fitting, place: str, how: str, target: Target) -> Coded | None:
+def encode_rows(frame: DataFrame, fitting: Fitting, place: str, how: str, target: Target) -> EncodedRows | None:
     """Code a DataFrame's rows for a table; None if they have to come to the driver."""
     arrangement = target.arrangement
     codec = fitting.codec
@@ -89,11 +90,11 @@ def code(frame: DataFrame, fitting: Fitting, place: str, how: str, target: Targe
         target.until, target.now,
     )  # fmt: skip
     try:
-        answers = frame.mapInArrow(functools.partial(code_partition, order), "part binary").collect()
+        answers = frame.mapInArrow(functools.partial(encode_partition, order), "part binary").collect()
     except Exception as error:
         raise unreadable(f"source {fitting.label!r}: {place}", error) from error
     parts: list[Part] = sorted((pickle.loads(bytes(row[0])) for row in answers), key=lambda part: part.number)
-    coded = Coded(
+    coded = EncodedRows(
         target.files, target.table, arrangement.operator.number, target.key, how,
         order=arrangement.order, until=target.until, now=target.now,
     )  # fmt: skip
@@ -149,20 +150,20 @@ def _back(files: Files, data: bytes | str) -> bytes:
 # in tasks
 
 
-def code_partition(order: Order, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def encode_partition(order: Order, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """For `mapInArrow`: code a partition's rows; the answer is one row."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     part = Part(context.partitionId() if context is not None else 0)
     try:
-        _Coder(order, part).run(batches)
+        _Encoder(order, part).run(batches)
     except EverviewError as error:
         part.failure = error
     yield pa.RecordBatch.from_pydict({"part": [pickle.dumps(part)]})
 
 
-class _Coder:
+class _Encoder:
     """Codes rows and writes them down, a part of the partition at a time."""
 
     def __init__(self, order: Order, part: Part) -> None:

@@ -29,13 +29,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from everview.errors import EverviewError, InternalError
-from everview.spark.door import Door
-from everview.spark.interrupts import NOTICE, Running, heard
-from everview.spark.line import Line, call
-from everview.spark.message import Buffer, pack, unpack
-from everview.spark.proof import new_secret
-from everview.spark.slots import slots
-from everview.spark.versions import checked, guarded
+from everview.spark.driver.interrupts import NOTICE, Running, heard
+from everview.spark.driver.slots import slots
+from everview.spark.driver.versions import checked, guarded
+from everview.spark.transport.channel import Channel, call
+from everview.spark.transport.handshake import new_secret
+from everview.spark.transport.listener import JobListener
+from everview.spark.transport.message import Buffer, pack, unpack
 
 LINGER = 0.2
 """Seconds for which a task waits for the next step, at least."""
@@ -60,7 +60,7 @@ class Unreachable(Exception):
     """Workers cannot connect to the driver."""
 
 
-class Resident:
+class LongLivedTask:
     """The driver's side of a task that stays; made when first needed, one at a time."""
 
     def __init__(self, context: Any, linger: float, longest: float) -> None:
@@ -152,11 +152,11 @@ class Resident:
                 self._drop()
 
 
-_all: weakref.WeakSet[Resident] = weakref.WeakSet()
+_all: weakref.WeakSet[LongLivedTask] = weakref.WeakSet()
 _registering = threading.Lock()
 
 
-def _others(one: Resident | None, context: Any) -> list[Resident]:
+def _others(one: LongLivedTask | None, context: Any) -> list[LongLivedTask]:
     with _registering:
         known = list(_all)
     return [r for r in known if r is not one and r._context is context and r._call is not None]
@@ -188,9 +188,9 @@ class _Call:
     def __init__(self, context: Any, one: Any) -> None:
         secret = new_secret()
         host, hosts = _addresses(context.getConf())
-        self._door = Door(hosts, secret)
+        self._door = JobListener(hosts, secret)
         self._door.open(PURPOSE)
-        self._line: Line | None = None
+        self._line: Channel | None = None
         self._known: Sequence[bytes] | None = None
         task = one.mapPartitions(guarded("resident", (host, self._door.address[1]), secret))
         self._job = Running(context, task.collect)
@@ -209,7 +209,7 @@ class _Call:
             except (OSError, InternalError):
                 self._hang_up()
 
-    def _connect(self) -> Line:
+    def _connect(self) -> Channel:
         """Wait for the task, which Spark starts when there is a slot."""
         while True:
             over = self._job.over
@@ -275,12 +275,12 @@ def _addresses(conf: Any) -> tuple[str, list[str]]:
     return host.strip("[]"), [host, bind] if bind in EVERYWHERE else [bind]
 
 
-def reach(address: tuple[str, int], secret: bytes) -> Line:
+def reach(address: tuple[str, int], secret: bytes) -> Channel:
     """In a worker: the line to the driver."""
     return call(address, secret, PURPOSE, 0, REACH_SECONDS)
 
 
-def steps(line: Line) -> Iterator[tuple[Buffer, Sequence[bytes]]]:
+def steps(line: Channel) -> Iterator[tuple[Buffer, Sequence[bytes]]]:
     """In a worker: the steps that the driver sends until it hangs up, each with all commands. Answers go back on the
     same line.
     """

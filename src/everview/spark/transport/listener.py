@@ -18,8 +18,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from everview.spark.line import Line, line_of
-from everview.spark.proof import HELLO, PROOF, Listener, Stranger
+from everview.spark.transport.channel import Channel, channel_of
+from everview.spark.transport.handshake import HELLO, PROOF, Listener, NotAuthenticated
 
 GRACE = 10.0
 """Seconds in which a caller must have proved itself."""
@@ -28,7 +28,7 @@ CALLERS = 64
 """Callers that may be about to prove themselves at the same time."""
 
 
-class Door:
+class JobListener:
     """A listening socket, at the first of some addresses that is this machine's."""
 
     def __init__(self, hosts: Sequence[str], secret: bytes) -> None:
@@ -37,7 +37,7 @@ class Door:
         self.address: tuple[str, int] = self._server.getsockname()[:2]
         self._secret = secret
         self._purpose = b""
-        self._admitted: queue.SimpleQueue[tuple[int, Line]] = queue.SimpleQueue()
+        self._admitted: queue.SimpleQueue[tuple[int, Channel]] = queue.SimpleQueue()
         self._callers: dict[socket.socket, _Knock] = {}  # the oldest first
         self._bell, self._rope = socket.socketpair()
         self._keeper: threading.Thread | None = None
@@ -48,7 +48,7 @@ class Door:
         self._keeper = threading.Thread(target=self._keep, daemon=True, name="everview door")
         self._keeper.start()
 
-    def admit(self, seconds: float) -> tuple[int, Line] | None:
+    def admit(self, seconds: float) -> tuple[int, Channel] | None:
         """The next caller that has proved itself, and its number; None if there is none for so long."""
         try:
             return self._admitted.get(timeout=seconds)
@@ -105,14 +105,14 @@ class Door:
             return
         try:
             number = knock.hear(caller)
-        except (OSError, Stranger):
+        except (OSError, NotAuthenticated):
             self._send_away(ready, caller)
             return
         if number is not None:
             ready.unregister(caller)
             del self._callers[caller]
             caller.setblocking(True)
-            self._admitted.put((number, line_of(caller, knock.listener.keys, calling=False)))
+            self._admitted.put((number, channel_of(caller, knock.listener.keys, calling=False)))
 
     def _send_away(self, ready: selectors.BaseSelector, caller: socket.socket) -> None:
         ready.unregister(caller)
@@ -137,7 +137,7 @@ class _Knock:
         except BlockingIOError:  # there was nothing after all
             return None
         if not more:
-            raise Stranger
+            raise NotAuthenticated
         self._said += more
         if len(self._said) < self._wanted:
             return None
@@ -145,7 +145,7 @@ class _Knock:
             return self.listener.who(self._said)
         reply = self.listener.reply(self._said)
         if caller.send(reply) != len(reply):
-            raise Stranger  # its buffer cannot be full by now
+            raise NotAuthenticated  # its buffer cannot be full by now
         self._wanted, self._said, self._answered = PROOF, b"", True
         return None
 

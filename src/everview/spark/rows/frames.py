@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def frame_source(frame: DataFrame) -> Source:
     """The source for a DataFrame, streaming or not."""
     if frame.isStreaming:
-        from everview.spark.streams import Stream
+        from everview.spark.rows.streams import Stream
 
         return Stream(frame)
     return Frame(frame)

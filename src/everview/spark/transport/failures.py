@@ -11,11 +11,11 @@ from typing import Any
 
 from everview import errors
 from everview.errors import EverviewError, InternalError, LoopError
-from everview.spark.room import NoRoom
+from everview.spark.workers.address_space import NoAddressSpace
 
 KNOWN: dict[str, type[EverviewError]] = {
     found.__name__: found
-    for found in (*vars(errors).values(), NoRoom)
+    for found in (*vars(errors).values(), NoAddressSpace)
     if isinstance(found, type) and issubclass(found, EverviewError)
 }
 """The errors that stay what they are."""

@@ -34,20 +34,20 @@ from everview.plan.frozen import Functions
 from everview.recovery.stored_shards import all_contents_of, contents_of, measure_of
 from everview.runtime.base import AbsentRows, RemoteTarget
 from everview.runtime.sharded import ShardStep
-from everview.spark.alive import asking, lost, unless_lost
-from everview.spark.coded import Coded
-from everview.spark.coding import Target, code
-from everview.spark.failures import PeerFailed
-from everview.spark.frames import FrameRows, first_line
-from everview.spark.interrupts import Running, put_off
-from everview.spark.job import Answer, Job, bytes_table, table_bytes, write_rows
-from everview.spark.merging import INLINE_BYTES, Merger
-from everview.spark.message import Buffer
-from everview.spark.proof import new_secret
-from everview.spark.resident import LINGER, LONGEST, Resident, Unreachable, all_leave
-from everview.spark.room import NoRoom
-from everview.spark.slots import stage_slots
-from everview.spark.versions import checked, guarded, other_in
+from everview.spark.driver.alive import asking, lost, unless_lost
+from everview.spark.driver.interrupts import Running, put_off
+from everview.spark.driver.job import Answer, Job, bytes_table, table_bytes, write_rows
+from everview.spark.driver.long_lived_task import LINGER, LONGEST, LongLivedTask, Unreachable, all_leave
+from everview.spark.driver.merging import INLINE_BYTES, Merger
+from everview.spark.driver.slots import stage_slots
+from everview.spark.driver.versions import checked, guarded, other_in
+from everview.spark.rows.encode import Target, encode_rows
+from everview.spark.rows.encoded import EncodedRows
+from everview.spark.rows.frames import FrameRows, first_line
+from everview.spark.transport.failures import PeerFailed
+from everview.spark.transport.handshake import new_secret
+from everview.spark.transport.message import Buffer
+from everview.spark.workers.address_space import NoAddressSpace
 from everview.store.dictionary_gc import version_of
 from everview.store.manifest import BUILT, DECLARED, Place, Ref
 from everview.store.store import BATCHES, Store
@@ -105,7 +105,7 @@ class SparkCluster:
         self._left: dict[str, int] = {}  # files, and their sizes, that merges have left behind since some were deleted
         self.alone_rows = ALONE_ROWS
         self._apart = False  # whether no task may run all shards
-        self._resident: Resident | None = None
+        self._resident: LongLivedTask | None = None
         self.linger(LINGER if self._spark.defaultParallelism > 1 else 0.0, LONGEST)
         self.forget = FORGET
 
@@ -115,7 +115,7 @@ class SparkCluster:
         """
         if self._resident is not None:
             self._resident.close()
-        self._resident = Resident(self._spark, seconds, longest) if seconds > 0 else None
+        self._resident = LongLivedTask(self._spark, seconds, longest) if seconds > 0 else None
 
     # steps
 
@@ -197,7 +197,7 @@ class SparkCluster:
     def _run(self, step: ShardStep, wanted: Set[int], noted: dict[str, Any]) -> list[Added]:
         """Run a step and commit it, with what else is noted."""
         manifest, inputs = self._store.manifest, step.inputs
-        coded = tuple(rows.at(manifest.time + 1) for rows in step.remote if isinstance(rows, Coded))
+        coded = tuple(rows.at(manifest.time + 1) for rows in step.remote if isinstance(rows, EncodedRows))
         attempt = secrets.token_hex(6)
         files: dict[int, str] = {}
         small: dict[int, list[tuple[int, bytes]]] = {}
@@ -247,7 +247,7 @@ class SparkCluster:
         """Run a job; by several tasks if one may not map all shards."""
         try:
             return self._answers(job, tasks)
-        except NoRoom as error:
+        except NoAddressSpace as error:
             most = min(self.shards, stage_slots(self._spark))
             if tasks >= most:
                 raise
@@ -406,7 +406,7 @@ class SparkCluster:
     def measure(self) -> np.ndarray:
         return measure_of(self._store.manifest, len(self._skeleton.graph.numbered))
 
-    def encode_remote(self, target: RemoteTarget, rows: Any) -> Coded | None:
+    def encode_remote(self, target: RemoteTarget, rows: Any) -> EncodedRows | None:
         """Have tasks encode the rows of a DataFrame."""
         if not isinstance(rows, FrameRows):
             return None
@@ -415,7 +415,7 @@ class SparkCluster:
             self._store.files, table._id, table._arrangement, table._key, self.shards, target.until, target.settle()
         )
         with asking(self._spark):
-            return code(rows.frame, target.fitting, target.place, target.how, place)
+            return encode_rows(rows.frame, target.fitting, target.place, target.how, place)
 
     def close(self) -> None:
         self._merger.close()

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from everview.dataflow import shield
-from everview.spark.alive import unless_lost
+from everview.spark.driver.alive import unless_lost
 
 NOTICE = 0.2
 """Seconds after which a wait looks for interrupts by itself: those that are no signals (`_thread.interrupt_main`, as

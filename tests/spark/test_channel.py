@@ -18,14 +18,14 @@ import numpy as np
 import pytest
 
 from everview.errors import InternalError
-from everview.spark import door as door_module
-from everview.spark import line as line_module
-from everview.spark.door import Door
-from everview.spark.failures import PeerFailed
-from everview.spark.line import Line, call
-from everview.spark.mesh import Mesh
-from everview.spark.message import pack, unpack
-from everview.spark.proof import HELLO, PROOF, REPLY, Caller, Listener, Stranger, new_secret
+from everview.spark.transport import channel as line_module
+from everview.spark.transport import listener as door_module
+from everview.spark.transport.channel import Channel, call
+from everview.spark.transport.exchange import ShardExchange
+from everview.spark.transport.failures import PeerFailed
+from everview.spark.transport.handshake import HELLO, PROOF, REPLY, Caller, Listener, NotAuthenticated, new_secret
+from everview.spark.transport.listener import JobListener
+from everview.spark.transport.message import pack, unpack
 from tests.spark import strangers
 
 HERE = ["127.0.0.1"]
@@ -37,14 +37,14 @@ def secret() -> bytes:
 
 
 @pytest.fixture
-def door(secret: bytes) -> Iterator[Door]:
-    made = Door(HERE, secret)
+def door(secret: bytes) -> Iterator[JobListener]:
+    made = JobListener(HERE, secret)
     made.open(b"test")
     yield made
     made.close()
 
 
-def pair(door: Door, secret: bytes) -> tuple[Line, Line]:
+def pair(door: JobListener, secret: bytes) -> tuple[Channel, Channel]:
     """Both ends of a line."""
     with ThreadPoolExecutor(1) as pool:
         calling = pool.submit(call, door.address, secret, b"test", 5, 5.0)
@@ -53,7 +53,7 @@ def pair(door: Door, secret: bytes) -> tuple[Line, Line]:
         return calling.result(), found[1]
 
 
-def test_both_ends_talk(door: Door, secret: bytes) -> None:
+def test_both_ends_talk(door: JobListener, secret: bytes) -> None:
     one, other = pair(door, secret)
     for size in (0, 1, 1000, line_module.JOIN + 1):
         data = os.urandom(size)
@@ -64,7 +64,7 @@ def test_both_ends_talk(door: Door, secret: bytes) -> None:
 
 @pytest.mark.parametrize("kind", strangers.KINDS, ids=lambda kind: kind.__name__)
 def test_a_stranger_is_sent_away_and_nobody_waits_for_it(
-    door: Door, secret: bytes, kind: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    door: JobListener, secret: bytes, kind: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(door_module, "GRACE", 0.5)
     stays = [kind(door.address) for _ in range(5)]
@@ -82,7 +82,7 @@ def test_a_stranger_is_sent_away_and_nobody_waits_for_it(
     assert door.admit(0) is None
 
 
-def test_more_strangers_than_are_kept(door: Door, secret: bytes) -> None:
+def test_more_strangers_than_are_kept(door: JobListener, secret: bytes) -> None:
     crowd = [strangers.says_nothing(door.address) for _ in range(3 * door_module.CALLERS)]
     pair(door, secret)
     assert len(door._callers) <= door_module.CALLERS
@@ -90,22 +90,22 @@ def test_more_strangers_than_are_kept(door: Door, secret: bytes) -> None:
         each.close()
 
 
-def test_a_caller_that_does_not_know_the_secret(door: Door) -> None:
+def test_a_caller_that_does_not_know_the_secret(door: JobListener) -> None:
     """It learns that it knows another, and is not admitted."""
-    with pytest.raises(Stranger):
+    with pytest.raises(NotAuthenticated):
         call(door.address, new_secret(), b"test", 1, 5.0)
     assert door.admit(0.1) is None
 
 
-def test_a_caller_with_another_purpose(door: Door, secret: bytes) -> None:
-    with pytest.raises(Stranger):
+def test_a_caller_with_another_purpose(door: JobListener, secret: bytes) -> None:
+    with pytest.raises(NotAuthenticated):
         call(door.address, secret, b"another", 1, 5.0)
 
 
 def test_a_proof_under_another_number(secret: bytes) -> None:
     caller, listener = Caller(secret, b"test", 1), Listener(secret, b"test")
     proof = caller.proof(listener.reply(caller.hello()))
-    with pytest.raises(Stranger):
+    with pytest.raises(NotAuthenticated):
         listener.who(bytes([2]) + proof[1:])
 
 
@@ -129,14 +129,14 @@ def test_a_listener_that_does_not_know_the_secret(secret: bytes, monkeypatch: py
 
             thread = threading.Thread(target=listen)
             thread.start()
-            with pytest.raises((Stranger, ConnectionError)):
+            with pytest.raises((NotAuthenticated, ConnectionError)):
                 call(server.getsockname(), secret, b"test", 1, 5.0)
             thread.join()
         assert len(heard[0]) == HELLO and heard[1:] in ([], [b""])
         assert secret not in heard[0]
 
 
-def test_a_recorded_greeting_is_worth_nothing(door: Door, secret: bytes) -> None:
+def test_a_recorded_greeting_is_worth_nothing(door: JobListener, secret: bytes) -> None:
     with Between(door.address) as tap:
         with ThreadPoolExecutor(1) as pool:
             calling = pool.submit(call, tap.address, secret, b"test", 5, 5.0)
@@ -214,7 +214,7 @@ MEDDLING: dict[str, Callable[[bytes, random.Random], bytes]] = {
 
 @pytest.mark.parametrize("meddling", MEDDLING)
 @pytest.mark.parametrize("seed", range(5))
-def test_messages_that_are_not_what_was_sent(door: Door, secret: bytes, meddling: str, seed: int) -> None:
+def test_messages_that_are_not_what_was_sent(door: JobListener, secret: bytes, meddling: str, seed: int) -> None:
     """What was sent before arrives; nothing wrong does."""
     draw = random.Random(seed)
     with Between(door.address) as tap:
@@ -238,7 +238,7 @@ def test_messages_that_are_not_what_was_sent(door: Door, secret: bytes, meddling
         assert got in (sent[:2], sent[:3]) and (len(got) == 2 or meddling == "a message twice")
 
 
-def test_a_message_is_no_larger_than_allowed(door: Door, secret: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_is_no_larger_than_allowed(door: JobListener, secret: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line_module, "MOST", 100)
     one, other = pair(door, secret)
     with pytest.raises(InternalError, match="E_PEER"):
@@ -263,19 +263,19 @@ def test_rubbish_is_no_message(data: bytes) -> None:
 # a mesh of tasks, each in a thread
 
 
-def meet(tasks: int, secrets: list[bytes], meanwhile: Callable[[list[Any]], None]) -> list[Mesh | Exception]:
+def meet(tasks: int, secrets: list[bytes], meanwhile: Callable[[list[Any]], None]) -> list[ShardExchange | Exception]:
     """Meshes of some tasks; `meanwhile` gets their addresses before any of them calls another."""
     texts: list[str] = [""] * tasks
     barrier = threading.Barrier(tasks, action=lambda: meanwhile([json.loads(text)["at"] for text in texts]))
 
-    def one(task: int) -> Mesh | Exception:
+    def one(task: int) -> ShardExchange | Exception:
         def gather(text: str) -> list[str]:
             texts[task] = text
             barrier.wait(10)
             return texts
 
         try:
-            return Mesh(task, secrets[task], gather, HERE[0], tasks, {})
+            return ShardExchange(task, secrets[task], gather, HERE[0], tasks, {})
         except Exception as error:
             return error
 
@@ -286,7 +286,7 @@ def meet(tasks: int, secrets: list[bytes], meanwhile: Callable[[list[Any]], None
 def rounds(meshes: list[Any], count: int) -> None:
     """Tasks swap rows, and all of them arrive."""
 
-    def run(mesh: Mesh) -> None:
+    def run(mesh: ShardExchange) -> None:
         for number in range(count):
             size = 10 ** (number % 6)
             parcels = [(shard, mesh.task, np.full(size, 100 * mesh.task + number)) for shard in range(mesh.tasks)]
@@ -311,7 +311,7 @@ def test_a_mesh_among_strangers() -> None:
 
     began = time.monotonic()
     meshes: list[Any] = meet(3, [new_secret()] * 3, crowd)
-    assert all(isinstance(mesh, Mesh) for mesh in meshes), meshes
+    assert all(isinstance(mesh, ShardExchange) for mesh in meshes), meshes
     rounds(meshes, 8)
     assert time.monotonic() - began < 5, "somebody waited for a stranger"
     for mesh in meshes[1:]:
@@ -324,7 +324,7 @@ def test_a_mesh_among_strangers() -> None:
 
 def test_a_task_that_knows_another_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is of another job: nobody exchanges rows with it, and the stage fails, as one does that lost a task."""
-    monkeypatch.setattr("everview.spark.mesh.PATIENCE", 0.5)
+    monkeypatch.setattr("everview.spark.transport.exchange.PATIENCE", 0.5)
     secret = new_secret()
     found = meet(3, [secret, new_secret(), secret], lambda addresses: None)
     assert [isinstance(each, InternalError) for each in found] == [True, True, True], found

@@ -10,7 +10,7 @@ import pytest
 
 import everview as ev
 from everview import count
-from everview.spark import resident
+from everview.spark.driver import long_lived_task as resident
 from tests.inside import inside
 
 pytestmark = pytest.mark.spark

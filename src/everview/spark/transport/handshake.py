@@ -33,7 +33,7 @@ PROOF = _NUMBER.size + TAG
 """Sizes of the three messages."""
 
 
-class Stranger(Exception):
+class NotAuthenticated(Exception):
     """Whoever is at the other end does not know the secret."""
 
 
@@ -78,7 +78,7 @@ class Caller(_End):
     (7, True)
     >>> Caller(new_secret(), b"a demo", 7).proof(reply)
     Traceback (most recent call last):
-    everview.spark.proof.Stranger
+    everview.spark.transport.handshake.Stranger
     """
 
     def __init__(self, secret: bytes, purpose: bytes, number: int) -> None:
@@ -93,7 +93,7 @@ class Caller(_End):
         """What it says to a listener that has proved itself."""
         self._nonces = self._mine + reply[:NONCE]
         if not hmac.compare_digest(reply[NONCE:], self._tag(b"listener")):
-            raise Stranger
+            raise NotAuthenticated
         return self._number + self._tag(b"caller", self._number)
 
 
@@ -103,7 +103,7 @@ class Listener(_End):
     def reply(self, hello: bytes) -> bytes:
         """What it says to somebody who calls."""
         if not hello.startswith(MAGIC):
-            raise Stranger
+            raise NotAuthenticated
         self._nonces = hello[len(MAGIC) :] + self._mine
         return self._mine + self._tag(b"listener")
 
@@ -111,5 +111,5 @@ class Listener(_End):
         """The number of a caller that has proved itself."""
         number, tag = proof[: _NUMBER.size], proof[_NUMBER.size :]
         if not hmac.compare_digest(tag, self._tag(b"caller", number)):
-            raise Stranger
+            raise NotAuthenticated
         return int(_NUMBER.unpack(number)[0])

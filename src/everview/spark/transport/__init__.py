@@ -1,0 +1,3 @@
+"""Between processes: `handshake` (both prove that they know a secret), `channel` (sealed), `listener`, `message`,
+`exchange` (shards among each other), `failures` (errors as data).
+"""
