@@ -80,6 +80,7 @@ class Collection:
     """A plan that says the same and does not depend on the day, if this one does: to know a definition again."""
 
     _plan_why = ""
+    _calls: tuple[str, ...] = ()
     """Why its joins are kept as `db.view` is told, if nobody asked for that."""
 
     # Public names are methods only: everything else would hide a column of that name.

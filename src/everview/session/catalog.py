@@ -15,7 +15,7 @@ from everview.plan import nodes as plan
 from everview.plan.digest import digest
 from everview.plan.frozen import Functions, canonical, functions_of
 from everview.plan.trust import NOBODY, Trust
-from everview.session.entries import Entry, TableMade, ViewMade, encode, surviving
+from everview.session.entries import Entry, FunctionMade, TableMade, ViewMade, encode, surviving
 from everview.session.temporal import HIDDEN
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class Catalog:
         """of the next table's plan node"""
         self.redeclarable: set[str] = set()
         """tables and views that were found when the session was opened: they may be declared once more"""
+        self.sql_functions: dict[str, FunctionMade] = {}
+        """functions written in SQL, by lower-case name"""
         self.journal: Journal | None = None
         self.entries: list[tuple[Entry, bytes]] = []
         """all there were, each with its record, if they are kept"""
@@ -84,6 +86,7 @@ class Catalog:
         """Nothing has a name any more, and nothing ever had."""
         self.tables.clear()
         self.views.clear()
+        self.sql_functions.clear()
         self.entries.clear()
 
     # entries

@@ -12,6 +12,7 @@ again may declare again what was found when the session was opened, and gets it,
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,8 @@ from everview.session.entries import (
     Collected,
     Entry,
     FollowerMade,
+    FunctionDropped,
+    FunctionMade,
     IndexMade,
     TableDropped,
     TableMade,
@@ -213,8 +216,11 @@ class Definitions:
             names = tuple(c.name for c in view._columns)
             with self._or_drop(view):
                 meaning, why = digest(collection._meaning or collection._node), collection._plan_why
+                calls = collection._calls
                 catalog.note(
-                    ViewMade(name, view._node, names, view._index, history, view._installed_at, plan, meaning, why)
+                    ViewMade(
+                        name, view._node, names, view._index, history, view._installed_at, plan, meaning, why, calls
+                    )
                 )
         return view
 
@@ -331,6 +337,40 @@ class Definitions:
             self._catalog.note(ViewDropped(view._name))
             self._remove_view(view)
             self._free_unused()
+
+    # functions written in SQL
+
+    @reads
+    def add_function(self, made: FunctionMade) -> None:
+        """Keep a function written in SQL, in the place of one of that name."""
+        self._core.runtime.backing.check_writable(f"function {made.name!r} cannot be made")
+        if made.name in self._catalog.sql_functions:
+            self._forget_function(made.name)
+        self._catalog.note(made)
+        self._catalog.sql_functions[made.name] = made
+
+    @reads
+    def drop_function(self, name: str) -> None:
+        """Stop keeping a function, and the views that call it."""
+        self._core.runtime.backing.check_writable(f"function {name!r} cannot be dropped")
+        for user in self.users_of(name):
+            if user in self._catalog.views:
+                self.drop_view(self._catalog.views[user])
+            elif user in self._catalog.sql_functions:
+                self.drop_function(user)
+        if name in self._catalog.sql_functions:
+            self._forget_function(name)
+
+    def _forget_function(self, name: str) -> None:
+        self._catalog.note(FunctionDropped(name))
+        del self._catalog.sql_functions[name]
+
+    def users_of(self, function: str) -> list[str]:
+        """Views that call a function written in SQL, and functions whose text has its name."""
+        views = [name for name, view in self._catalog.views.items() if function in view._source._calls]
+        word = re.compile(rf"\b{re.escape(function)}\s*\(", re.IGNORECASE)
+        others = [f.name for f in self._catalog.sql_functions.values() if f.name != function and word.search(f.body)]
+        return sorted([*views, *others])
 
     def _remove_view(self, view: View) -> None:
         for arrangement in (view._arrangement, *view._more):
@@ -458,6 +498,10 @@ class Definitions:
             self._perform_view(entry)
         elif isinstance(entry, IndexMade):
             self._make_index(catalog.views[entry.view], entry.keys)
+        elif isinstance(entry, FunctionMade):
+            catalog.sql_functions[entry.name] = entry
+        elif isinstance(entry, FunctionDropped):
+            del catalog.sql_functions[entry.name]
         elif isinstance(entry, ViewDropped):
             self._remove_view(catalog.views[entry.name])
             self._free_unused()
@@ -467,6 +511,7 @@ class Definitions:
     def _perform_view(self, entry: ViewMade) -> None:
         source = self._collection_of(entry.node, entry.columns)
         source._plan_why = entry.why
+        source._calls = entry.calls
         view = self._new_view(entry.name, source, [entry.columns[i] for i in entry.index], entry.history, entry.plan)
         view._installed_at = entry.time
 

@@ -44,6 +44,7 @@ class ViewMade:
     plan: Choice | None = None
     meaning: str = ""  # digest of the definition
     why: str = ""  # the plan was chosen, if nobody asked for it
+    calls: tuple[str, ...] = ()  # functions written in SQL that it calls
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,50 @@ class ViewDropped:
     name: str
 
 
-Entry = TableMade | FollowerMade | ViewMade | IndexMade | TableDropped | ViewDropped | Collected
+@dataclass(frozen=True)
+class FunctionMade:
+    """A function written in SQL: (name, type) of its parameters, what it gives, its body and the dialect of that."""
+
+    name: str
+    parameters: tuple[tuple[str, str], ...]
+    returns: str
+    body: str
+    strict: bool = False
+    dialect: str = "postgres"
+
+
+@dataclass(frozen=True)
+class FunctionDropped:
+    """A function written in SQL went."""
+
+    name: str
+
+
+Entry = (
+    FunctionMade
+    | FunctionDropped
+    | TableMade
+    | FollowerMade
+    | ViewMade
+    | IndexMade
+    | TableDropped
+    | ViewDropped
+    | Collected
+)
 
 _KINDS: dict[str, Any] = {
-    c.__name__: c for c in (TableMade, FollowerMade, ViewMade, IndexMade, TableDropped, ViewDropped, Collected)
+    c.__name__: c
+    for c in (
+        FunctionMade,
+        FunctionDropped,
+        TableMade,
+        FollowerMade,
+        ViewMade,
+        IndexMade,
+        TableDropped,
+        ViewDropped,
+        Collected,
+    )
 }
 
 
@@ -129,6 +170,8 @@ def decode(data: Any, where: str, functions: Functions) -> Entry:
         raise StoreError("E_VERSION", f"{where} was written by another version of Everview: {name}", "open it there")
     kind = _KINDS[name]
     known = {k: tuple(v) if isinstance(v, list) else v for k, v in header.items()}
+    if kind is FunctionMade:
+        known["parameters"] = tuple((name, declared) for name, declared in known["parameters"])
     if kind is TableMade:
         known["columns"] = tuple((name, data_type(declared)) for name, declared in known["columns"])
     if kind in (ViewMade, FollowerMade):
@@ -149,6 +192,8 @@ def surviving(entries: Iterable[tuple[Entry, bytes]]) -> list[tuple[Entry, bytes
     for entry, data in entries:
         if isinstance(entry, ViewDropped):
             kept = [e for e in kept if _view(e[0]) != entry.name]
+        elif isinstance(entry, FunctionDropped):
+            kept = [e for e in kept if not (isinstance(e[0], FunctionMade) and e[0].name == entry.name)]
         elif isinstance(entry, TableDropped):
             gone = _gone_with([e for e, _ in kept], entry.name)
             kept = [e for e in kept if e[0] not in gone]

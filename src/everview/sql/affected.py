@@ -15,10 +15,10 @@ from everview.codes.codec import Codec
 from everview.expr.nodes import Expr
 from everview.plan import nodes as plan
 from everview.sql.names import output_name
-from everview.sql.places import Source
+from everview.sql.places import Source, has_query
 from everview.sql.query import Compiler, Query
 from everview.sql.result import Result, Row
-from everview.sql.scalars import Scalars, has_query
+from everview.sql.scalars import Scalars
 from everview.sql.scopes import Field, Relation, Scope
 
 if TYPE_CHECKING:

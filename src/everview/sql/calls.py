@@ -104,11 +104,12 @@ def _fits(function: Routine, args: list[Expr]) -> bool:
 def unknown(node: exp.Anonymous, scalars: Scalars) -> PlanError:
     """The error for a function that does not exist, or not here."""
     name = node.name.lower()
+    core = scalars.compiler.core
     if name in TABLES:
         return scalars.source.refuse(
             node, f"{name} gives rows, so it cannot stand here", f"put it into FROM, or alone into SELECT: {name}(...)"
         )
-    close = get_close_matches(name, [*scalars.compiler.core.functions, *all_names()], 1, 0.7)
+    close = get_close_matches(name, [*core.functions, *core.catalog.sql_functions, *all_names()], 1, 0.7)
     hint = f"did you mean {close[0]!r}?" if close else "functions in Python are added by db.function"
     return scalars.source.refuse(node, f"{name} is not supported here", hint)
 

@@ -23,7 +23,7 @@ from everview.session.core import core_of
 from everview.session.table import Table
 from everview.session.temporal import RowTTL
 from everview.session.view import View
-from everview.sql import choice, constants, names, parts, reading
+from everview.sql import choice, constants, defined, names, parts, reading
 from everview.sql.places import Source
 from everview.sql.query import Compiler
 from everview.sql.scalars import Scalars
@@ -108,6 +108,7 @@ def create_view(sql: Statements, name: str, node: exp.Create, source: Source) ->
         compiler.by_text = True
         collection._meaning = joins.take(compiler.query(written, {}, None).node, range(query.width))
     how = sql.how_to_join(plain, source)
+    collection._calls = tuple(compiler.called)
     collection._plan_why = choice.why(how, sql.asked(source))
     if name in sql.session.views and node.args.get("replace"):
         return lambda: _replaced(sql.session, name, collection, how)
@@ -240,6 +241,8 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
     """DROP TABLE and DROP [MATERIALIZED] VIEW: all that are named, or none."""
     sql.refuse_in_transaction(node, source)
     kind = str(node.args.get("kind")).upper()
+    if kind == "FUNCTION":
+        return defined.drop(sql, node, source)
     if kind not in ("TABLE", "VIEW"):
         raise source.refuse(node, f"DROP {kind} is not supported")
     there = sql.session.tables if kind == "TABLE" else sql.session.views

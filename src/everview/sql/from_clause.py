@@ -27,7 +27,8 @@ from everview.plan.sizes import Sizes
 from everview.session.temporal import Term
 from everview.sql import table_functions, timed
 from everview.sql.parameters import PARAMETER
-from everview.sql.scalars import Scalars, conjuncts, has_query
+from everview.sql.places import has_query
+from everview.sql.scalars import Scalars, conjuncts
 from everview.sql.scopes import HIDDEN, Field, Outer, Relation, Scope
 from everview.sql.table_functions import Bound, TableCall
 

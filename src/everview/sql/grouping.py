@@ -36,7 +36,8 @@ from everview.sql import moments, named_aggregates, parts
 from everview.sql.folds import Folding
 from everview.sql.lists import Listing
 from everview.sql.moments import MOMENTS
-from everview.sql.scalars import Scalars, has_query, sort_keys
+from everview.sql.places import has_query
+from everview.sql.scalars import Scalars, sort_keys
 from everview.sql.scopes import HIDDEN, Field, Relation, Scope
 from everview.sql.subqueries import same_keys
 from everview.sql.windows import AGGREGATES, windows_in

@@ -25,6 +25,13 @@ _KINDS: dict[exp.DType, DataType] = {
 }
 
 
+TYPE_NAMES = (
+    "int", "integer", "bigint", "smallint", "double precision", "real", "float", "decimal", "numeric", "text",
+    "varchar", "char", "bytea", "boolean", "date", "timestamp",
+)  # fmt: skip
+"""Names of types that a misspelt one may be."""
+
+
 def data_type(kind: exp.DataType, source: Source) -> DataType:
     """The column type an SQL type stands for; lengths of texts are not enforced."""
     if kind.this == _T.DECIMAL:

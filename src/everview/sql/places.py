@@ -82,12 +82,14 @@ class Source:
     notes: Notes = field(default_factory=Notes)
     known: tuple[Token, ...] | None = None
     """The tokens, if they are known already."""
+    dialect: str = "postgres"
+    """What it is written in."""
 
     @cached_property
     def tokens(self) -> Sequence[Token]:
         """The text's tokens; none if it cannot be cut into any."""
         try:
-            return sqlglot.tokenize(self.text, read="postgres") if self.known is None else self.known
+            return sqlglot.tokenize(self.text, read=self.dialect) if self.known is None else self.known
         except TokenError:
             return []
 
@@ -153,6 +155,15 @@ class Source:
             return error
         hint = "cast one of them: CAST(x AS type)" if ".cast(" in error.hint else error.hint
         return self.error(at, error.code, error.message, hint)
+
+
+QUERY = "reads tables"
+"""What the meta of a call says whose function is a query (`everview.sql.defined`)."""
+
+
+def has_query(node: exp.Expr) -> bool:
+    """Whether there is a subquery in the expression, or a call that becomes one."""
+    return any(isinstance(n, exp.Query) or QUERY in n.meta for n in node.walk())
 
 
 def offset_of(node: exp.Expr | None) -> int:

@@ -24,7 +24,7 @@ from everview.plan.nodes import ONE_ROW, Constant, Filter, Negate, Node, Project
 from everview.plan.sizes import Sizes
 from everview.plan.windows import Window, WindowCall
 from everview.session.core import core_of
-from everview.sql import recursion, stars, table_functions
+from everview.sql import defined, recursion, stars, table_functions
 from everview.sql.from_clause import FromClause
 from everview.sql.grouping import Grouped, aggregates_in, grouping_sets
 from everview.sql.memberships import long_list
@@ -105,6 +105,12 @@ class Compiler:
         self.target: exp.Expr | None = None
         """The table that a statement changes: a table whatever WITH calls so."""
         self.loop_depth = 0
+        self.called: dict[str, None] = {}
+        """Functions written in SQL that are called, in order."""
+        self._marked: dict[int, exp.Expr] = {}
+        """Statements whose calls of functions written in SQL are marked."""
+        self.inlining: tuple[str, ...] = ()
+        """Those whose bodies are being bound."""
         self.used: dict[str, None] = {}
         """Tables and views read, in order."""
 
@@ -135,6 +141,9 @@ class Compiler:
             return any(set(a.order[: len(keys)]) == keys for a in arrangements.get((node, ()), []))
 
         return Sizes(known, sample, served)
+
+    def scalars(self, scope: Scope, env: Env) -> Scalars:
+        return Scalars(self, scope, env)
 
     def subqueries(self, scope: Scope, env: Env) -> Subqueries:
         return Subqueries(self, scope, env)
@@ -171,6 +180,9 @@ class Compiler:
 
     def query(self, node: exp.Expr, env: Env, outer: Outer | None) -> Query:
         """Any query; with an outer scope its context comes first."""
+        if id(root := node.root()) not in self._marked:
+            self._marked[id(root)] = root
+            defined.mark(root, self.core.catalog)
         if isinstance(node, exp.Subquery):
             self.source.only(node, "this", "alias", "joins", "with_", "limit", "order", "offset")
             return self._limited(node, self.query(node.this, self.with_clause(node, env), outer))

@@ -20,7 +20,7 @@ from everview.expr.library.moments import EXTRACTED, TRUNCATED
 from everview.expr.library.patterns import similar
 from everview.expr.nodes import Expr, Literal, Udf
 from everview.expr.texts import RowFailure
-from everview.sql import calls, constants, names, timed
+from everview.sql import calls, constants, defined, names, timed
 from everview.sql.parameters import PARAMETER, Learned
 from everview.sql.places import SqlError
 from everview.sql.scopes import Scope
@@ -442,6 +442,17 @@ class Scalars:
             return constants.text_as(value.value, target, node.this, self.source)
         return self._cast_to(value, target)
 
+    def as_type(self, node: exp.Expr, target: DataType) -> Expr:
+        """An expression as a value of a type; a quoted constant is read as one."""
+        value = self.bind(node)
+        if isinstance(value, Literal) and value.type.kind == "str" and value.value is not None and target.kind != "str":
+            return constants.text_as(value.value, target, node, self.source)
+        return self.cast_to(value, target)
+
+    def cast_to(self, value: Expr, target: DataType) -> Expr:
+        """A value cast as SQL does."""
+        return self._cast_to(value, target)
+
     def _cast_to(self, value: Expr, target: DataType) -> Expr:
         if target.kind == "int" and value.type.kind in {"float", "decimal"}:
             value = self.call("round", value)
@@ -605,6 +616,9 @@ class Scalars:
         if found is not None:
             args = tuple(self.bind(a) for a in node.expressions)
             return Udf(found.returns, found.function, args, found.vectorized)
+        written = self.compiler.core.catalog.sql_functions.get(node.name.lower())
+        if written is not None:
+            return defined.inlined(node, written, self)
         known = calls.bound(node, self)
         if known is None:
             raise calls.unknown(node, self)
@@ -659,11 +673,6 @@ def _as_date(expr: Expr, beside: Expr) -> Expr:
         if value.time() == dt.time():
             return Literal(beside.type.optional(False), value.date())
     return expr
-
-
-def has_query(node: exp.Expr) -> bool:
-    """Whether there is a subquery in the expression."""
-    return any(isinstance(n, exp.Query) for n in node.walk())
 
 
 def sort_keys(key: Expr, ordered: exp.Expr) -> list[tuple[Expr, bool]]:

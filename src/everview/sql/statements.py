@@ -35,6 +35,7 @@ from everview.session.turns import reads, writes
 from everview.sql import (
     changes,
     choice,
+    defined,
     definitions,
     describing,
     explaining,
@@ -71,6 +72,7 @@ class Statements:
         self.changed: set[str] = set()
         self.subscriptions = 0
         self.plan: Choice | None = None
+        self.dialect = "postgres"
 
     def run(self, text: str) -> Any:
         """Run all statements of a text; the last one's answer."""
@@ -102,6 +104,8 @@ class Statements:
                 statement.tokens[0].start, "E_TRANSACTION", "the transaction has failed before this", "ROLLBACK it"
             )
         command = _COMMANDS.get(statement.first) or _COMMANDS.get(statement.start)
+        if defined.is_definition(statement):
+            command = defined.create
         if command is not None:
             return self._in_turn(command in _READING, command in _ALONE, command, statement)
         source = statement.source()
@@ -132,6 +136,7 @@ class Statements:
     def _handle(self, handler: _Handler, node: exp.Expr, source: Source) -> Any:
         staged = self.core.transactions.pending()
         before = len(staged) if staged is not None else 0
+        defined.mark(node, self.core.catalog)
         try:
             do = parts.whole(node, source, lambda: handler(self, node, source))
             return do()
@@ -149,6 +154,10 @@ class Statements:
         return names.spelled(name, [*self.session.tables, *self.session.views])
 
     # queries
+
+    def compiler(self, source: Source) -> Compiler:
+        """For a text that is asked once."""
+        return Compiler(self.session, source)
 
     def bound(
         self, node: exp.Expr, source: Source, standing: bool = False, change: exp.Expr | None = None
@@ -308,7 +317,7 @@ class Statements:
         if self.transaction is not None:
             self.changed.add(table._label)
 
-    def refuse_in_transaction(self, node: exp.Expr, source: Source) -> None:
+    def refuse_in_transaction(self, node: exp.Expr | None, source: Source) -> None:
         """What tables and views there are changes between transactions only."""
         if self.transaction is not None:
             raise source.error(
@@ -320,7 +329,8 @@ class Statements:
 
 
 _STATEMENTS = (
-    "there are SELECT, CREATE TABLE, VIEW, SOURCE and SINK, DROP, INSERT, UPDATE, DELETE, TRUNCATE, EXPLAIN, DESCRIBE, "
+    "there are SELECT, CREATE TABLE, VIEW, FUNCTION, SOURCE and SINK, DROP, INSERT, UPDATE, DELETE, TRUNCATE, EXPLAIN, "
+    "DESCRIBE, "
     "SHOW, SET plan, SUBSCRIBE, RUN, BEGIN, COMMIT and ROLLBACK"
 )
 

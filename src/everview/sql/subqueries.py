@@ -27,7 +27,8 @@ from everview.plan import joins
 from everview.plan.nodes import Aggregate, Node, Project, Reduce, Threshold
 from everview.sql import memberships
 from everview.sql.from_clause import FromClause, outer_join, shifted
-from everview.sql.scalars import Scalars, conjuncts, has_query, sort_keys
+from everview.sql.places import has_query
+from everview.sql.scalars import Scalars, conjuncts, sort_keys
 from everview.sql.scopes import Correlated, Outer, PairScope, Scope
 from everview.sql.timed import mentions_now
 from everview.types import BOOL, INT
