@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from everview.codes import Codec, Interner, code_to_float, float_to_code
 from everview.codes.arrays import codes_to_floats, floats_to_codes
-from everview.codes.codec import FEW
+from everview.codes.codec import ONE_BY_ONE_ROWS
 from everview.types import BOOL, DATE, FLOAT, INT, NULL, STR, TIMESTAMP, DataType
 from tests.codes.strategies import SCALARS, same, tables
 
@@ -109,7 +109,7 @@ def test_nan_is_one_value_above_infinity() -> None:
     assert float_to_code(-0.0) + 1 == float_to_code(0.0) == 0
 
 
-@pytest.mark.parametrize("times", [1, FEW + 1])
+@pytest.mark.parametrize("times", [1, ONE_BY_ONE_ROWS + 1])
 def test_numpy_scalars_and_other_welcome_values(times: int) -> None:
     zone = dt.timezone(dt.timedelta(hours=2))
     codec = codec_of((INT, FLOAT, BOOL, STR, TIMESTAMP, DATE, DataType("decimal", scale=2), DataType("bytes")))
@@ -132,7 +132,7 @@ def test_decimals_do_not_depend_on_the_context() -> None:
 def test_extremes_of_nullable_ints() -> None:
     codec = codec_of((INT.optional(),))
     rows = [(-(2**63),), (2**63 - 1,), (None,), (NULL - 1,), (NULL + 1,)]
-    for some in (rows, rows * FEW):
+    for some in (rows, rows * ONE_BY_ONE_ROWS):
         assert codec.decode_rows(codec.encode(some)) == some
     assert codec_of((INT,)).encode([(NULL,)]).tolist() == [[NULL]], "without NULLs the reserved int is an int"
 

@@ -239,7 +239,7 @@ def test_messages_that_are_not_what_was_sent(door: JobListener, secret: bytes, m
 
 
 def test_a_message_is_no_larger_than_allowed(door: JobListener, secret: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_module, "MOST", 100)
+    monkeypatch.setattr(line_module, "MESSAGE_BYTES", 100)
     one, other = pair(door, secret)
     with pytest.raises(InternalError, match="E_PEER"):
         one.send([bytes(101)])
@@ -247,7 +247,7 @@ def test_a_message_is_no_larger_than_allowed(door: JobListener, secret: bytes, m
     assert other.receive() == bytes(100)
     monkeypatch.undo()
     one.send([bytes(101)])
-    monkeypatch.setattr(line_module, "MOST", 100)
+    monkeypatch.setattr(line_module, "MESSAGE_BYTES", 100)
     with pytest.raises(InternalError, match="E_PEER"):
         other.receive()
 
@@ -289,8 +289,8 @@ def rounds(meshes: list[Any], count: int) -> None:
     def run(mesh: ShardExchange) -> None:
         for number in range(count):
             size = 10 ** (number % 6)
-            parcels = [(shard, mesh.task, np.full(size, 100 * mesh.task + number)) for shard in range(mesh.tasks)]
-            got, agenda = mesh.swap(parcels, 1000 * mesh.task + number)
+            messages = [(shard, mesh.task, np.full(size, 100 * mesh.task + number)) for shard in range(mesh.tasks)]
+            got, agenda = mesh.exchange(messages, 1000 * mesh.task + number)
             assert agenda == number
             assert sorted(o for _, o, _ in got) == list(range(mesh.tasks))
             assert {s for s, *_ in got} == {s for s, t in enumerate(mesh.owners) if t == mesh.task}

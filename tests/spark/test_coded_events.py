@@ -110,7 +110,7 @@ def envelope(draw: random.Random, stands: dict[int, dict[str, Any]], keyed: bool
 @pytest.mark.parametrize("seed", range(3))
 def test_debezium(tmp_path: Path, key: str | None, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coding, "FLUSH_WORDS", 40)  # files are written before the table is emptied
-    monkeypatch.setattr(coding, "ROWS", 5)
+    monkeypatch.setattr(coding, "ENCODE_ROWS", 5)
     draw = random.Random(seed)
     stands: dict[int, dict[str, Any]] = {}
     with Pair(tmp_path / "state", ENVELOPE, key=key, schema=COLUMNS, bad="quarantine") as pair:

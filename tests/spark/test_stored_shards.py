@@ -13,7 +13,7 @@ from everview import count, udf
 from everview.kernels.build import native
 from everview.spark.driver import cluster, merging
 from everview.spark.workers import address_space as room
-from everview.spark.workers import state as host
+from everview.spark.workers import state
 from tests.inside import inside
 from tests.spark.inprocess import session
 
@@ -63,7 +63,7 @@ def test_lists_stay_short_and_right(tmp_path: Path, monkeypatch: Any, at_once: i
             churn((t, t2), i, [(k % 7, i * k) for k in range(40)], 20)
             finish_merges(db)
         assert sorted(v.rows()) == sorted(v2.rows())
-        assert max(map(len, inside(db).runtime.backing.store.manifest.lists.values())) <= 2 * merging.LONG
+        assert max(map(len, inside(db).runtime.backing.store.manifest.lists.values())) <= 2 * merging.MERGED_BATCHES
         expected = sorted(v2.rows())
     with ev.connect(session(), state=str(tmp_path)) as db:
         assert sorted(db["v"].rows()) == expected
@@ -137,8 +137,8 @@ def held(context: Any, path: Path) -> list[Any]:
 @pytest.mark.skipif(native.DEBUG, reason="the bounds-checked build copies what lies in files")
 def test_large_batches_lie_in_files_only(tmp_path: Path, monkeypatch: Any) -> None:
     """What a step adds is written, mapped and let go of; what was merged in the store is read from there."""
-    monkeypatch.setattr(host, "LARGE_WORDS", 128)
-    monkeypatch.setattr(host, "MANY", 3)
+    monkeypatch.setattr(state, "LARGE_WORDS", 128)
+    monkeypatch.setattr(state, "MAPPED_BATCHES", 3)
     monkeypatch.setattr(merging, "INLINE_BYTES", 512)
     monkeypatch.setattr(merging, "PIECE_BYTES", 4096)
     context = session(workers=1)
@@ -151,13 +151,13 @@ def test_large_batches_lie_in_files_only(tmp_path: Path, monkeypatch: Any) -> No
             owned = np.concatenate([each._owned() for each in held(context, tmp_path)])
             longest = max(longest, int(owned[:, 0].max()))
             assert owned[:, 1].sum() < 8 * 128  # some that are small, none that are large
-        assert host.MANY < longest <= 2 * 2 * merging.LONG + host.MANY + 3
+        assert state.MAPPED_BATCHES < longest <= 2 * 2 * merging.MERGED_BATCHES + state.MAPPED_BATCHES + 3
         assert sorted(v.rows()) == sorted(v2.rows())
         assert sorted(v.as_of(20).rows()) == sorted(v2.as_of(20).rows())
 
 
 def test_memory_of_many_small_steps_is_given_back(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(host, "OWN_WORDS", 300)
+    monkeypatch.setattr(state, "OWN_WORDS", 300)
     monkeypatch.setattr(merging, "INLINE_BYTES", 512)
     context = session(workers=1)
     with ev.connect(context, state=str(tmp_path), shards=2) as db, ev.connect() as other:

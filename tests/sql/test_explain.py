@@ -233,7 +233,7 @@ def test_views_say_how_their_joins_are_kept_and_why() -> None:
 
 def large_star(monkeypatch: pytest.MonkeyPatch) -> ev.Session:
     """The star, with all tables taken for large."""
-    monkeypatch.setattr(query, "LARGE", 0)
+    monkeypatch.setattr(query, "ORDER_BY_SIZE_ROWS", 0)
     return star(100)
 
 

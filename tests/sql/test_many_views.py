@@ -132,6 +132,6 @@ def test_few_rows_do_not_go_through_arrays(monkeypatch: Any) -> None:
     db["t"].insert([("ab",)])
     db["t"].insert([("äb",)])
     assert calls == []
-    db["t"].insert([(f"ab{i}",) for i in range(few.FEW + 1)])
-    assert set(calls) == {few.FEW + 1}
-    assert len(db["v"].rows()) == few.FEW + 2
+    db["t"].insert([(f"ab{i}",) for i in range(few.ONE_BY_ONE_ROWS + 1)])
+    assert set(calls) == {few.ONE_BY_ONE_ROWS + 1}
+    assert len(db["v"].rows()) == few.ONE_BY_ONE_ROWS + 2

@@ -35,7 +35,7 @@ COMMAS = (
 @pytest.mark.parametrize("text", [CHAIN, COMMAS], ids=["chain", "commas"])
 def test_joins_of_100_tables(db: ev.Session, text: str, by_size: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if by_size:
-        monkeypatch.setattr(query, "LARGE", 0)
+        monkeypatch.setattr(query, "ORDER_BY_SIZE_ROWS", 0)
     start = time.process_time()
     db.sql(f"EXPLAIN {text}")
     assert time.process_time() - start < SECONDS

@@ -20,7 +20,7 @@ from tests.spark.inprocess import session
 
 @pytest.fixture(autouse=True)
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dictionary_gc, "MANY", 500)
+    monkeypatch.setattr(dictionary_gc, "UNUSED_ENTRIES", 500)
     monkeypatch.setattr(cluster, "COLLECT_GRACE", 0.0)
 
 
@@ -67,7 +67,7 @@ def test_a_word_of_a_definition_is_stored_again_when_a_row_has_it(
     connect: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is known from building the view, but was forgotten in the store."""
-    monkeypatch.setattr(dictionary_gc, "MANY", -1)
+    monkeypatch.setattr(dictionary_gc, "UNUSED_ENTRIES", -1)
     with connect(tmp_path) as db:
         t = db.table("t", {"name": str})
         db.view("v", t.filter(t.name == "only here"))
@@ -97,7 +97,7 @@ def stored(db: Any) -> set[bytes]:
 
 def test_a_worker_that_knew_a_word_tells_it_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Workers outlive sessions; what a function makes there must reach the driver, known or not."""
-    monkeypatch.setattr(dictionary_gc, "MANY", -1)
+    monkeypatch.setattr(dictionary_gc, "UNUSED_ENTRIES", -1)
     spark = session(1)
     for _ in range(3):
         with ev.connect(spark, state=str(tmp_path), shards=2, history=0) as db:
@@ -113,7 +113,7 @@ def test_a_worker_that_knew_a_word_tells_it_again(tmp_path: Path, monkeypatch: p
 
 def test_a_log_that_is_not_empty_keeps_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its rows are in no batch yet; they are put there first."""
-    monkeypatch.setattr(dictionary_gc, "MANY", -1)
+    monkeypatch.setattr(dictionary_gc, "UNUSED_ENTRIES", -1)
     with ev.connect(tmp_path / "a", history=0) as db:
         t = db.table("t", {"name": str})
         t.insert([("early",), ("gone",)])
@@ -139,7 +139,7 @@ def test_readers_go_on(connect: Callable[..., Any], tmp_path: Path, monkeypatch:
             db.checkpoint()
     with ev.connect(tmp_path, read_only=True) as reader:
         assert reader["t"].rows() == [("b",)]
-        monkeypatch.setattr(dictionary_gc, "MANY", -1)
+        monkeypatch.setattr(dictionary_gc, "UNUSED_ENTRIES", -1)
         with connect(tmp_path) as db:
             db["t"].insert([("c",), ("a",)])
             reader.refresh()

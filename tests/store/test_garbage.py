@@ -77,5 +77,5 @@ def test_only_the_settled_beginning_of_a_list_is_taken() -> None:
 
 
 def test_a_few_rows_are_not_worth_a_merge() -> None:
-    assert not garbage.wasteful([Ref(garbage.FEW, 1, inline=b"")], 10)
-    assert garbage.wasteful([Ref(garbage.FEW + 1, 1, inline=b"")], 10)
+    assert not garbage.wasteful([Ref(garbage.GARBAGE_ROWS, 1, inline=b"")], 10)
+    assert garbage.wasteful([Ref(garbage.GARBAGE_ROWS + 1, 1, inline=b"")], 10)

@@ -11,8 +11,8 @@ import pytest
 from everview.spark.driver import merging
 from everview.spark.driver.merging import Request
 from everview.store import Image, Store
+from everview.store.chunked_merge import cut
 from everview.store.manifest import Ref
-from everview.store.pieces import cut
 
 
 def batches(random: np.random.Generator, *, apart: bool, same: bool) -> list[Image]:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import everview as ev
-from everview.dataflow.partitioning import BY_FIRST, ON_ONE, Cells
+from everview.dataflow.partitioning import HASH_BY_FIRST, SINGLE_SHARD, HyperCube
 from everview.kernels.run import exchange
 from everview.store import Image, Store
 from everview.store.reshard import reshard
 
-WEDGE = Cells(((0, 1), (1, 2), (0, 2)), (1, 2))
+WEDGE = HyperCube(((0, 1), (1, 2), (0, 2)), (1, 2))
 
 
 def rows_of(image: Image) -> Counter[tuple[int, ...]]:
@@ -56,7 +56,7 @@ def test_all_rows_are_where_they_belong(tmp_path: Path, before: int, after: int)
     with filled(tmp_path, before) as store:
         expected = [contents(store, operator) for operator in range(3)]
         cells = expected[1]  # the same rows, in copies
-        reshard(store, after, {0: BY_FIRST, 1: ON_ONE, 2: ON_ONE, 3: WEDGE})
+        reshard(store, after, {0: HASH_BY_FIRST, 1: SINGLE_SHARD, 2: SINGLE_SHARD, 3: WEDGE})
     with Store(tmp_path) as store:
         m = store.manifest
         assert (m.shards, m.time, m.marks) == (after, 9, {"a": "b"})

@@ -29,7 +29,7 @@ from everview.codes.values import Encode, decoder, encoder
 from everview.errors import InputError, did_you_mean
 from everview.types import INTERNED, NULL, DataType
 
-FEW = 24
+ONE_BY_ONE_ROWS = 24
 """Up to so many rows, going row by row is faster than column by column."""
 
 Row = tuple[Any, ...]
@@ -71,7 +71,7 @@ class Codec:
     def encode_rows(self, rows: Iterable[Any]) -> Words:
         """Codes of rows given as tuples, lists or dicts."""
         rows = rows if isinstance(rows, list) else _row_list(rows)
-        if len(rows) <= FEW:
+        if len(rows) <= ONE_BY_ONE_ROWS:
             return self._encode_few(rows)
         if {*map(type, rows)} != {tuple}:
             rows = self._located(rows, self.as_tuple)

@@ -26,7 +26,7 @@ from everview.dataflow.extend import levels, serving
 from everview.dataflow.graph import Graph
 from everview.dataflow.identity import Purpose
 from everview.dataflow.operators import Activate, Arrange, Arrangement, Operator, columns
-from everview.dataflow.partitioning import BY_FIRST, ON_ONE, Cells
+from everview.dataflow.partitioning import HASH_BY_FIRST, SINGLE_SHARD, HyperCube
 from everview.dataflow.scopes import Scope, deeper
 from everview.dataflow.streams import Flow, reordered
 from everview.expr.nodes import ColumnRef
@@ -51,7 +51,7 @@ class Builder:
         self.tables: dict[int, Arrangement] = {}
         self.flows: dict[Key, Flow] = {}
         self.arrangements: dict[Key, list[Arrangement]] = {}
-        self.in_cells: dict[tuple[Key, Cells], list[Arrangement]] = {}
+        self.in_cells: dict[tuple[Key, HyperCube], list[Arrangement]] = {}
         """what joins of many inputs read on shards: apart from the others, because it has copies"""
         self.loops: dict[Key, loops.LoopBuild] = {}
         self.outgrown: list[loops.LoopBuild] = []
@@ -261,7 +261,9 @@ class Builder:
                 return arrangement
         label = f"by {list(keys)}" if keys else "rows"
         with self.making(node):
-            operator = Arrange(self.graph, scope, len(order), label=label, spread=ON_ONE if gather else BY_FIRST)
+            operator = Arrange(
+                self.graph, scope, len(order), label=label, spread=SINGLE_SHARD if gather else HASH_BY_FIRST
+            )
         operator.listen(reordered(flow, order))
         arrangement = Arrangement(operator, order)
         self.arrangements.setdefault(self.key(node), []).append(arrangement)
@@ -270,10 +272,10 @@ class Builder:
             self.flows[self.key(node)] = columns(operator, node.types, order)
         return arrangement
 
-    def arrange_in_cells(self, node: plan.Node, keys: tuple[int, ...], cells: Cells) -> Arrangement:
+    def arrange_in_cells(self, node: plan.Node, keys: tuple[int, ...], cells: HyperCube) -> Arrangement:
         """A further arrangement of the node for a join of many inputs on shards; `cells` go by the node's columns."""
         order = plan.keys_first(keys, len(node.types))
-        there = Cells(cells.inputs, tuple(cells.columns[c] for c in order))
+        there = HyperCube(cells.inputs, tuple(cells.columns[c] for c in order))
         label = f"by {list(keys)} in cells"
         with self.making(node):
             operator = Arrange(self.graph, self.scope(node), len(order), label=label, spread=there)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from everview.dataflow.identity import Purpose
 
 
-class Stop(NamedTuple):
+class Barrier(NamedTuple):
     """A place in the program where shards wait for each other: before a loop's next pass, at the end, or before an
     operator that other shards may have rows for.
     """
@@ -70,7 +70,7 @@ class Graph:
         self.tail: list[Operator] = []
         self.session = make.make_block(x.EXECUTOR_WORDS)
         make.poke(self.session, x.EXECUTOR_STEP, self.step_block)
-        self.at: list[tuple[Operator | Scope | Stop, int]] = []
+        self.at: list[tuple[Operator | Scope | Barrier, int]] = []
         self._replays: list[tuple[Operator, Sink]] = []
         self._beginnings: list[tuple[Operator, np.ndarray]] = []
         self._new: list[Operator] = []
@@ -149,13 +149,13 @@ class Graph:
         words: list[int] = []
         self.at = []
 
-        def write(item: Operator | Scope | Stop, which: int, *instruction: int) -> int:
+        def write(item: Operator | Scope | Barrier, which: int, *instruction: int) -> int:
             self.at.append((item, which))
             words.extend(instruction)
             return len(self.at) - 1
 
         def stop(scope: Scope | None = None, *, last: bool = False) -> int:
-            return write(Stop(scope, last), 0, x.INSTRUCTION_STOP, 0, 0, 0)
+            return write(Barrier(scope, last), 0, x.INSTRUCTION_STOP, 0, 0, 0)
 
         def visit(items: Iterable[Operator | Scope], unsent: set[Operator]) -> None:
             """`unsent`: operators for which rows may wait in an outbox here."""
@@ -358,7 +358,7 @@ class Graph:
     def failure(self, answer: int, pc: int) -> Exception:
         """What went wrong at an instruction."""
         item = self.at[min(pc, len(self.at) - 1)][0]
-        if isinstance(item, Stop):
+        if isinstance(item, Barrier):
             item = item.scope or self._around(pc)
         if answer == x.ENDED_ROUNDS:
             loop = item if isinstance(item, Scope) else item.scope
@@ -392,7 +392,7 @@ class Graph:
                 return item
         return self.root
 
-    def _serve(self, item: Operator | Scope | Stop) -> None:
+    def _serve(self, item: Operator | Scope | Barrier) -> None:
         """Do in Python what an operator asked for."""
         if isinstance(item, PythonMap):
             assert item.trace is not None

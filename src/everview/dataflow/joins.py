@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from everview.dataflow.extend import Extend, Part, Pipeline, levels, serving
 from everview.dataflow.operators import Arrangement, Join, columns
-from everview.dataflow.partitioning import Cells
+from everview.dataflow.partitioning import HyperCube
 from everview.dataflow.scopes import deeper
 from everview.dataflow.streams import Branch, Flow
 from everview.expr.functions import conjunction
@@ -127,8 +127,8 @@ def _arranged(builder: Builder, node: plan.MultiJoin, i: int, keys: tuple[int, .
     return builder.arrange(node.inputs[i], keys)
 
 
-def _cells(node: plan.MultiJoin, i: int) -> Cells:
-    return Cells(node.variables, node.variables[i])
+def _cells(node: plan.MultiJoin, i: int) -> HyperCube:
+    return HyperCube(node.variables, node.variables[i])
 
 
 def _null_safe(node: plan.Join) -> plan.Node:

@@ -16,7 +16,7 @@ import numpy as np
 
 from everview.dataflow import python_operators as pythonic
 from everview.dataflow.operators import Arrange, Arrangement, PythonMap, columns
-from everview.dataflow.partitioning import ANYWHERE, ON_ONE
+from everview.dataflow.partitioning import ANYWHERE, SINGLE_SHARD
 from everview.dataflow.streams import Flow, deepest, united
 from everview.errors import PlanError
 from everview.expr.lower import lower
@@ -44,7 +44,7 @@ def table(builder: Builder, node: plan.Table) -> Flow:
 def constant(builder: Builder, node: plan.Constant) -> Flow:
     """Rows that come with the operator; with several shards, on one."""
     cols = len(node.types)
-    operator = Arrange(builder.graph, builder.graph.root, cols, label="constant", spread=ON_ONE)
+    operator = Arrange(builder.graph, builder.graph.root, cols, label="constant", spread=SINGLE_SHARD)
     rows = [
         [builder.graph.encode_literal(t, value) for t, value in zip(node.types, row, strict=True)] for row in node.rows
     ]

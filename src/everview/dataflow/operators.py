@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from everview.dataflow.partitioning import ANYWHERE, BY_FIRST, ON_ONE, Cells, Spread
+from everview.dataflow.partitioning import ANYWHERE, HASH_BY_FIRST, SINGLE_SHARD, HyperCube, Partitioning
 from everview.dataflow.scopes import EPOCH_MASK, Scope
 from everview.dataflow.streams import Branch, Flow, Route, Sink, Stream
 from everview.expr.nodes import ColumnRef, Expr
@@ -157,7 +157,7 @@ class Operator:
         self.errors_of: Operator | None = None
         self.old = False  # part of a finished installation: a new reader needs a replay
         self.freed = False
-        self.spread: Spread | Cells = ANYWHERE
+        self.spread: Partitioning | HyperCube = ANYWHERE
         """Where its rows are when there are several shards."""
         self.outbox = 0
         self._blocks: list[int] = []
@@ -190,10 +190,10 @@ class Operator:
 
     def _stays(self, branch: Branch) -> bool:
         """Whether the branch's rows are on the right shard already."""
-        if self.spread != BY_FIRST:
-            return self.spread == branch.producer.spread == ON_ONE
+        if self.spread != HASH_BY_FIRST:
+            return self.spread == branch.producer.spread == SINGLE_SHARD
         first = branch.exprs[0]
-        return branch.producer.spread == BY_FIRST and isinstance(first, ColumnRef) and first.index == 0
+        return branch.producer.spread == HASH_BY_FIRST and isinstance(first, ColumnRef) and first.index == 0
 
     def error_batcher(self) -> int:
         """Batcher for rows that could not be computed on their way here."""
@@ -269,10 +269,10 @@ class Arrange(Operator):
         stateless: bool = False,
         label: str = "",
         at_end: bool = False,
-        spread: Spread | Cells = BY_FIRST,
+        spread: Partitioning | HyperCube = HASH_BY_FIRST,
     ) -> None:
         super().__init__(graph, scope, cols, label)
-        self.spread = ANYWHERE if at_end else ON_ONE if spread == BY_FIRST and cols == 0 else spread
+        self.spread = ANYWHERE if at_end else SINGLE_SHARD if spread == HASH_BY_FIRST and cols == 0 else spread
         self.trace = Trace(graph, scope, cols, diffs, stateless=stateless)
         self.new_batcher(cols + 1 + diffs)
         words = [0] * arrange_k.ARRANGE_WORDS
@@ -390,7 +390,7 @@ class Reduce(Operator):
         super().__init__(graph, scope, cols, label)
         self.keys = keys
         self.context = 0
-        self.spread = BY_FIRST if keys else ON_ONE
+        self.spread = HASH_BY_FIRST if keys else SINGLE_SHARD
         self.trace = Trace(graph, scope, cols)
         self.new_batcher(keys + 2)
         self.context = self.block([0] * reduction_k.REDUCE_WORDS)
@@ -486,7 +486,7 @@ class Arrangement:
         """Whether its first columns are these keys, in this order, and (with several shards) its rows together: all of
         them if `gather`, else those with equal keys.
         """
-        spread = ON_ONE if gather else BY_FIRST
+        spread = SINGLE_SHARD if gather else HASH_BY_FIRST
         if self.operator.graph.sharded and (gather or keys) and self.operator.spread != spread:
             return False
         return self.starts(keys)

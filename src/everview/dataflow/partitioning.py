@@ -1,7 +1,7 @@
 """Where an operator's rows are when a dataflow has several shards.
 
-    BY_FIRST    rows with equal first columns together, on the shard that the column's hash says
-    ON_ONE      all on the first shard
+    HASH_BY_FIRST    rows with equal first columns together, on the shard that the column's hash says
+    SINGLE_SHARD      all on the first shard
     ANYWHERE    wherever their inputs were
     Cells       what a join of many inputs reads: in copies, so that all rows of a result meet on one shard
 
@@ -34,7 +34,7 @@ Variables = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Spread:
+class Partitioning:
     """One of the ways without copies."""
 
     label: str
@@ -44,7 +44,7 @@ class Spread:
 
     def parts(self, columns: np.ndarray, shards: int) -> Iterator[tuple[int, np.ndarray]]:
         """The shards that some rows (a matrix with a row for each column) belong to, and the places of those rows."""
-        if self != BY_FIRST or not len(columns):
+        if self != HASH_BY_FIRST or not len(columns):
             yield 0, np.arange(columns.shape[1])
             return
         owner = _hashed(columns[0], shards)
@@ -56,11 +56,15 @@ class Spread:
         return np.arange(columns.shape[1])
 
 
-BY_FIRST, ON_ONE, ANYWHERE = Spread("by first column"), Spread("on one shard"), Spread("anywhere")
+HASH_BY_FIRST, SINGLE_SHARD, ANYWHERE = (
+    Partitioning("by first column"),
+    Partitioning("on one shard"),
+    Partitioning("anywhere"),
+)
 
 
 @dataclass(frozen=True)
-class Cells:
+class HyperCube:
     """In the cells of a grid: see the module.
 
     `inputs` are the variables of the columns of each of the join's inputs, `columns` those of the rows' (-1: none).

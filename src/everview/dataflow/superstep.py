@@ -4,7 +4,7 @@ Every shard runs the same program. At a stop all wait: rows in outboxes go to th
 loop's pass all agree on the earliest pending time and enter it, whether they have rows for it or not. So all shards
 are always at the same instruction and the same loop time, and the answer is that of one big graph.
 
-Several shards may live in one process; shards in other processes are reached through a `Wire`, which swaps parcels
+Several shards may live in one process; shards in other processes are reached through a `Wire`, which swaps messages
 between processes at every stop. A failure anywhere (bad input, an exception in a user's function) stops the step
 everywhere and leaves all shards as they were.
 """
@@ -20,9 +20,9 @@ import numpy as np
 
 from everview.codes.interner import Interner
 from everview.dataflow import saved, shield
-from everview.dataflow.graph import Stop
+from everview.dataflow.graph import Barrier
 from everview.dataflow.operators import Operator, PythonMap, Reduce
-from everview.dataflow.partitioning import BY_FIRST, Cells
+from everview.dataflow.partitioning import HASH_BY_FIRST, HyperCube
 from everview.dataflow.replica import Added, Replica
 from everview.kernels import make
 from everview.kernels.operators import batcher as batcher_k
@@ -38,7 +38,7 @@ T = TypeVar("T")
 Rows = np.ndarray
 """Rows as consecutive words: columns, time, diffs."""
 
-Parcel = tuple[int, int, Rows]
+Message = tuple[int, int, Rows]
 """(shard, operator number, rows)"""
 
 Inputs = dict[int, list[tuple[int, Rows]]]
@@ -48,27 +48,27 @@ INLINE_WORDS = 1 << 20
 """Images up to this many words travel with a step's result; larger ones become files."""
 
 
-class Wire(Protocol):
+class ShardChannel(Protocol):
     """How shards in different processes meet."""
 
     def begin(self, interner: Interner) -> None:
-        """A step begins: strings that come into being from here on are told to the others with the next parcels."""
+        """A step begins: strings that come into being from here on are told to the others with the next messages."""
 
-    def swap(self, parcels: list[Parcel], agenda: int) -> tuple[list[Parcel], int]:
-        """Send parcels for shards elsewhere, receive those for shards here; gives the earliest agenda of all."""
+    def exchange(self, messages: list[Message], agenda: int) -> tuple[list[Message], int]:
+        """Send messages for shards elsewhere, receive those for shards here; gives the earliest agenda of all."""
 
     def fail(self, error: BaseException) -> None:
         """Tell the others that the step failed here."""
 
 
-class Alone:
-    """The wire of a process that has all shards."""
+class NoOtherShards:
+    """The channel of a process that has all shards."""
 
     def begin(self, interner: Interner) -> None:
         pass
 
-    def swap(self, parcels: list[Parcel], agenda: int) -> tuple[list[Parcel], int]:
-        return parcels, agenda
+    def exchange(self, messages: list[Message], agenda: int) -> tuple[list[Message], int]:
+        return messages, agenda
 
     def fail(self, error: BaseException) -> None:
         pass
@@ -111,10 +111,10 @@ class Shard:
             self._pc = self.graph.attend(x.step(self.graph.session, self.graph.time - 1, 1))
 
     @property
-    def stop(self) -> Stop:
+    def stop(self) -> Barrier:
         """Where it waits."""
         item = self.graph.at[self._pc][0]
-        assert isinstance(item, Stop)
+        assert isinstance(item, Barrier)
         return item
 
     def go(self) -> None:
@@ -181,13 +181,13 @@ class Shard:
     def _boxes(self) -> list[Operator]:
         return [o for o in self.graph.numbered if o is not None and o.outbox and k.boxed(o.outbox)]
 
-    def parcels(self) -> list[Parcel]:
+    def messages(self) -> list[Message]:
         """Empty the outboxes: rows by the shard they belong to."""
         return [(shard, o.number, rows) for o in self._boxes() for shard, rows in self._sent(o)]
 
     def _sent(self, operator: Operator) -> Iterator[tuple[int, Rows]]:
         spread = operator.spread
-        shards = self.shards if spread == BY_FIRST else 0
+        shards = self.shards if spread == HASH_BY_FIRST else 0
         counts = np.zeros(self.shards, dtype=np.int64)
         k.count_routes(operator.outbox, shards, counts)
         width = int(make.peek(operator.outbox, batcher_k.BATCHER_WIDTH))
@@ -195,7 +195,7 @@ class Shard:
         out = np.empty(int(ends[-1]), dtype=np.int64)
         starts = ends - counts * width
         k.route(operator.outbox, shards, starts.copy(), out)
-        if isinstance(spread, Cells):
+        if isinstance(spread, HyperCube):
             rows = out.reshape(-1, width)
             for shard, places in spread.parts(rows.T[: _columns(operator)], self.shards):
                 yield shard, rows[places].reshape(-1)
@@ -235,7 +235,7 @@ def words_in(inputs: Inputs) -> int:
     return sum(len(rows) for parts in inputs.values() for _, rows in parts)
 
 
-def run(shards: Sequence[Shard], wire: Wire, inputs: Inputs, epochs: int) -> None:
+def run(shards: Sequence[Shard], channel: ShardChannel, inputs: Inputs, epochs: int) -> None:
     """Run a step (`epochs` 0: an installation) on the shards of this process up to the last stop; on failure all is as
     before. The inputs are used up: their memory is needed for sorting them.
     """
@@ -250,9 +250,9 @@ def run(shards: Sequence[Shard], wire: Wire, inputs: Inputs, epochs: int) -> Non
 
     try:
         side_by_side(shards, words_in(inputs), begin)
-        _run(shards, wire)
+        _run_supersteps(shards, channel)
     except BaseException as error:
-        wire.fail(error)
+        channel.fail(error)
         for shard in shards:
             shard.abort(installing=epochs == 0)
         raise
@@ -264,22 +264,22 @@ def _each(parts: list[tuple[int, Rows]]) -> Iterator[tuple[int, Rows]]:
         yield parts.pop(0)
 
 
-def _run(shards: Sequence[Shard], wire: Wire) -> None:
+def _run_supersteps(shards: Sequence[Shard], channel: ShardChannel) -> None:
     here = {shard.number: shard for shard in shards}
     while True:
         shield.hear()
-        parcels: list[Parcel] = []
+        messages: list[Message] = []
         agenda = k.NO_TIME_LEFT
         for shard in shards:
             shard.check()
             agenda = min(agenda, shard.agenda())
-            parcels += shard.parcels()
-        parcels, agenda = wire.swap(parcels, agenda)
-        for to, operator, rows in parcels:
+            messages += shard.messages()
+        messages, agenda = channel.exchange(messages, agenda)
+        for to, operator, rows in messages:
             here[to].push(operator, rows)
         if shards[0].stop.last:
             return
         if agenda != k.NO_TIME_LEFT:
             for shard in shards:
                 shard.visit(agenda)
-        side_by_side(shards, sum(len(rows) for *_, rows in parcels), Shard.go)
+        side_by_side(shards, sum(len(rows) for *_, rows in messages), Shard.go)

@@ -7,7 +7,7 @@ from typing import Any
 
 from everview.errors import InputError
 
-MOST = 10_000_000
+MOST_NUMBERS = 10_000_000
 """Numbers in one range: more is a slip that would fill the memory."""
 
 
@@ -32,6 +32,6 @@ class Range:
         if bounds[2:] == (0,):
             raise InputError("E_RANGE", "a range cannot go in steps of 0", "leave the step out, or give another")
         numbers = range(*bounds)
-        if len(numbers) > MOST:
-            raise InputError("E_RANGE", f"a range of {len(numbers)} numbers; {MOST} is the most", "narrow it")
+        if len(numbers) > MOST_NUMBERS:
+            raise InputError("E_RANGE", f"a range of {len(numbers)} numbers; {MOST_NUMBERS} is the most", "narrow it")
         return [(*row[: self.width], number) for number in numbers]

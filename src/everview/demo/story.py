@@ -162,9 +162,9 @@ class _Story:
         self._frames.append(self._recorder.present(window))
         self._answers[window] = maintained(self._program)
         with dashboard:
-            self._window = self._run(folder, session, window, act, dashboard)
+            self._window = self._play(folder, session, window, act, dashboard)
 
-    def _run(self, folder: Path, session: object, window: Window, act: Act, dashboard: Dashboard) -> Window:
+    def _play(self, folder: Path, session: object, window: Window, act: Act, dashboard: Dashboard) -> Window:
         """The pipeline: mentions from the stream, slides from a follower."""
         db, plan = self._program.db, self._plan
 

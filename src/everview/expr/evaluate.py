@@ -122,7 +122,7 @@ class _Evaluation:
         assert isinstance(expr, Call)
         program = program_of(expr, len(self.columns), self.interner)
         if program is not None:
-            return self._run(program, self.columns[:, rows], rows)
+            return self._evaluate(program, self.columns[:, rows], rows)
         if expr.op in _LAZY:
             return _LAZY[expr.op](self, expr, rows)
         if expr.op in BITS:
@@ -143,7 +143,7 @@ class _Evaluation:
 
     # ---- on the machine
 
-    def _run(self, program: Program, columns: Words, rows: Words) -> Words:
+    def _evaluate(self, program: Program, columns: Words, rows: Words) -> Words:
         fails = program.error >= 0
         wanted = np.array([program.outputs[0], program.error] if fails else [program.outputs[0]], dtype=np.int64)
         out: Words = np.empty((wanted.size, rows.size), dtype=np.int64)
@@ -160,7 +160,7 @@ class _Evaluation:
         program = program_of(replace(expr, args=args), len(args), self.interner)
         if program is None:
             raise NotImplementedError(f"the function {expr.op} of {[a.type for a in expr.args]}")
-        return self._run(program, columns, rows)
+        return self._evaluate(program, columns, rows)
 
     # ---- texts
 

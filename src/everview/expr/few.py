@@ -39,10 +39,10 @@ from everview.kernels.expressions import vm
 from everview.kernels.expressions.scalars import ERROR_OVERFLOW
 from everview.types import INTERNED, NULL, DataType
 
-FEW = 8
+ONE_BY_ONE_ROWS = 8
 """Up to so many rows are taken one by one: from about 20 on whole columns are faster."""
 
-LARGE = 64
+LARGE_CALLS = 64
 """Calls in an expression from which on it is left to `evaluate`."""
 
 KEPT = 4096
@@ -74,13 +74,13 @@ class FewRows:
 
     def __call__(self, columns: Words) -> Evaluated:
         """The same as `evaluate`."""
-        if columns.shape[1] > FEW or not self._ready(len(columns)):
+        if columns.shape[1] > ONE_BY_ONE_ROWS or not self._ready(len(columns)):
             return evaluate(self.exprs, self.predicate, columns, self.interner)
         return self._row_by_row(columns)
 
     def lists(self, columns: Words) -> list[list[int] | None] | None:
         """The values of few rows as lists, None for one that failed; None for many rows. There is no predicate."""
-        if columns.shape[1] > FEW or not self._ready(len(columns)):
+        if columns.shape[1] > ONE_BY_ONE_ROWS or not self._ready(len(columns)):
             return None
         assert self._made is not None and self.predicate is None
         singles, _ = self._made
@@ -140,7 +140,7 @@ class _Making:
             code = NULL if expr.value is None else encode_value(expr.type, expr.value, self.interner)
             return lambda row: code
         self.calls += 1
-        if not isinstance(expr, Call) or self.calls > LARGE:
+        if not isinstance(expr, Call) or self.calls > LARGE_CALLS:
             raise _Refused
         return self._call(expr)
 

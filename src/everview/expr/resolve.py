@@ -327,13 +327,13 @@ def _duration_literal(value: datetime.timedelta, unit: datetime.timedelta) -> no
     return literal(value // unit)
 
 
-MANY = 100
+TABLE_FROM_CONSTANTS = 100
 """Constants from which a list is a table of its own."""
 
 
 def constants_of(condition: Any, scope: Scope) -> tuple[nodes.Expr, list[Any]] | None:
     """What `x.isin(...)` compares and with what, if that is many ints beside an int, or texts beside a text."""
-    if not isinstance(condition, language.IsIn) or len(condition.values) < MANY:
+    if not isinstance(condition, language.IsIn) or len(condition.values) < TABLE_FROM_CONSTANTS:
         return None
     value = resolve(condition.arg, scope)
     wanted = {"int": int, "str": str}.get(value.type.kind)

@@ -37,7 +37,7 @@ from everview.types import STR, DataType
 Open = Callable[[], Any]
 """Opens a file for reading, at its start"""
 
-ROWS = 1 << 17
+PIECE_ROWS = 1 << 17
 """Rows per piece of a binary format unless a limit is given."""
 
 _READ_AS_TEXT = ("date", "timestamp", "decimal", "bytes", "tuple")
@@ -315,7 +315,7 @@ class Json(Format):
         return rows
 
     def write(self, table: pa.Table, file: Any) -> None:
-        for batch in table.to_batches(max_chunksize=ROWS):
+        for batch in table.to_batches(max_chunksize=PIECE_ROWS):
             lines = [json.dumps(row, ensure_ascii=False, default=_json_text) for row in batch.to_pylist()]
             file.write(("\n".join(lines) + "\n").encode() if lines else b"")
 
@@ -384,7 +384,7 @@ class Parquet(Format):
                 groups.append(i)
             else:
                 first += rows
-        batches = parquet.iter_batches(batch_size=limit or ROWS, row_groups=groups)
+        batches = parquet.iter_batches(batch_size=limit or PIECE_ROWS, row_groups=groups)
         yield from _rows_after(batches, at - first, at, limit)
 
     def write(self, table: pa.Table, file: Any) -> None:

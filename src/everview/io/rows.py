@@ -21,7 +21,7 @@ from everview.io.source import Chunk, Source, Wanted
 CHUNK = 65_536
 """Rows per chunk unless a limit is given."""
 
-SAMPLE = 1000
+SAMPLE_ROWS = 1000
 """Rows that are looked at to tell the columns."""
 
 
@@ -67,10 +67,10 @@ class Rows(Source):
         if table is not None:
             return table.schema
         if not callable(self._given) and isinstance(self._given, Iterator):
-            head = list(itertools.islice(self._given, SAMPLE))
+            head = list(itertools.islice(self._given, SAMPLE_ROWS))
             self._given = itertools.chain(head, self._given)
         else:
-            head = list(itertools.islice(self._again(), SAMPLE))
+            head = list(itertools.islice(self._again(), SAMPLE_ROWS))
         if not head or not all(isinstance(row, Mapping) for row in head):
             raise InputError(
                 "E_SCHEMA",

@@ -22,7 +22,7 @@ Keys = frozenset[frozenset[int]]
 
 NONE: Keys = frozenset()
 
-FEW = 4
+KEYS_LOOKED_AT = 4
 """Keys of a join that are looked at: those of its sides in all combinations would be many."""
 
 
@@ -81,7 +81,7 @@ def _of_pairs(join: plan.Join, left_keys: Keys, right_keys: Keys) -> Keys:
     same = {r: l for l, r in zip(join.left_keys, join.right_keys, strict=True)}
     right = [{same.get(c, c + width) for c in key} for key in right_keys]
     found = [frozenset({*a, *b}) for a in left_keys for b in right]
-    return frozenset(sorted(found, key=sorted)[:FEW])
+    return frozenset(sorted(found, key=sorted)[:KEYS_LOOKED_AT])
 
 
 Determined = dict[tuple[int, int], Expr]

@@ -59,7 +59,7 @@ class _All:
 WIDE = 8
 """Columns from which a table is wide: below, sharing one index is worth more than what a narrow one saves."""
 
-FEW = 2
+WIDER_BY = 2
 """Joins read few columns of a table if that many times as many are there: two indexes of few cost one of all."""
 
 
@@ -165,7 +165,7 @@ class _Pruning:
         index = (table, frozenset(keys))
         self.reads.setdefault(index, set()).add(wanted)
         wanted = self.together.get(index, wanted)
-        if len(everything) < WIDE or len(wanted) * FEW > len(everything):
+        if len(everything) < WIDE or len(wanted) * WIDER_BY > len(everything):
             return table, everything
         return _take(table, everything, wanted), wanted
 

@@ -4,10 +4,10 @@ dataflow again.
 Both runtimes keep the same things in a store: tables, views, dictionary, marks, and the batches of every operator. They
 differ in how many parts each operator's rows are in, and in a few operators. So a directory is moved by building the
 other dataflow from the catalogue and giving every operator the batches of its counterpart
-(`everview.dataflow.counterparts`): nothing is computed and no history is lost, but for views of which an operator has
-no counterpart: joins of many inputs at once, for which shards keep copies of rows (`everview.dataflow.partitioning`),
-and whatever needs an index with all rows in one place (joins without an equality, windows over all rows). Those are
-computed, and their history begins anew.
+(`everview.dataflow.operator_matching`): nothing is computed and no history is lost, but for views of which an operator
+has no counterpart: joins of many inputs at once, for which shards keep copies of rows
+(`everview.dataflow.partitioning`), and whatever needs an index with all rows in one place (joins without an equality,
+windows over all rows). Those are computed, and their history begins anew.
 
 All of it is one commit. Whoever dies before it leaves the directory as it was, whoever dies after it has moved it.
 
@@ -27,11 +27,11 @@ from everview.codes.interner import Interner
 from everview.dataflow import saved, superstep
 from everview.dataflow.builder import Builder
 from everview.dataflow.commands import Commands, rebuild
-from everview.dataflow.counterparts import Counterparts
 from everview.dataflow.graph import Graph
+from everview.dataflow.operator_matching import OperatorMatching
 from everview.dataflow.operators import Arrangement, Operator
 from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
-from everview.dataflow.superstep import Alone, Inputs, Shard
+from everview.dataflow.superstep import Inputs, NoOtherShards, Shard
 from everview.errors import InternalError, StoreError
 from everview.plan.frozen import Functions
 from everview.runtime.base import RemoteRows, RemoteTarget
@@ -54,7 +54,7 @@ class StateLost(Exception):
 class Migration:
     """A dataflow under construction, at the present time, that takes over another's state."""
 
-    def __init__(self, graph: Graph, builder: Builder, counterparts: Counterparts, origin: Origin) -> None:
+    def __init__(self, graph: Graph, builder: Builder, counterparts: OperatorMatching, origin: Origin) -> None:
         self._graph = graph
         self._builder = builder
         self._counterparts = counterparts
@@ -173,10 +173,10 @@ def from_shards(core: Core, runtime: EmbeddedRuntime, store: Store, manifest: Ma
     entries = [journal.decode(data, where, declared) for data in manifest.declared]
     declared.require(where)
     try:
-        _take_over(core, runtime, store, entries, Counterparts(replica.builder.pieces))
+        _take_over(core, runtime, store, entries, OperatorMatching(replica.builder.pieces))
     except StateLost:
         begin_again(core, runtime)
-        _take_over(core, runtime, store, entries, Counterparts(replica.builder.pieces, strict=True))
+        _take_over(core, runtime, store, entries, OperatorMatching(replica.builder.pieces, strict=True))
     replica.close()
 
 
@@ -188,7 +188,7 @@ def begin_again(core: Core, runtime: EmbeddedRuntime) -> None:
 
 
 def _take_over(
-    core: Core, runtime: EmbeddedRuntime, store: Store, entries: Iterable[Entry], counterparts: Counterparts
+    core: Core, runtime: EmbeddedRuntime, store: Store, entries: Iterable[Entry], counterparts: OperatorMatching
 ) -> None:
     runtime.graph.time = store.manifest.time
     migration = Migration(runtime.graph, runtime.builder, counterparts, _InLists(store))
@@ -232,16 +232,16 @@ def to_shards(directory: Embedded, store: Store, shards: int) -> None:
     directory.core.catalog.require_functions()
     pieces = directory.runtime.builder.pieces
     try:
-        _write_shards(directory, store, entries, shards, Counterparts(pieces))
+        _write_shards(directory, store, entries, shards, OperatorMatching(pieces))
     except StateLost:
-        _write_shards(directory, store, entries, shards, Counterparts(pieces, strict=True))
+        _write_shards(directory, store, entries, shards, OperatorMatching(pieces, strict=True))
     with suppress(OSError, StoreError):  # it has moved: both can be done later
         store.checkpoint()
         store.collect()
 
 
 def _write_shards(
-    directory: Embedded, store: Store, entries: list[Entry], shards: int, counterparts: Counterparts
+    directory: Embedded, store: Store, entries: list[Entry], shards: int, counterparts: OperatorMatching
 ) -> None:
     origin, functions = directory.runtime, Functions(travel=True)
     built = Commands(Functions(travel=True, like=functions))
@@ -306,7 +306,7 @@ class _OneShard:
 
     shards = 1
 
-    def __init__(self, origin: EmbeddedRuntime, counterparts: Counterparts, commands: Commands) -> None:
+    def __init__(self, origin: EmbeddedRuntime, counterparts: OperatorMatching, commands: Commands) -> None:
         self._commands = commands
         self.fingerprint = ""
         replica = Replica(origin.interner, origin.graph.merge_effort)
@@ -323,7 +323,7 @@ class _OneShard:
         return []
 
     def _compute(self) -> None:
-        superstep.run([self._shard], Alone(), {}, 0)
+        superstep.run([self._shard], NoOtherShards(), {}, 0)
         self._shard.finish(0)
 
     def step(self, step: ShardStep, wanted: Set[int]) -> list[Added]:

@@ -24,7 +24,7 @@ from everview.dataflow.extend import Extend
 from everview.dataflow.operators import Arrangement, Operator
 from everview.dataflow.partitioning import shares
 from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, Replica
-from everview.dataflow.superstep import Alone, Inputs, Shard
+from everview.dataflow.superstep import Inputs, NoOtherShards, Shard
 from everview.kernels.trace import image
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
@@ -88,7 +88,7 @@ class LocalCluster:
         return [] if isinstance(command, Keep) else self.step(ShardStep(inputs, 0), wanted)
 
     def step(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
-        superstep.run(self._shards, Alone(), step.inputs, step.epochs)
+        superstep.run(self._shards, NoOtherShards(), step.inputs, step.epochs)
         return [shard.finish(step.epochs) for shard in self._shards]
 
     def contents(self, operators: set[int]) -> Iterable[Added]:

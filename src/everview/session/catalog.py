@@ -16,7 +16,7 @@ from everview.plan.digest import digest
 from everview.plan.frozen import Functions, canonical, functions_of
 from everview.plan.trust import NOBODY, Trust
 from everview.session.entries import Entry, FunctionMade, TableMade, ViewMade, encode, surviving
-from everview.session.temporal import HIDDEN
+from everview.session.temporal import RESERVED_PREFIX
 
 if TYPE_CHECKING:
     from everview.session.table import Table
@@ -73,8 +73,8 @@ class Catalog:
         """Refuse a name that cannot be given to anything new."""
         if not isinstance(name, str) or not name:
             raise InputError("E_NAME", f"{name!r} is not a name", "give a non-empty string")
-        if name.startswith(HIDDEN):
-            raise InputError("E_NAME", f"names starting with {HIDDEN!r} are reserved", "choose another")
+        if name.startswith(RESERVED_PREFIX):
+            raise InputError("E_NAME", f"names starting with {RESERVED_PREFIX!r} are reserved", "choose another")
         if name in self.tables or name in self.views:
             raise InputError("E_NAME", f"the name {name!r} is taken", "choose another, or drop it first")
 
@@ -118,7 +118,7 @@ class Catalog:
         if self.journal is None:
             return []
         noted = {e.name for e, _ in surviving(self.entries) if isinstance(e, TableMade)}
-        return [t for n, t in self.tables.items() if n not in noted and not n.startswith(HIDDEN)]
+        return [t for n, t in self.tables.items() if n not in noted and not n.startswith(RESERVED_PREFIX)]
 
     def give(self, node: plan.Node) -> None:
         """A program declares a view again: its functions are those that the directory misses."""

@@ -45,7 +45,7 @@ from everview.session.follower_entries import described, follower_of
 from everview.session.inspect import error_operators
 from everview.session.snapshot import keep_snapshots
 from everview.session.table import Table
-from everview.session.temporal import HIDDEN, ArrivalTTL, Follower
+from everview.session.temporal import RESERVED_PREFIX, ArrivalTTL, Follower
 from everview.session.turns import reads
 from everview.session.view import View
 
@@ -124,7 +124,7 @@ class Definitions:
         """A table that belongs to views, with rows that are there from the present time on."""
         core = self._core
         core.transactions.catch_up()
-        full = f"{HIDDEN}{name}"
+        full = f"{RESERVED_PREFIX}{name}"
         while full in self._catalog.tables:
             full += "'"
         present = [tuple(row) for row in rows.T.tolist()]
@@ -484,7 +484,7 @@ class Definitions:
         core, catalog = self._core, self._catalog
         if isinstance(entry, TableMade):
             catalog.next_id = entry.id
-            if entry.name.startswith(HIDDEN):
+            if entry.name.startswith(RESERVED_PREFIX):
                 self._make_system_table(entry.name, [Column(name, declared) for name, declared in entry.columns])
             else:
                 self._new_table(entry.name, dict(entry.columns), [entry.columns[i][0] for i in entry.key])

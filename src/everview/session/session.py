@@ -25,7 +25,7 @@ from everview.session import doors, inspect
 from everview.session.core import Core
 from everview.session.definitions import check_count
 from everview.session.table import Table
-from everview.session.temporal import HIDDEN, moment_of
+from everview.session.temporal import RESERVED_PREFIX, moment_of
 from everview.session.transactions import Together, Transaction
 from everview.session.turns import reads, writes
 from everview.session.view import View
@@ -465,7 +465,7 @@ class Session:
     @property
     def tables(self) -> tuple[str, ...]:
         """Names of the tables."""
-        return tuple(n for n in self._core.catalog.tables if not n.startswith(HIDDEN))
+        return tuple(n for n in self._core.catalog.tables if not n.startswith(RESERVED_PREFIX))
 
     @property
     def views(self) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from everview.session.core import Core
 
-FEW = 24
+ONE_BY_ONE_ROWS = 24
 """Up to so many rows, rows are coded one by one."""
 
 
@@ -109,7 +109,7 @@ class Table(Collection):
     def _change(self, rows: Any, diff: int) -> None:
         if self._dropped:
             self._alive()
-        if type(rows) is list and len(rows) <= FEW:
+        if type(rows) is list and len(rows) <= ONE_BY_ONE_ROWS:
             encode = self._codec.encode_row
             try:
                 codes = [encode(row) for row in rows]

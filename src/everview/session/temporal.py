@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from everview.session.core import Core
     from everview.session.table import Table
 
-HIDDEN = "everview."
+RESERVED_PREFIX = "everview."
 """The prefix of the names of tables that belong to views; reserved."""
 
-NOW = "everview.now"
+CLOCK_TABLE = "everview.now"
 """The offset that says what the clock showed, where something follows it."""
 
 _EPOCH = dt.datetime(1970, 1, 1)
@@ -182,7 +182,7 @@ class Clock:
 
     def offsets(self) -> dict[str, str]:
         """What is kept with a transaction, so that a session that is opened again goes on from there."""
-        kept = {NOW: str(self.now)}
+        kept = {CLOCK_TABLE: str(self.now)}
         if self.manual != self._by_hand():
             kept[SET] = SET_BY_HAND if self.manual else ""
         return kept
@@ -192,7 +192,7 @@ class Clock:
 
     def resume(self) -> None:
         """Go on at the moment at which everything that was due had been done: what is there says what is due later."""
-        now = int(self.core.runtime.offsets.get(NOW, 0))
+        now = int(self.core.runtime.offsets.get(CLOCK_TABLE, 0))
         self.manual = self._by_hand()
         self.now = max(self.now, now)
         for follower in self.followers:
@@ -245,7 +245,7 @@ class Clock:
         if not self.agenda:
             return None
         if time >= self.core.runtime.graph.time:
-            known = self.core.runtime.offsets.get(NOW)
+            known = self.core.runtime.offsets.get(CLOCK_TABLE)
             return moment_of(int(known)) if known else None
         place = bisect_right(self._shown, time, key=lambda noted: noted[0])
         return moment_of(self._shown[place - 1][1]) if place else None

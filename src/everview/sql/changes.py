@@ -27,7 +27,7 @@ from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Query
 from everview.sql.result import Result, Row
 from everview.sql.scalars import Scalars
-from everview.sql.scopes import HIDDEN, Relation, Scope
+from everview.sql.scopes import HIDDEN_FIELD, Relation, Scope
 from everview.types import INT
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def _constants(sql: Statements, node: exp.Expr, table: Table, at: Sequence[int],
     if not isinstance(node, exp.Values) or node.find(exp.Query, exp.Order, exp.Limit, exp.Offset) is not None:
         return None
     compiler = Compiler(sql.session, source)
-    scalars = Scalars(compiler, Scope(Relation(_NOTHING, (HIDDEN,)), source), {})
+    scalars = Scalars(compiler, Scope(Relation(_NOTHING, (HIDDEN_FIELD,)), source), {})
     rows = []
     for row in node.expressions:
         items = row.expressions if isinstance(row, exp.Tuple) else [row]

@@ -34,7 +34,7 @@ from everview.sql import names, parts, reading
 from everview.sql.callnames import AGGREGATES, SCALARS, TABLES
 from everview.sql.dialects import Everview
 from everview.sql.places import QUERY, Source, has_query
-from everview.sql.scopes import HIDDEN, Field, Relation, Scope
+from everview.sql.scopes import HIDDEN_FIELD, Field, Relation, Scope
 from everview.types import INT, DataType
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ def _check(sql: Statements, made: FunctionMade, reader: _Reader, body_at: int) -
 def _parameter_relation(made: FunctionMade, node: plan.Node, before: int = 0) -> Relation:
     fields = [Field(name or f"${i + 1}", made.name) for i, (name, _) in enumerate(made.parameters)]
     hidden = len(node.types) - before - len(fields)
-    return Relation(node, (*[HIDDEN] * before, *fields, *[HIDDEN] * hidden))
+    return Relation(node, (*[HIDDEN_FIELD] * before, *fields, *[HIDDEN_FIELD] * hidden))
 
 
 def _bind(tree: exp.Expr, made: FunctionMade, compiler: Compiler, scope: Scope) -> Expr:
@@ -317,7 +317,7 @@ def _body(body: str, dialect: str) -> exp.Expr:
 
 def _result(made: FunctionMade, value: Expr, compiler: Compiler) -> Expr:
     target = data_type(made.returns)
-    scope = Scope(Relation(plan.ONE_ROW, (HIDDEN,)), compiler.source)
+    scope = Scope(Relation(plan.ONE_ROW, (HIDDEN_FIELD,)), compiler.source)
     return compiler.scalars(scope, {}).cast_to(value, target.optional(False))
 
 

@@ -29,7 +29,7 @@ from everview.sql import table_functions, timed
 from everview.sql.parameters import PARAMETER
 from everview.sql.places import has_query
 from everview.sql.scalars import Scalars, conjuncts
-from everview.sql.scopes import HIDDEN, Field, Outer, Relation, Scope
+from everview.sql.scopes import HIDDEN_FIELD, Field, Outer, Relation, Scope
 from everview.sql.table_functions import Bound, TableCall
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class FromClause:
             for join in select.args.get("joins") or []:
                 clause._join(join)
         elif not clause.leaves:
-            clause.leaves.append(Relation(ONE_ROW, (HIDDEN,)))
+            clause.leaves.append(Relation(ONE_ROW, (HIDDEN_FIELD,)))
         for lateral in select.args.get("laterals") or []:
             raise clause.source.refuse(lateral, "LATERAL VIEW is not supported")
         return clause
@@ -215,7 +215,7 @@ class FromClause:
         if reads and self.leaves:
             self._applied(call_, node, how, on, at)
             return
-        alone = Scope(Relation(ONE_ROW, (HIDDEN,)), self.source, self.outer)
+        alone = Scope(Relation(ONE_ROW, (HIDDEN_FIELD,)), self.source, self.outer)
         made = table_functions.bound(call_, Scalars(self.compiler, alone, self.env))
         rows = made.applied(ONE_ROW)
         right = Relation(joins.take(rows, range(1, len(rows.types))), self._called(made, call_, node))

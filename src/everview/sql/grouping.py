@@ -38,7 +38,7 @@ from everview.sql.lists import Listing
 from everview.sql.moments import MOMENTS
 from everview.sql.places import has_query
 from everview.sql.scalars import Scalars, sort_keys
-from everview.sql.scopes import HIDDEN, Field, Relation, Scope
+from everview.sql.scopes import HIDDEN_FIELD, Field, Relation, Scope
 from everview.sql.subqueries import same_keys
 from everview.sql.windows import AGGREGATES, windows_in
 from everview.types import FLOAT, INT, STR, DataType
@@ -281,11 +281,11 @@ class Grouped(Scalars):
         groups = [self._one_set(keys, s, one_row or not s[self.context :]) for s in self.sets]
         node = groups[0] if len(groups) == 1 else Union(tuple(groups))
         fields = [self._field(k) for k in self.keys]
-        fields += [HIDDEN] * (len(self.slots) + len(self.groupings))
+        fields += [HIDDEN_FIELD] * (len(self.slots) + len(self.groupings))
         self.scope = Scope(Relation(node, tuple(fields)), self.source, self.scope.outer)
 
     def _field(self, key: Expr) -> Field:
-        return self.below.scope.relation.fields[key.index] if isinstance(key, ColumnRef) else HIDDEN
+        return self.below.scope.relation.fields[key.index] if isinstance(key, ColumnRef) else HIDDEN_FIELD
 
     def _one_set(self, keys: list[Expr], grouped: Sequence[int], one_row: bool) -> Node:
         """The groups by some of the keys, with NULL for the others, and the aggregates."""

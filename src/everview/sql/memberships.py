@@ -22,7 +22,7 @@ from everview.sql import constants
 if TYPE_CHECKING:
     from everview.sql.scalars import Scalars
 
-LONG = 100
+TABLE_FROM_VALUES = 100
 """Values from which a list is a table."""
 
 MOMENTS = ("date", "timestamp")
@@ -34,7 +34,7 @@ def long_list(condition: exp.Expr) -> tuple[exp.In, bool] | None:
     while isinstance(inner, (exp.Paren, exp.Not)):
         negated ^= isinstance(inner, exp.Not)
         inner = inner.this
-    if not isinstance(inner, exp.In) or len(inner.expressions) < LONG or isinstance(inner.this, exp.Tuple):
+    if not isinstance(inner, exp.In) or len(inner.expressions) < TABLE_FROM_VALUES or isinstance(inner.this, exp.Tuple):
         return None
     if not all(isinstance(e, (exp.Literal, exp.Neg)) for e in inner.expressions):
         return None

@@ -15,7 +15,7 @@ from everview.language.collection import Collection
 from everview.plan import nodes as plan
 from everview.session.core import core_of
 from everview.session.snapshot import read_codes
-from everview.session.temporal import HIDDEN
+from everview.session.temporal import RESERVED_PREFIX
 from everview.session.turns import writes
 from everview.sql import choice, parts, reading
 from everview.sql.parameters import Learned, Parameters
@@ -144,7 +144,7 @@ class Prepared:
 
     def _table(self) -> Table:
         columns = [Column(f"${n}", t) for n, t in self._types.items()]
-        return self._core.definitions.system_table(f"{HIDDEN}{self.name} parameters", columns)
+        return self._core.definitions.system_table(f"{RESERVED_PREFIX}{self.name} parameters", columns)
 
     def _install(self, source: Source, node: exp.Expr) -> tuple[Query, View]:
         compiler = Compiler(self._session, source, standing=True)

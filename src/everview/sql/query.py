@@ -32,7 +32,7 @@ from everview.sql.names import output_name, spelled
 from everview.sql.parameters import Parameters
 from everview.sql.places import Source
 from everview.sql.scalars import Scalars, conjuncts, sort_keys
-from everview.sql.scopes import HIDDEN, Field, Outer, Relation, Scope
+from everview.sql.scopes import HIDDEN_FIELD, Field, Outer, Relation, Scope
 from everview.sql.subqueries import Subqueries
 from everview.sql.windows import Windows, narrow, place_alias, windows_in
 from everview.types import INT, DataType
@@ -56,11 +56,11 @@ ALL_ROWS = 2**61
 """More rows than there can be: the limit of an OFFSET without LIMIT, and as much as a LIMIT or OFFSET can say."""
 
 
-LARGE = 10_000
+ORDER_BY_SIZE_ROWS = 10_000
 """Rows from which the order of joins goes by sizes: below, it is the text's, so that plans can be foretold."""
 
 
-SAMPLE = 1000
+SAMPLE_ROWS = 1000
 """Rows that are looked at to tell how common the values of a column are."""
 
 
@@ -81,7 +81,7 @@ class Query:
         return self.context + len(self.names)
 
     def fields(self) -> tuple[Field, ...]:
-        return (*[HIDDEN] * self.context, *map(Field, self.names))
+        return (*[HIDDEN_FIELD] * self.context, *map(Field, self.names))
 
     def relation(self) -> Relation:
         """As a table of another query."""
@@ -120,7 +120,7 @@ class Compiler:
 
     def sizes(self, leaves: Sequence[Node]) -> Sizes | None:
         """Estimates to order joins by; None if they would say nothing: two leaves, or nothing large among them."""
-        if self.by_text or len(leaves) < 3 or max(map(self._sizes.rows, leaves)) < LARGE:
+        if self.by_text or len(leaves) < 3 or max(map(self._sizes.rows, leaves)) < ORDER_BY_SIZE_ROWS:
             return None
         self.by_size = True
         return self._sizes
@@ -135,7 +135,7 @@ class Compiler:
 
         def sample(node: Node, column: int) -> list[int]:
             kept = arrangements.get((node, ()), [])
-            return kept[0].trace.sample(kept[0].order.index(column), SAMPLE) if kept else []
+            return kept[0].trace.sample(kept[0].order.index(column), SAMPLE_ROWS) if kept else []
 
         def served(node: Node, keys: set[int]) -> bool:
             return any(set(a.order[: len(keys)]) == keys for a in arrangements.get((node, ()), []))
@@ -152,7 +152,7 @@ class Compiler:
         """The distinct values of the outer columns that a subquery reads."""
         above = outer.scope.relation
         values = Project(above.node, tuple(above.ref(p) for p in outer.positions))
-        return Relation(Threshold(values, "distinct"), (HIDDEN,) * len(outer.positions))
+        return Relation(Threshold(values, "distinct"), (HIDDEN_FIELD,) * len(outer.positions))
 
     def table(self, node: exp.Table, env: Env) -> Relation:
         """A WITH query, table or view by name."""
@@ -226,7 +226,7 @@ class Compiler:
         return relation.called("", columns)
 
     def _values(self, node: exp.Values, env: Env, outer: Outer | None) -> Query:
-        start = self.context(outer) if outer is not None and outer.positions else Relation(ONE_ROW, (HIDDEN,))
+        start = self.context(outer) if outer is not None and outer.positions else Relation(ONE_ROW, (HIDDEN_FIELD,))
         context = len(outer.positions) if outer is not None else 0
         bound: list[Node] = []
         for row in node.expressions:

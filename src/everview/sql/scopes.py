@@ -29,7 +29,7 @@ class Field:
     plain: bool = True
 
 
-HIDDEN = Field("", "", False)
+HIDDEN_FIELD = Field("", "", False)
 """A column nobody can name."""
 
 
@@ -129,7 +129,7 @@ class Scope:
     def append(self, node: Node) -> list[ColumnRef]:
         """The same rows with further columns at the end, which nobody can name."""
         start = len(self.relation.fields)
-        self.relation = Relation(node, (*self.relation.fields, *[HIDDEN] * (len(node.types) - start)))
+        self.relation = Relation(node, (*self.relation.fields, *[HIDDEN_FIELD] * (len(node.types) - start)))
         return [self.relation.ref(i) for i in range(start, len(node.types))]
 
     def _unknown(self, column: exp.Column) -> Exception:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from everview.sql.query import Compiler
     from everview.sql.scalars import Scalars
 
-NOW = (exp.CurrentTimestamp, exp.Localtimestamp, exp.CurrentDate)
+CLOCK_CALLS = (exp.CurrentTimestamp, exp.Localtimestamp, exp.CurrentDate)
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
 _OPPOSITE: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GTE, exp.LTE: exp.GT, exp.GT: exp.LTE, exp.GTE: exp.LT}
 
@@ -42,7 +42,7 @@ HINT = "in a view, compare it (<, <=, >, >=, BETWEEN) with columns of one table,
 
 def mentions_now(node: exp.Expr) -> bool:
     """Whether the clock is read in an expression."""
-    return node.find(*NOW) is not None
+    return node.find(*CLOCK_CALLS) is not None
 
 
 def terms(node: exp.Expr, scalars: Scalars) -> list[Term]:

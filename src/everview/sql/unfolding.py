@@ -18,7 +18,7 @@ from everview.expr.library.patterns import split
 from everview.expr.texts import RowFailure
 from everview.kernels.expressions.scalars import ERROR_DOMAIN, ERROR_OVERFLOW
 
-MOST = 10_000_000
+MOST_ROWS = 10_000_000
 """Rows out of one: more is a slip that would fill the memory."""
 
 Row = tuple[Any, ...]
@@ -63,7 +63,7 @@ def _series(args: Row, of: Unfolding) -> Iterator[Row]:
     start, stop, step = (*args, 1)[:3]
     if step == 0:
         raise RowFailure(ERROR_DOMAIN)
-    if (stop - start) / step > MOST:
+    if (stop - start) / step > MOST_ROWS:
         raise RowFailure(ERROR_OVERFLOW)
     while start <= stop if step > 0 else start >= stop:
         yield (start,)
@@ -78,7 +78,7 @@ def _range(args: Row, of: Unfolding) -> Iterator[Row]:
     if step == 0:
         raise RowFailure(ERROR_DOMAIN)
     numbers = range(start, stop, step)
-    if len(numbers) > MOST:
+    if len(numbers) > MOST_ROWS:
         raise RowFailure(ERROR_OVERFLOW)
     for number in numbers:
         yield (number,)
@@ -110,7 +110,7 @@ def _moments(args: Row, of: Unfolding) -> Iterator[Row]:
     while moment <= stop if forward else moment >= stop:
         yield (moment,)
         count += 1
-        if count > MOST:
+        if count > MOST_ROWS:
             raise RowFailure(ERROR_OVERFLOW)
         try:
             moment = later(moment, of.months, of.microseconds)

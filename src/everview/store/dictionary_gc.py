@@ -27,10 +27,10 @@ from everview.store.store import Store
 FORGOTTEN = "everview.forgotten"
 """The mark that says at which version words were forgotten last, and how many were left."""
 
-MANY = 1 << 16
+UNUSED_ENTRIES = 1 << 16
 """Entries of a dictionary beyond twice those that were needed, from which it is looked at."""
 
-PIECE = 1 << 20
+LOOKUP_ENTRIES = 1 << 20
 """Numbers that are looked up at once."""
 
 
@@ -41,7 +41,10 @@ def version_of(manifest: Manifest) -> int:
 
 def due(manifest: Manifest) -> bool:
     """Whether it may be worth while to look for words that nobody needs."""
-    return bool(manifest.dictionary) and sum(ref.rows for ref in manifest.dictionary) > 2 * _mark(manifest)[1] + MANY
+    return (
+        bool(manifest.dictionary)
+        and sum(ref.rows for ref in manifest.dictionary) > 2 * _mark(manifest)[1] + UNUSED_ENTRIES
+    )
 
 
 def _mark(manifest: Manifest) -> tuple[int, int]:
@@ -105,8 +108,8 @@ class _Needed:
         if not len(self._ids):
             return
         for column in columns:
-            for start in range(0, len(column), PIECE):
-                part = column[start : start + PIECE]
+            for start in range(0, len(column), LOOKUP_ENTRIES):
+                part = column[start : start + LOOKUP_ENTRIES]
                 places = np.minimum(np.searchsorted(self._ids, part), len(self._ids) - 1)
                 self.marked[self._order[places[self._ids[places] == part]]] = True
 

@@ -24,10 +24,10 @@ from itertools import takewhile
 import numpy as np
 
 from everview.store.batches import Image
+from everview.store.chunked_merge import cut
 from everview.store.manifest import Ref
-from everview.store.pieces import cut
 
-FEW = 1024
+GARBAGE_ROWS = 1024
 """Rows of a list beyond twice those alive that are not worth a merge."""
 
 PIECE_BYTES = 1 << 24
@@ -122,4 +122,4 @@ def wasteful(refs: Sequence[Ref], settled: int) -> Sequence[Ref]:
     first = list(takewhile(lambda ref: ref.until <= settled, refs))
     unknown = sum(ref.rows for ref in first if ref.until < 0)
     alive = max(least([known(ref) for ref in first]) - unknown, 0)
-    return first if sum(ref.rows for ref in first) > 2 * alive + FEW else ()
+    return first if sum(ref.rows for ref in first) > 2 * alive + GARBAGE_ROWS else ()

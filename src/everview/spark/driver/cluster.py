@@ -70,7 +70,7 @@ FORGET = 30.0
 FILE_BYTES = 1 << 17
 """Size from which a step's input travels as files."""
 
-WORDS = 1 << 19
+DICTIONARY_FILE_ENTRIES = 1 << 19
 """Entries of the dictionary in one file."""
 
 COLLECT_EVERY = 8
@@ -87,20 +87,20 @@ class SparkCluster:
     """Shards whose state is in a store and whose steps are Spark jobs."""
 
     def __init__(
-        self, spark: SparkSession, store: Store, interner: Interner, skeleton: Replica, functions: Functions
+        self, spark: SparkSession, store: Store, interner: Interner, driver_replica: Replica, functions: Functions
     ) -> None:
         self.spark = spark
         self._spark = spark.sparkContext
         self._store = store
         self._interner = interner
-        self._skeleton = skeleton
+        self._driver_replica = driver_replica
         self.shards = store.manifest.shards
         self._commands = Commands(functions)
         self._sent: Any = None  # the commands as a broadcast
         self._lineage: dict[int, str] = {store.manifest.version: ""}
         self._words = len(interner)
         self._one = self._spark.parallelize([0], 1)
-        self._merger = Merger(self._spark, store, skeleton)
+        self._merger = Merger(self._spark, store, driver_replica)
         self._tidied = 0
         self._left: dict[str, int] = {}  # files, and their sizes, that merges have left behind since some were deleted
         self.alone_rows = ALONE_ROWS
@@ -136,22 +136,22 @@ class SparkCluster:
         if isinstance(command, Keep):
             self._drop_lists(command, commands)
             return []
-        graph = self._skeleton.graph
+        graph = self._driver_replica.graph
         sinces = {o.number: graph.time for o in graph.new() if o.scope.is_root}
         noted: dict[str, Any] = {
             "commands": commands,
             "sinces": sinces,
-            "fingerprints": (self._skeleton.fingerprint(),),
+            "fingerprints": (self._driver_replica.fingerprint(),),
         }
         if not inputs and (isinstance(command, MakeTable) or not sinces):
             self._store.commit(self._store.manifest.time, **noted)  # nothing to compute: workers will follow
             self.passed()
             return []
-        return self._run(ShardStep(inputs, 0), wanted, noted)
+        return self._run_step(ShardStep(inputs, 0), wanted, noted)
 
     def _drop_lists(self, command: Keep, commands: tuple[bytes, ...]) -> None:
         """Commit that the batches of operators which no root needs are no longer wanted."""
-        graph = self._skeleton.graph
+        graph = self._driver_replica.graph
         roots = (o for o in (graph.numbered[n] for n in command.roots) if o is not None)
         numbers = {o.number for o in graph.needed(roots)}
         gone: dict[Place, list[Ref]] = {p: [] for p in self._store.manifest.lists if p[0] not in numbers}
@@ -184,7 +184,7 @@ class SparkCluster:
     def keep(self, entry: bytes) -> None:
         """Make an entry of the catalog durable."""
         with put_off():
-            self._store.commit(self._skeleton.graph.time, commands=(DECLARED + entry,))
+            self._store.commit(self._driver_replica.graph.time, commands=(DECLARED + entry,))
             self.passed()
 
     def noted(self) -> None:
@@ -192,9 +192,9 @@ class SparkCluster:
 
     def step(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
         with put_off(), asking(self._spark):
-            return self._run(step, wanted, {"marks": step.offsets} if step.offsets else {})
+            return self._run_step(step, wanted, {"marks": step.offsets} if step.offsets else {})
 
-    def _run(self, step: ShardStep, wanted: Set[int], noted: dict[str, Any]) -> list[Added]:
+    def _run_step(self, step: ShardStep, wanted: Set[int], noted: dict[str, Any]) -> list[Added]:
         """Run a step and commit it, with what else is noted."""
         manifest, inputs = self._store.manifest, step.inputs
         coded = tuple(rows.at(manifest.time + 1) for rows in step.remote if isinstance(rows, EncodedRows))
@@ -216,8 +216,8 @@ class SparkCluster:
             shards=self.shards,
             epochs=step.epochs,
             commands=len(self._commands),
-            fingerprint=self._skeleton.fingerprint(),
-            merge_effort=self._skeleton.graph.merge_effort,
+            fingerprint=self._driver_replica.fingerprint(),
+            merge_effort=self._driver_replica.graph.merge_effort,
             inputs=small,
             input_files=files,
             dictionary=b"" if stored else table_bytes(fresh),
@@ -377,7 +377,9 @@ class SparkCluster:
 
     def _saved(self, entries: pa.Table) -> tuple[Ref, ...]:
         """Entries of the dictionary, put into the store a piece at a time: the whole once more would take memory."""
-        pieces = (entries.slice(start, WORDS) for start in range(0, len(entries), WORDS))
+        pieces = (
+            entries.slice(start, DICTIONARY_FILE_ENTRIES) for start in range(0, len(entries), DICTIONARY_FILE_ENTRIES)
+        )
         return tuple(self._store.put_dictionary(piece) for piece in pieces)
 
     def _tidy(self, places: set[Place]) -> None:
@@ -404,7 +406,7 @@ class SparkCluster:
         return all_contents_of(self._store, operators)
 
     def measure(self) -> np.ndarray:
-        return measure_of(self._store.manifest, len(self._skeleton.graph.numbered))
+        return measure_of(self._store.manifest, len(self._driver_replica.graph.numbered))
 
     def encode_remote(self, target: RemoteTarget, rows: Any) -> EncodedRows | None:
         """Have tasks encode the rows of a DataFrame."""

@@ -125,13 +125,13 @@ class Running:
         self._error: Exception | None = None
         self._over = threading.Event()  # a thread whose `join` is interrupted says that it has ended, also if not
         if isinstance(context, SparkContext):
-            InheritableThread(target=self._run, daemon=True, name="everview job").start()
+            InheritableThread(target=self._watch, daemon=True, name="everview job").start()
         else:  # a stand-in for Spark, which runs tasks in this thread
             with heard():
                 self._result = collect()
             self._over.set()
 
-    def _run(self) -> None:
+    def _watch(self) -> None:
         try:
             self._context.addJobTag(self._tag)
             self._result = self._collect()

@@ -1,16 +1,18 @@
 """Keeping lists of batches short, and free of what is gone.
 
-The last batches of a list are merged into one while the older is not much larger and they are LONG, so every row is
-rewritten a logarithmic number of times, and opening and catching up stay cheap. The first ones, whose times nobody
-tells apart any more, are merged when more than half of their rows would go (`everview.store.garbage`), also if there is
-but one. All lists are looked at for that now and then: one that no step changes any more may have outlived its history.
-The dictionary's pieces, one for each step that brought new words, are merged as the last batches of a list are.
+The last batches of a list are merged into one while the older is not much larger and they are MERGED_BATCHES, so every
+row is rewritten a logarithmic number of times, and opening and catching up stay cheap. The first ones, whose times
+nobody tells apart any more, are merged when more than half of their rows would go (`everview.store.garbage`), also if
+there is but one. All lists are looked at for that now and then: one that no step changes any more may have outlived its
+history. The dictionary's pieces, one for each step that brought new words, are merged as the last batches of a list
+are.
 
 Small merges are done at once and become part of the store with a commit of their own. Larger ones run beside the steps,
 one at a time, in a thread of the driver, or from `TASK_BYTES` on in a Spark task, where the memory is; the first step
 after one is ready commits it. Merged batches hold what their parts held at every time that can still be read, so nobody
 has to know: a worker that has mapped the parts keeps them until they are too many (`host`). A merge reads its parts
-where they lie and works on a piece at a time (`everview.store.pieces`), so it takes the same memory whatever its size.
+where they lie and works on a piece at a time (`everview.store.chunked_merge`), so it takes the same memory whatever its
+size.
 
 Hazard: a task of its own may take the worker that holds the shards' state in memory, and the next step has to load it
 in another. That is why only large merges are tasks. Ending the worker that merged, so that not two hold the state, was
@@ -37,15 +39,15 @@ from everview.spark.workers.state import give_back, in_a_worker, share_memory
 from everview.spark.workers.tasks import drain
 from everview.store import garbage
 from everview.store.batches import Image, to_bytes, write_batch
+from everview.store.chunked_merge import Spool, cut
 from everview.store.files import Files, open_files
 from everview.store.garbage import Tally
 from everview.store.manifest import Place, Ref
 from everview.store.mapped import read_image
 from everview.store.nearby import with_copies
-from everview.store.pieces import Spool, cut
 from everview.store.store import BATCHES, Store
 
-LONG = 8
+MERGED_BATCHES = 8
 """Batches of similar sizes in one list that are merged."""
 
 LOOK_EVERY = 16
@@ -143,10 +145,10 @@ class Request:
 class Merger:
     """Merges the lists of one store; `context` is Spark's."""
 
-    def __init__(self, context: Any, store: Store, skeleton: Replica) -> None:
+    def __init__(self, context: Any, store: Store, driver_replica: Replica) -> None:
         self._context = context
         self._store = store
-        self._skeleton = skeleton
+        self._driver_replica = driver_replica
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="everview merges")
         self._running: dict[Place, tuple[Request, Future[Ref | None]]] = {}
         self._failed = False
@@ -163,7 +165,7 @@ class Merger:
             if request.size <= AT_ONCE_BYTES:
                 self._put(changed, request, request.run(self._store.files))
             else:
-                self._running[place] = request, self._pool.submit(self._run, request)
+                self._running[place] = request, self._pool.submit(self._merge, request)
         return changed
 
     def tidy_dictionary(self) -> dict[str, Any]:
@@ -194,7 +196,7 @@ class Merger:
             if place in but:
                 continue
             refs = manifest.lists[place]
-            owner = self._skeleton.graph.numbered[place[0]]
+            owner = self._driver_replica.graph.numbered[place[0]]
             assert owner is not None and owner.trace is not None
             chosen = _alike(refs) if place in changed else ()
             if place in self._unseen and not chosen:
@@ -204,7 +206,7 @@ class Merger:
                 name = f"{manifest.version:020d}-{place[1]}-{place[0]}-merged.arrow"
                 yield Request.of(place, chosen, owner.trace, name, manifest.time)
 
-    def _run(self, request: Request) -> Ref | None:
+    def _merge(self, request: Request) -> Ref | None:
         if request.size < TASK_BYTES:
             return request.run(self._store.files)
         found = self._context.parallelize([0], 1).mapPartitions(_task(self._store.files.root, request)).collect()
@@ -244,7 +246,7 @@ def _alike(refs: Sequence[Ref]) -> Sequence[Ref]:
     while keep > 0 and refs[keep - 1].size <= 2 * size:
         keep -= 1
         size += refs[keep].size
-    return refs[keep:] if len(refs) - keep >= LONG else ()
+    return refs[keep:] if len(refs) - keep >= MERGED_BATCHES else ()
 
 
 def _settled(trace: Trace, time: int) -> int:

@@ -27,7 +27,7 @@ import pyarrow as pa
 from everview.codes.codec import Codec
 from everview.codes.interner import Interner
 from everview.dataflow.operators import Arrangement
-from everview.dataflow.partitioning import BY_FIRST, ON_ONE
+from everview.dataflow.partitioning import HASH_BY_FIRST, SINGLE_SHARD
 from everview.errors import EverviewError
 from everview.expr.nodes import Expr
 from everview.io.changes import Envelope
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-ROWS = 1 << 16
+ENCODE_ROWS = 1 << 16
 """Rows that are coded at a time."""
 
 FLUSH_WORDS = 1 << 22
@@ -83,7 +83,7 @@ def encode_rows(frame: DataFrame, fitting: Fitting, place: str, how: str, target
     """Code a DataFrame's rows for a table; None if they have to come to the driver."""
     arrangement = target.arrangement
     codec = fitting.codec
-    on_one = arrangement.operator.spread == ON_ONE
+    on_one = arrangement.operator.spread == SINGLE_SHARD
     order = Order(
         target.files.root, fitting.label, codec.names, codec.types, fitting.exact, place, arrangement.order,
         1 if on_one else target.shards, fitting.key, fitting.shape if how == "changes" else None,
@@ -180,7 +180,7 @@ class _Encoder:
         waiting: list[pa.RecordBatch] = []
         for batch in batches:
             waiting.append(batch)
-            if sum(len(b) for b in waiting) >= ROWS:
+            if sum(len(b) for b in waiting) >= ENCODE_ROWS:
                 self._take(waiting)
                 waiting = []
         if waiting:
@@ -196,7 +196,7 @@ class _Encoder:
     def _take(self, batches: list[pa.RecordBatch]) -> None:
         ordered = self._ordered(pa.Table.from_batches(batches))
         self._part.rows += ordered.shape[1]
-        for shard, places in BY_FIRST.parts(ordered, self._order.shards):
+        for shard, places in HASH_BY_FIRST.parts(ordered, self._order.shards):
             self._held.setdefault(shard, []).append(ordered[:, places])
         self._words += ordered.size
         if self._words >= FLUSH_WORDS:

@@ -23,7 +23,7 @@ from everview.errors import InternalError
 from everview.spark.transport.handshake import REPLY, Caller, Keys, NotAuthenticated
 from everview.spark.transport.message import Buffer
 
-MOST = 1 << 36
+MESSAGE_BYTES = 1 << 36
 """Bytes that a message may have: more than any task can hold, and a bound all the same."""
 
 SEAL = 16
@@ -50,7 +50,7 @@ class Channel:
     def send(self, pieces: Sequence[Buffer]) -> None:
         """Send a message whole, given in pieces."""
         length = sum(map(len, pieces))
-        if length > MOST:
+        if length > MESSAGE_BYTES:
             raise _too_large(length)
         head = _LENGTH.pack(length) + _seal(self._sending, b"l", self._sent, length)
         tag = _seal(self._sending, b"b", self._sent, length, pieces)
@@ -66,7 +66,7 @@ class Channel:
         head = exactly(self.socket, _LENGTH.size + SEAL)
         length: int = _LENGTH.unpack_from(head)[0]
         self._check(head[_LENGTH.size :], _seal(self._receiving, b"l", self._received, length))
-        if length > MOST:
+        if length > MESSAGE_BYTES:
             raise _too_large(length)
         body = memoryview(exactly(self.socket, length + SEAL))
         self._check(body[length:], _seal(self._receiving, b"b", self._received, length, [body[:length]]))
@@ -119,7 +119,7 @@ def channel_of(connection: socket.socket, keys: Keys, *, calling: bool) -> Chann
 
 
 def _too_large(length: int) -> InternalError:
-    return InternalError("E_PEER", f"a message has {length} bytes, the most is {MOST}", "take smaller steps")
+    return InternalError("E_PEER", f"a message has {length} bytes, the most is {MESSAGE_BYTES}", "take smaller steps")
 
 
 def exactly(connection: socket.socket, size: int) -> bytearray:

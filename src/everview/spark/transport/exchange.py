@@ -1,7 +1,7 @@
 """The mesh: direct connections between the tasks of a barrier stage, for what shards send each other within a step.
 
 A loop may take hundreds of rounds; as Spark jobs they would cost tens of milliseconds each. The tasks of a barrier
-stage run at the same time, so they connect to each other once (addresses go through the barrier) and swap parcels
+stage run at the same time, so they connect to each other once (addresses go through the barrier) and swap messages
 directly: a round is one message to every other task and one from each. Every message also says the earliest loop time
 its sender has work for, or that it failed; and it brings the strings that users' functions have made since the last
 one, because rows are codes, and the others may have to read them.
@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Sequence
 
 from everview.codes.interner import Interner
-from everview.dataflow.superstep import Parcel
+from everview.dataflow.superstep import Message
 from everview.errors import InternalError
 from everview.spark.driver.job import bytes_table, table_bytes
 from everview.spark.transport.channel import Channel, call
@@ -49,7 +49,7 @@ def assign(shards: int, held: Sequence[dict[int, int]]) -> list[int]:
 
 
 class ShardExchange:
-    """The wire of one task among several; see `everview.dataflow.superstep.Wire`.
+    """The channel of one task among several; see `everview.dataflow.superstep.ShardChannel`.
 
     Spark gives tasks to any worker. So that shards need not move with them, tasks say which versions of which shards
     their workers hold (`held`), and all come to the same conclusion who runs which (`owners`).
@@ -116,16 +116,15 @@ class ShardExchange:
                     self._interner.load(table)
             self._known = len(self._interner)
 
-    def swap(self, parcels: list[Parcel], agenda: int) -> tuple[list[Parcel], int]:
+    def exchange(self, messages: list[Message], agenda: int) -> tuple[list[Message], int]:
         """Send everybody what is theirs, receive what is ours; gives the earliest agenda of all."""
-        mine: list[Parcel] = []
-        theirs: dict[int, list[Parcel]] = {peer: [] for peer in self._peers}
-        for parcel in parcels:
-            to = self.owners[parcel[0]]
-            (mine if to == self.task else theirs[to]).append(parcel)
+        mine: list[Message] = []
+        theirs: dict[int, list[Message]] = {peer: [] for peer in self._peers}
+        for message in messages:
+            to = self.owners[message[0]]
+            (mine if to == self.task else theirs[to]).append(message)
         words = self._new_words()
-        messages = {peer: _round_of(rows, agenda, words) for peer, rows in theirs.items()}
-        heard = self._round(messages)
+        heard = self._round({peer: _round_of(rows, agenda, words) for peer, rows in theirs.items()})
         self._learn([words for _, words, *_ in heard])
         for other, _, rows in heard:
             agenda = min(agenda, other)
@@ -133,7 +132,7 @@ class ShardExchange:
         return mine, agenda
 
     def fail(self, error: BaseException) -> None:
-        """Tell the others, which wait for parcels, that this task cannot go on."""
+        """Tell the others, which wait for messages, that this task cannot go on."""
         if isinstance(error, PeerFailed):
             return  # they know
         message = pack({"failed": f"{type(error).__name__}: {error}"})
@@ -143,7 +142,7 @@ class ShardExchange:
             except OSError:
                 continue
 
-    def _round(self, messages: dict[int, list[Buffer]]) -> list[tuple[int, Buffer, list[Parcel]]]:
+    def _round(self, messages: dict[int, list[Buffer]]) -> list[tuple[int, Buffer, list[Message]]]:
         """One message to each peer, one from each. Sending has a thread of its own: large messages would block both."""
         failed: list[Exception] = []
 
@@ -176,17 +175,17 @@ class ShardExchange:
             line.close()
 
 
-def _round_of(parcels: list[Parcel], agenda: int, words: Buffer) -> list[Buffer]:
+def _round_of(messages: list[Message], agenda: int, words: Buffer) -> list[Buffer]:
     """What a task says to another in a round, as a message."""
-    header = {"agenda": agenda, "parcels": [(int(shard), int(operator)) for shard, operator, _ in parcels]}
-    return pack(header, [words, *(bytes_of(rows) for *_, rows in parcels)])
+    header = {"agenda": agenda, "messages": [(int(shard), int(operator)) for shard, operator, _ in messages]}
+    return pack(header, [words, *(bytes_of(rows) for *_, rows in messages)])
 
 
-def _heard(header: Header, parts: list[memoryview]) -> tuple[int, Buffer, list[Parcel]]:
-    """The same as the other end takes it: agenda, new words, parcels."""
+def _heard(header: Header, parts: list[memoryview]) -> tuple[int, Buffer, list[Message]]:
+    """The same as the other end takes it: agenda, new words, messages."""
     words, *rows = parts
-    parcels = [(s, o, words_in(part)) for (s, o), part in zip(header["parcels"], rows, strict=True)]
-    return int(header["agenda"]), words, parcels
+    messages = [(s, o, words_in(part)) for (s, o), part in zip(header["messages"], rows, strict=True)]
+    return int(header["agenda"]), words, messages
 
 
 def _purpose(meeting: bytes, task: int) -> bytes:

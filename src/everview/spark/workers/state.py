@@ -37,7 +37,7 @@ from everview.codes.interner import Interner
 from everview.dataflow import saved, superstep
 from everview.dataflow.commands import read_command
 from everview.dataflow.replica import Keep, Replica
-from everview.dataflow.superstep import Inputs, Shard, Wire
+from everview.dataflow.superstep import Inputs, Shard, ShardChannel
 from everview.errors import InputError, InternalError, StoreError
 from everview.kernels.trace import image as image_k
 from everview.plan.frozen import Functions
@@ -57,7 +57,7 @@ LARGE_WORDS = 1 << 16
 """Images from this many words on are written as files by the task that made them."""
 
 
-MANY = 16
+MAPPED_BATCHES = 16
 OWN_WORDS = 1 << 21
 """Batches of a list, and words of its memory that are not mapped files, beyond which it is read anew from the store,
 where lists are merged: twice as many as it had when it was last read, and so many more.
@@ -117,7 +117,9 @@ class LoadedShard:
         owned = self._owned()
         before = (self._read.get(number, (0, 0)) for number in range(len(owned)))
         long = enumerate(zip(owned.tolist(), before, strict=True))
-        return [n for n, ((count, words), (c, w)) in long if count > 2 * c + MANY or words > 2 * w + OWN_WORDS]
+        return [
+            n for n, ((count, words), (c, w)) in long if count > 2 * c + MAPPED_BATCHES or words > 2 * w + OWN_WORDS
+        ]
 
     def _owned(self) -> np.ndarray:
         traces = self.shard.replica.traces()
@@ -176,11 +178,11 @@ class WorkerShards:
         """The Python functions a shard's commands have named so far."""
         return self._functions.setdefault(held, Functions(trust=EVERYBODY))  # the driver's
 
-    def run(self, job: Job, commands: Sequence[bytes], numbers: Sequence[int], wire: Wire) -> Answer:
+    def run(self, job: Job, commands: Sequence[bytes], numbers: Sequence[int], channel: ShardChannel) -> Answer:
         """Run a job on some shards; a failure that would come again is an answer too."""
         with self._busy:
             self._forget = job.forget
-            answer = self._answer(job, commands, numbers, wire)
+            answer = self._answer(job, commands, numbers, channel)
             for gone in [n for n in self._held if n not in numbers]:  # others run these now
                 self._drop(gone)
             if unused_memory() > KEEP_UNUSED:
@@ -188,13 +190,13 @@ class WorkerShards:
             self._used = time.monotonic()
             return answer
 
-    def _answer(self, job: Job, commands: Sequence[bytes], numbers: Sequence[int], wire: Wire) -> Answer:
+    def _answer(self, job: Job, commands: Sequence[bytes], numbers: Sequence[int], channel: ShardChannel) -> Answer:
         self._forget_words(job.forgotten)
         known = len(self.interner)
         try:
             self._make_room(job, numbers)
         except NoAddressSpace as error:
-            wire.fail(error)
+            channel.fail(error)
             return Answer.failed(error)
         held = [self._bring(number, job, commands) for number in numbers]
         self._commits.clear()
@@ -203,11 +205,11 @@ class WorkerShards:
             if fresh is not None:
                 self.interner.load(fresh)
                 known = max(known, len(self.interner))
-        wire.begin(self.interner)
+        channel.begin(self.interner)
         try:
             inputs = self._inputs(job, held)
             words = superstep.words_in(inputs)
-            self._run(job, commands, held, wire, inputs)
+            self._run_step(job, commands, held, channel, inputs)
         except PASSING:
             raise  # Spark tries again
         except Exception as error:
@@ -268,7 +270,9 @@ class WorkerShards:
                     inputs.setdefault(each.shard.number, []).append((rows.operator, changes))
         return inputs
 
-    def _run(self, job: Job, commands: Sequence[bytes], held: list[LoadedShard], wire: Wire, inputs: Inputs) -> None:
+    def _run_step(
+        self, job: Job, commands: Sequence[bytes], held: list[LoadedShard], channel: ShardChannel, inputs: Inputs
+    ) -> None:
         if job.epochs == 0:
             for each in held:
                 command = read_command(commands[job.commands - 1], self.functions_for(each))
@@ -279,7 +283,7 @@ class WorkerShards:
             if each.shard.replica.fingerprint() != job.fingerprint:
                 raise InternalError("E_REPLICA", "a worker built other operators than the driver", "report this")
         try:
-            superstep.run([each.shard for each in held], wire, inputs, job.epochs)
+            superstep.run([each.shard for each in held], channel, inputs, job.epochs)
         except BaseException:
             if job.epochs == 0:
                 for each in held:  # its numbers are used up here, but not on the driver

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
-from everview.dataflow.superstep import Alone
+from everview.dataflow.superstep import NoOtherShards
 from everview.spark.driver.job import Job
 from everview.spark.driver.long_lived_task import UNREACHABLE, reach, steps
 from everview.spark.transport.exchange import ShardExchange
@@ -39,7 +39,7 @@ def resident(partition: Iterable[Any], address: tuple[str, int], secret: bytes) 
 
 def _alone(job: Buffer, commands: Sequence[bytes]) -> list[Buffer]:
     work: Job = pickle.loads(job)  # our own driver's: it came by Spark's channel, or by a line that proved to be its
-    return worker_shards(work.root).run(work, commands, range(work.shards), Alone()).message()
+    return worker_shards(work.root).run(work, commands, range(work.shards), NoOtherShards()).message()
 
 
 def together(partition: Iterable[Any], job: Any, commands: Any, secret: bytes) -> Iterator[bytes]:

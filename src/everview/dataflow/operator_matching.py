@@ -19,7 +19,7 @@ from everview.dataflow.identity import identity
 from everview.dataflow.operators import Operator
 
 
-class Counterparts:
+class OperatorMatching:
     """For operators of a dataflow under construction, those of one that exists."""
 
     def __init__(self, pieces: Mapping[Piece, Sequence[Operator]], *, strict: bool = False) -> None:
