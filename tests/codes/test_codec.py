@@ -139,7 +139,7 @@ def test_extremes_of_nullable_ints() -> None:
 
 def test_no_rows_and_no_columns() -> None:
     codec = codec_of((INT, STR))
-    for nothing in (
+    for nothing in (  # type: ignore[var-annotated]
         [],
         (),
         iter([]),

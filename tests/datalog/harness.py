@@ -141,7 +141,7 @@ def run(path: Path, plan: Any = None) -> None:
 def declared(text: str) -> tuple[str, dict[str, str]]:
     """A table's name and columns."""
     name, columns = re.fullmatch(r"(\w+)\((.*)\)", text).groups()  # type: ignore[union-attr]
-    return name, dict(c.split() for c in columns.split(","))  # type: ignore[misc]
+    return name, dict(c.split() for c in columns.split(","))
 
 
 def changes_of(lines: Sequence[str]) -> tuple[list[tuple[str, Row]], list[tuple[str, Row]]]:

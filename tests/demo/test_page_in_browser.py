@@ -72,7 +72,7 @@ def frames() -> list[Frame]:
         after = {("member", row) for row in member.items()}
         for component in set(member.values()):
             part = [n for n, c in member.items() if c == component]
-            after |= {("size", (component, len(part))), ("favourite", (component, "logic", len(part)))}
+            after |= {("size", (component, len(part))), ("favourite", (component, "logic", len(part)))}  # type: ignore[arg-type]
             after |= {("link", (a, b)) for a in part for b in part if a != b}
         changed = [(what, 1) for what in after - before] + [(what, -1) for what in before - after]
         rows = {name: [(row, n) for (kind, row), n in changed if kind == name] for name in SHOWN}

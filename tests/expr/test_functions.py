@@ -132,7 +132,7 @@ WITH_CONSTANTS: dict[str, list[tuple[Literal, ...]]] = {
     "regexp_matches": [(Literal(STR, p),) for p in ("", "^a", "[0-9]+", "b c$")],
     "replace": [(a, b) for a in TEXTS for b in TEXTS[:2]],
     "substr": [(a, b) for a in SMALL for b in SMALL] + [(a,) for a in SMALL],
-    "split_part": [(t, n) for t in TEXTS for n in SMALL] + [(Literal(STR, " "), n) for n in SMALL],
+    "split_part": [(t, n) for t in TEXTS for n in SMALL] + [(Literal(STR, " "), n) for n in SMALL],  # type: ignore[dict-item]
     "lpad": [(n, t) for t in TEXTS for n in SMALL] + [(n,) for n in SMALL],
     "rpad": [(n, t) for t in TEXTS for n in SMALL] + [(n,) for n in SMALL],
     "concat": [(t, u) for t in TEXTS for u in TEXTS[:2]],

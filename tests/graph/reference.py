@@ -59,7 +59,7 @@ def rows(found: Iterable[tuple[Any, ...]]) -> Rows:
 
 
 def bfs(state: State, most: float = math.inf) -> Rows:
-    graph, hops = state.with_sources, {}
+    graph, hops = state.with_sources, {}  # type: ignore[var-annotated]
     for source in state.sources:
         for node, far in nx.single_source_shortest_path_length(graph, source).items():
             hops[node] = min(far, hops.get(node, far))
@@ -124,7 +124,7 @@ def scc(state: State) -> Rows:
 
 
 def scc_edges(state: State) -> Rows:
-    name = dict(scc(state).keys())
+    name = dict(scc(state).keys())  # type: ignore[var-annotated]
     found: Rows = Counter()
     for (a, _, b, _), n in state.edges.items():
         if name[a] == name[b]:

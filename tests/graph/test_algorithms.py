@@ -37,7 +37,7 @@ ALIKE: dict[str, tuple[Build, Expect]] = {
     **{
         f"hop_distance_in_{most}": (
             lambda w, most=most: Graph(w.tables["edges"]).distance(w.pairs, most),  # type: ignore[misc]
-            lambda s, most=most: ref.hop_distance(s, most),
+            lambda s, most=most: ref.hop_distance(s, most),  # type: ignore[misc]
         )
         for most in (None, 0, 1, 3, 4)
     },

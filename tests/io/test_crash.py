@@ -84,9 +84,9 @@ def check(work: Path, table: dict[int, tuple[str, int]]) -> None:
         values = [n for h, n in table.values() if h == g]
         expected[g, len(values), sum(values)] = 1
     with ev.connect(work / "state") as db:
-        assert {k: (g, n) for k, g, n in db["t"].rows()} == table  # type: ignore[union-attr]
-        assert Counter(db["v"].rows()) == expected  # type: ignore[union-attr]
-        assert [record for _, _, record in db["t_rejected"].rows()] == ["no JSON"] * 4  # type: ignore[union-attr]
+        assert {k: (g, n) for k, g, n in db["t"].rows()} == table
+        assert Counter(db["v"].rows()) == expected
+        assert [record for _, _, record in db["t_rejected"].rows()] == ["no JSON"] * 4
     reader = ev.connect()
     copy = reader.source("v", ev.io.parquet(work / "out"), mode="changes")
     reader.run(until="caught_up")

@@ -74,7 +74,7 @@ def test_sources_take_turns() -> None:
         db.source(name, [{"x": i} for i in range(3)], max_rows_per_step=1)
     order: list[str] = []
     for name in ("a", "b"):
-        db.view(f"v_{name}", db[name].distinct()).subscribe(lambda batch, name=name: order.append(name))
+        db.view(f"v_{name}", db[name].distinct()).subscribe(lambda batch, name=name: order.append(name))  # type: ignore[misc]
     db.run(until="caught_up")
     assert order == ["a", "b"] * 3
 

@@ -216,7 +216,7 @@ class World:
 
     def _prepare(self, after: Model) -> Action:
         if after.prepared:
-            prepared, y = self.ready, self.rng.randrange(8)
+            prepared, y = self.ready, self.rng.randrange(8)  # type: ignore[has-type]
             return lambda: prepared(y=y)
 
         def run() -> None:
@@ -436,8 +436,8 @@ def main(seed: int, wanted: int, where: str = "embedded", how: str = "signal") -
         with ev.connect(directory) as last:
             assert Counter(last["t"].rows()) == expected.t and dict(last["k"].rows()) == expected.k
             assert set(last.views) - {"ready"} == set(expected.views)
-            for name, kind in expected.views.items():
-                _same(last[name].rows(), expected.contents(kind))
+            for name, kind in expected.views.items():  # type: ignore[assignment]
+                _same(last[name].rows(), expected.contents(kind))  # type: ignore[arg-type]
         shutil.rmtree(directory)
     else:
         drop_everything(world)

@@ -236,7 +236,7 @@ def test_options_and_arguments_that_make_no_sense_are_refused(db: Any) -> None:
     refused = {
         "E_RANGE": [
             lambda: ev.connect(history=-1),
-            lambda: ev.connect(history="10"),
+            lambda: ev.connect(history="10"),  # type: ignore[arg-type]
             lambda: ev.connect(merge_effort=0),
             lambda: db.view("w", t, history=-1),
         ],
@@ -249,7 +249,7 @@ def test_options_and_arguments_that_make_no_sense_are_refused(db: Any) -> None:
             lambda: v.subscribe(5),
             lambda: t.iterate(5),
             lambda: t.map(5, {"x": int}),
-            lambda: ev.udf(5, returns=int),
+            lambda: ev.udf(5, returns=int),  # type: ignore[call-overload]
         ],
         "E_EMPTY": [lambda: t.flat_map(lambda x: [], {})],
         "E_FUNCTION": [lambda: col.x.absolute()],

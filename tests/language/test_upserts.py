@@ -35,7 +35,7 @@ def test_upserts_are_a_dictionary(monkeypatch: Any, width: int, read_per_key: in
                 key = draw.randrange(80) if width == 1 else (draw.randrange(9), draw.choice("abcdefghi"))
                 value = draw.randrange(5)
                 expected[key] = value  # the last row of a key counts
-                rows.append((key, value) if width == 1 else (*key, value))
+                rows.append((key, value) if width == 1 else (*key, value))  # type: ignore[misc]
             table.upsert(rows)
 
         for _ in range(15):

@@ -16,7 +16,7 @@ import everview as ev
 from everview.graph import Graph
 from tests.misuse.calling import Call, Scene, methods, misuse, odd
 
-EXPRESSIONS = [
+EXPRESSIONS = [  # type: ignore[var-annotated]
     "", "a", "a/b", "a*", "(a", "a)", "|", "a{2,1}", "a{-1}", "a{99999999999999999999}", "a{,3}", "^", "^a", "!(a|b)",
     "!", "'", "'two words'", ".", "..", "a//b", "a{1000}", "\0", "\ud800", "a b", "*", "(((((((a)))))))", "(" * 300,
     "a|" * 200 + "a", None, 5, b"a", [],
@@ -92,7 +92,7 @@ class Graphs(Scene):
             return
         view = self.db.view("made", answer)
         try:
-            self.db["edge"].insert([(3, 4, 1, "b")])  # type: ignore[union-attr]
+            self.db["edge"].insert([(3, 4, 1, "b")])
             view.rows()
         finally:
             view.drop()

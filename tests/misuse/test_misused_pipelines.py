@@ -126,7 +126,7 @@ class Pipelines(Scene):
         t = db.table("t", {"x": int, "y": str})
         db.view("v", t.group_by("x").agg(n=ev.count()))
         t.insert([(1, "a")])
-        self.outlet = db["v"].write_to(ev.io.foreach(lambda batch: None))  # type: ignore[union-attr]
+        self.outlet = db["v"].write_to(ev.io.foreach(lambda batch: None))
         self.chosen = random.Random(len(PATHS))
         return db
 
@@ -179,7 +179,7 @@ class Pipelines(Scene):
             yield Call("source", db.source, (new, ev.io.rows([(1, "a"), (2, "b")])), right, then=self._run)
             yield Call("source of files", db.source, (new, "in/a.csv"), then=self._run)
         for _ in range(4):
-            yield Call("write_to", view.write_to, (print_nothing,), then=self._touch)  # type: ignore[union-attr]
+            yield Call("write_to", view.write_to, (print_nothing,), then=self._touch)
         yield Call("run", db.run, ("caught_up",))
         yield from methods([self.outlet])
 
@@ -188,14 +188,14 @@ class Pipelines(Scene):
         self.db.run(until="caught_up")
 
     def _write(self, sink: Any) -> None:
-        self._touch(self.db["v"].write_to(sink, mode=self.chosen.choice(["changes", "snapshot"])))  # type: ignore[union-attr]
+        self._touch(self.db["v"].write_to(sink, mode=self.chosen.choice(["changes", "snapshot"])))
 
     def _run(self, table: Any) -> None:
         self.db.run(until="caught_up")
         table.rows()
 
     def _touch(self, outlet: Any) -> None:
-        self.db["t"].insert([(1, "b")])  # type: ignore[union-attr]
+        self.db["t"].insert([(1, "b")])
         outlet.stop()
 
     def whole(self) -> bool:
@@ -204,7 +204,7 @@ class Pipelines(Scene):
     def check(self) -> None:
         for outlet in list(self.db._core.attached["pipeline"].outlets):
             outlet._unsubscribe()
-        self.db["t"].insert([(7, "still here")])  # type: ignore[union-attr]
+        self.db["t"].insert([(7, "still here")])
         assert (7, "still here") in self.db["t"].rows()
 
 

@@ -12,14 +12,14 @@ import pytest
 import everview as ev
 from tests.misuse.calling import Call, Scene, methods, misuse, odd
 
-PROGRAMS = [
+PROGRAMS = [  # type: ignore[var-annotated]
     "", ".", "p(X) :- edge(X, _).", "p(X) :- no_such(X).", "p(X)", ":- edge(X, Y).", "path(X, Y) :- edge(X, Y).",
     "p(1). p(2).", "p(X) :- edge(X, Y), not p(X).", "\0", "\ud800", "p(X) :- edge(X, Y), Y = count(Z).",
     "edge(X, Y) :- edge(Y, X).", None, 5, "p(X) :- edge(X).", b"p(1).", [], "t(X) :- path(X, X).",
     "p(X, N) :- edge(X, Y), N = Y / 0.", 'p("a"). p(1).', "%", "/*", ".decl p(x: number)", ".comp", ".init x = Y",
     ".type T = A {x: number} | B {}", "[:find ?x :where [?x :name ?n]]",
 ]  # fmt: skip
-QUERIES = [
+QUERIES = [  # type: ignore[var-annotated]
     "", "SELECT 1", "SELECT * FROM edge WHERE src = $x", "SELECT $x",
     "SELECT src FROM edge WHERE src > $x AND dst < $y", "SELEC", "SELECT count(*) AS n FROM edge WHERE src = $x",
     "SELECT * FROM nope WHERE a = $x", "DROP TABLE edge", ";", "\0", None, 5, "SELECT * FROM edge WHERE src = $",
@@ -117,7 +117,7 @@ class Programs(Scene):
 
     def check(self) -> None:
         if self.whole():
-            self.db["edge"].insert([(7, 8)])  # type: ignore[union-attr]
+            self.db["edge"].insert([(7, 8)])
             assert (7, 8) in self.db["path"].rows() and self.asks(7).rows() == [(8,)]
             assert self.db.check() == []
 

@@ -360,7 +360,7 @@ def views(specs: Sequence[Spec], moments: Sequence[tuple[int, int]], steps: int)
     for i, (spec, (at, length)) in enumerate(zip(specs, moments, strict=False)):
         start = at % (steps + 1)
         until = start + length if length < 3 else None
-        found.append(ViewPlan(f"v{i}", lambda tables, spec=spec: build(spec, tables), start, until))
+        found.append(ViewPlan(f"v{i}", lambda tables, spec=spec: build(spec, tables), start, until))  # type: ignore[misc]
     return found
 
 

@@ -20,7 +20,8 @@ import pytest
 import everview as ev
 from everview.expr.language import col, count, lit, udf
 from everview.kernels.build.native import DEBUG
-from everview.kernels.memory import CELL_LIVE_BLOCKS, cell
+from everview.kernels.guarding import CELL_LIVE_BLOCKS
+from everview.kernels.memory import cell
 from everview.kernels.run import executor
 from tests.oracle import graphs
 from tests.oracle.harness import Runtime

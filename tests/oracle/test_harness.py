@@ -64,10 +64,10 @@ class StandIn:
 
 class StandInTable(Collection):
     def insert(self, rows: list) -> None:
-        self._owner.pending.setdefault(self._node.id, Counter()).update(rows)
+        self._owner.pending.setdefault(self._node.id, Counter()).update(rows)  # type: ignore[attr-defined]
 
     def delete(self, rows: list) -> None:
-        self._owner.pending.setdefault(self._node.id, Counter()).subtract(rows)
+        self._owner.pending.setdefault(self._node.id, Counter()).subtract(rows)  # type: ignore[attr-defined]
 
 
 class StandInView:

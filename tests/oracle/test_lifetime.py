@@ -13,7 +13,8 @@ import pytest
 
 from everview.expr.language import col, count
 from everview.kernels.build.native import DEBUG
-from everview.kernels.memory import CELL_FAULTS, CELL_LIVE_BLOCKS, CELL_LIVE_WORDS, cell
+from everview.kernels.guarding import CELL_FAULTS, CELL_LIVE_BLOCKS, CELL_LIVE_WORDS
+from everview.kernels.memory import cell
 from tests.oracle import graphs
 from tests.oracle.harness import Runtime
 

@@ -17,7 +17,8 @@ import pytest
 
 import everview as ev
 from everview import col, count
-from everview.kernels.memory import CELL_FAIL_IN, CELL_FAULTS, CELL_LIMIT, CELL_TRACK_FROM, CELL_TRACKED_WORDS, cell
+from everview.kernels.guarding import CELL_FAIL_IN, CELL_FAULTS, CELL_LIMIT, CELL_TRACK_FROM, CELL_TRACKED_WORDS
+from everview.kernels.memory import cell
 from tests.inside import inside
 from tests.oracle import graphs
 

@@ -23,7 +23,7 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many shards were run at once, each time any were."""
     seen: list[int] = []
 
-    class Pool(superstep.ThreadPoolExecutor):
+    class Pool(superstep.ThreadPoolExecutor):  # type: ignore[misc, name-defined]
         def __init__(self, workers: int) -> None:
             seen.append(workers)
             super().__init__(3)

@@ -16,7 +16,8 @@ from everview.dataflow.scopes import EPOCH_MASK
 from everview.kernels import make
 from everview.kernels.build.native import DEBUG
 from everview.kernels.make import serve
-from everview.kernels.memory import CELL_FAULTS, CELL_LIVE_BLOCKS, cell
+from everview.kernels.guarding import CELL_FAULTS, CELL_LIVE_BLOCKS
+from everview.kernels.memory import cell
 from everview.kernels.operators.arrange import (
     ARRANGE_BATCHER,
     ARRANGE_SCOPE,
@@ -213,11 +214,11 @@ def test_large_merges_in_pieces_25_steps_of_up_to_9000_updates(seed: int, merge_
         keys = numbers.integers(0, 150, size=(size, 2)).tolist()
         updates = [((spread(a), spread(b)), machine.time + 1, source.choice([1, 1, 2, -1])) for a, b in keys]
         if source.random() < 0.2:
-            machine.abort(updates)
+            machine.abort(updates)  # type: ignore[arg-type]
             continue
         if source.random() < 0.3:
             updates = [(row, machine.time + 1, -n) for row, n in source.sample(sorted(now.items()), len(now) // 2)]
-        machine.commit(updates)
+        machine.commit(updates)  # type: ignore[arg-type]
         machine.log.clear()
         for row, _, n in updates:
             now[row] += n

@@ -33,7 +33,7 @@ class _Rows:
 
     def collect(self) -> list[Any]:
         assert self.task is not None
-        return self.context.run(lambda: list(self.task(iter(self.rows))))
+        return self.context.run(lambda: list(self.task(iter(self.rows))))  # type: ignore[misc]
 
 
 class Context:

@@ -72,7 +72,7 @@ def test_as_if_every_row_had_been_seen(
         t = db.source("t", sources[-1], mode=mode, key="id" if keyed else None)
         views.append(db.view("v", t.group_by("name").agg(n=ev.count())))
         db.view("recent", t.filter(col.id > 2))
-    now, past, late = 0, [], []
+    now, past, late = 0, [], []  # type: ignore[var-annotated]
     for _ in range(8):
         new = records(draw, now, mode)
         if mode == "changes" and not keyed:

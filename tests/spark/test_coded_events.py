@@ -99,7 +99,7 @@ def envelope(draw: random.Random, stands: dict[int, dict[str, Any]], keyed: bool
         if before is not None and draw.random() < 0.2:  # another key
             free = [k for k in range(10, 20) if k not in stands]
             after["id"] = draw.choice(free)
-        stands[after["id"]] = after
+        stands[after["id"]] = after  # type: ignore[index]
     op = "d" if after is None else "u" if before is not None else "c"
     told = {"id": before["id"]} if before and keyed and draw.random() < 0.5 else before
     body = {"op": op, "before": told, "after": after}

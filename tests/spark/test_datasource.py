@@ -32,7 +32,7 @@ def make(state: Path) -> ev.Session:
 
 def test_read_contents_and_the_past(reading: Any, tmp_path: Path) -> None:
     with make(tmp_path / "state") as db:
-        db["t"].insert([("a", 5, dt.datetime(2024, 1, 3))])  # type: ignore[union-attr]
+        db["t"].insert([("a", 5, dt.datetime(2024, 1, 3))])
         reader = reading.read.format("everview").option("view", "v")
         now = reader.load(str(tmp_path / "state"))
         assert now.dtypes == [("k", "string"), ("total", "bigint"), ("last", "timestamp")]
@@ -56,8 +56,8 @@ def test_a_stream_of_changes_adds_up(reading: Any, tmp_path: Path) -> None:
         for n in (5, 6):
             query = changes.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "c"))
             query.trigger(availableNow=True).start().awaitTermination()
-            assert +held == Counter((k, total) for k, total, _ in db["v"].rows())  # type: ignore[union-attr]
-            db["t"].insert([("a", n, dt.datetime(2024, 1, n)), ("c", n, dt.datetime(2024, 1, n))])  # type: ignore[union-attr]
+            assert +held == Counter((k, total) for k, total, _ in db["v"].rows())
+            db["t"].insert([("a", n, dt.datetime(2024, 1, n)), ("c", n, dt.datetime(2024, 1, n))])
 
 
 def test_written_by_a_stream_taken_by_a_session(reading: Any, tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_texts_that_share_a_hash_are_fetched(spark: Any, tmp_path: Path, monkeyp
     """The tasks' dictionaries disagree with the driver's, where one hash is taken already."""
     fetched: list[Any] = []
     fetch = frames.FrameRows.fetch
-    monkeypatch.setattr(frames.FrameRows, "fetch", lambda self: fetched.append(fetch(self)) or fetched[-1])
+    monkeypatch.setattr(frames.FrameRows, "fetch", lambda self: fetched.append(fetch(self)) or fetched[-1])  # type: ignore[func-returns-value]
     with ev.connect(spark, state=str(tmp_path / "state"), shards=2) as db:
         t = db.source("t", spark.sql("select 'pear' as s"))
         taken, load = Interner().id("pear"), inside(db).interner.load

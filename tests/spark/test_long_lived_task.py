@@ -71,7 +71,7 @@ def test_a_barrier_stage_gets_all_slots(spark: Any, tmp_path: Path) -> None:
 
 def test_workers_that_cannot_reach_the_driver(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then every step is a job of its own."""
-    told = resident.guarded
+    told = resident.guarded  # type: ignore[attr-defined]
 
     def elsewhere(name: str, address: Any, *more: Any) -> Any:
         return told(name, ("127.0.0.1", 1), *more)

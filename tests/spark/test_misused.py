@@ -80,7 +80,7 @@ class OnSpark(Scene):
         for _ in range(4):
             yield Call("connect", self._connect, (spark,), named)
             yield Call("source", db.source, (f"s{number}", self.frames[1]), then=lambda t: db.run(until="caught_up"))
-            yield Call("to_spark", view.to_spark, (spark,), then=lambda frame: frame.columns)  # type: ignore[union-attr]
+            yield Call("to_spark", view.to_spark, (spark,), then=lambda frame: frame.columns)
         yield Call("jdbc", ev.io.jdbc, (spark, "jdbc:nope:x", "v"), then=self._write)
         yield Call("delta", ev.io.delta, (spark, "/dev/null/x"), then=self._write)
         yield Call("kafka", ev.io.kafka, (spark, "127.0.0.1:1", "t"), {"key": "x"}, then=self._write)
@@ -93,14 +93,14 @@ class OnSpark(Scene):
             ev.connect(*args, **named).close()
 
     def _write(self, sink: Any) -> None:
-        self.db["v"].write_to(sink).stop()  # type: ignore[union-attr]
+        self.db["v"].write_to(sink).stop()
 
     def whole(self) -> bool:
         return "t" in self.db and "v" in self.db
 
     def close(self) -> None:
         self.session()
-        self.db["t"].insert([(7, "still here")])  # type: ignore[union-attr]
+        self.db["t"].insert([(7, "still here")])
         assert (7, "still here") in self.db["t"].rows()
 
 

@@ -167,7 +167,7 @@ def test_another_connection_of_a_socket_loses_no_lines(spark: Any, tmp_path: Pat
         with ev.connect(tmp_path / "state") as db:
             t = db.source("t", lines.load().selectExpr("cast(value as long) as n"))
             v = db.view("v", t.group_by("n").agg(c=ev.count()))
-            v.subscribe(lambda batch, v=v, wanted=wanted: os.kill(os.getpid(), 2) if len(v.rows()) == wanted else None)
+            v.subscribe(lambda batch, v=v, wanted=wanted: os.kill(os.getpid(), 2) if len(v.rows()) == wanted else None)  # type: ignore[misc]
             db.run(until="60s")
             assert sorted(t.rows()) == [(n,) for n in range(wanted)]
         ended.set()

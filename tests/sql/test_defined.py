@@ -120,7 +120,7 @@ def test_mistakes_are_told_at_their_place(text: str, code: str, column: int, say
     db.sql(FUNCTIONS)
     with pytest.raises(ev.EverviewError) as caught:
         db.sql(text)
-    assert (caught.value.code, caught.value.column) == (code, column), caught.value
+    assert (caught.value.code, caught.value.column) == (code, column), caught.value  # type: ignore[attr-defined]
     assert says in str(caught.value)
 
 

@@ -24,5 +24,5 @@ def test_files_can_be_switched_off(text, tmp_path, monkeypatch):
         db.sql("CREATE SOURCE s (x int) FROM 'in.csv'; RUN UNTIL CAUGHT UP")
         assert db["s"].rows() == [(1,)]
     with pytest.raises(ev.InputError) as error:
-        ev.connect(files="no")
+        ev.connect(files="no")  # type: ignore[arg-type]
     assert error.value.code == "E_TYPE"

@@ -96,7 +96,7 @@ def db() -> ev.Session:
 def test_reachable(db: ev.Session) -> None:
     view = db.sql(REACHABLE)
     pairs = list(itertools.product(range(7), repeat=2))
-    for links in changes(db, pairs, 1):
+    for links in changes(db, pairs, 1):  # type: ignore[arg-type]
         closure = nx.transitive_closure(nx.DiGraph(links), reflexive=False)
         assert sorted(view.rows()) == sorted(closure.edges)
 
@@ -152,7 +152,7 @@ def test_cheapest_and_highest_bandwidth_paths() -> None:
         wide = {e: b for e, (_, b) in net.items()}
         for k, i, j in itertools.product(range(7), repeat=3):
             if (i, k) in cost and (k, j) in cost:
-                cost[i, j] = min(cost.get((i, j), math.inf), cost[i, k] + cost[k, j])
+                cost[i, j] = min(cost.get((i, j), math.inf), cost[i, k] + cost[k, j])  # type: ignore[assignment]
                 wide[i, j] = max(wide.get((i, j), 0), min(wide[i, k], wide[k, j]))
         assert sorted(db["cheapest"].rows()) == sorted((*e, c) for e, c in cost.items())
         assert sorted(db["widest"].rows()) == sorted((*e, b) for e, b in wide.items())
@@ -216,7 +216,7 @@ def test_a_limit_makes_paths_end_on_cycles(db: ev.Session) -> None:
     """(RETURN AT RECURSION LIMIT n): paths of at most n links, where paths without a limit never end."""
     text = SHORTEST[: SHORTEST.index("create view")].replace("recursive", "recursive (return at recursion limit 3)")
     view = db.sql(text)
-    for links in changes(db, list(itertools.product(range(4), repeat=2)), 6):
+    for links in changes(db, list(itertools.product(range(4), repeat=2)), 6):  # type: ignore[arg-type]
         paths = [[a, b] for a, b in links]
         expected = list(paths)
         for _ in range(2):

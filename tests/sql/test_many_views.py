@@ -124,8 +124,8 @@ def test_few_rows_do_not_go_through_arrays(monkeypatch: Any) -> None:
     from everview.expr import few
 
     calls: list[int] = []
-    evaluate = few.evaluate
-    monkeypatch.setattr(few, "evaluate", lambda *given: calls.append(given[2].shape[1]) or evaluate(*given))
+    evaluate = few.evaluate  # type: ignore[attr-defined]
+    monkeypatch.setattr(few, "evaluate", lambda *given: calls.append(given[2].shape[1]) or evaluate(*given))  # type: ignore[func-returns-value]
     db = ev.connect()
     db.sql("CREATE TABLE t (name VARCHAR)")
     db.sql("CREATE VIEW v AS SELECT upper(name) AS u FROM t WHERE name LIKE 'a%' AND name ~ 'b'")

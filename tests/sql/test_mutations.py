@@ -73,7 +73,7 @@ def mutant(text: str, r: random.Random) -> str:
             union = r.choice([exp.Union, exp.Except, exp.Intersect])
             tree = union(this=tree.copy(), expression=tree.copy(), distinct=r.random() < 0.5)
         case _:
-            there = [n for n in tree.find_all(exp.Binary, exp.Ordered, exp.Join) if n is not tree]
+            there = [n for n in tree.find_all(exp.Binary, exp.Ordered, exp.Join) if n is not tree]  # type: ignore[misc]
             node = r.choice(there) if there else None
             if isinstance(node, exp.Binary):
                 left, right = node.this.copy(), node.expression.copy()

@@ -59,7 +59,7 @@ def test_all_values_share_one_dataflow_and_are_right() -> None:
         operators = db.stats()["operators"]
         for query, (text, choices) in zip(prepared, QUERIES, strict=True):
             for _ in range(3):
-                values = {n: rng.choice(list(c)) for n, c in choices.items()}
+                values = {n: rng.choice(list(c)) for n, c in choices.items()}  # type: ignore[attr-defined]
                 expected = oracle.rows(written(text, values))
                 problem = harness.difference(query(**values).rows(), expected)
                 assert not problem, f"{text} with {values}: {problem}"

@@ -112,7 +112,7 @@ class Folder:
         for name, node in left.items():
             if id(node) not in known:
                 more = (source, known) if isinstance(node, Folder) else (source,)
-                known[id(node)] = node.after_power_loss(*more)  # type: ignore[arg-type, call-arg]
+                known[id(node)] = node.after_power_loss(*more)
             folder.names[name] = known[id(node)]
         folder.safe = dict(folder.names)
         return folder

@@ -102,7 +102,7 @@ def test_after_the_machine_stopped_nobody_knows_what_was_acknowledged(
     db = ev.connect(tmp_path)
     t = db.table("t", {"x": int})
     t.insert([(1,)])
-    inside(db).runtime.backing._wal.done = lambda: None  # type: ignore[attr-defined, method-assign]
+    inside(db).runtime.backing._wal.done = lambda: None
     t.insert([(2,)])
     die(db)
     monkeypatch.setattr(witness, "boot_id", lambda: "another")

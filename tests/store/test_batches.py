@@ -25,7 +25,7 @@ def images(draw: st.DrawFn) -> Image:
 
     times = draw(st.sampled_from([words(rows), int(words(1)[0])]))
     weights = draw(st.sampled_from([words(diffs, rows), 1]))
-    return Image.of(words(cols, rows), times, weights)
+    return Image.of(words(cols, rows), times, weights)  # type: ignore[arg-type]
 
 
 def same(a: Image, b: Image) -> bool:

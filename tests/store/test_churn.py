@@ -55,7 +55,7 @@ def added(k: int) -> tuple[Make, Model]:
     """With a Python function, which closes over a number."""
 
     def make(db: ev.Session, name: str) -> Any:
-        return db.view(name, db["t"].map(lambda x, y: x + k * y, {"z": int}))  # type: ignore[union-attr]
+        return db.view(name, db["t"].map(lambda x, y: x + k * y, {"z": int}))
 
     return make, lambda rows: [(x + k * y,) for x, y in rows]
 
@@ -216,7 +216,7 @@ def swapped(where: Path) -> None:
             make["tmp"](db, "tmp")
             db.sql("DROP VIEW tmp")
         db.checkpoint()
-        assert len(inside(db).runtime.backing.store.manifest.commands) == 3  # type: ignore[attr-defined]
+        assert len(inside(db).runtime.backing.store.manifest.commands) == 3
 
 
 def test_views_do_not_swap_their_contents(tmp_path: Path) -> None:
@@ -244,10 +244,10 @@ def test_state_that_is_not_found_is_computed_and_the_rest_is_kept(tmp_path: Path
     monkeypatch.undo()
     with pytest.warns(UserWarning, match="computed again"):
         db = ev.connect(tmp_path)
-    assert db["kept"].as_of(1).rows() == [(1, 1)] and db["kept"].rows() == [(1, 2)]  # type: ignore[union-attr]
+    assert db["kept"].as_of(1).rows() == [(1, 1)] and db["kept"].rows() == [(1, 2)]
     assert sorted(db["lost"].rows()) == [(2, 1), (3, 1)]
     with pytest.raises(ev.CompactedError):
-        db["lost"].as_of(1)  # type: ignore[union-attr]
+        db["lost"].as_of(1)
     db.close()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -272,7 +272,7 @@ def test_check_finds_views_that_are_wrong(tmp_path: Path, monkeypatch: Any) -> N
     assert told.exit_code == 0 and "every view is what its tables say" in told.output, told.output
     with ev.connect(tmp_path) as db:
         views = db["b"], db["c"]
-        a, b = (saved.fingerprint(v._arrangement.operator) for v in views)  # type: ignore[union-attr]
+        a, b = (saved.fingerprint(v._arrangement.operator) for v in views)
         before = saved.fingerprints
         monkeypatch.setattr(
             saved, "fingerprints", lambda graph: tuple({a: b, b: a}.get(text, text) for text in before(graph))

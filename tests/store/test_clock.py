@@ -109,10 +109,10 @@ def test_a_reader_sees_rows_leave(tmp_path: Path) -> None:
         db.advance(NOON)
         seen = db.table("seen", {"who": str}, ttl=dt.timedelta(minutes=5))
         seen.insert([("Ada",)])
-        reader.refresh()  # type: ignore[attr-defined]
+        reader.refresh()
         assert reader["seen"].rows() == [("Ada",)]
         db.advance(minute(5))
-        reader.refresh()  # type: ignore[attr-defined]
+        reader.refresh()
         assert reader["seen"].rows() == [] and reader.time == db.time
 
 

@@ -51,7 +51,7 @@ def test_a_record_that_was_being_taken_back_when_the_process_died(tmp_path: Path
     db = ev.connect(tmp_path)
     t = db.table("t", {"x": int})
     t.insert([(1,)])
-    inside(db).runtime.backing._wal.cut = lambda size: None  # type: ignore[attr-defined, method-assign]
+    inside(db).runtime.backing._wal.cut = lambda size: None
     with pytest.raises(ev.InputError, match="E_ABSENT"):
         t.delete([(2,)])
     die(db)
@@ -165,7 +165,7 @@ def test_a_transaction_cut_anywhere_before_it_was_done_is_not_there(tmp_path: Pa
     t.insert([(0, "a")])
     path = tmp_path / "wal" / f"{0:020d}"
     size = path.stat().st_size
-    inside(db).runtime.backing._wal.done = lambda: None  # type: ignore[attr-defined, method-assign]
+    inside(db).runtime.backing._wal.done = lambda: None
     t.insert([(1, "b")])
     die(db)
     good = path.read_bytes()

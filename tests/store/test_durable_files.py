@@ -43,7 +43,7 @@ def test_a_version_made_within_a_transaction_has_its_marks(tmp_path: Path, monke
     db = ev.connect(tmp_path)
     for i in range(3):
         inside(db).transactions.set_offset("i", str(i))
-    assert inside(db).runtime.backing.store.manifest.version >= 3  # type: ignore[attr-defined]
+    assert inside(db).runtime.backing.store.manifest.version >= 3
     die(db)
     with ev.connect(tmp_path) as db:
         assert (inside(db).runtime.offsets, db.time) == ({"i": "2"}, 3)
@@ -71,7 +71,7 @@ def test_files_no_version_needs_are_gone(tmp_path: Path) -> None:
             t.insert({"x": np.arange(i, 5000 + i)})
             db.checkpoint()
         files = {p.name: p.stat().st_size for p in (tmp_path / "batches").iterdir()}
-        assert set(files) == {ref.file for ref in inside(db).runtime.backing.store.manifest.refs()}  # type: ignore[attr-defined]
+        assert set(files) == {ref.file for ref in inside(db).runtime.backing.store.manifest.refs()}
         assert sum(files.values()) < 500_000
         assert len(list((tmp_path / "log").iterdir())) == 0 and len(list((tmp_path / "wal").iterdir())) == 1
 
@@ -84,7 +84,7 @@ def test_views_made_and_dropped_for_ever_leave_no_history(tmp_path: Path) -> Non
             db.view(f"v{i}", t.filter(t.x > i).distinct()).drop()
         t.insert([(1,), (2,)])
         db.checkpoint()
-        assert len(inside(db).runtime.backing.store.manifest.commands) == 2  # type: ignore[attr-defined]
+        assert len(inside(db).runtime.backing.store.manifest.commands) == 2
         db.view("more", keep.distinct())
         t.insert([(3,)])
         die(db)
@@ -100,7 +100,7 @@ def test_another_versions_operators_are_computed_again_with_a_warning(tmp_path: 
         db.sql("CREATE VIEW n AS SELECT count(*) AS n FROM root")
         root.insert([(1,)])
         edge.insert([(1, 2), (2, 3)])
-        monkeypatch.setattr(durable.saved, "fingerprints", lambda graph: FINGERPRINTS(graph)[:-1])
+        monkeypatch.setattr(durable.saved, "fingerprints", lambda graph: FINGERPRINTS(graph)[:-1])  # type: ignore[attr-defined]
         db.checkpoint()
         edge.insert([(3, 4)])
         die(db)
@@ -119,4 +119,4 @@ def test_another_versions_operators_are_computed_again_with_a_warning(tmp_path: 
     db.close()
 
 
-FINGERPRINTS = durable.saved.fingerprints
+FINGERPRINTS = durable.saved.fingerprints  # type: ignore[attr-defined]

@@ -132,7 +132,7 @@ def test_where_folders_cannot_be_locked_the_log_itself_keeps_an_old_writer_out(
 def test_what_a_check_costs(tmp_path: Path) -> None:
     """Microseconds: a look at the log's name, and two numbers stored."""
     db = open_with_table(tmp_path)
-    log = inside(db).runtime.backing._wal  # type: ignore[attr-defined]
+    log = inside(db).runtime.backing._wal
     begun = time.perf_counter()
     for _ in range(2000):
         log._handle.is_at(log.path)

@@ -181,9 +181,9 @@ def test_functions_that_were_read_as_one_do_not_lend_their_names_to_others(tmp_p
         for name in "ab":
             db.view(name, t.map(adding(1), {"y": int}))
     with ev.connect(tmp_path) as db:
-        db.view("c", db["t"].map(adding(3), {"y": int}))  # type: ignore[union-attr]
-        db["t"].insert([(0,)])  # type: ignore[union-attr]
+        db.view("c", db["t"].map(adding(3), {"y": int}))
+        db["t"].insert([(0,)])
     with ev.connect(tmp_path) as db:
         assert [db[name].rows() for name in "abc"] == [[(1,)], [(1,)], [(3,)]]
-        db["t"].insert([(1,)])  # type: ignore[union-attr]
+        db["t"].insert([(1,)])
         assert sorted(db["c"].rows()) == [(3,), (4,)]

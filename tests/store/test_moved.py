@@ -79,7 +79,7 @@ def run(scenario: Scenario) -> Moved:
 
 def check(specs: Sequence[plans.Spec], steps: Any, seed: int) -> None:
     views = [
-        ViewPlan(f"v{i}", lambda tables, spec=spec: plans.build(spec, tables), i, None if i else 3)
+        ViewPlan(f"v{i}", lambda tables, spec=spec: plans.build(spec, tables), i, None if i else 3)  # type: ignore[misc]
         for i, spec in enumerate(specs)
     ]
     try:
@@ -206,7 +206,7 @@ def test_readers_must_open_again(tmp_path: Path) -> None:
             with connect(tmp_path, other) as db:
                 db["t"].insert([(2,)])
                 with pytest.raises(ev.StoreError, match="E_STALE"):
-                    reader.refresh()  # type: ignore[attr-defined]
+                    reader.refresh()
             assert reader["t"].rows() == rows
             with ev.connect(tmp_path, read_only=True) as again:
                 assert len(again["t"].rows()) == len(rows) + 1

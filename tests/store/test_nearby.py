@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import everview as ev
-from everview.spark.driver.job import map_privately
+from everview.spark.driver.job import map_privately  # type: ignore[attr-defined]
 from everview.spark.workers import state as host
 from everview.store.files import Files, LocalFiles
 from everview.store.nearby import Nearby, with_copies
@@ -22,9 +22,9 @@ class Distant(LocalFiles):
         super().__init__(path)
         self.reads = 0
 
-    local = None  # type: ignore[assignment]
+    local = None
 
-    def map(self, name: str):  # type: ignore[no-untyped-def]
+    def map(self, name: str):
         self.reads += 1
         return super().map(name)
 

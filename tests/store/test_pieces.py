@@ -24,7 +24,7 @@ def batches(random: np.random.Generator, *, apart: bool, same: bool) -> list[Ima
         rows = np.unique(np.array([keys, random.integers(low, low + 300, 700)]), axis=1)
         diffs = random.choice([-1, 1, 2], rows.shape[1])
         times = int(number) if number % 2 else random.integers(1, 9, rows.shape[1])
-        found.append(Image.of(rows, times, 1 if number % 3 == 0 else diffs.reshape(1, -1)))
+        found.append(Image.of(rows, times, 1 if number % 3 == 0 else diffs.reshape(1, -1)))  # type: ignore[arg-type]
     return found
 
 

@@ -175,8 +175,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[SimDisk]]:
     """
     disks: list[SimDisk] = []
     monkeypatch.setattr(owner, "myself", lambda: {"pid": 1, "host": "here", "boot": "now"})
-    monkeypatch.setattr(owner.time, "time", lambda: 0.0)
-    monkeypatch.setattr(files.secrets, "token_hex", lambda size: "0" * 2 * size)
+    monkeypatch.setattr(owner.time, "time", lambda: 0.0)  # type: ignore[attr-defined]
+    monkeypatch.setattr(files.secrets, "token_hex", lambda size: "0" * 2 * size)  # type: ignore[attr-defined]
     monkeypatch.setattr(store_module, "INLINE", 40)
     monkeypatch.setattr(witness, "boot_id", lambda: f"boot {disks[-1].boot if disks else 0}")
     with warnings.catch_warnings():

@@ -88,13 +88,13 @@ def test_functions_that_nobody_has_given(tmp_path: Path) -> None:
     with ev.connect(tmp_path) as db:
         assert db["mapped"].rows() == [(1,)] and db["t"].rows() == [(0,)]
         with pytest.raises(ev.StoreError, match=r"E_TRUST.*lambda.*thrice(.|\n)*functions=(.|\n)*trust=True"):
-            db["t"].insert([(5,)])  # type: ignore[union-attr]
+            db["t"].insert([(5,)])
         with pytest.raises(ev.StoreError, match="E_TRUST"):
             db.check()
         assert db["t"].rows() == [(0,)] and db.time == 1
         db.checkpoint()  # and nothing is lost by that
     with ev.connect(tmp_path, trust=True) as db:
-        db["t"].insert([(5,)])  # type: ignore[union-attr]
+        db["t"].insert([(5,)])
         assert sorted(db["mapped"].rows()) == [(1,), (6,)] and sorted(db["called"].rows()) == [(0,), (15,)]
         assert db.check() == []
 
@@ -368,7 +368,7 @@ def test_old_embedded_directories_are_written_anew(old: Path) -> None:
         check_old(db, xs)
     with pytest.warns(UserWarning, match="computed again"), ev.connect(where, trust=True) as db:
         check_old(db, xs)
-        assert sorted(x for x, _ in db["t"].as_of(1).rows()) == list(range(-3, 9))  # type: ignore[union-attr]
+        assert sorted(x for x, _ in db["t"].as_of(1).rows()) == list(range(-3, 9))
     assert not pickled(where)
     with ev.connect(where, functions=[abs]) as db:
         check_old(db, xs)
@@ -381,7 +381,7 @@ def test_old_shards_are_written_anew(old: Path) -> None:
     assert not pickled(where)
     with ev.connect(session(), state=str(where), functions=[abs]) as db:
         check_old(db, list(range(-3, 9)))
-        db["t"].insert([(100, "more")])  # type: ignore[union-attr]
+        db["t"].insert([(100, "more")])
     with ev.connect(where, functions=[abs]) as db:
         check_old(db, [*range(-3, 9), 100])
 

@@ -449,8 +449,10 @@ class Session:
         self._core.alive()
         return doors.check(self._core)
 
-    def __getitem__(self, name: str) -> Table | View:
-        """A table or view by name."""
+    def __getitem__(self, name: str) -> Any:
+        """A table or view by name. (Which of the two is known only when it runs: a checker of types must let
+        `db["t"].insert(...)` and `db["v"].as_of(3)` pass.)
+        """
         catalog = self._core.catalog
         found = (catalog.tables.get(name) or catalog.views.get(name)) if isinstance(name, str) else None
         if found is None:

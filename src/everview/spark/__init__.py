@@ -22,6 +22,12 @@ Read in this order:
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from everview.spark.java.find import Java, find_java, use_java
+    from everview.spark.local import local_session
+    from everview.spark.rows.datasource import register
 
 _HOMES = {
     "local_session": "everview.spark.local",
