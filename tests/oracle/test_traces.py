@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from everview.dataflow.scopes import EPOCH_MASK
 from everview.kernels import make
 from everview.kernels.build.native import DEBUG
-from everview.kernels.make import serve
 from everview.kernels.guarding import CELL_FAULTS, CELL_LIVE_BLOCKS
+from everview.kernels.make import serve
 from everview.kernels.memory import cell
 from everview.kernels.operators.arrange import (
     ARRANGE_BATCHER,
