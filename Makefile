@@ -8,7 +8,12 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
+# `make test PYTHON=python3.12` has an environment of its own, .venv-3.12, beside .venv.
+ifeq ($(origin PYTHON),command line)
+VENV := .venv-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+else
 VENV := .venv
+endif
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.stamp-installed
 WARM := $(VENV)/.stamp-warm
