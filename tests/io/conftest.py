@@ -9,7 +9,7 @@ import pytest
 import everview as ev
 from everview.session.local_shards import local_shards
 
-BOTH = ("test_sources", "test_sinks")
+BOTH = ("test_sources", "test_sinks", "test_deletions")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

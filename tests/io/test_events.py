@@ -7,30 +7,46 @@ import random
 import numpy as np
 import pytest
 
-from everview.io.events import Told, outcome
+from everview.io.changes import BEFORE
+from everview.io.events import Told, applied
+
+Row = tuple[int, int]
 
 
-def one_by_one(old: dict[int, int], events: list[tuple[int, int, int]]) -> dict[int, int]:
-    stands = dict(old)
+def one_by_one(
+    old: dict[int, int], events: list[tuple[int, int, int]], unordered: bool
+) -> tuple[dict[int, int], list[Row]]:
+    stands, missing = dict(old), []
+    replaced: set[Row] = set()
     for key, value, n in events:
         if n > 0:
+            if key in stands and stands[key] != value:
+                replaced.add((key, stands[key]))
             stands[key] = value
-        elif stands.get(key) == value:
+        elif key not in stands:
+            missing += [(key, value)] * (n != BEFORE)
+        elif stands[key] != value and (n == BEFORE or (unordered and (key, value) in replaced)):
+            pass  # it has gone already
+        else:
             del stands[key]
-    return stands
+    return stands, missing
 
 
+@pytest.mark.parametrize("unordered", [False, True])
 @pytest.mark.parametrize("seed", range(40))
-def test_random_events(seed: int) -> None:
+def test_random_events(seed: int, unordered: bool) -> None:
     draw = random.Random(seed)
     old = {key: draw.randrange(3) for key in range(8) if draw.random() < 0.5}
-    events = [(draw.randrange(8), draw.randrange(3), draw.choice([-2, -1, 1])) for _ in range(draw.randrange(40))]
+    kinds = [-1, 1, 1] if unordered else [-1, BEFORE, 1, 1]
+    events = [(draw.randrange(8), draw.randrange(3), draw.choice(kinds)) for _ in range(draw.randrange(40))]
     words = np.array(events, dtype=np.int64).reshape(-1, 3).T
-    new, settled, taken = outcome(words[:2], words[2], 1)
-    gone = set(zip(*taken.tolist(), strict=True))
-    stands = {k: v for k, v in old.items() if k not in settled[0] and (k, v) not in gone}
-    assert len(set(new[0].tolist())) == new.shape[1]
-    assert {**stands, **dict(zip(*new.tolist(), strict=True))} == one_by_one(old, events)
+    known = {key: value for key, value in old.items() if key in words[0]}
+    done = applied(words[:2], words[2], np.array([*known.items()], dtype=np.int64).reshape(-1, 2).T, 1, unordered)
+    stands = {k: v for k, v in old.items() if (k, v) not in set(zip(*done.gone.tolist(), strict=True))}
+    came = dict(zip(*done.new.tolist(), strict=True))
+    assert len(came) == done.new.shape[1] and not came.keys() & stands.keys()
+    assert not came.items() & old.items(), "what stays as it is is no change"
+    assert ({**stands, **came}, [*zip(*done.missing.tolist(), strict=True)]) == one_by_one(old, events, unordered)
 
 
 def test_events_travel_with_what_is_known_of_their_commits() -> None:

@@ -26,6 +26,7 @@ class Pair:
     def __init__(self, state: Path, records: pa.Schema, **options: Any) -> None:
         self.records = records
         self.feeds = []
+        self.missing: list[int] = []
         for db in (ev.connect(session(), state=str(state), shards=3), ev.connect()):
             source = Script(records)
             t = db.source("t", source, mode="changes", **options)
@@ -36,8 +37,9 @@ class Pair:
         tables = parts(records, self.records)
         for (db, source, _, _), rows in zip(self.feeds, (Rows(*tables), pa.concat_tables(tables)), strict=True):
             source.waiting = [rows]
-            db.run(until="caught_up")
+            self.missing.append(db.run(until="caught_up").missing.get("t", 0))
             assert not source.waiting
+        assert self.missing[-1] == self.missing[-2]
         for there, here in zip(*(f[2:] for f in self.feeds), strict=True):
             assert Counter(there.rows()) == Counter(here.rows())
 
@@ -121,3 +123,33 @@ def test_debezium(tmp_path: Path, key: str | None, seed: int, monkeypatch: pytes
             assert sorted(r[0] for r in pair.feeds[0][2].rows()) == sorted(stands)
         there, here = pair.rejected()
         assert there == here and there.total() == 6
+
+
+SAID = pa.schema({"id": pa.int64(), "name": pa.string(), "_change_type": pa.string()})
+
+
+def said(what: str, *ids: int) -> list[dict[str, Any]]:
+    return [{"id": id, "name": None if what == "delete" else "x", "_change_type": what} for id in ids]
+
+
+def test_deletions_that_find_nothing_are_counted(tmp_path: Path) -> None:
+    with Pair(tmp_path / "state", SAID, key="id") as pair:
+        pair.take(said("insert", *range(20)))
+        pair.take(said("delete", *range(10, 30), 10, 11))
+        assert pair.missing == [0, 0, 12, 12]
+        assert sorted(row[0] for row in pair.feeds[0][2].rows()) == [*range(10)]
+
+
+def test_or_refused_or_set_aside(tmp_path: Path) -> None:
+    with Pair(tmp_path / "state", SAID, key="id", missing="reject") as pair:
+        pair.take(said("insert", 1, 2, 3))
+        with pytest.raises(ev.InputError, match=r"E_ABSENT\] table 't': cannot delete id 7, which is not there"):
+            pair.take(said("delete", 1, 7))
+        assert len(pair.feeds[0][2].rows()) == 3
+        pair.take(said("delete", 1))
+    with Pair(tmp_path / "other", SAID, key="id", missing="reject", bad="quarantine") as pair:
+        pair.take(said("insert", 1, 2, 3))
+        pair.take(said("delete", 1, *range(5, 15)))
+        there, here = ([*(record for _, _, record in c.elements())] for c in pair.rejected())
+        assert sorted(there) == sorted(here) == sorted(f'{{"id": {i}}}' for i in range(5, 15))
+        assert pair.missing == [0] * 4

@@ -8,10 +8,11 @@ Three shapes are understood. All become the same thing, a list of *events* (row,
 | diff | a row, `_diff`: +n or -n | Everview's own sinks |
 | Debezium | `{"op": "c", "u", "d", "r" or "t", "before": row, "after": row}`, maybe in `payload` | Debezium, Kafka |
 
-For a table with a key, +1 puts a row in its key's place, whatever was there before, and -1 empties the place if that
-very row is in it (with Debezium, which may send a key alone: whatever is in it). So a feed may deliver events twice,
-and may say what came before what went within one commit, as Delta's does. Without a key the events are counted, and
-taking away a row that is not there is an error.
+For a table with a key, +1 puts a row in its key's place, whatever was there before, and -1 empties the place, whatever
+is in it and whatever else the record says: a feed may send the key alone. A deletion that finds nothing is counted, or
+refused (`missing="reject"`); feeds that deliver twice have such deletions. What was there before an update is no
+deletion: it goes if it is there still, because a feed may say what came before what went within one commit, as Delta's
+does. Without a key the events are counted, and taking away a row that is not there is an error.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ SIGNS: dict[str, int] = {
     "delete": -1,
 }
 
+BEFORE = -(1 << 40)
+"""Stands for the count of a row as it was before an update, in a feed with a key"""
+
 Shape = Literal["column", "diff", "debezium"]
 
 
@@ -54,9 +58,11 @@ class Envelope:
     ordering: tuple[str, ...] = ()
 
     @property
-    def exact(self) -> bool:
-        """Whether a row that goes is told whole; Debezium may tell its key alone."""
-        return self.shape != "debezium"
+    def unordered(self) -> bool:
+        """Whether a row that goes may be told after the one that takes its place, and nothing tells it from a
+        deletion.
+        """
+        return self.shape == "diff"
 
     def wanted(self, columns: Mapping[str, DataType]) -> dict[str, DataType] | None:
         """What to ask the source for; None: its records as they are."""
@@ -113,15 +119,16 @@ def row_schema(found: pa.Schema, shape: Envelope) -> pa.Schema:
     )
 
 
-def signs(shape: Envelope, values: list[Any]) -> tuple[np.ndarray, dict[int, str]]:
+def signs(shape: Envelope, values: list[Any], keyed: bool = False) -> tuple[np.ndarray, dict[int, str]]:
     """What each record does, as a signed count, and why the others were refused."""
+    words = SIGNS | {"update_preimage": BEFORE} if keyed else SIGNS
     counts = np.zeros(len(values), dtype=np.int64)
     refused: dict[int, str] = {}
     for i, value in enumerate(values):
         if shape.shape == "diff" and isinstance(value, int) and value:
             counts[i] = value
-        elif shape.shape == "column" and isinstance(value, str) and value.lower() in SIGNS:
-            counts[i] = SIGNS[value.lower()]
+        elif shape.shape == "column" and isinstance(value, str) and value.lower() in words:
+            counts[i] = words[value.lower()]
         else:
             refused[i] = f"[E_CHANGES] {shown(value)} in column {shape.column!r} is no kind of change"
     return counts, refused

@@ -6,9 +6,10 @@ records are envelopes with a row before and a row after, read one by one.
 The work is the same wherever it is done: in this process, or in Spark's tasks (`everview.spark.rows.encode`), where
 events travel as columns of codes with three columns more: what happened, in which commit, and when.
 
->>> rows = np.array([[1, 1, 2, 3], [10, 11, 20, 30]])  # key and value of four events, in order
->>> [part.tolist() for part in outcome(rows, np.array([1, 1, 1, -1]), 1)]
-[[[1, 2], [11, 20]], [[1, 2]], [[3], [30]]]
+>>> rows = np.array([[1, 1, 2, 3, 4], [10, 11, 20, 0, 0]])  # key and value of five events, in order
+>>> old = np.array([[3], [30]])
+>>> [part.tolist() for part in applied(rows, np.array([1, 1, 1, -1, -1]), old, 1)]
+[[[1, 2], [11, 20]], [[3], [30]], [[4], [0]]]
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from everview.errors import InputError
 from everview.io import changes
 from everview.io.fitting import Codes, Fitting, columns_of_rows, reason_of, text_of
 from everview.io.source import Bad
-from everview.session.current_rows import last_of_each, records
+from everview.session.current_rows import records
 
 UNKNOWN = np.iinfo(np.int64).min
 """Stands for a commit or timestamp that is not told, where events travel."""
@@ -86,9 +87,15 @@ def _enveloped(fitting: Fitting, records: Iterable[Any], place: str, bad: list[B
             continue
         if len(coded) < len(found):
             events, cleared = [], True
+        if len(coded) == 2 and _same_key(fitting.key, coded[0][0], coded[1][0]):
+            del coded[0]  # an update: the row after it takes the place of the row before it
         events += coded
     codes = columns_of_rows([row for row, _ in events], len(fitting.columns))
     return Told(codes, np.array([sign for _, sign in events], dtype=np.int64), cleared=cleared)
+
+
+def _same_key(key: Sequence[int], one: Codes, other: Codes) -> bool:
+    return bool(key) and all(one[c] == other[c] for c in key)
 
 
 def _code(fitting: Fitting, row: dict[str, Any], sign: int) -> Codes:
@@ -110,7 +117,7 @@ def _in_columns(fitting: Fitting, shape: changes.Envelope, rows: Any, place: str
         said = [row.get(shape.column) for row in rows]
         when = {name: [row.get(name) for row in rows] for name in shape.ordering}
         rows = [{k: v for k, v in row.items() if k not in shape.extra} for row in rows]
-    counts, refused = changes.signs(shape, said)
+    counts, refused = changes.signs(shape, said, keyed=bool(fitting.key))
     if refused:
         shown = rows.to_pylist() if isinstance(rows, pa.Table) else rows
         bad.extend(Bad(place, why, text_of({**shown[i], shape.column: said[i]})) for i, why in refused.items())
@@ -134,25 +141,74 @@ def _comparable(values: Any, kept: np.ndarray) -> np.ndarray | None:
     return np.asarray(column.cast(pa.int64()).to_numpy())
 
 
-def outcome(
-    rows: np.ndarray, counts: np.ndarray, width: int, exact: bool = True
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What events, in order, leave under keys, which are the rows' first `width` columns: the rows that stand there
-    then, the keys whose former row goes in any case, and rows that go if they stand under keys that got no other.
-
-    The last row that came under a key stands, unless that very row was taken away after it. So where any came, nothing
-    that was there before matters. If rows that go are not told `exact`ly, but by their keys, the last event decides.
+class Applied(NamedTuple):
+    """What events did to rows under keys, as columns: rows that stand there now and did not, rows that stood there and
+    do not any more, and what deletions asked for that found nothing.
     """
-    if not exact:
-        last = last_of_each(rows[:width])
-        return rows[:, last[counts[last] > 0]], rows[:width, last], rows[:, :0]
-    groups = np.unique(records(rows[:width]), return_inverse=True)[1].ravel()
-    last = np.full(rows.shape[1], -1)  # the last event of each group that brings a row
-    came, went = np.flatnonzero(counts > 0), np.flatnonzero(counts < 0)
-    np.maximum.at(last, groups[came], came)
-    before = last[groups[went]]
-    undone = went[(before >= 0) & (went > before)]
-    undone = undone[(rows[:, undone] == rows[:, last[groups[undone]]]).all(axis=0)]
-    settled = rows[:width, last[last >= 0]]
-    last[groups[undone]] = -1
-    return rows[:, last[last >= 0]], settled, rows[:, went[before < 0]]
+
+    new: np.ndarray
+    gone: np.ndarray
+    missing: np.ndarray
+
+
+_EMPTY, _AS_BEFORE = -1, -2
+
+
+def applied(rows: np.ndarray, counts: np.ndarray, old: np.ndarray, width: int, unordered: bool = False) -> Applied:
+    """What events, in order, do to the rows `old` that stand under their keys, the first `width` columns of both.
+
+    A row that comes takes its key's place. A deletion empties the place of its key, whatever else it says. What was
+    there before an update (`changes.BEFORE`) goes if it is there still. Where nothing tells the two apart
+    (`unordered`), a row that goes though it was replaced a moment ago is the one that was replaced.
+    """
+    there = old.shape[1]
+    keys = records(np.ascontiguousarray(np.concatenate([old[:width], rows[:width]], axis=1)))
+    groups = np.unique(keys, return_inverse=True)[1].ravel()
+    size, of = int(groups.max(initial=-1)) + 1, groups[there:]
+    stood = np.full(size, -1)
+    stood[groups[:there]] = np.arange(there)
+    last = np.full(size, -1)
+    np.maximum.at(last, of, np.arange(len(of)))
+    told, took = np.bincount(of, minlength=size), np.bincount(of[counts < 0], minlength=size)
+    ends = np.where(told == 0, _AS_BEFORE, np.where(took == 0, last, _EMPTY))
+    single = (told == 1) & (took == 1)
+    single &= counts[np.maximum(last, 0)] != changes.BEFORE if len(counts) else False
+    missing = last[single & (stood < 0)].tolist()
+    for group, events in _by_group(of, (took > 0) & ~single).items():
+        ends[group] = _one_by_one(
+            rows, counts, events, old[:, stood[group]] if stood[group] >= 0 else None, unordered, missing
+        )
+    came = np.flatnonzero(ends >= 0)
+    same = came[stood[came] >= 0]
+    ends[same[(rows[:, ends[same]] == old[:, stood[same]]).all(axis=0)]] = _AS_BEFORE
+    gone = stood[(ends != _AS_BEFORE) & (stood >= 0)]
+    return Applied(rows[:, np.sort(ends[ends >= 0])], old[:, gone], rows[:, sorted(missing)])
+
+
+def _by_group(of: np.ndarray, wanted: np.ndarray) -> dict[int, list[int]]:
+    """The events of some groups, in order."""
+    found: dict[int, list[int]] = {}
+    for event in np.flatnonzero(wanted[of]).tolist():
+        found.setdefault(int(of[event]), []).append(event)
+    return found
+
+
+def _one_by_one(
+    rows: np.ndarray, counts: np.ndarray, events: list[int], old: np.ndarray | None, unordered: bool, missing: list[int]
+) -> int:
+    """The event whose row stands under a key in the end; what found nothing is added to `missing`."""
+    stands: list[int] | None = None if old is None else old.tolist()
+    end = _EMPTY if old is None else _AS_BEFORE
+    replaced: list[list[int]] = []
+    for event in events:
+        row, before = rows[:, event].tolist(), counts[event] == changes.BEFORE
+        if counts[event] > 0:
+            if stands is not None and stands != row:
+                replaced.append(stands)
+            stands, end = row, event
+        elif stands is None:
+            if not before:
+                missing.append(event)
+        elif row == stands or not (before or (unordered and row in replaced)):
+            stands, end = None, _EMPTY
+    return end

@@ -16,12 +16,13 @@ import numpy as np
 
 from everview.errors import InputError
 from everview.io import changes
-from everview.io.events import told
+from everview.io.events import Told, applied, told
 from everview.io.fitting import Codes, Fitting, columns_of_rows, text_of
 from everview.io.source import Bad, Chunk, Distant, Source, checked, here
+from everview.session.current_rows import last_of_each
 from everview.session.remote import encode_remote
 from everview.session.snapshot import consolidated
-from everview.session.transactions import Transaction
+from everview.session.transactions import Transaction, key_of, no_such_key
 from everview.types import STR, DataType
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ Mode = Literal["append", "upsert", "changes", "snapshot"]
 MODES: tuple[Mode, ...] = ("append", "upsert", "changes", "snapshot")
 
 Policy = Literal["fail", "quarantine"]
+
+Missing = Literal["count", "reject"]
+"""What becomes of a deletion by key that finds nothing"""
 
 DEAD_LETTERS: dict[str, DataType] = {"place": STR, "reason": STR, "record": STR}
 """Columns of a table of refused records."""
@@ -46,6 +50,7 @@ class Rules:
     exact: bool
     """Whether columns that the table has not are refused: yes if its columns were told from the source"""
     policy: Policy
+    missing: Missing
     limit: int | None
     every: float
 
@@ -64,6 +69,8 @@ class Feed:
         self.columns = self.fitting.columns
         self.rows = 0
         self.rejected = 0
+        self.missing = 0
+        """deletions by key that found nothing"""
         self._late = 0
         self._ready = False
         self._due = 0.0
@@ -142,6 +149,7 @@ class Feed:
             work.discard()
         self.rows += taken
         self.rejected += len(bad)
+        self.missing += work.missing
         self._late += self.core.clock.late(self.table) - late
 
     def _transact(self, work: Work, bad: list[Bad], marks: Mapping[str, str]) -> int:
@@ -192,6 +200,7 @@ class Feed:
         if coded is None:
             return None
         bad += coded.bad
+        coded.reject = self.rules.missing == "reject"
         return Elsewhere(coded)
 
     # change feeds
@@ -202,9 +211,7 @@ class Feed:
             if coded is not None:
                 return coded
         found = told(self.fitting, shape, here(chunk.rows), chunk.place, bad)
-        ordered = found.in_order()
-        events = zip(ordered.codes.T.tolist(), ordered.counts.tolist(), strict=True)
-        return Events([(tuple(row), n) for row, n in events], shape.exact, found.cleared)
+        return Events(found.in_order(), shape.unordered, found.cleared)
 
 
 # What a chunk does to its table.
@@ -212,6 +219,11 @@ class Feed:
 
 class Work:
     """Changes of a table that are ready to be staged."""
+
+    @property
+    def missing(self) -> int:
+        """How many deletions by key have found nothing, when the transaction is done."""
+        return 0
 
     def stage(self, feed: Feed, bad: list[Bad]) -> int:
         """Stage them in the transaction under way; how many records they were."""
@@ -230,6 +242,10 @@ class Elsewhere(Work):
     """Rows that were coded where they are."""
 
     coded: Any
+
+    @property
+    def missing(self) -> int:
+        return int(self.coded.missing)
 
     def stage(self, feed: Feed, bad: list[Bad]) -> int:
         feed.core.transactions.stage(feed.table, self.coded, 1)
@@ -294,38 +310,51 @@ class Snapshot(Work):
 class Events(Work):
     """Rows that came and went, in order; first the table may be emptied."""
 
-    events: list[tuple[Codes, int]]
-    exact: bool
-    """Whether a row that goes is told whole; otherwise its key alone counts"""
+    told: Told
+    unordered: bool
+    """Whether a row that goes may be told after the one that takes its place"""
     cleared: bool = False
+    _missing: int = 0
+
+    @property
+    def missing(self) -> int:
+        return self._missing
 
     def stage(self, feed: Feed, bad: list[Bad]) -> int:
         if self.cleared:
             feed.core.transactions.clear(feed.table)
         if feed.table._key:
-            self._by_key(feed)
+            self._by_key(feed, bad)
         else:
             self._counted(feed, bad)
-        return len(self.events) + self.cleared
+        return len(self.told.counts) + self.cleared
 
-    def _by_key(self, feed: Feed) -> None:
-        key = feed.table._key
-        keys = list(dict.fromkeys(tuple(row[c] for c in key) for row, _ in self.events))
-        there = feed.core.transactions.present(feed.table, keys) if keys else []
-        old = {tuple(row[c] for c in key): row for row in there}
-        new: dict[Codes, Codes | None] = {k: old.get(k) for k in keys}
-        for row, n in self.events:
-            k = tuple(row[c] for c in key)
-            if n > 0:
-                new[k] = row
-            elif not self.exact or new[k] == row:
-                new[k] = None
-        _stage_rows(feed, [row for k, row in old.items() if new[k] != row], -1)
-        _stage_rows(feed, [row for k, row in new.items() if row is not None and old.get(k) != row], 1)
+    def _by_key(self, feed: Feed, bad: list[Bad]) -> None:
+        table, key = feed.table, list(feed.table._key)
+        first = [*key, *(c for c in range(len(feed.columns)) if c not in key)]
+        rows = self.told.codes[first]
+        keys = np.ascontiguousarray(rows[: len(key), last_of_each(rows[: len(key)])]) if rows.shape[1] else rows
+        old = feed.core.transactions.current(table, keys)[first] if rows.shape[1] else rows
+        done = applied(rows, self.told.counts, old, len(key), self.unordered)
+        back = [first.index(c) for c in range(len(first))]
+        self._missing = self._refuse(feed, done.missing[back], bad)
+        for codes, sign in ((done.gone, -1), (done.new, 1)):
+            if codes.shape[1]:
+                feed.core.transactions.stage(table, np.ascontiguousarray(codes[back]), sign)
+
+    def _refuse(self, feed: Feed, missing: np.ndarray, bad: list[Bad]) -> int:
+        """Refuse deletions that found nothing, if they are to be; how many are only counted."""
+        if feed.rules.missing == "count":
+            return int(missing.shape[1])
+        for row in map(tuple, missing.T.tolist()):
+            if feed.rules.policy == "fail":
+                raise no_such_key(feed.table, row)
+            bad += _absent(feed, row, 1)
+        return 0
 
     def _counted(self, feed: Feed, bad: list[Bad]) -> None:
         net: dict[Codes, int] = {}
-        for row, n in self.events:
+        for row, n in zip(map(tuple, self.told.codes.T.tolist()), self.told.counts.tolist(), strict=True):
             net[row] = net.get(row, 0) + n
         if feed.rules.policy == "quarantine":
             for row, n in net.items():
@@ -339,7 +368,8 @@ class Events(Work):
 
 def _absent(feed: Feed, row: Codes, times: int) -> list[Bad]:
     """Dead letters for a row that was deleted so many times too often."""
-    shown = text_of(feed.table._codec.decode_row(row))
+    key = feed.table._key
+    shown = text_of(key_of(feed.table, row) if key else feed.table._codec.decode_row(row))
     return [Bad(feed.source.describe(), "[E_ABSENT] deleted, but not there", shown)] * times
 
 

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
@@ -109,7 +110,7 @@ class FileSink(Sink):
     # writing
 
     def write(self, batch: Batch) -> None:
-        self._publish(f"changes-{batch.time:020d}{self._suffix}", self._writer(batch.to_arrow()))
+        self._publish(f"changes-{batch.time:020d}{self._suffix}", self._writer(_what_goes_first(batch.to_arrow())))
 
     def replace(self, rows: pa.Table, time: int) -> None:
         if self._single:
@@ -161,3 +162,8 @@ class FileSink(Sink):
         if chunk is None:
             return pa.table({name: pa.array([], pa.int64()) for name in wanted})
         return chunk.rows if isinstance(chunk.rows, pa.Table) else pa.Table.from_pylist(chunk.rows)
+
+
+def _what_goes_first(changes: pa.Table) -> pa.Table:
+    """Rows that go before rows that come: who applies them by key, a few at a time, must not lose what came."""
+    return changes.take(np.argsort(changes[DIFF].to_numpy() > 0, kind="stable"))

@@ -28,7 +28,7 @@ from everview.errors import InputError, did_you_mean
 from everview.io import changes, doors
 from everview.io.checks import answered, choice_option, flag_option, names_option, schema_option, text_option
 from everview.io.durations import Duration, seconds
-from everview.io.feed import DEAD_LETTERS, MODES, Feed, Mode, Policy, Rules
+from everview.io.feed import DEAD_LETTERS, MODES, Feed, Missing, Mode, Policy, Rules
 from everview.io.progress import Progress
 from everview.io.rows import Rows
 from everview.io.source import Source
@@ -61,6 +61,7 @@ class Pipeline:
         mode: Mode | None,
         schema: Mapping[str, Any] | None,
         bad: Policy,
+        missing: Missing,
         change_column: str | None,
         max_rows_per_step: int | None,
         every: Duration,
@@ -74,6 +75,11 @@ class Pipeline:
         mode = _mode(mode, keys)
         schema = schema_option(schema)
         choice_option("bad", bad, ("fail", "quarantine"))
+        choice_option("missing", missing, ("count", "reject"))
+        if missing == "reject" and (mode != "changes" or keys is None):
+            raise InputError(
+                "E_OPTION", 'missing="reject" is about deletions by key', 'use it with mode="changes" and a key'
+            )
         if max_rows_per_step is not None:
             _check_limit(max_rows_per_step)
         pause = seconds(every)
@@ -95,7 +101,7 @@ class Pipeline:
         table = self._table(name, keys or (), schema, told, shape)
         dead = self._dead_letters(name) if bad == "quarantine" else None
         exact = schema is None and told is not None
-        rules = Rules(mode, shape, exact, bad, max_rows_per_step, pause)
+        rules = Rules(mode, shape, exact, bad, missing, max_rows_per_step, pause)
         self.feeds[name] = Feed(self.core, table, source, rules, dead)
         return table
 
@@ -175,7 +181,7 @@ class Pipeline:
             raise InputError("E_TRANSACTION", "db.run cannot be part of a transaction", "end the transaction first")
         result = Run(self.session.time)
         started = time.monotonic()
-        before = [(feed.rows, feed.rejected, feed.late) for feed in self.feeds.values()]
+        before = [(feed.rows, feed.rejected, feed.late, feed.missing) for feed in self.feeds.values()]
         with _Interrupt() as interrupt, Progress(self, progress) as line:
             begun: list[Feed] = []
             try:
@@ -190,12 +196,14 @@ class Pipeline:
                 outlet.flush()
         result.seconds = time.monotonic() - started
         result.time = self.session.time
-        for (rows, rejected, late), feed in zip(before, self.feeds.values(), strict=True):
+        for (rows, rejected, late, missing), feed in zip(before, self.feeds.values(), strict=True):
             result.rows[feed.name] = feed.rows - rows
             if feed.rejected > rejected:
                 result.rejected[feed.name] = feed.rejected - rejected
             if feed.late > late:
                 result.late[feed.name] = feed.late - late
+            if feed.missing > missing:
+                result.missing[feed.name] = feed.missing - missing
         return result
 
     def _loop(self, interrupt: _Interrupt, line: Progress, limit: float | None, catch_up: bool) -> str:
@@ -248,6 +256,8 @@ class Run:
     """Records set aside, by source"""
     late: dict[str, int] = field(default_factory=dict)
     """Records that came when their time was over, by source: the table's time to live, or the watermark of a stream"""
+    missing: dict[str, int] = field(default_factory=dict)
+    """Deletions by key that found nothing, by source"""
     seconds: float = 0.0
     stopped_by: str = ""
     """"caught_up", "time" or "interrupt" """
@@ -256,10 +266,12 @@ class Run:
         taken = ", ".join(f"{name} {rows:,}" for name, rows in self.rows.items())
         bad = ", ".join(f"{name} {rows:,}" for name, rows in self.rejected.items())
         late = ", ".join(f"{name} {rows:,}" for name, rows in self.late.items())
+        missing = ", ".join(f"{name} {rows:,}" for name, rows in self.missing.items())
         return (
             f"{taken} rows in {self.time - self.started_at:,} steps and {self.seconds:.1f} s; time {self.time}"
             + (f"; rejected: {bad}" if bad else "")
             + (f"; too late: {late}" if late else "")
+            + (f"; deletions of what is not there: {missing}" if missing else "")
             + (f" ({self.stopped_by})" if self.stopped_by else "")
         )
 

@@ -67,7 +67,7 @@ SPARK_SINKS: dict[str, tuple[Callable[..., io.Sink], tuple[str, ...]]] = {
     "kafka": (io.kafka, ("servers", "topic")),
 }
 """Sinks that Spark writes, and what each must be told; other options are Spark's."""
-FEED_OPTIONS = ("key", "mode", "schema", "bad", "change_column", "max_rows_per_step", "every")
+FEED_OPTIONS = ("key", "mode", "schema", "bad", "missing", "change_column", "max_rows_per_step", "every")
 SINK_OPTIONS = ("mode", "every")
 
 GetSpark = Callable[[], "SparkSession"]

@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from everview.io.feed import Feed
     from everview.io.pipeline import Pipeline
 
 PLAIN_EVERY, LIVE_EVERY = 5.0, 0.1
@@ -48,7 +49,7 @@ class Progress:
         feeds = self._pipeline.feeds.values()
         rate = (self._total() - self._rows) / max(time.monotonic() - self._started, 1e-9)
         parts = [f"time {self._pipeline.session.time}"]
-        parts += [f"{f.name} {f.rows:,}" + (f" ({f.rejected:,} rejected)" if f.rejected else "") for f in feeds]
+        parts += [f"{f.name} {f.rows:,}{_noted(f)}" for f in feeds]
         return f"everview: {', '.join(parts)}; {rate:,.0f} rows/s"
 
     def update(self) -> None:
@@ -61,3 +62,10 @@ class Progress:
             print(self.text(), file=sys.stderr)
         else:
             self._live.update(self.text())
+
+
+def _noted(feed: Feed) -> str:
+    """What was odd about a source's records, in brackets."""
+    odd = {"rejected": feed.rejected, "deleted nothing": feed.missing}
+    said = ", ".join(f"{count:,} {what}" for what, count in odd.items() if count)
+    return f" ({said})" if said else ""

@@ -59,6 +59,10 @@ class RemoteRows:
 
     bad: list[Any] = field(default_factory=list)
     """records that could not be encoded"""
+    reject: bool = False
+    """whether a deletion by key that finds nothing is refused"""
+    missing: int = 0
+    """how many have found nothing, when the step is done"""
 
     def dated(self, table: Any, until: int) -> RemoteRows:
         """The same rows with a moment as another column, in another table."""

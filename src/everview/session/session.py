@@ -386,6 +386,7 @@ class Session:
         mode: Literal["append", "upsert", "changes", "snapshot"] | None = None,
         schema: Mapping[str, Any] | None = None,
         bad: Literal["fail", "quarantine"] = "fail",
+        missing: Literal["count", "reject"] = "count",
         change_column: str | None = None,
         max_rows_per_step: int | None = None,
         every: Duration = "10s",
@@ -397,7 +398,8 @@ class Session:
         a key), a change ("changes": Delta's and Spark's `_change_type`, Debezium's op, or another `change_column`), or
         one of all rows there are ("snapshot", read again `every` so often and compared with what is known). `schema` is
         told from the source if it is not given. Bad records stop the run, or go to the table `<name>_rejected`
-        (`bad="quarantine"`).
+        (`bad="quarantine"`). A change that deletes by a key that is not there is counted (`Run.missing`), or is a bad
+        record, too (`missing="reject"`).
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -413,6 +415,7 @@ class Session:
             mode=mode,
             schema=schema,
             bad=bad,
+            missing=missing,
             change_column=change_column,
             max_rows_per_step=max_rows_per_step,
             every=every,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from everview.codes.values import decode_value
 from everview.dataflow import shield
 from everview.dataflow.graph import ABSENT_HINT
 from everview.dataflow.scopes import MAX_EPOCHS
@@ -226,7 +227,8 @@ class Transactions:
         """Say which row was deleted without being there."""
         if isinstance(error, AbsentRows):
             table = next(t for t in self._core.catalog.tables.values() if t._id == error.table)
-            error.message = not_there(table, in_table_order(next(iter(error.rows)), table._arrangement.order)).message
+            row = in_table_order(next(iter(error.rows)), table._arrangement.order)
+            error.message = (no_such_key if table._key else not_there)(table, row).message
             return error
         here = [c for c in changes if not isinstance(c[1], RemoteRows)]
         for table, rows, diff in here:
@@ -419,6 +421,22 @@ def not_there(table: Table, row: tuple[int, ...]) -> InputError:
     """The error for deleting a row that a table does not have."""
     shown = table._codec.decode_row(row)
     return InputError("E_ABSENT", f"table {table._label!r}: cannot delete {shown!r}, which is not there", ABSENT_HINT)
+
+
+def key_of(table: Table, row: tuple[int, ...]) -> dict[str, Any]:
+    """The key of a row, of which the rest may not be known."""
+    codec = table._codec
+    return {codec.names[c]: decode_value(codec.types[c], row[c], codec.interner) for c in table._key}
+
+
+def no_such_key(table: Table, row: tuple[int, ...]) -> InputError:
+    """The error for deleting by a key that a table does not have."""
+    shown = ", ".join(f"{name} {value!r}" for name, value in key_of(table, row).items())
+    return InputError(
+        "E_ABSENT",
+        f"table {table._label!r}: cannot delete {shown}, which is not there",
+        'a feed that may delete twice is counted with missing="count"; bad="quarantine" sets such records aside',
+    )
 
 
 def _counted(rows: np.ndarray | list[tuple[int, ...]], diff: int) -> tuple[np.ndarray, np.ndarray]:

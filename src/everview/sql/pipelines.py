@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 FORMATS: dict[str, Callable[..., Any]] = {"csv": io.csv, "json": io.json, "parquet": io.parquet, "arrow": io.arrow}
 _ENDINGS = {"csv": "csv", "json": "json", "jsonl": "json", "parquet": "parquet", "arrow": "arrow", "feather": "arrow"}
-_SOURCE_OPTIONS = ("key", "mode", "bad", "change_column", "max_rows_per_step", "every")
+_SOURCE_OPTIONS = ("key", "mode", "bad", "missing", "change_column", "max_rows_per_step", "every")
 _SINK_OPTIONS = ("mode", "every")
 
 

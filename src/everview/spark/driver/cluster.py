@@ -233,7 +233,11 @@ class SparkCluster:
         finally:
             for name in files.values():
                 self._store.files.delete(f"{BATCHES}/{name}")
-        return self._commit(job, answers, wanted, words if stored else self._words, noted)
+        added = self._commit(job, answers, wanted, words if stored else self._words, noted)
+        for rows in step.remote:
+            if isinstance(rows, EncodedRows):
+                rows.missing = sum(answer.missing.get(rows.table, 0) for answer in answers)
+        return added
 
     def _tasks_for(self, inputs: Inputs, job: Job) -> int:
         """How many tasks a step deserves."""

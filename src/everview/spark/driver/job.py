@@ -67,6 +67,8 @@ class Answer:
     """(operator, shard, file) of batches that are too large to travel"""
     dictionary: Buffer = b""
     failure: dict[str, Any] | None = None
+    missing: dict[int, int] = field(default_factory=dict)
+    """deletions by key that found nothing, by table"""
 
     @classmethod
     def failed(cls, error: BaseException) -> Answer:
@@ -92,6 +94,7 @@ class Answer:
             "shards": list(self.packed),
             "files": [[o, s, r.rows, r.size, r.file, r.crc, [r.until, r.up, r.down]] for o, s, r in self.files],
             "failure": self.failure,
+            "missing": [*self.missing.items()],
         }
         return pack(header, [self.dictionary, *self.packed.values()])
 
@@ -100,7 +103,8 @@ class Answer:
         """The answer in a message."""
         header, (dictionary, *packed) = unpack(data)
         files = [(o, s, _ref(*told)) for o, s, *told in header["files"]]
-        return cls(dict(zip(header["shards"], packed, strict=True)), files, dictionary, header["failure"])
+        shards = dict(zip(header["shards"], packed, strict=True))
+        return cls(shards, files, dictionary, header["failure"], dict(header["missing"]))
 
 
 def _ref(rows: int, size: int, file: str, crc: int, tally: list[int]) -> Ref:

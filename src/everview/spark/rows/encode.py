@@ -99,7 +99,7 @@ def encode_rows(frame: DataFrame, fitting: Fitting, place: str, how: str, target
         order=arrangement.order, until=target.until, now=target.now,
     )  # fmt: skip
     if order.shape is not None:
-        coded.exact = order.shape.exact
+        coded.unordered = order.shape.unordered
     for part in parts:
         coded.take(part, arrangement.cols)
     try:

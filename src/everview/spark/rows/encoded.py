@@ -19,7 +19,7 @@ from everview.codes.interner import Interner
 from everview.dataflow.operators import Arrangement
 from everview.errors import EverviewError, InputError
 from everview.expr.nodes import Expr
-from everview.io.events import EXTRA, Told, outcome
+from everview.io.events import EXTRA, Told, applied
 from everview.io.source import Bad
 from everview.runtime.base import AbsentRows, RemoteRows, in_table_order
 from everview.runtime.sharded import batcher_rows
@@ -71,8 +71,8 @@ class EncodedRows(RemoteRows):
     files: dict[int, list[str]] = field(default_factory=dict)
     rows: int = 0
     words: int = 0
-    exact: bool = True
-    """whether events tell rows that go whole, not by their keys"""
+    unordered: bool = False
+    """whether events may tell a row that goes after the one that takes its place"""
     cleared: bool = False
     """whether the table is emptied first"""
     excused: dict[Row, int] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class EncodedRows(RemoteRows):
         """These rows as a step's input at a time."""
         return Input(
             self.table, self.operator, self.key, self.how, time, self.files, self.words,
-            self.exact, self.cleared, self.excused, self.until, self.now, self.more,
+            self.unordered, self.cleared, self.excused, self.until, self.now, self.more, self.reject,
         )  # fmt: skip
 
 
@@ -132,19 +132,23 @@ class Input:
     time: int
     files: dict[int, list[str]]
     words: int
-    exact: bool = True
+    unordered: bool = False
     cleared: bool = False
     excused: dict[Row, int] = field(default_factory=dict)
     until: Expr | None = None
     moment: int = 0
     more: tuple[int, ...] = ()
+    reject: bool = False
 
     def changes(
         self, files: Files, shard: int, arrangement: Arrangement, now: int, interner: Interner
-    ) -> np.ndarray | None:
-        """What they change on a shard that is at the time `now`, as its inbox takes it."""
-        rows, diffs = self._in_time(self._changes(files, shard, arrangement, now), arrangement, interner)
-        return batcher_rows(list(rows), self.time, diffs) if len(diffs) else None
+    ) -> tuple[np.ndarray | None, dict[Row, int]]:
+        """What they change on a shard that is at the time `now`, as its inbox takes it, and which deletions by key
+        found nothing that nobody has excused.
+        """
+        missing: dict[Row, int] = {}
+        rows, diffs = self._in_time(self._changes(files, shard, arrangement, now, missing), arrangement, interner)
+        return batcher_rows(list(rows), self.time, diffs) if len(diffs) else None, missing
 
     def _in_time(self, changes: Counted, arrangement: Arrangement, interner: Interner) -> Counted:
         """Without changes that mean nothing, because their rows' time was over before they came. What stands under a
@@ -160,11 +164,14 @@ class Input:
             kept |= diffs < 0
         return rows[:, kept], diffs[kept]
 
-    def _changes(self, files: Files, shard: int, arrangement: Arrangement, now: int) -> Counted:
+    def _changes(
+        self, files: Files, shard: int, arrangement: Arrangement, now: int, missing: dict[Row, int]
+    ) -> Counted:
         if self.how == "changes":
             events = Told.unpacked(_read(files, self.files.get(shard, []), arrangement.cols + EXTRA))
-            told = self._by_key if self.key else self._counted
-            return told(events, arrangement, now)
+            if self.key:
+                return self._by_key(events, arrangement, now, missing)
+            return self._counted(events, arrangement, now)
         new = _read(files, self.files.get(shard, []), arrangement.cols - len(self.more))
         if self.more:
             new = np.concatenate([new, np.repeat(np.array(self.more)[:, None], new.shape[1], axis=1)])
@@ -178,18 +185,23 @@ class Input:
             new = np.concatenate([new, old], axis=1)  # what stays as it is cancels out in the inbox
         return new, diffs
 
-    def _by_key(self, events: Told, arrangement: Arrangement, now: int) -> Counted:
-        """What events leave under their keys."""
+    def _by_key(self, events: Told, arrangement: Arrangement, now: int, missing: dict[Row, int]) -> Counted:
+        """What events do to what stands under their keys."""
         found, width = events.in_order(), len(self.key)
-        if not len(found.counts):
-            return self._emptied(found.codes, found.counts, arrangement, now)
-        new, settled, taken = outcome(found.codes, found.counts, width, self.exact)
-        if self.cleared:
-            return self._emptied(new, np.ones(new.shape[1], dtype=np.int64), arrangement, now)
-        keys = np.ascontiguousarray(found.codes[:width, last_of_each(found.codes[:width])])
-        old = current(arrangement, now, (), self.key, keys)[list(arrangement.order)]
-        old = old[:, np.isin(records(old[:width]), records(settled)) | np.isin(records(old), records(taken))]
-        return np.concatenate([new, old], axis=1), np.repeat(np.array([1, -1]), [new.shape[1], old.shape[1]])
+        old = found.codes[:, :0]
+        if len(found.counts) and not self.cleared:
+            keys = np.ascontiguousarray(found.codes[:width, last_of_each(found.codes[:width])])
+            old = current(arrangement, now, (), self.key, keys)[list(arrangement.order)]
+        done = applied(found.codes, found.counts, old, width, self.unordered)
+        for row in map(tuple, done.missing.T.tolist()):
+            missing[row] = missing.get(row, 0) + 1
+        for row, n in self.excused.items():
+            if row in missing:
+                missing[row] -= n
+                if missing[row] <= 0:
+                    del missing[row]
+        changes = np.repeat(np.array([1, -1]), [done.new.shape[1], done.gone.shape[1]])
+        return self._emptied(np.concatenate([done.new, done.gone], axis=1), changes, arrangement, now)
 
     def _counted(self, events: Told, arrangement: Arrangement, now: int) -> Counted:
         """What events come to without a key: as often as a row came, less as often as it went."""

@@ -206,15 +206,19 @@ class WorkerShards:
                 self.interner.load(fresh)
                 known = max(known, len(self.interner))
         channel.begin(self.interner)
+        missing: dict[int, int] = {}
         try:
-            inputs = self._inputs(job, held)
+            inputs = self._inputs(job, held, missing)
             words = superstep.words_in(inputs)
             self._run_step(job, commands, held, channel, inputs)
         except PASSING:
             raise  # Spark tries again
+        except Refused as refused:  # before the others were met, who wait
+            channel.fail(refused.error)
+            return Answer.failed(refused.error)
         except Exception as error:
             return Answer.failed(self._explained(error, job, held))
-        answer = Answer(dictionary=table_bytes(self.interner.export(known)))
+        answer = Answer(dictionary=table_bytes(self.interner.export(known)), missing=missing)
         try:
             shards = [each.shard for each in held]
             superstep.side_by_side(shards, words, lambda shard: self._finish(job, shard, answer))
@@ -257,17 +261,22 @@ class WorkerShards:
         answer.files += files
         held.version, held.attempt = job.version + 1, job.attempt
 
-    def _inputs(self, job: Job, held: list[LoadedShard]) -> Inputs:
-        """The rows that a job brings for some shards."""
+    def _inputs(self, job: Job, held: list[LoadedShard], missing: dict[int, int]) -> Inputs:
+        """The rows that a job brings for some shards; deletions by key that find nothing are added to `missing`."""
         inputs: Inputs = {s: [(o, words_of(data)) for o, data in rows] for s, rows in job.inputs.items()}
         here = {each.shard.number for each in held}
         inputs |= {s: read_rows(self.files, name) for s, name in job.input_files.items() if s in here}
         for rows in job.coded:
+            absent: dict[tuple[int, ...], int] = {}
             for each in held:
                 arrangement = each.shard.replica.builder.tables[rows.table]
-                changes = rows.changes(self.files, each.shard.number, arrangement, job.time, self.interner)
+                changes, more = rows.changes(self.files, each.shard.number, arrangement, job.time, self.interner)
+                absent |= more
                 if changes is not None:
                     inputs.setdefault(each.shard.number, []).append((rows.operator, changes))
+            if absent and rows.reject:
+                raise Refused(rows.table, absent)
+            missing[rows.table] = missing.get(rows.table, 0) + sum(absent.values())
         return inputs
 
     def _run_step(
@@ -491,3 +500,13 @@ def in_a_worker() -> bool:
     """Whether this process is one of Spark's, and not a test's."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return spec is not None and spec.name.startswith("pyspark.")
+
+
+class Refused(Exception):
+    """A feed deletes by keys that are not there, and does not want that to be passed over."""
+
+    def __init__(self, table: int, rows: dict[tuple[int, ...], int]) -> None:
+        from everview.runtime.base import AbsentRows  # see `_explained`
+
+        super().__init__(table)
+        self.error = AbsentRows.of(table, rows)
