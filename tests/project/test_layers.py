@@ -15,7 +15,7 @@ DOORS = {"session/doors.py", "io/doors.py"}
 def layers() -> dict[str, int]:
     """Each package's row in the table, from the top."""
     text = (ROOT / "docs" / "contributing.md").read_text()
-    table = text[text.index("| package |") : text.index("## The way of a change")]
+    table = text[text.index("| package |") : text.index("### Where each is tested")]
     rows = [re.findall(r"`(\w+)`", line.split("|")[1]) for line in table.splitlines()[2:] if line.startswith("|")]
     return {name: row for row, names in enumerate(rows) for name in names}
 
@@ -47,6 +47,30 @@ def package_of(path: Path) -> str:
 def test_every_package_is_in_the_table() -> None:
     found = {package_of(p) for p in PACKAGE.rglob("*.py")} - {"__init__"}
     assert found == set(layers())
+
+
+def test_every_package_says_where_it_is_tested() -> None:
+    text = (ROOT / "docs" / "contributing.md").read_text()
+    table = text[text.index("### Where each is tested") : text.index("## The way of a change")]
+    rows = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row[1])} == set(layers())
+    named = {name for name in re.findall(r"`tests/(\w+)`", table)}
+    assert named == {p.name for p in (ROOT / "tests").iterdir() if p.is_dir() and not p.name.startswith("_")}
+
+
+def test_the_glossary_names_code_that_exists() -> None:
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    words = [line.split("|") for line in text.splitlines() if line.startswith("| ")][1:]
+    assert len(words) > 30
+    for row in words:
+        for name in re.findall(r"`([a-z_]+(?:\.[A-Za-z_]+)+)`", row[-2]):
+            parts = name.removeprefix("everview.").split(".")
+            if parts[0] == "db":
+                continue
+            path = PACKAGE.joinpath(*parts)
+            module = PACKAGE.joinpath(*parts[:-1]).with_suffix(".py")
+            there = path.is_dir() or path.with_suffix(".py").is_file()
+            assert there or (module.is_file() and parts[-1] in module.read_text()), name
 
 
 def test_imports_go_one_way() -> None:

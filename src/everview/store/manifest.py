@@ -8,9 +8,9 @@ as records (`everview.store.records`); batches of a few rows travel inside them,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
 from everview.store import records
 from everview.store.offsets import change_offsets
@@ -168,100 +168,85 @@ class _Parts:
         return len(self.parts) - 1
 
 
-def _ref(known: list[Any], parts: list[memoryview]) -> Ref:
-    rows, size, content, *rest = known
-    tally = rest[1:]  # behind the checksum, which what is inside the record has no use for
-    if isinstance(content, int):
-        return Ref(rows, size, "", 0, bytes(parts[content]), *tally)
-    return Ref(rows, size, content, rest[0], None, *tally)
+class _Read:
+    """The binary parts of a record that was read."""
+
+    def __init__(self, parts: list[memoryview]) -> None:
+        self._parts = parts
+
+    def ref(self, known: list[Any]) -> Ref:
+        rows, size, content, *rest = known
+        tally = rest[1:]  # behind the checksum, which what is inside the record has no use for
+        if isinstance(content, int):
+            return Ref(rows, size, "", 0, self.part(content), *tally)
+        return Ref(rows, size, content, rest[0], None, *tally)
+
+    def refs(self, known: list[Any]) -> tuple[Ref, ...]:
+        return tuple(self.ref(r) for r in known)
+
+    def part(self, number: int) -> bytes:
+        return bytes(self._parts[number])
 
 
-def _refs(known: list[Any], parts: list[memoryview]) -> tuple[Ref, ...]:
-    return tuple(_ref(r, parts) for r in known)
+_WRITERS: dict[str, Callable[[Any, _Parts], Any]] = {
+    "adds": lambda adds, made: [[o, s, made.ref(r)] for o, s, r in adds],
+    "replaces": lambda replaces, made: [[o, s, made.refs(r)] for o, s, r in replaces],
+    "lists": lambda lists, made: [[o, s, made.refs(r)] for (o, s), r in lists.items()],
+    "commands": lambda commands, made: [made.part(c) for c in commands],
+    "dictionary": lambda refs, made: made.refs(refs),
+}
+_READERS: dict[str, Callable[[Any, _Read], Any]] = {
+    "adds": lambda known, read: tuple((o, s, read.ref(r)) for o, s, r in known),
+    "replaces": lambda known, read: tuple((o, s, read.refs(r)) for o, s, r in known),
+    "lists": lambda known, read: {(o, s): read.refs(r) for o, s, r in known},
+    "commands": lambda known, read: tuple(read.part(c) for c in known),
+    "dictionary": lambda known, read: read.refs(known),
+    "sinces": lambda known, read: {int(operator): since for operator, since in known.items()},
+    "fingerprints": lambda known, read: None if known is None else tuple(known),
+}
+"""How fields that are not plain JSON are written and read. All others stand in the header as they are."""
+
+Record = TypeVar("Record", Commit, Manifest)
 
 
-def _numbered(known: dict[str, int]) -> dict[int, int]:
-    return {int(k): v for k, v in known.items()}
+def _encode(record: Commit | Manifest) -> bytes:
+    made = _Parts()
+    header: dict[str, Any] = {"format": FORMAT}
+    for each in fields(record):
+        value = getattr(record, each.name)
+        write = _WRITERS.get(each.name)
+        header[each.name] = value if write is None else write(value, made)
+    return records.encode(header, made.parts)
+
+
+def _decode(kind: type[Record], data: Any, where: str) -> Record:
+    header, parts = records.decode(data, where)
+    check_format(header, where)
+    made: dict[str, Any] = {}
+    for each in fields(kind):
+        known, read = header[each.name], _READERS.get(each.name)
+        made[each.name] = known if read is None else read(known, _Read(parts))
+    return kind(**made)
 
 
 def encode_commit(commit: Commit) -> bytes:
     """The record of a commit."""
-    made = _Parts()
-    header = {
-        "format": FORMAT,
-        "version": commit.version,
-        "time": commit.time,
-        "adds": [[o, s, made.ref(r)] for o, s, r in commit.adds],
-        "replaces": [[o, s, made.refs(r)] for o, s, r in commit.replaces],
-        "commands": [made.part(c) for c in commit.commands],
-        "history": commit.history,
-        "marks": commit.marks,
-        "dictionary": made.refs(commit.dictionary),
-        "whole_dictionary": commit.whole_dictionary,
-        "sinces": commit.sinces,
-        "fingerprints": commit.fingerprints,
-        "shards": commit.shards,
-        "token": commit.token,
-    }
-    return records.encode(header, made.parts)
+    return _encode(commit)
 
 
 def decode_commit(data: Any, where: str) -> Commit:
     """A commit from its record."""
-    h, parts = records.decode(data, where)
-    check_format(h, where)
-    return Commit(
-        version=h["version"],
-        time=h["time"],
-        adds=tuple((o, s, _ref(r, parts)) for o, s, r in h["adds"]),
-        replaces=tuple((o, s, _refs(r, parts)) for o, s, r in h["replaces"]),
-        commands=tuple(bytes(parts[c]) for c in h["commands"]),
-        history=h["history"],
-        marks=h["marks"],
-        dictionary=_refs(h["dictionary"], parts),
-        whole_dictionary=h["whole_dictionary"],
-        sinces=_numbered(h["sinces"]),
-        fingerprints=None if h["fingerprints"] is None else tuple(h["fingerprints"]),
-        shards=h["shards"],
-        token=h["token"],
-    )
+    return _decode(Commit, data, where)
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """The record of a checkpoint."""
-    made = _Parts()
-    header = {
-        "format": FORMAT,
-        "version": manifest.version,
-        "time": manifest.time,
-        "shards": manifest.shards,
-        "lists": [[o, s, made.refs(r)] for (o, s), r in manifest.lists.items()],
-        "commands": [made.part(c) for c in manifest.commands],
-        "marks": manifest.marks,
-        "dictionary": made.refs(manifest.dictionary),
-        "sinces": manifest.sinces,
-        "fingerprints": manifest.fingerprints,
-        "token": manifest.token,
-    }
-    return records.encode(header, made.parts)
+    return _encode(manifest)
 
 
 def decode_manifest(data: Any, where: str) -> Manifest:
     """A manifest from the record of a checkpoint."""
-    h, parts = records.decode(data, where)
-    check_format(h, where)
-    return Manifest(
-        version=h["version"],
-        time=h["time"],
-        shards=h["shards"],
-        lists={(o, s): _refs(r, parts) for o, s, r in h["lists"]},
-        commands=tuple(bytes(parts[c]) for c in h["commands"]),
-        marks=h["marks"],
-        dictionary=_refs(h["dictionary"], parts),
-        sinces=_numbered(h["sinces"]),
-        fingerprints=tuple(h["fingerprints"]),
-        token=h["token"],
-    )
+    return _decode(Manifest, data, where)
 
 
 def check_format(header: records.Header, where: str) -> None:
