@@ -54,7 +54,7 @@ def test_every_package_says_where_it_is_tested() -> None:
     table = text[text.index("### Where each is tested") : text.index("## The way of a change")]
     rows = [line.split("|") for line in table.splitlines() if line.startswith("| `")]
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row[1])} == set(layers())
-    named = {name for name in re.findall(r"`tests/(\w+)`", table)}
+    named = set(re.findall(r"`tests/(\w+)`", table))
     assert named == {p.name for p in (ROOT / "tests").iterdir() if p.is_dir() and not p.name.startswith("_")}
 
 
