@@ -31,7 +31,7 @@ from everview.dataflow.scopes import Scope, deeper
 from everview.dataflow.streams import Flow, reordered
 from everview.expr.nodes import ColumnRef
 from everview.plan import nodes as plan
-from everview.plan.check import free_variables_below
+from everview.plan.check import free_variables
 from everview.plan.deep import Staged
 from everview.plan.multiway import Choice, Decision, planned
 from everview.plan.prune import prune
@@ -58,8 +58,6 @@ class Builder:
         """loops that go on for their readers and cannot tell a newcomer their past (kept: keys hold their ids)"""
         self.around: dict[int, loops.LoopBuild] = {}
         """the loops whose bodies are being built, by depth"""
-        self._free: dict[int, frozenset[tuple[int, int]]] = {}
-        self._roots: list[plan.Node] = []  # keeps the ids in _free alive
         self._activations: set[tuple[Operator, Scope]] = set()
         self.installed: set[plan.Node] = set()
         self.decided: dict[plan.Node, list[Decision]] = {}
@@ -153,7 +151,7 @@ class Builder:
 
     def purpose(self, node: plan.Node) -> Purpose:
         """The node, and the loops whose variables it reads."""
-        depths = sorted({depth for depth, _ in self.free(node)})
+        depths = sorted({depth for depth, _ in free_variables(node)})
         return Purpose(node, tuple(self.around[d].purpose for d in depths))
 
     def forget_freed(self) -> None:
@@ -174,22 +172,15 @@ class Builder:
 
     def key(self, node: plan.Node) -> Key:
         """The node and the loops whose variables it reads."""
-        depths = sorted({depth for depth, _ in self.free(node)})
+        depths = sorted({depth for depth, _ in free_variables(node)})
         return node, tuple(id(self.around[d]) for d in depths)
-
-    def free(self, node: plan.Node) -> frozenset[tuple[int, int]]:
-        """The loop variables the node reads and does not bind: (depth, index)."""
-        if id(node) not in self._free:
-            self._free.update(free_variables_below(node))
-            self._roots.append(node)
-        return self._free[id(node)]
 
     def scope(self, node: plan.Node) -> Scope:
         """Where the node runs: in the innermost loop whose variable it reads, so what reads a loop's result is outside
         that loop.
         """
         scope = self.graph.root
-        for depth, _ in self.free(node):
+        for depth, _ in free_variables(node):
             scope = deeper(scope, self.around[depth].scope)
         return scope
 

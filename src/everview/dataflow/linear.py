@@ -22,6 +22,7 @@ from everview.errors import PlanError
 from everview.expr.lower import lower
 from everview.expr.nodes import Expr
 from everview.plan import nodes as plan
+from everview.plan.check import free_variables
 from everview.plan.joins import refs
 from everview.types import DataType
 
@@ -118,7 +119,7 @@ def negate(builder: Builder, node: plan.Negate) -> Flow:
 def union(builder: Builder, node: plan.Union) -> Flow:
     """All branches of all inputs; in a loop with priorities, what it starts with is taken as it enters there."""
     entered: dict[plan.Node, Flow] = {}
-    for depth, _ in builder.free(node):
+    for depth, _ in free_variables(node):
         entered.update(builder.around[depth].entered)
     flow = united(entered.get(i) or builder.flow(i) for i in node.inputs)
     if len(flow) <= max(MOST_BRANCHES, len(node.inputs)):

@@ -20,6 +20,7 @@ from everview.dataflow.scopes import Scope, deeper
 from everview.dataflow.streams import Flow, Route, last_in_queue, queue_shift, reordered
 from everview.expr.nodes import ColumnRef
 from everview.plan import nodes as plan
+from everview.plan.check import free_variables
 from everview.plan.keys import starts_as_given
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def _loop(builder: Builder, loop: plan.Loop) -> None:
 def _build(builder: Builder, loop: plan.Loop) -> None:
     key = builder.key(loop)
     parent = builder.graph.root
-    for depth, _ in builder.free(loop):
+    for depth, _ in free_variables(loop):
         parent = deeper(parent, builder.around[depth].scope)
     scope = Scope(parent, levels=_levels(loop) if parent.is_root else 0)
     build = LoopBuild(scope, builder.purpose(loop))
@@ -157,7 +158,7 @@ def _output_ahead(
         or keys is None
         or loop.at_limit == "stop"
         or loop.queued
-        or loop.depth not in {d for d, _ in builder.free(body)}
+        or loop.depth not in {d for d, _ in free_variables(body)}
     ):
         return None
     if len(loop.bodies) > 1:  # another variable's join may run after this output's next delta replaced the last

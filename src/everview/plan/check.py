@@ -35,30 +35,43 @@ def postorder(*roots: Node, skip: Container[Node] = ()) -> Iterator[Node]:
 
 
 def free_variables(node: Node) -> frozenset[VariableKey]:
-    """Loop variables that no loop inside the plan defines.
+    """Loop variables that no loop inside the plan defines. Every node keeps its own: plans are walked often.
 
     >>> from everview.types import INT
     >>> free_variables(Variable(1, 0, (INT,)))
     frozenset({(1, 0)})
     """
-    return free_variables_below(node)[id(node)]
+    todo = [] if _FREE in node.__dict__ else [node]
+    while todo:  # no recursion: plans can be deep
+        current = todo[-1]
+        missing = [c for c in current.children() if _FREE not in c.__dict__]
+        if missing:
+            todo.extend(missing)
+        else:
+            current.__dict__[_FREE] = _free(current)
+            todo.pop()
+    found: frozenset[VariableKey] = node.__dict__[_FREE]
+    return found
+
+
+_FREE = "_free_variables"
+_NOTHING: frozenset[VariableKey] = frozenset()
+
+
+def _free(node: Node) -> frozenset[VariableKey]:
+    """The same, where that of all children is known."""
+    if isinstance(node, Variable):
+        return frozenset({(node.depth, node.index)})
+    if isinstance(node, Loop):
+        inside = _NOTHING.union(*(b.__dict__[_FREE] for b in node.bodies))
+        outside = _NOTHING.union(*(i.__dict__[_FREE] for i in node.initials if i is not None))
+        return outside | {v for v in inside if v[0] != node.depth}
+    return _NOTHING.union(*(c.__dict__[_FREE] for c in node.children()))
 
 
 def free_variables_below(node: Node) -> dict[int, frozenset[VariableKey]]:
     """Free variables of every node of the plan, by the node's identity."""
-    found: dict[int, frozenset[VariableKey]] = {}
-    nothing: frozenset[VariableKey] = frozenset()
-    for current in postorder(node):
-        if isinstance(current, Variable):
-            free = frozenset({(current.depth, current.index)})
-        elif isinstance(current, Loop):
-            inside = nothing.union(*(found[id(b)] for b in current.bodies))
-            outside = nothing.union(*(found[id(i)] for i in current.initials if i is not None))
-            free = outside | {v for v in inside if v[0] != current.depth}
-        else:
-            free = nothing.union(*(found[id(c)] for c in current.children()))
-        found[id(current)] = free
-    return found
+    return {id(n): free_variables(n) for n in postorder(node)}
 
 
 def check_closed(node: Node) -> None:

@@ -154,6 +154,15 @@ def null_safe(expr: Expr) -> tuple[Expr, ...]:
     return call("is_null", expr), call("if_null", expr, _some_value(expr.type))
 
 
+def same_keys(a: Expr, b: Expr) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+    """Keys of two sides that are equal exactly if the values are equal or both NULL."""
+    if a.type.nullable == b.type.nullable:
+        return null_safe(a), null_safe(b)
+    nullable, other = (a, b) if a.type.nullable else (b, a)
+    keys = null_safe(nullable), (call("is_null", other), other)
+    return keys if nullable is a else (keys[1], keys[0])
+
+
 def _some_value(kind: DataType) -> Expr:
     values: dict[str, Any] = {
         "int": 0,

@@ -44,6 +44,10 @@ class Node:
 
     def children(self) -> tuple[Node, ...]:
         """The nodes this one reads."""
+        return self._children
+
+    @cached_property
+    def _children(self) -> tuple[Node, ...]:
         found: list[Node] = []
         for field in fields(self):  # type: ignore[arg-type]
             value = getattr(self, field.name)
