@@ -25,9 +25,9 @@ from everview.plan import joins
 from everview.plan.nodes import ONE_ROW, Filter, Join, Node, Project
 from everview.plan.sizes import Sizes
 from everview.session.temporal import Term
-from everview.sql import table_functions, timed
+from everview.sql import demand, table_functions, timed
 from everview.sql.parameters import PARAMETER
-from everview.sql.places import has_query
+from everview.sql.places import SqlError, has_query
 from everview.sql.scalars import Scalars, conjuncts
 from everview.sql.scopes import HIDDEN_FIELD, Field, Outer, Relation, Scope
 from everview.sql.table_functions import Bound, TableCall
@@ -123,7 +123,10 @@ class FromClause:
             mine = [(term, part) for owner, term, part in self.terms if owner == i]
             nodes[i] = timed.passing(self.compiler, nodes[i], tuple(t for t, _ in mine), mine[0][1])
         nodes += self.wanted
-        node = ordered_join(nodes, self.conditions, self.compiler.sizes(nodes))
+        late = [c for c in self.conditions if self.outer is not None and self.outer.demand is not None]
+        late = [c for c in late if demand.fails(c)]  # not for rows that nobody has asked for
+        node = ordered_join(nodes, [c for c in self.conditions if c not in late], self.compiler.sizes(nodes))
+        node = Filter(node, conjunction(late)) if late else node
         return Relation(joins.take(node, range(len(relation.fields))), relation.fields)
 
     def also(self, node: Node, conditions: Sequence[Expr]) -> bool:
@@ -163,6 +166,12 @@ class FromClause:
 
     def _same_parameters(self, leaf: Relation, start: int) -> list[Expr]:
         """Conditions that a leaf whose columns begin at `start` belongs to the values in question."""
+        if leaf.context:  # the context stands first, before all other columns
+            here = self.relation if self.leaves else leaf
+            pairs = [
+                joins.same_keys(here.ref(i), ColumnRef(leaf.node.types[i], start + i)) for i in range(leaf.context)
+            ]
+            return [call("eq", a, b) for left, right in pairs for a, b in zip(left, right, strict=True)]
         if not leaf.parameters:
             return []
         scope = self.scope()
@@ -273,13 +282,29 @@ class FromClause:
             inside = self._factor(node.this)
             return self._inner_joins(node, self._aliased(visible(inside), node) if node.alias else inside)
         if isinstance(node, (exp.Subquery, exp.Values)):
-            return self._inner_joins(node, self._aliased(self.compiler.derived(node, self.env), node))
+            return self._inner_joins(node, self._aliased(self._derived(node), node))
         raise self.source.refuse(node, f"{node.key} is not supported in FROM")
+
+    def _derived(self, node: exp.Expr) -> Relation:
+        """A query in FROM. It may read the query around the one that it stands in, and then has a context too."""
+        outer, compiler = self.outer, self.compiler
+        if outer is None or outer is compiler.parameters.outer:
+            return compiler.derived(node, self.env)
+        if outer.demand is None:
+            try:
+                return compiler.derived(node, self.env)
+            except SqlError as error:
+                if error.code not in ("E_COLUMN", "E_TABLE"):
+                    raise
+        query = compiler.query(node, self.env, outer)
+        return replace(query.relation(), context=len(outer.positions))
 
     def _inner_joins(self, node: exp.Expr, first: Relation) -> Relation:
         """Joins that belong to one item of FROM."""
         if not node.args.get("joins"):
             return first
+        if first.context:
+            raise self.source.refuse(node, "a query that reads the one around it is not supported inside parentheses")
         clause = FromClause(self.compiler, self.env, None)
         clause.leaves.append(first)
         for join in node.args["joins"]:
@@ -311,13 +336,13 @@ class FromClause:
             return
         scope = Scope(self.joined(), self.source, self.outer)
         width = len(scope.relation.fields)
-        query, positions = self.compiler.subqueries(scope, self.env).bound(node.this.this)
+        query, positions = self.compiler.subqueries(scope, self.env).bound(node.this.this, always=True)
         right = joins.take(query.node, range(query.width))
         joined = self.compiler.subqueries(scope, self.env).beside(
             right, positions, "left" if how == "left" else "inner"
         )
         kept = joins.take(joined, [*range(width), *range(width + len(positions), len(joined.types))])
-        fields = self._aliased(Relation(right, query.fields()), node).fields[len(positions) :]
+        fields = self._aliased(Relation(right, query.fields(), context=len(positions)), node).fields[len(positions) :]
         self._replace(Relation(kept, (*scope.relation.fields, *fields)))
 
     # --------------------------------------------------------------------------- joins where they stand
@@ -404,7 +429,7 @@ def _holds_joins(node: exp.Subquery) -> bool:
 
 def visible(relation: Relation) -> Relation:
     """Without the columns that are only there under their tables' names: what * gives."""
-    kept = [i for i, f in enumerate(relation.fields) if f.plain or i < len(relation.parameters)]
+    kept = [i for i, f in enumerate(relation.fields) if f.plain or i < relation.hidden]
     fields = tuple(relation.fields[i] for i in kept)
     return replace(relation, node=joins.take(relation.node, kept), fields=fields)
 

@@ -21,6 +21,7 @@ from everview.expr.functions import call
 from everview.expr.nodes import Call, ColumnRef, Expr, Udf
 from everview.expr.nodes import Literal as Constant
 from everview.plan import joins
+from everview.plan.joins import same_keys
 from everview.plan.nodes import (
     ONE_ROW,
     Aggregate,
@@ -38,8 +39,7 @@ from everview.sql.lists import Listing
 from everview.sql.moments import MOMENTS
 from everview.sql.places import has_query
 from everview.sql.scalars import Scalars, sort_keys
-from everview.sql.scopes import HIDDEN_FIELD, Field, Relation, Scope
-from everview.sql.subqueries import same_keys
+from everview.sql.scopes import HIDDEN_FIELD, Field, Relation, Scope, is_outside
 from everview.sql.windows import AGGREGATES, windows_in
 from everview.types import FLOAT, INT, STR, DataType
 
@@ -91,6 +91,8 @@ class Grouped(Scalars):
         """The keys of each GROUPING(...): a column behind the slots says which of them are not grouped by."""
         self.columns: dict[int, Callable[[], Expr]] = {}
         """What each aggregate of the text is, over the finished groups."""
+        self.lent: list[exp.Expr] = []
+        """The aggregates that stand in subqueries."""
 
     # ---------------------------------------------------------------------------------- collecting
 
@@ -99,6 +101,21 @@ class Grouped(Scalars):
         for node in nodes:
             for call_, condition in aggregates_in(node):
                 self.columns[id(call_)] = self._aggregate(call_, condition)
+
+    def collect_outside(self, found: Iterable[tuple[exp.Expr, exp.Expr | None]]) -> None:
+        """Bind the aggregates that stand in subqueries and belong here."""
+        self.lent = [call_ for call_, _ in found]
+        for call_, condition in found:
+            self.columns[id(call_)] = self._aggregate(call_, condition)
+
+    def lend(self) -> None:
+        """Make these columns of the finished groups, which subqueries find."""
+        for call_ in self.lent:
+            value = self.columns[id(call_)]()
+            if not isinstance(value, ColumnRef):
+                node = self.scope.relation.node
+                value = self.scope.append(Project(node, (*joins.refs(node.types), value)))[-1]
+            self.scope.placed[id(call_)] = value
 
     def _aggregate(self, node: exp.Expr, condition: exp.Expr | None) -> Callable[[], Expr]:
         """Make the slots an aggregate needs; the value to compute from them."""
@@ -131,7 +148,8 @@ class Grouped(Scalars):
         if arg is None and not isinstance(node, exp.Count):
             what = self.source.written(node)
             raise self.source.error(node, "E_ARITY", f"{what}: only rows can be counted with *", "name a column")
-        self._refuse_outer(node, arg)
+        if not is_outside(node):
+            self._refuse_outer(node, arg)
         if test is not None:
             arg = call("case", test, Constant(INT, 1) if arg is None else arg, Constant(INT.optional(), None))
         if type(node) in MOMENTS:
@@ -174,8 +192,11 @@ class Grouped(Scalars):
         if arg is None or outer is None or outer is self.compiler.parameters.outer or not arg.columns():
             return
         if max(arg.columns()) < self.context:
-            raise self.source.refuse(
-                node, "this is an aggregate of the query around, which cannot be computed here", "put it there"
+            raise self.source.error(
+                node,
+                "E_AGGREGATE",
+                "this is an aggregate of the query around, which has no groups here yet",
+                "aggregates belong in SELECT, HAVING and ORDER BY",
             )
 
     def _grouping(self, node: exp.Grouping) -> Callable[[], Expr]:
@@ -399,7 +420,7 @@ def replaced(expr: Expr, new: dict[Expr, ColumnRef]) -> Expr:
 
 def aggregates_in(node: exp.Expr) -> Iterator[tuple[exp.Expr, exp.Expr | None]]:
     """The aggregates in an expression, not in its subqueries, with the conditions of their FILTERs."""
-    if isinstance(node, exp.Query):
+    if isinstance(node, exp.Query) or is_outside(node):
         return
     if isinstance(node, exp.Window):  # the call itself is no aggregate, but what it reads may be
         inner = node.this

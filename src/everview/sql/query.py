@@ -24,7 +24,7 @@ from everview.plan.nodes import ONE_ROW, Constant, Filter, Negate, Node, Project
 from everview.plan.sizes import Sizes
 from everview.plan.windows import Window, WindowCall
 from everview.session.core import core_of
-from everview.sql import defined, recursion, stars, table_functions
+from everview.sql import defined, outer_aggregates, recursion, stars, table_functions
 from everview.sql.from_clause import FromClause
 from everview.sql.grouping import Grouped, aggregates_in, grouping_sets
 from everview.sql.memberships import long_list
@@ -151,7 +151,10 @@ class Compiler:
     def context(self, outer: Outer) -> Relation:
         """The distinct values of the outer columns that a subquery reads."""
         above = outer.scope.relation
-        values = Project(above.node, tuple(above.ref(p) for p in outer.positions))
+        needed = above.node
+        if outer.demand is not None and above.ref(outer.demand).type.nullable:
+            needed = Filter(needed, functions.call("is_not_null", above.ref(outer.demand)))
+        values = Project(needed, tuple(above.ref(p) for p in outer.positions))
         return Relation(Threshold(values, "distinct"), (HIDDEN_FIELD,) * len(outer.positions))
 
     def table(self, node: exp.Table, env: Env) -> Relation:
@@ -324,7 +327,8 @@ class Compiler:
         nodes = [*select.expressions, *([having.this] if having else []), *(order.expressions if order else [])]
         qualify = select.args.get("qualify")
         nodes += [*(select.args.get("windows") or []), *([qualify.this] if qualify else [])]
-        if group is None and having is None and not any(True for n in nodes for _ in aggregates_in(n)):
+        lent = outer_aggregates.belonging(self, nodes, below.scope, below.env)
+        if group is None and having is None and not lent and not any(True for n in nodes for _ in aggregates_in(n)):
             return below, False
         keys, sets = grouping_sets(group)
         if group is not None and group.args.get("all") and not keys:  # GROUP BY ALL: by what is not aggregated
@@ -336,8 +340,10 @@ class Compiler:
             sets = [list(range(len(keys)))]
         scalars = Grouped(below, [self._group_key(k, select, below) for k in keys], sets, context)
         scalars.collect(nodes)
+        scalars.collect_outside(lent)
         one = not keys and len(sets) == 1
         scalars.reduce(one)
+        scalars.lend()
         return scalars, one
 
     def _group_key(self, key: exp.Expr, select: exp.Select, below: Scalars) -> tuple[exp.Expr, Expr]:

@@ -20,10 +20,10 @@ from everview.expr.library.moments import EXTRACTED, TRUNCATED
 from everview.expr.library.patterns import similar
 from everview.expr.nodes import Expr, Literal, Udf
 from everview.expr.texts import RowFailure
-from everview.sql import calls, constants, defined, names, timed
+from everview.sql import calls, constants, defined, demand, names, timed
 from everview.sql.parameters import PARAMETER, Learned
 from everview.sql.places import SqlError
-from everview.sql.scopes import Scope
+from everview.sql.scopes import Scope, is_outside
 from everview.types import BOOL, DATE, INT, STR, TIMESTAMP, DataType
 
 if TYPE_CHECKING:
@@ -113,6 +113,8 @@ class Scalars:
             found = self.scope.placed.get(id(node)) or self.special(node)
             if found is not None:
                 return found
+            if is_outside(node):
+                return self.scope.lent(node.this if isinstance(node, exp.Filter) else node)
             found = self._bind(node)
             return self.call("not", found) if node.args.get("negate") else found  # NOT LIKE, IS NOT NULL
         except SqlError:
@@ -386,7 +388,11 @@ class Scalars:
             self.source.only(left, *OPERANDS)
             parts.append(left.expression)
             left = left.this
-        bound = [self.condition(part) for part in (left, *reversed(parts))]
+        bound: list[Expr] = []
+        for part in (left, *reversed(parts)):
+            before = [b if op == "and" else demand.unless(b) for b in bound] if has_query(part) else []
+            with demand.only_where(self.scope, *before):
+                bound.append(self.condition(part))
         if len(bound) > CHAIN:
             return functions.conjunction(bound, op)
         found = bound[0]
@@ -399,25 +405,34 @@ class Scalars:
 
     def on_case(self, node: exp.Case) -> Expr:
         parts: list[Expr] = []
+        lazy = has_query(node)
         for branch in node.args["ifs"]:
             if node.this is None:
                 test = self.condition(branch.this)
             else:
                 test = self.compare("eq", *self.pair(node.this, branch.this))
-            parts += [test, self.bind(branch.args["true"])]
+            with demand.only_where(self.scope, *([*map(demand.unless, parts[::2]), test] if lazy else [])):
+                parts += [test, self.bind(branch.args["true"])]
         default = node.args.get("default")
-        return self.call("case", *parts, self.bind(default) if default else Literal(INT.optional(), None))
+        with demand.only_where(self.scope, *(map(demand.unless, parts[::2]) if lazy else ())):
+            otherwise = self.bind(default) if default else Literal(INT.optional(), None)
+        return self.call("case", *parts, otherwise)
 
     def on_if(self, node: exp.If) -> Expr:
-        default = node.args.get("false")
-        otherwise = self.bind(default) if default else Literal(INT.optional(), None)
-        return self.call("case", self.condition(node.this), self.bind(node.args["true"]), otherwise)
+        test, default = self.condition(node.this), node.args.get("false")
+        with demand.only_where(self.scope, demand.unless(test)):
+            otherwise = self.bind(default) if default else Literal(INT.optional(), None)
+        with demand.only_where(self.scope, test):
+            return self.call("case", test, self.bind(node.args["true"]), otherwise)
 
     def on_coalesce(self, node: exp.Coalesce) -> Expr:
-        return self.call("coalesce", *self._like_the_first([node.this, *node.expressions]))
+        return self.call("coalesce", *self._like_the_first([node.this, *node.expressions], lazy=True))
 
-    def _like_the_first(self, given: list[exp.Expr]) -> list[Expr]:
-        args = [self.bind(a) for a in given]
+    def _like_the_first(self, given: list[exp.Expr], lazy: bool = False) -> list[Expr]:
+        args: list[Expr] = []
+        for arg in given:
+            with demand.only_where(self.scope, *(self.call("is_null", a) for a in args if lazy and has_query(arg))):
+                args.append(self.bind(arg))
         return [self.coerced(a, args[0], at) for a, at in zip(args, given, strict=True)]
 
     def on_nullif(self, node: exp.Nullif) -> Expr:

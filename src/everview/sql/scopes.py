@@ -41,21 +41,38 @@ class Relation:
     fields: tuple[Field, ...]
     parameters: tuple[str, ...] = ()
     """The rows are those for values of these parameters, which come first and have no names."""
+    context: int = 0
+    """So many columns, the first ones, say which row of the query around it a row belongs to; they have no names."""
+
+    @property
+    def hidden(self) -> int:
+        """Columns at the beginning without names."""
+        return len(self.parameters) + self.context
 
     @property
     def width(self) -> int:
         """Columns that can be named."""
-        return len(self.fields) - len(self.parameters)
+        return len(self.fields) - self.hidden
 
     def called(self, table: str, columns: tuple[str, ...] = ()) -> Relation:
         """The same with all columns belonging to a table of that name, the first few renamed."""
-        own = self.fields[len(self.parameters) :]
+        own = self.fields[self.hidden :]
         names = [*columns, *(f.name for f in own[len(columns) :])]
         fields = tuple(Field(n, table, f.plain) for n, f in zip(names, own, strict=True))
-        return replace(self, fields=(*self.fields[: len(self.parameters)], *fields))
+        return replace(self, fields=(*self.fields[: self.hidden], *fields))
 
     def ref(self, position: int) -> ColumnRef:
         return ColumnRef(self.node.types[position], position)
+
+
+OUTSIDE = "outside"
+"""The note on an aggregate that it belongs to a query around."""
+
+
+def is_outside(node: exp.Expr) -> bool:
+    """Whether an aggregate was found to belong to a query around."""
+    inner = node.this if isinstance(node, exp.Filter) else node
+    return isinstance(inner, exp.AggFunc) and bool(inner.meta.get(OUTSIDE))
 
 
 class Correlated(Exception):
@@ -72,6 +89,8 @@ class Outer:
 
     scope: Scope
     positions: tuple[int, ...] = ()
+    demand: int | None = None
+    """The column, among these, that is NULL for rows which do not need the subquery (`everview.sql.demand`)."""
 
 
 class Scope:
@@ -82,7 +101,9 @@ class Scope:
         self.source = source
         self.outer = outer
         self.placed: dict[int, Expr] = {}
-        """Parts of the text (by identity) that are columns already: window calls."""
+        """Parts of the text (by identity) that are columns already: window calls, aggregates for subqueries."""
+        self.demands: list[Expr] = []
+        """Conditions under which the value is looked at that is being bound; see `everview.sql.demand`."""
 
     def column(self, column: exp.Column) -> Expr:
         """The column of that name, here or in the queries around."""
@@ -100,6 +121,18 @@ class Scope:
         if self.outer is None or not any(s.matches(column) for s in self.outer.scope.chain()):
             raise self._unknown(column)
         above = self.outer.scope.column(column)
+        assert isinstance(above, ColumnRef)
+        if above.index not in self.outer.positions:
+            raise Correlated(self.outer.scope, above.index)
+        return self.relation.ref(self.outer.positions.index(above.index))
+
+    def lent(self, node: exp.Expr) -> Expr:
+        """An aggregate that a query around has computed."""
+        if id(node) in self.placed:
+            return self.placed[id(node)]
+        if self.outer is None:
+            raise self.source.refuse(node, "this is an aggregate of a query around, which cannot be computed here")
+        above = self.outer.scope.lent(node)
         assert isinstance(above, ColumnRef)
         if above.index not in self.outer.positions:
             raise Correlated(self.outer.scope, above.index)

@@ -16,6 +16,7 @@ result has at most one row per context and is joined back to the outer rows, NUL
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
@@ -24,8 +25,9 @@ from everview.expr.functions import call
 from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.expr.nodes import Literal as Constant
 from everview.plan import joins
+from everview.plan.joins import same_keys
 from everview.plan.nodes import Aggregate, Node, Project, Reduce, Threshold
-from everview.sql import memberships
+from everview.sql import demand, memberships
 from everview.sql.from_clause import FromClause, outer_join, shifted
 from everview.sql.places import has_query
 from everview.sql.scalars import Scalars, conjuncts, sort_keys
@@ -81,7 +83,11 @@ class Subqueries:
         if test is None or has_query(test.this):
             return False
         found = self._alone(_query_of(test), _items(test.this))
-        if found is None or not all(_is_plain_equality(c, len(self.scope.relation.fields)) for c in found[1]):
+        if (
+            found is None
+            or demand.may_fail(found[0])
+            or not all(_is_plain_equality(c, len(self.scope.relation.fields)) for c in found[1])
+        ):
             return False
         return clause.also(Threshold(found[0], "distinct"), found[1])
 
@@ -96,7 +102,10 @@ class Subqueries:
 
     def _keep_joined(self, query: exp.Expr, values: tuple[exp.Expr, ...], negated: bool) -> bool:
         """Semi- or anti-join with the subquery, if that is what the condition means."""
-        found = self._alone(query, values) or self._side_by_side(query, values)
+        found = self._alone(query, values)
+        if found is not None and demand.may_fail(found[0]):
+            return False  # to be computed only if a row needs it
+        found = found or self._side_by_side(query, values)
         if found is None:
             return False
         right, conditions = found
@@ -181,16 +190,25 @@ class Subqueries:
 
     # ------------------------------------------------------------------------------ values of any place
 
-    def bound(self, query: exp.Expr) -> tuple[Query, tuple[int, ...]]:
-        """The subquery with its context as first columns, and the scope's columns that are the context."""
+    def bound(self, query: exp.Expr, always: bool = False) -> tuple[Query, tuple[int, ...]]:
+        """The subquery with its context as first columns, and the scope's columns that are the context; `always`: it is
+        needed, whatever rows there are.
+        """
         positions: tuple[int, ...] = ()
+        needed: int | None = None
         while True:
             try:
-                return self.compiler.query(query, self.env, Outer(self.scope, positions)), positions
+                found = self.compiler.query(query, self.env, Outer(self.scope, positions, needed))
             except Correlated as need:
                 if need.scope is not self.scope:
                     raise
                 positions = (*positions, need.position)
+                continue
+            depends = bool(positions) and not self.scope.demands  # on the rows that there are
+            if always or needed is not None or depends or not demand.may_fail(found.node):
+                return (found if needed is None else replace(found, exactly_one=False)), positions
+            needed = demand.column(self.scope)
+            positions = (*positions, needed)
 
     def beside(self, right: Node, positions: tuple[int, ...], how: Literal["inner", "left"]) -> Node:
         """The scope's rows with the columns of the right that have the same context."""
@@ -304,15 +322,6 @@ class Subqueries:
         aggregates += [Aggregate(kind, context, value) for kind in extremes]
         summary = Reduce(rows, tuple(range(context)), tuple(aggregates))
         return self.scope.append(self.beside(summary, positions, "left"))[context:]
-
-
-def same_keys(a: Expr, b: Expr) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
-    """Keys of two sides that are equal exactly if the values are equal or both NULL."""
-    if a.type.nullable == b.type.nullable:
-        return joins.null_safe(a), joins.null_safe(b)
-    nullable, other = (a, b) if a.type.nullable else (b, a)
-    keys = joins.null_safe(nullable), (call("is_null", other), other)
-    return keys if nullable is a else (keys[1], keys[0])
 
 
 def _is_plain_equality(condition: Expr, width: int) -> bool:
