@@ -3,9 +3,9 @@
     SELECT g, (SELECT max(u.x) FROM u WHERE u.y < sum(t.a)) FROM t GROUP BY g
 
 `sum(t.a)` reads nothing of the subquery's own tables, so it is a sum over the groups of `t`: an aggregate belongs to
-the innermost query that one of its columns comes from. The query around looks for such aggregates in the subqueries of
-its SELECT, HAVING and ORDER BY before it makes its groups, computes them with its own, and marks them (`OUTSIDE`); inside
-the subquery they are then like a column of the query around.
+the innermost query that one of its columns comes from. The query around looks for such aggregates in the subqueries
+of its SELECT, HAVING and ORDER BY before it makes its groups, computes them with its own, and marks them (`OUTSIDE`);
+inside the subquery they are then like a column of the query around.
 
 Whether a query inside has a column of some name can only be told with its FROM. That is bound for trial, and only where
 an aggregate's columns do not say which tables they are of.
@@ -59,7 +59,7 @@ def _aggregates(query: exp.Expr) -> Iterator[Found]:
             if isinstance(parent, exp.Filter):
                 if not isinstance(parent.parent, exp.Window):
                     yield node, parent.expression.this
-            elif not isinstance(parent, (exp.Window, exp.IgnoreNulls, exp.RespectNulls)):
+            elif not isinstance(parent, (exp.Window, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
                 yield node, None
 
 
