@@ -110,17 +110,11 @@ def test_transactions(db: ev.Session) -> None:
     assert (db.time, len(db["log"].rows()), len(db["item"].rows())) == (before + 1, 2, 2)
 
 
-def test_a_transactions_own_changes_cannot_be_read(db: ev.Session) -> None:
-    db.sql("CREATE VIEW w AS SELECT count(*) AS n FROM log")
-    for text in ("SELECT * FROM log", "SELECT * FROM w", "DELETE FROM log", "CREATE TABLE x (a int)"):
-        db.sql("BEGIN; INSERT INTO log VALUES (1, 'a')")
-        with pytest.raises(ev.PlanError, match="E_TRANSACTION"):
-            db.sql(text)
-        db.sql("ROLLBACK")
+def test_tables_are_not_made_inside_a_transaction(db: ev.Session) -> None:
     db.sql("BEGIN; INSERT INTO log VALUES (1, 'a')")
-    assert db.sql("SELECT count(*) FROM item").rows() == [(2,)]
-    db.sql("COMMIT")
-    assert db.sql("SELECT * FROM w").rows() == [(1,)]
+    with pytest.raises(ev.PlanError, match="E_TRANSACTION"):
+        db.sql("CREATE TABLE x (a int)")
+    db.sql("ROLLBACK")
 
 
 def test_a_failed_statement_dooms_its_transaction(db: ev.Session) -> None:

@@ -20,7 +20,7 @@ from everview.expr.nodes import Literal as Constant
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.session.table import Table
-from everview.sql import constants, names, parts
+from everview.sql import constants, names, own_changes, parts
 from everview.sql.affected import Returning
 from everview.sql.conflicts import DoUpdate
 from everview.sql.places import Source, SqlError
@@ -81,7 +81,6 @@ def _given(sql: Statements, node: exp.Insert, table: Table, at: Sequence[int], s
     if known is not None:
         return lambda: known
     query, compiler = sql.bound(node.expression, source, change=node)
-    sql.refuse_pending(compiler.used, node, source)
     _check_width(len(query.names), table, at, node, source)
     fitted = _fitted(query, table, at, node, source)
     return lambda: sql.answer(fitted, compiler).rows()
@@ -102,7 +101,7 @@ def update(sql: Statements, node: exp.Update, source: Source) -> Do:
     places = {position: width + i for i, position in enumerate(new)}
 
     def change() -> list[Row]:
-        found = rows() if others is None else _each_once(table, rows(), width)
+        found = rows() if others is None else _each_once(sql, table, rows(), width)
         old = [row[:width] for row in found]
         changed: list[Row] = [tuple(row[places.get(i, i)] for i in range(width)) for row in found]
         _replace(sql, table, old, changed)
@@ -132,7 +131,7 @@ def _of_target(node: exp.Expr, values: Sequence[exp.Expr] = ()) -> exp.Select:
     return exp.Select(expressions=[star, *values], from_=exp.From(this=target))
 
 
-def _each_once(table: Table, rows: list[Row], width: int) -> list[Row]:
+def _each_once(sql: Statements, table: Table, rows: list[Row], width: int) -> list[Row]:
     """Rows of the table that others were found for, each as often as it is there; it is an error if these disagree."""
     found: dict[Row, Row] = {}
     for row in dict.fromkeys(rows):
@@ -145,7 +144,7 @@ def _each_once(table: Table, rows: list[Row], width: int) -> list[Row]:
         found[row[:width]] = row
     if table._key:
         return list(found.values())
-    return [found[row] for row in table.rows() if row in found]
+    return [found[row] for row in own_changes.rows_of(sql.core, table) if row in found]
 
 
 def _replace(sql: Statements, table: Table, old: list[Row], changed: list[Row]) -> None:
@@ -155,7 +154,6 @@ def _replace(sql: Statements, table: Table, old: list[Row], changed: list[Row]) 
     with sql.session.transaction():
         table.delete(old)
         _insert(sql, table, changed, "error")
-    sql.mark(table)
 
 
 def delete(sql: Statements, node: exp.Delete, source: Source) -> Do:
@@ -169,10 +167,9 @@ def delete(sql: Statements, node: exp.Delete, source: Source) -> Do:
     rows = _read_rows(sql, select, node, source)
 
     def change() -> list[Row]:
-        gone = _each_once(table, rows(), len(table._columns)) if others else rows()
+        gone = _each_once(sql, table, rows(), len(table._columns)) if others else rows()
         if gone:
             table.delete(gone)
-            sql.mark(table)
         return gone
 
     return lambda: _done(sql, change, returning)
@@ -186,7 +183,6 @@ def truncate(sql: Statements, node: exp.TruncateTable, source: Source) -> Do:
         with sql.session.transaction():
             for table in tables:
                 table.clear()
-                sql.mark(table)
 
     return do
 
@@ -307,7 +303,6 @@ def _insert(sql: Statements, table: Table, rows: list[Any], conflict: str) -> li
         rows = _new_keys(sql, table, rows, conflict)
     if rows:
         table.insert(rows)
-        sql.mark(table)
     return rows
 
 
@@ -344,7 +339,6 @@ def _read_rows(
     if where is not None:
         select.set("where", where)
     query, compiler = sql.bound(select, source, change=node)
-    sql.refuse_pending(compiler.used, node, source)
     if table is not None:
         query = _fitted(query, table, [*range(len(table._columns)), *assigned], node, source)
     return lambda: sql.answer(query, compiler).rows()

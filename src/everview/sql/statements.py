@@ -3,8 +3,8 @@
 Statements of one text run one after the other; the answer is the last one's. If one fails, a transaction that the text
 has begun is rolled back; one that was open before can only be rolled back from then on, as in PostgreSQL.
 
-A SELECT is installed as a view for a moment, read, and dropped, so it uses (and shares) the indexes that are there. A
-transaction's own changes are not visible before COMMIT, so a statement that would have to read them is refused.
+A SELECT is installed as a view for a moment, read, and dropped, so it uses (and shares) the indexes that are there.
+Inside a transaction it sees what that has changed so far (`everview.sql.own_changes`).
 
 A statement is bound first, which changes nothing; then every part of it must have been read (`everview.sql.parts`);
 then it is done. So handlers give back what is to be done, as a function.
@@ -30,7 +30,6 @@ from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.catalog import QUERY
 from everview.session.core import Core, core_of
 from everview.session.session import Session
-from everview.session.table import Table
 from everview.session.turns import reads, writes
 from everview.sql import (
     changes,
@@ -40,14 +39,17 @@ from everview.sql import (
     describing,
     explaining,
     names,
+    own_changes,
     parts,
     pipelines,
     reading,
+    savepoints,
     subscription,
 )
 from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Env, Query
 from everview.sql.result import Result, in_order
+from everview.sql.savepoints import Savepoint
 from everview.sql.scopes import Correlated
 from everview.types import STR
 
@@ -69,7 +71,7 @@ class Statements:
         self.transaction: Transaction | None = None
         self.failed = False
         """Whether a statement of the open transaction has failed: it can only be rolled back."""
-        self.changed: set[str] = set()
+        self.savepoints: list[Savepoint] = []
         self.subscriptions = 0
         self.plan: Choice | None = None
         self.dialect = "postgres"
@@ -185,7 +187,6 @@ class Statements:
         time = source.notes.as_of
         if time is not None:
             return lambda: self._answer_as_of(node, source, time, compiler.used)
-        self.refuse_pending(compiler.used, node, source)
         return lambda: self.answer(query, compiler)
 
     def _answer_as_of(self, node: exp.Expr, source: Source, time: int, used: Iterable[str]) -> Result:
@@ -204,7 +205,7 @@ class Statements:
     def answer(self, query: Query, compiler: Compiler) -> Result:
         """Install, read, sort, drop."""
         inside = [f"c{i}" for i in range(len(query.node.types))]
-        collection = self.collection(compiler, query.node, inside)
+        collection = self.collection(compiler, own_changes.seen(self.core, query.node), inside)
         view = self.session.view(QUERY, collection, plan=self.how_to_join(query.node, compiler.source))
         try:
             codes = view._read(self.session.time)._repeated()
@@ -234,23 +235,6 @@ class Statements:
             self.plan = setting
 
         return do
-
-    def refuse_pending(self, used: Sequence[str] | dict[str, None], node: exp.Expr, source: Source) -> None:
-        """Changes of the open transaction cannot be read yet."""
-        if not self.changed or self.core.transactions.pending() is None:  # or another thread's transaction is open
-            return
-        read = {t for n in used for t in self._tables_below(n)}
-        if read & self.changed:
-            raise source.error(
-                node,
-                "E_TRANSACTION",
-                f"{', '.join(sorted(read & self.changed))} was changed in this transaction, which cannot be read yet",
-                "COMMIT first",
-            )
-
-    def _tables_below(self, name: str) -> list[str]:
-        nodes = self.session[name]._node.walk()
-        return [self.core.catalog.table_of(n)._label for n in nodes if isinstance(n, plan.Table)]
 
     def show(self, statement: reading.Statement) -> Result:
         """SHOW TABLES, SHOW VIEWS, SHOW COLUMNS FROM name, SHOW plan"""
@@ -297,8 +281,11 @@ class Statements:
         return lambda: self._end(undo=False)
 
     def rollback(self, node: exp.Rollback, source: Source) -> Do:
-        """ROLLBACK"""
+        """ROLLBACK [TO savepoint]"""
         self._need_transaction(node, source)
+        savepoint = node.args.get("savepoint")
+        if savepoint is not None:
+            return savepoints.go_back(self, savepoint, source)
         return lambda: self._end(undo=True)
 
     def _need_transaction(self, node: exp.Expr, source: Source) -> None:
@@ -308,14 +295,9 @@ class Statements:
     def _end(self, *, undo: bool) -> None:
         assert self.transaction is not None
         transaction, self.transaction = self.transaction, None
-        self.changed.clear()
+        self.savepoints.clear()
         self.failed = False
         transaction.end(undo=undo)
-
-    def mark(self, table: Table) -> None:
-        """The table was changed in the open transaction, if there is one."""
-        if self.transaction is not None:
-            self.changed.add(table._label)
 
     def refuse_in_transaction(self, node: exp.Expr | None, source: Source) -> None:
         """What tables and views there are changes between transactions only."""
@@ -330,12 +312,13 @@ class Statements:
 
 _STATEMENTS = (
     "there are SELECT, CREATE TABLE, VIEW, FUNCTION, SOURCE and SINK, DROP, INSERT, UPDATE, DELETE, TRUNCATE, EXPLAIN, "
-    "DESCRIBE, "
-    "SHOW, SET plan, SUBSCRIBE, RUN, BEGIN, COMMIT and ROLLBACK"
+    "DESCRIBE, SHOW, SET plan, SUBSCRIBE, RUN, BEGIN, COMMIT, ROLLBACK, SAVEPOINT and RELEASE"
 )
 
 _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
     "SHOW": Statements.show,
+    "SAVEPOINT": savepoints.savepoint,
+    "RELEASE": savepoints.release,
     "EXPLAIN": explaining.explain,
     "SUBSCRIBE": subscription.subscribe,
     "CREATE SOURCE": pipelines.create_source,

@@ -1,0 +1,74 @@
+"""What a transaction has changed so far, as a query inside it sees it.
+
+Changes are staged and run when the transaction ends (`everview.session.transactions`), so no table holds them yet. A
+query that is asked meanwhile reads, in the place of each table that was changed, the table together with the rows that
+came and without those that went, which are written into its plan. Views in the query are what their plans say over
+those. So it costs what the query costs from scratch, but only for what depends on a changed table; the rest uses the
+indexes that are there.
+
+What follows the clock (windows on tables, conditions on now(), times to live) would add to the transaction when it
+ends: it is asked what, and that is undone again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from everview.errors import InputError
+from everview.plan import nodes as plan
+from everview.plan.substitute import substituted
+from everview.runtime.base import RemoteRows
+from everview.session.core import Core
+from everview.session.table import Table
+from everview.session.temporal import LastRows
+
+
+def seen(core: Core, node: plan.Node) -> plan.Node:
+    """The plan as this thread's open transaction, if there is one, sees it."""
+    staged = core.transactions.pending()
+    if not staged:
+        return node
+    nets: dict[int, tuple[Table, Counter[tuple[int, ...]]]] = {}
+    for table, rows, diff in _with_followers(core, list(staged)):
+        if isinstance(rows, RemoteRows):
+            raise InputError("E_TRANSACTION", "rows that are not here yet cannot be read", "end the transaction first")
+        _, net = nets.setdefault(id(table), (table, Counter()))
+        for row in rows.T.tolist() if isinstance(rows, np.ndarray) else rows:
+            net[tuple(row)] += diff
+    return substituted(node, {table._node: _changed(table, net) for table, net in nets.values()})
+
+
+def rows_of(core: Core, table: Table) -> list[tuple[Any, ...]]:
+    """A table's rows as the open transaction sees them."""
+    return table._codec.decode_rows(core.transactions.current(table, None))
+
+
+def _with_followers(core: Core, work: list[Any]) -> list[Any]:
+    """Changes with what they mean for the clock's followers, which are as they were afterwards."""
+    clock = core.clock
+    if not clock.followers:
+        return work
+    late = [(f, f.late) for f in clock.followers]
+    numbers = [(f, f.number) for f in clock.followers if isinstance(f, LastRows)]
+    undo = clock.extend(work)
+    undo()
+    for follower, count in late:
+        follower.late = count
+    for last, number in numbers:
+        last.number = number
+    return work
+
+
+def _changed(table: Table, net: Counter[tuple[int, ...]]) -> plan.Node:
+    """A table's plan with its rows changed."""
+    inputs: list[plan.Node] = [table._node]
+    for sign in (1, -1):
+        codes = [row for row, n in net.items() for _ in range(n * sign)]
+        if codes:
+            rows = table._codec.decode_rows(np.ascontiguousarray(np.array(codes, dtype=np.int64).T))
+            constant = plan.Constant(tuple(map(tuple, rows)), table._node.types)
+            inputs.append(constant if sign > 0 else plan.Negate(constant))
+    return plan.Union(tuple(inputs)) if len(inputs) > 1 else table._node
