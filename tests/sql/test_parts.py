@@ -20,7 +20,6 @@ from tests.sql import harness
 REFUSED = [
     ("SELECT a, b, count(*) FROM t GROUP BY a, b WITH TOTALS", "TOTALS"),
     ("INSERT OVERWRITE v SELECT 1, 1", "OVERWRITE"),
-    ("BEGIN; ROLLBACK TO x", "x"),
     ("BEGIN; COMMIT AND CHAIN", "CHAIN"),
     (
         "WITH RECURSIVE x(a) AS (SELECT 1 UNION SELECT a + 1 FROM x WHERE a < 3) SEARCH DEPTH FIRST BY a SET o TABLE x",

@@ -22,7 +22,7 @@ from everview.expr.nodes import Expr, Literal, Udf
 from everview.expr.texts import RowFailure
 from everview.sql import calls, constants, defined, demand, names, timed
 from everview.sql.parameters import PARAMETER, Learned
-from everview.sql.places import SqlError
+from everview.sql.places import SqlError, has_query
 from everview.sql.scopes import Scope, is_outside
 from everview.types import BOOL, DATE, INT, STR, TIMESTAMP, DataType
 
