@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from everview.kernels.build.native import inner, operator, shared, task
 from everview.kernels.expressions.vm import VM_ROWS
-from everview.kernels.memory import add_atomically, alloc, copy_words, free, ld, st
+from everview.kernels.memory import alloc, copy_words, ld, st
 from everview.kernels.operators.batcher import BATCHER_WIDTH, BUFFER_ROWS_AT, chain_rows, emptied, take_large, waiting
 from everview.kernels.operators.stream import (
     STREAM_MORE,
@@ -22,7 +22,7 @@ from everview.kernels.operators.stream import (
 )
 from everview.kernels.run.scope import SCOPE_NOW, SCOPE_SLOT_NOW
 from everview.kernels.run.step import STEP_SPLIT, STEP_THREAD
-from everview.kernels.threads.helper import SHARED_CHUNKS, both
+from everview.kernels.threads.helper import SHARED_CHUNKS, both_by_chunks, next_chunk
 from everview.kernels.threads.private_copy import close_stream, private_stream
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_COLS, BATCH_DATA, BATCH_ROWS, diff_at, time_at
 from everview.kernels.trace.merge import merge_now
@@ -34,8 +34,8 @@ ARRANGE_BATCHER, ARRANGE_TRACE, ARRANGE_SCOPE, ARRANGE_STREAM, ARRANGE_STEP, ARR
 """ARRANGE_PRESET: a batch sorted elsewhere (a bulk load) that joins whatever waits in the batcher."""
 
 
-EMIT_STREAM, EMIT_BATCH, EMIT_NEXT, EMIT_WORDS = range(4)
-"""A share of a batch to emit: where to, and the block with the number of the piece that nobody has taken yet."""
+EMIT_TAKEN, EMIT_STREAM, EMIT_BATCH, EMIT_WORDS = range(4)
+"""A share of a batch to emit: the chunks taken (see `both_by_chunks`), where to, and the batch."""
 
 
 @shared
@@ -80,18 +80,17 @@ def _emit_pieces(share):
     rows = ld(batch, BATCH_ROWS)
     piece = max(rows // SHARED_CHUNKS, VM_ROWS)
     while True:
-        start = piece * add_atomically(ld(share, EMIT_NEXT), 0, 1)
+        start = next_chunk(share, piece)
         if start >= rows:
             return 0
         _emit_rows(ld(share, EMIT_STREAM), batch, start, min(start + piece, rows))
 
 
 @inner
-def _new_share(stream, batch, next_piece):
+def _new_share(stream, batch):
     share = alloc(EMIT_WORDS)
     st(share, EMIT_STREAM, stream)
     st(share, EMIT_BATCH, batch)
-    st(share, EMIT_NEXT, next_piece)
     return share
 
 
@@ -105,16 +104,9 @@ def emit(stream, batch):
     if thread == 0 or ld(batch, BATCH_ROWS) < ld(step, STEP_SPLIT):
         _emit_rows(stream, batch, 0, ld(batch, BATCH_ROWS))
         return 0
-    next_piece = alloc(1)
-    st(next_piece, 0, 0)
     private = private_stream(stream)
-    mine = _new_share(stream, batch, next_piece)
-    theirs = _new_share(private, batch, next_piece)
-    both(thread, _emit_pieces(), mine, theirs)
+    both_by_chunks(thread, _emit_pieces(), _new_share(stream, batch), _new_share(private, batch))
     close_stream(private, stream)
-    free(mine)
-    free(theirs)
-    free(next_piece)
     return 0
 
 

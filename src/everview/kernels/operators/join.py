@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from everview.kernels.build.native import inner, operator, shared, task
 from everview.kernels.expressions.vm import VM_ROWS
-from everview.kernels.memory import add_atomically, alloc, copy_words, free, ld, st
+from everview.kernels.memory import alloc, copy_words, free, ld, st
 from everview.kernels.operators.stream import STREAM_N, STREAM_NSINKS, STREAM_REGS, STREAM_TAIL, flush
 from everview.kernels.run.scope import SCOPE_FIELDS, SCOPE_NFIELDS, SCOPE_NOW
 from everview.kernels.run.step import STEP_BASE, STEP_SPLIT, STEP_THREAD
 from everview.kernels.sums import all_small, checked_product, size
-from everview.kernels.threads.helper import SHARED_CHUNKS, both
+from everview.kernels.threads.helper import SHARED_CHUNKS, both_by_chunks, next_chunk
 from everview.kernels.threads.private_copy import close_stream, private_stream
 from everview.kernels.times import lub
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_COLS, BATCH_DATA, BATCH_ROWS, compare_rows, diff_at, time_at
@@ -135,15 +135,15 @@ def join_batches(ctx, d, i, d_rows, o, left_is_delta, at_least):
 
 
 (
+    JOIN_SHARE_TAKEN,
     JOIN_SHARE_CTX,
     JOIN_SHARE_DELTA,
     JOIN_SHARE_OTHER,
     JOIN_SHARE_BATCHES,
     JOIN_SHARE_LEFT,
-    JOIN_SHARE_NEXT,
     JOIN_SHARE_WORDS,
 ) = range(7)
-"""A share of a join: its context, what is joined, and the block with the number of the piece nobody has taken yet."""
+"""A share of a join: the chunks taken (see `both_by_chunks`), its context, and what is joined."""
 
 
 @task
@@ -155,7 +155,7 @@ def _join_pieces(share):
     rows = ld(delta, BATCH_ROWS)
     piece = max(rows // SHARED_CHUNKS, 1)
     while True:
-        start = piece * add_atomically(ld(share, JOIN_SHARE_NEXT), 0, 1)
+        start = next_chunk(share, piece)
         if start >= rows:
             flush(ld(ctx, JOIN_STREAM))
             return 0
@@ -164,14 +164,13 @@ def _join_pieces(share):
 
 
 @inner
-def _new_share(ctx, delta, other, batches, left_is_delta, next_piece):
+def _new_share(ctx, delta, other, batches, left_is_delta):
     share = alloc(JOIN_SHARE_WORDS)
     st(share, JOIN_SHARE_CTX, ctx)
     st(share, JOIN_SHARE_DELTA, delta)
     st(share, JOIN_SHARE_OTHER, other)
     st(share, JOIN_SHARE_BATCHES, batches)
     st(share, JOIN_SHARE_LEFT, left_is_delta)
-    st(share, JOIN_SHARE_NEXT, next_piece)
     return share
 
 
@@ -186,19 +185,14 @@ def _join_delta(ctx, delta, other, batches, left_is_delta):
         return
     stream = ld(ctx, JOIN_STREAM)
     flush(stream)
-    next_piece = alloc(1)
-    st(next_piece, 0, 0)
     helper = alloc(JOIN_WORDS)
     copy_words(helper, 0, ctx, 0, JOIN_WORDS)
     st(helper, JOIN_STREAM, private_stream(stream))
-    mine = _new_share(ctx, delta, other, batches, left_is_delta, next_piece)
-    theirs = _new_share(helper, delta, other, batches, left_is_delta, next_piece)
-    both(thread, _join_pieces(), mine, theirs)
+    mine = _new_share(ctx, delta, other, batches, left_is_delta)
+    theirs = _new_share(helper, delta, other, batches, left_is_delta)
+    both_by_chunks(thread, _join_pieces(), mine, theirs)
     close_stream(ld(helper, JOIN_STREAM), stream)
     free(helper)
-    free(mine)
-    free(theirs)
-    free(next_piece)
 
 
 @inner

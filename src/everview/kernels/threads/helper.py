@@ -22,12 +22,15 @@ from llvmlite import ir
 from everview.kernels.build.native import POINTER, entry, external, inner, primitive
 from everview.kernels.guarding import HALF
 from everview.kernels.leaving import attempt, leave
-from everview.kernels.memory import call_number, ld, st
+from everview.kernels.memory import add_atomically, alloc, call_number, free, ld, st
 
 HELPER_JOB, HELPER_DONE, HELPER_TASK, HELPER_ARGUMENT, HELPER_CALL, HELPER_LEFT, HELPER_QUIT, HELPER_WORDS = range(8)
 """HELPER_JOB and HELPER_DONE are locks that are held while there is nothing to do and nothing done. HELPER_CALL: the
 number of the call that the task is a part of; HELPER_LEFT: the code with which it left, see `leaving`.
 """
+
+SHARE_TAKEN = 0
+"""The word of a share with the block that counts the chunks taken."""
 
 SHARED_CHUNKS = 16  # a task that takes its work piece by piece makes about this many of it
 
@@ -58,6 +61,27 @@ def both(thread, task, mine, theirs):
         code = ld(thread, HELPER_LEFT)
     if code != 0:
         leave(code)
+
+
+@inner
+def both_by_chunks(thread, task, mine, theirs):
+    """`both`, where each takes the next chunk of the work until all are taken (`next_chunk`). The first word of both
+    shares is for the counter; they are freed here.
+    """
+    taken = alloc(1)
+    st(taken, 0, 0)
+    st(mine, SHARE_TAKEN, taken)
+    st(theirs, SHARE_TAKEN, taken)
+    both(thread, task, mine, theirs)
+    free(mine)
+    free(theirs)
+    free(taken)
+
+
+@inner
+def next_chunk(share, rows):
+    """Where the next chunk of so many rows begins that nobody has taken."""
+    return rows * add_atomically(ld(share, SHARE_TAKEN), 0, 1)
 
 
 @entry("int")
