@@ -1,6 +1,6 @@
 """Groups: rows of keys and values reduced to one row per group.
 
-Most aggregates are the engine's own. Variance and standard deviation are made of sums (`everview.sql.moments`), so a
+Most aggregates are the engine's own. Variance and standard deviation are made of sums (`everview.expr.variance`), so a
 change costs the same however large its group is; a median is found in Python among all values of a group that changed.
 Each of these is a reduction of its own, put beside the others by the group's keys.
 """
@@ -14,19 +14,18 @@ from typing import Any
 
 from everview.datalog.syntax import SPREADS, Place
 from everview.errors import PlanError
-from everview.expr import functions, language, nodes
+from everview.expr import functions, language, nodes, variance
 from everview.expr.resolve import Column, Scope
 from everview.plan import joins
 from everview.plan.aggregates import Aggregation
 from everview.plan.nodes import Aggregate, Node, Project, PythonReduce, Reduce
-from everview.sql import moments
 from everview.types import FLOAT, INT
 
-_MOMENTS: dict[str, moments.Moment] = {
-    "variance": moments.var_samp,
-    "variance_pop": moments.var_pop,
-    "stddev": moments.stddev_samp,
-    "stddev_pop": moments.stddev_pop,
+_MOMENTS: dict[str, variance.Moment] = {
+    "variance": variance.var_samp,
+    "variance_pop": variance.var_pop,
+    "stddev": variance.stddev_samp,
+    "stddev_pop": variance.stddev_pop,
 }
 
 
@@ -86,7 +85,7 @@ class _Groups:
 
     def _spread(self, i: int, kind: str) -> Node:
         value = self._number(i)
-        below = Project(self.child, (*self.work.keys, *moments.parts(value)))
+        below = Project(self.child, (*self.work.keys, *variance.parts(value)))
         k = len(self.keys)
         sums = [Aggregate("sum", k + j, below.types[k + j]) for j in range(4)]
         reduced = Reduce(below, tuple(range(k)), (Aggregate("count", k, INT), *sums))

@@ -61,7 +61,7 @@ WRAPPERS = {
 }
 """What Everview itself puts where functions stand: objects that can be called, and the modules that have them."""
 
-OURS = dict.fromkeys(("var_samp", "var_pop", "stddev_samp", "stddev_pop"), "everview.sql.moments")
+OURS = dict.fromkeys(("var_samp", "var_pop", "stddev_samp", "stddev_pop"), "everview.expr.variance")
 """Functions of Everview's own in plans, and the modules that have them: they are known by name, and nobody's code."""
 
 

@@ -16,7 +16,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from everview.expr import functions
+from everview.expr import functions, variance
 from everview.expr.functions import call
 from everview.expr.nodes import Call, ColumnRef, Expr, Udf
 from everview.expr.nodes import Literal as Constant
@@ -33,10 +33,9 @@ from everview.plan.nodes import (
     Threshold,
     Union,
 )
-from everview.sql import moments, named_aggregates, parts
+from everview.sql import named_aggregates, parts
 from everview.sql.folds import Folding
 from everview.sql.lists import Listing
-from everview.sql.moments import MOMENTS
 from everview.sql.places import has_query
 from everview.sql.scalars import Scalars, sort_keys
 from everview.sql.scopes import HIDDEN_FIELD, Field, Relation, Scope, is_outside
@@ -69,6 +68,14 @@ class _ListSlot:
 
 
 Slot = _Slot | _ListSlot
+
+MOMENTS: dict[type[exp.Expr], variance.Moment] = {
+    exp.Variance: variance.var_samp,
+    exp.VariancePop: variance.var_pop,
+    exp.Stddev: variance.stddev_samp,
+    exp.StddevSamp: variance.stddev_samp,
+    exp.StddevPop: variance.stddev_pop,
+}
 
 NAMED = (exp.AnonymousAggFunc, exp.WithinGroup, exp.FirstValue, exp.LastValue)
 """Aggregates that are bound by name."""
@@ -254,14 +261,14 @@ class Grouped(Scalars):
         return _Slot("count", counted, distinct, INT)
 
     def _moment(self, node: exp.Expr, arg: Expr | None, distinct: bool) -> Callable[[], Expr]:
-        """Variance or standard deviation: see `everview.sql.moments`."""
+        """Variance or standard deviation: see `everview.expr.variance`."""
         if arg is None:
             raise self.source.error(node, "E_TYPE", f"{node.key} needs a column")
         self._check_type(node, arg, functions.NUMBERS)
         value = joins.canonical(arg)
         of = (value,) if distinct else ()
         count = _Slot("count", value if value.type.nullable else None, of, INT)
-        sums = [_Slot("sum", p, of, p.type) for p in moments.parts(value)]
+        sums = [_Slot("sum", p, of, p.type) for p in variance.parts(value)]
         found = [self._column(s) for s in (count, *sums)]
         return lambda: Udf(FLOAT.optional(), MOMENTS[type(node)], tuple(f() for f in found))
 

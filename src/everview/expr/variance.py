@@ -19,8 +19,6 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-from sqlglot import exp
-
 from everview.expr import functions
 from everview.expr.functions import call
 from everview.expr.nodes import Expr, Literal
@@ -92,12 +90,3 @@ def stddev_pop(n: int, s1: float | None, s2: float | None, p1: float | None, p2:
     """The standard deviation of all there is."""
     found = var_pop(n, s1, s2, p1, p2)
     return None if found is None else math.sqrt(found)
-
-
-MOMENTS: dict[type[exp.Expr], Moment] = {
-    exp.Variance: var_samp,
-    exp.VariancePop: var_pop,
-    exp.Stddev: stddev_samp,
-    exp.StddevSamp: stddev_samp,
-    exp.StddevPop: stddev_pop,
-}
