@@ -252,7 +252,7 @@ def test_describe(db: ev.Session) -> None:
     ]
     assert db.sql("DESCRIBE item").rows() == db.sql("SHOW COLUMNS FROM Item").rows() == expected
     assert db.sql("DESCRIBE item").columns == ["column", "type", "null", "key"]
-    assert db.sql("DESCRIBE SELECT id / 2 AS h, name FROM item").rows() == [
+    assert db.sql("DESCRIBE SELECT id / 2.0 AS h, name FROM item").rows() == [
         ("h", "double", "no", "no"),
         ("name", "text", "no", "no"),
     ]

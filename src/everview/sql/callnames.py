@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from everview.expr.library import LIBRARY
 
-_INSIDE = {"log_base", "epoch_to_timestamp", "parse_timestamp", "regexp_substring", "extract_more", "trunc_more"}
+_INSIDE = {
+    "log_base",
+    "epoch_to_timestamp",
+    "parse_timestamp",
+    "regexp_substring",
+    "extract_more",
+    "trunc_more",
+    "units_between",
+}
 """Functions of the library that SQL has other words for."""
 
 _SYNTAX = {"left", "right", "overlay"}

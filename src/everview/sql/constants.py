@@ -23,15 +23,15 @@ from everview.types import DataType
 DAY = 86_400_000_000
 """Microseconds of a day."""
 
-_MICROSECONDS = {
+MICROSECONDS = {
     "second": 1_000_000,
     "minute": 60_000_000,
     "hour": 3_600_000_000,
     "millisecond": 1000,
     "microsecond": 1,
 }
-_DAYS = {"day": 1, "week": 7}
-_MONTHS = {"month": 1, "quarter": 3, "year": 12}
+DAYS = {"day": 1, "week": 7}
+MONTHS = {"month": 1, "quarter": 3, "year": 12}
 
 
 def number(node: exp.Literal) -> Expr:
@@ -135,12 +135,12 @@ def interval(node: exp.Interval, source: Source) -> tuple[int, int]:
             count = int(amount)
         except ValueError:
             raise source.refuse(node, f"{amount!r} is not a whole number of {name}s") from None
-        if name in _MONTHS:
-            months += count * _MONTHS[name]
-        elif name in _DAYS:
-            microseconds += count * _DAYS[name] * DAY
-        elif name in _MICROSECONDS:
-            microseconds += count * _MICROSECONDS[name]
+        if name in MONTHS:
+            months += count * MONTHS[name]
+        elif name in DAYS:
+            microseconds += count * DAYS[name] * DAY
+        elif name in MICROSECONDS:
+            microseconds += count * MICROSECONDS[name]
         else:
             raise source.refuse(node, f"there is no unit {unit!r}", "use year, month, week, day, hour, minute, second")
     return months, microseconds

@@ -29,7 +29,9 @@ def explain(sql: Statements, statement: reading.Statement) -> Result:
     text = statement.text
     start = text.lower().index("explain")
     # sqlglot takes what follows EXPLAIN for one token: what is to be noted is in there
-    explained = next(reading.statements(f"{text[:start]}       {text[start + 7 :]}"), statement)
+    explained = next(
+        reading.statements(f"{text[:start]}       {text[start + 7 :]}", lambda: statement.dialect), statement
+    )
     source = explained.source()
     name = names.spelled(source.text.strip(), sql.session.views)
     if name in sql.session.views:

@@ -138,7 +138,7 @@ class Grouped(Scalars):
         if isinstance(node, NAMED):
             return self._named(node, test)
         if type(node) not in AGGREGATES and type(node) not in MOMENTS:
-            raise self._refused(node)
+            return self._aggregate(self.in_our_words(node), condition)
         self.source.only(node, "this", "big_int")
         given, distinct = node.this, False
         if given is None or (isinstance(given, exp.Distinct) and not given.expressions):

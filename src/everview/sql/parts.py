@@ -24,6 +24,7 @@ from sqlglot import exp
 
 from everview.errors import InternalError
 from everview.sql import tokens
+from everview.sql.dialects import DEFAULT
 from everview.sql.places import Source
 
 T = TypeVar("T")
@@ -32,13 +33,8 @@ MEANINGLESS: frozenset[tuple[type[exp.Expr], str]] = frozenset(
     {
         (exp.Identifier, "quoted"),  # names are found whatever the case of their letters
         (exp.Count, "big_int"),
-        (exp.Div, "typed"),  # `/` divides exactly, whatever its sides are
-        (exp.Div, "safe"),
         (exp.Concat, "safe"),
-        (exp.Concat, "coalesce"),  # concat() passes over NULLs always
         (exp.DPipe, "safe"),
-        (exp.Greatest, "ignore_nulls"),
-        (exp.Least, "ignore_nulls"),
         (exp.Window, "over"),
         (exp.Fetch, "direction"),  # FIRST and NEXT are the same
         (exp.LimitOptions, "rows"),
@@ -98,6 +94,12 @@ def _says_something(node: exp.Expr, part: str, value: Any) -> bool:
     return not any((kind, part) in MEANINGLESS for kind in type(node).__mro__)
 
 
+def read(node: exp.Expr) -> None:
+    """Count a node's own parts as read, not what is inside them."""
+    if isinstance(node.args, Parts):
+        node.args.read.update(node.args)
+
+
 def understood(node: exp.Expr) -> None:
     """Count all of a node as read: it is the same text as one that was bound."""
     for inner in node.walk():
@@ -110,7 +112,7 @@ def whole(tree: exp.Expr, source: Source, bind: Callable[[], T]) -> T:
     found = bind()
     for node, part in unread(tree):
         raise source.unread(node, part)
-    for token in tokens.dropped(tree, source.tokens):
+    for token in tokens.dropped(tree, source.tokens, texts=source.dialect == DEFAULT):
         raise source.error_at(token.start, "E_UNSUPPORTED", f"{token.text} is not expected here")
     return found
 

@@ -18,6 +18,7 @@ from everview.session.snapshot import read_codes
 from everview.session.temporal import RESERVED_PREFIX
 from everview.session.turns import writes
 from everview.sql import choice, parts, reading
+from everview.sql.dialects import DEFAULT
 from everview.sql.parameters import Learned, Parameters
 from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Query
@@ -56,7 +57,8 @@ class Prepared:
         self._asked: OrderedDict[tuple[int, ...], None] = OrderedDict()
         if name not in core.catalog.redeclarable:
             core.catalog.check_new(name)
-        source, node = _one_query(text)
+        spoken = getattr(core_of(session).attached.get("sql"), "dialect", DEFAULT)
+        source, node = _one_query(text, spoken)
         self._types = parts.whole(node, source, lambda: _types(session, source, node))
         self._values = self._table()
         try:
@@ -170,8 +172,8 @@ class Prepared:
         return compiler.query(node, {}, compiler.parameters.place(self._values._node, source))
 
 
-def _one_query(text: str) -> tuple[Source, exp.Expr]:
-    found = list(reading.statements(text))
+def _one_query(text: str, dialect: str) -> tuple[Source, exp.Expr]:
+    found = list(reading.statements(text, lambda: dialect))
     if len(found) != 1:
         raise SqlError("E_SYNTAX", f"one query is prepared, not {len(found)}", "", 1, 1)
     source = found[0].source()

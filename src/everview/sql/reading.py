@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 import sqlglot
@@ -26,7 +26,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
 from everview.sql.choice import hinted
-from everview.sql.dialects import Everview
+from everview.sql.dialects import DEFAULT, reader
 from everview.sql.notes import Notes, TableWindow
 from everview.sql.parts import recorded
 from everview.sql.places import Source, SqlError
@@ -63,23 +63,45 @@ class Statement:
     tokens: tuple[Token, ...] = ()
     """what it is made of, without what was noted"""
 
+    dialect: str = DEFAULT
+
     def source(self) -> Source:
         """The text to find places in."""
-        return Source(self.text, self.notes, self.tokens)
+        return Source(self.text, self.notes, self.tokens, self.dialect)
 
 
-def statements(text: str) -> Iterator[Statement]:
-    """The statements of a text.
+def statements(text: str, dialect: Callable[[], str] = lambda: DEFAULT) -> Iterator[Statement]:
+    """The statements of a text; `dialect` tells before each in which it is written.
 
     >>> [(s.text.strip(), s.notes.as_of) for s in statements("SELECT 1; SELECT x FROM t AS OF 3")]
     [('SELECT 1', None), ('SELECT x FROM t', 3)]
     """
+    start = 0
+    while start < len(text):
+        current = dialect()
+        tokens, end = _tokens(text, start, current)
+        for part in _parts(tokens):
+            yield replace(_noted(text, part), dialect=current)
+            start = part[-1].end + 1
+            if current != dialect():
+                break
+        else:
+            start = end
+
+
+_SET_DIALECT = re.compile(r"\bset\s+dialect\b[^;]*;", re.IGNORECASE)
+
+
+def _tokens(text: str, start: int, dialect: str) -> tuple[list[Token], int]:
+    """The tokens from a place on, and where they end: behind SET dialect, if the rest makes no sense before it."""
+    blank = re.sub(r"[^\n]", " ", text[:start])
     try:
-        tokens = sqlglot.tokenize(text, read="postgres")
+        return sqlglot.tokenize(blank + text[start:], read=reader(dialect)), len(text)
     except TokenError as error:
+        change = _SET_DIALECT.search(text, start)
+        if change is not None and change.end() < len(text):
+            return _tokens(text[: change.end()], start, dialect)
         raise SqlError("E_SYNTAX", f"the text cannot be read: {str(error).splitlines()[0]}", "", 1, 1) from None
-    for part in _parts(tokens):
-        yield _noted(text, part)
 
 
 def _parts(tokens: Sequence[Token]) -> Iterator[list[Token]]:
@@ -192,7 +214,7 @@ def parsed(source: Source) -> exp.Expr:
         raise source.error_at(token.start, "E_SYNTAX", "a comma stands between two things", "take it away")
     logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about commands, which are refused here
     try:
-        node = sqlglot.parse_one(source.text, read=Everview)
+        node = sqlglot.parse_one(source.text, read=reader(source.dialect))
     except (ParseError, TokenError) as error:
         raise _syntax_error(error, source) from None
     return recorded(node)
@@ -205,7 +227,7 @@ def check_query(source: Source) -> None:
         depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
         if token.token_type == TokenType.ALIAS and depth == 0:
             blank = re.sub(r"[^\n]", " ", source.text[: token.end + 1])
-            parsed(Source(blank + source.text[token.end + 1 :], source.notes))
+            parsed(Source(blank + source.text[token.end + 1 :], source.notes, dialect=source.dialect))
             return
 
 

@@ -1,8 +1,8 @@
 """Expressions of SQL as the typed expressions of plans.
 
 One method per form of SQL, found by the class of sqlglot's node. Where SQL and `everview.expr.functions` differ, SQL's
-meaning is put together here: % and div round towards zero, casts to int round, concat() passes over NULLs. `/` always
-divides exactly (5 / 2 = 2.5), as in Spark and DuckDB.
+meaning is put together here: % and div round towards zero, casts to int round. What differs between dialects follows
+the one that the text is written in (`everview.sql.dialects`).
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from sqlglot import exp
 
 from everview.errors import PlanError, did_you_mean
 from everview.expr import functions
-from everview.expr.library.moments import EXTRACTED, TRUNCATED
+from everview.expr.library.moments import COUNTED, EXTRACTED, TRUNCATED
 from everview.expr.library.patterns import similar
 from everview.expr.nodes import Expr, Literal, Udf
 from everview.expr.texts import RowFailure
-from everview.sql import calls, constants, defined, demand, names, timed
+from everview.sql import calls, constants, defined, demand, dialects, names, parts, timed
 from everview.sql.parameters import PARAMETER, Learned
 from everview.sql.places import SqlError, has_query
 from everview.sql.scopes import Scope, is_outside
@@ -75,6 +75,9 @@ PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Cast: ("this", "to", "_type"),
     exp.Trim: ("this", "expression", "position"),
     exp.Substring: ("this", "start", "length"),
+    **dict.fromkeys((exp.DateAdd, exp.DateSub, exp.TsOrDsAdd), ("this", "expression", "unit", "return_type")),
+    exp.DateDiff: ("this", "expression", "unit", "date_part_boundary"),
+    exp.SubstringIndex: ("this", "delimiter", "count"),
     exp.Overlay: ("this", "expression", "from_", "for_"),
     exp.RegexpLike: ("this", "expression", "flag"),
     exp.Pad: ("this", "expression", "fill_pattern", "is_left"),
@@ -93,6 +96,9 @@ COMPARISONS: dict[type[exp.Expr], str] = {
     exp.GTE: "ge",
 }
 
+
+_UNITS = {"mm": "month", "mon": "month", "yy": "year", "yyyy": "year", "dd": "day", "q": "quarter"}
+"""Other words for units of date_trunc."""
 
 CHAIN = 16
 """Conditions joined by AND or OR up to which they stay as they are written."""
@@ -156,9 +162,22 @@ class Scalars:
             return self._comparison(node, COMPARISONS[kind])
         handler: Callable[[Any], Expr] | None = getattr(self, f"on_{kind.__name__.lower()}", None)
         if handler is None:
-            raise self._refused(node)
+            return self.bind(self.in_our_words(node))
         self.source.only(node, *PARTS.get(kind, OPERANDS))
         return handler(node)
+
+    def in_our_words(self, node: exp.Expr) -> exp.Expr:
+        """A function of another dialect as one of ours, or the error that there is none."""
+        found = dialects.in_our_words(node) if isinstance(node, exp.Func) else None
+        if found is None:
+            raise self._refused(node)
+        parts.read(node)
+        for part in node.iter_expressions():
+            if part.parent is node:  # constants, which are in the other words too
+                parts.understood(part)
+        if "start" in node.meta:
+            found.meta.setdefault("start", node.meta["start"])
+        return found
 
     def no_argument(self, node: exp.Expr) -> SqlError:
         """The error for a function of nothing, where sqlglot lets it pass."""
@@ -262,15 +281,30 @@ class Scalars:
         return self.call("mul", *self.pair(node.this, node.expression))
 
     def on_div(self, node: exp.Div) -> Expr:
-        return self.call("div", *self.pair(node.this, node.expression))
+        """Of integers whole, or exact, as the dialect has it; by zero NULL or an error of the row."""
+        a, b = self.pair(node.this, node.expression)
+        if node.args.get("safe"):
+            b = self._not_zero(b)
+        if node.args.get("typed") and a.type.kind == b.type.kind == "int":
+            return self._quotient(a, b)
+        return self.call("div", a, b)
+
+    def _not_zero(self, divisor: Expr) -> Expr:
+        return self.call("nullif", divisor, Literal(INT, 0))
 
     def on_mod(self, node: exp.Mod) -> Expr:
         a, b = self.pair(node.this, node.expression)
+        if dialects.is_safe(self.source.dialect):
+            b = self._not_zero(b)
         rest = self.call("mod", a, b)
         return self.call("case", self._rounded_down(a, b, rest), self.call("sub", rest, b), rest)
 
     def on_intdiv(self, node: exp.IntDiv) -> Expr:
         a, b = self.pair(node.this, node.expression)
+        return self._quotient(a, self._not_zero(b) if dialects.is_safe(self.source.dialect) else b)
+
+    def _quotient(self, a: Expr, b: Expr) -> Expr:
+        """a / b rounded towards zero."""
         quotient = self.call("floordiv", a, b)
         one = Literal(INT, 1)
         return self.call(
@@ -439,10 +473,19 @@ class Scalars:
         return self.call("nullif", *self.pair(node.this, node.expression))
 
     def on_greatest(self, node: exp.Greatest) -> Expr:
-        return self.call("greatest", *self._like_the_first([node.this, *node.expressions]))
+        return self._extreme("greatest", node)
 
     def on_least(self, node: exp.Least) -> Expr:
-        return self.call("least", *self._like_the_first([node.this, *node.expressions]))
+        return self._extreme("least", node)
+
+    def _extreme(self, op: str, node: exp.Expr) -> Expr:
+        """The largest or smallest; NULLs are passed over, or make it NULL, as the dialect has it."""
+        args = self._like_the_first([node.this, *node.expressions])
+        found = self.call(op, *args)
+        nulls = [self.call("is_null", a) for a in args if a.type.nullable]
+        if node.args.get("ignore_nulls") or not nulls:
+            return found
+        return self.call("case", functions.conjunction(nulls, "or"), Literal(found.type.optional(), None), found)
 
     # ----------------------------------------------------------------------------------------- casts
 
@@ -499,6 +542,8 @@ class Scalars:
 
     def on_concat(self, node: exp.Concat) -> Expr:
         texts = [self._printed(self.bind(x)) for x in node.expressions]
+        if not node.args.get("coalesce"):
+            return self.call("concat", *texts)
         return self.call(
             "concat", *(self.call("coalesce", t, Literal(STR, "")) if t.type.nullable else t for t in texts)
         )
@@ -617,12 +662,58 @@ class Scalars:
 
     def on_timestamptrunc(self, node: exp.TimestampTrunc) -> Expr:
         value = self._cast_to(self.bind(node.this), TIMESTAMP)
-        if node.text("unit").lower() in TRUNCATED:
-            return calls.called("trunc_more", [Literal(STR, node.text("unit").lower()), value], node, self)
-        return self.call("date_trunc", Literal(STR, node.text("unit").lower()), value)
+        unit = node.text("unit").lower()
+        unit = _UNITS.get(unit, unit)
+        parts.understood(node.args["unit"])  # quoted or not
+        if unit in TRUNCATED:
+            return calls.called("trunc_more", [Literal(STR, unit), value], node, self)
+        return self.call("date_trunc", Literal(STR, unit), value)
 
     def on_datetrunc(self, node: exp.DateTrunc) -> Expr:
         return self.on_timestamptrunc(node)  # type: ignore[arg-type]
+
+    # ------------------------------------------------------------------- dates as other dialects have them
+
+    def on_datediff(self, node: exp.DateDiff) -> Expr:
+        """datediff: how many units begin between two moments"""
+        unit = Literal(STR, (node.text("unit") or "day").lower())
+        node.args.get("date_part_boundary")  # always said
+        ends = [self._cast_to(self.bind(e), TIMESTAMP) for e in (node.this, node.expression)]
+        if unit.value not in COUNTED:
+            raise self.source.error(node, "E_UNIT", f"there is no unit {unit.value}", did_you_mean(unit.value, COUNTED))
+        return calls.called("units_between", [unit, *ends], node, self)
+
+    def on_dateadd(self, node: exp.DateAdd, sign: int = 1) -> Expr:
+        """date_add(day, 3), date_add(day, INTERVAL 3 DAY): a date stays one if it is moved by days or more"""
+        value, amount, unit = self.bind(node.this), node.expression, node.text("unit").lower() or "day"
+        if isinstance(amount, exp.Interval):
+            amount, unit = amount.this, amount.text("unit").lower() or "day"
+        count = self.as_type(amount, INT.optional())
+        unit = unit.rstrip("s")
+        if sign < 0:
+            count = self.call("neg", count)
+        if unit in constants.MONTHS:
+            return self.call("add_months", value, self.call("mul", count, Literal(INT, constants.MONTHS[unit])))
+        if value.type.kind == "date" and unit in constants.DAYS:
+            return self.call("date_add_days", value, self.call("mul", count, Literal(INT, constants.DAYS[unit])))
+        microseconds = {**constants.MICROSECONDS, **{u: n * constants.DAY for u, n in constants.DAYS.items()}}.get(unit)
+        if microseconds is None:
+            raise self.source.error(node, "E_UNIT", f"there is no unit {unit}")
+        moved = self.call("mul", count, Literal(INT, microseconds))
+        return self.call("timestamp_add", self._cast_to(value, TIMESTAMP), moved)
+
+    def on_datesub(self, node: exp.DateSub) -> Expr:
+        return self.on_dateadd(node, -1)  # type: ignore[arg-type]
+
+    def on_tsordsadd(self, node: exp.TsOrDsAdd) -> Expr:
+        return self.on_dateadd(node)  # type: ignore[arg-type]
+
+    def on_addmonths(self, node: exp.AddMonths) -> Expr:
+        return self.call("add_months", self.bind(node.this), self.bind(node.expression))
+
+    def on_substringindex(self, node: exp.SubstringIndex) -> Expr:
+        given = [node.this, node.args["delimiter"], node.args["count"]]
+        return calls.routine("substring_index", given, node, self)
 
     # --------------------------------------------------------------------------------- users' functions
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from everview.codes.codec import Codec
-from everview.errors import EverviewError
+from everview.errors import EverviewError, did_you_mean
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
 from everview.plan import nodes as plan
@@ -37,6 +37,7 @@ from everview.sql import (
     defined,
     definitions,
     describing,
+    dialects,
     explaining,
     names,
     own_changes,
@@ -86,7 +87,7 @@ class Statements:
         self.core.alive()
         around = self.transaction
         try:
-            for statement in reading.statements(text):
+            for statement in reading.statements(text, lambda: self.dialect):
                 yield statement, self._run_one(statement)
         except (Exception, KeyboardInterrupt):
             if not self._own():
@@ -198,7 +199,7 @@ class Statements:
                 snapshot = found.as_of(time)
                 table = past.table(name, {c.name: c.type for c in found._columns})
                 core_of(past).transactions.stage(table, snapshot._repeated(), 1)
-            plain = Source(source.text, replace(source.notes, as_of=None))
+            plain = Source(source.text, replace(source.notes, as_of=None), dialect=source.dialect)
             answer: Result = Statements(past).select(node, plain)()
             return answer
 
@@ -236,6 +237,18 @@ class Statements:
 
         return do
 
+    def set_dialect(self, statement: reading.Statement) -> None:
+        """SET dialect = 'spark' | ... | default: how texts are read from the next statement on"""
+        source, words = statement.source(), [t for t in statement.tokens if t.text.upper() not in ("=", "TO")]
+        if len(words) != 3:
+            raise source.error_at(statement.tokens[0].start, "E_SYNTAX", "SET dialect = 'postgres'")
+        name = words[2].text.lower()
+        name = {"default": dialects.DEFAULT, "postgresql": dialects.DEFAULT}.get(name, name)
+        if name not in dialects.NAMES:
+            hint = did_you_mean(name, dialects.NAMES)
+            raise source.error_at(words[2].start, "E_DIALECT", f"there is no dialect {words[2].text}", hint)
+        self.dialect = name
+
     def show(self, statement: reading.Statement) -> Result:
         """SHOW TABLES, SHOW VIEWS, SHOW COLUMNS FROM name, SHOW plan"""
         what = statement.text.split()[1:]
@@ -244,11 +257,16 @@ class Statements:
             return describing.named(self, self.spelled(what[2]))
         if rest == "plan":
             return self.texts("plan", [self.plan or "default"])
+        if rest == "dialect":
+            return self.texts("dialect", [self.dialect])
         found = {"tables": self.session.tables, "views": self.session.views}
         if rest not in found:
             place = Source(statement.text).line_and_column(statement.text.lower().index("show"))
             raise SqlError(
-                "E_UNSUPPORTED", f"there is no SHOW {rest}", "SHOW TABLES, VIEWS, plan or COLUMNS FROM name", *place
+                "E_UNSUPPORTED",
+                f"there is no SHOW {rest}",
+                "SHOW TABLES, VIEWS, plan, dialect or COLUMNS FROM name",
+                *place,
             )
         return self.texts(rest[:-1], sorted(found[rest]))
 
@@ -312,7 +330,7 @@ class Statements:
 
 _STATEMENTS = (
     "there are SELECT, CREATE TABLE, VIEW, FUNCTION, SOURCE and SINK, DROP, INSERT, UPDATE, DELETE, TRUNCATE, EXPLAIN, "
-    "DESCRIBE, SHOW, SET plan, SUBSCRIBE, RUN, BEGIN, COMMIT, ROLLBACK, SAVEPOINT and RELEASE"
+    "DESCRIBE, SHOW, SET plan, SET dialect, SUBSCRIBE, RUN, BEGIN, COMMIT, ROLLBACK, SAVEPOINT and RELEASE"
 )
 
 _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
@@ -324,10 +342,17 @@ _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
     "CREATE SOURCE": pipelines.create_source,
     "CREATE SINK": pipelines.create_sink,
     "RUN": pipelines.run,
+    "SET DIALECT": Statements.set_dialect,
 }
 """Statements that sqlglot does not know, by their first word or two."""
 
-_READING: set[Callable[..., Any]] = {Statements.show, explaining.explain, Statements.select, Statements.set_plan}
+_READING: set[Callable[..., Any]] = {
+    Statements.show,
+    explaining.explain,
+    Statements.select,
+    Statements.set_plan,
+    Statements.set_dialect,
+}
 """Statements that do not wait for other threads' transactions."""
 
 _ALONE: set[Callable[..., Any]] = {pipelines.create_source, pipelines.create_sink, pipelines.run}

@@ -91,7 +91,7 @@ def subscribe(sql: Statements, statement: reading.Statement) -> Subscription:
         return Subscription(sql.core.catalog.views[name], snapshot=snapshot)
     start = statement.text.index("(")
     blank = "".join("\n" if c == "\n" else " " for c in statement.text[:start])
-    source = Source(blank + query, statement.notes)
+    source = Source(blank + query, statement.notes, dialect=statement.dialect)
     sql.subscriptions += 1
     created = exp.Create(this=exp.to_table("s"), expression=reading.parsed(source))
     named = f"(subscription {sql.subscriptions})"

@@ -69,12 +69,18 @@ def found(node: exp.Expr) -> TableCall | None:
         return TableCall(node, "unnest", node.expressions, bool(offset), **named)
     if isinstance(node, exp.Anonymous):
         return TableCall(node, node.name.lower(), node.expressions)
+    if isinstance(node, exp.Explode):
+        return TableCall(node, "unnest", [node.this])
+    if isinstance(node, (exp.GenerateSeries, exp.ExplodingGenerateSeries)):  # as other dialects are read
+        args = [node.args[p] for p in ("start", "end", "step") if node.args.get(p) is not None]
+        name = "range" if node.args.get("is_end_exclusive") else "generate_series"
+        return TableCall(node, name, args)
     return None
 
 
 def is_one(node: exp.Expr) -> bool:
     """Whether an expression is a call of a table function."""
-    return isinstance(node, exp.Anonymous) and node.name.lower() in TABLES
+    return isinstance(node, exp.Explode) or (isinstance(node, exp.Anonymous) and node.name.lower() in TABLES)
 
 
 def bound(call: TableCall, scalars: Scalars) -> Bound:

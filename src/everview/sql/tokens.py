@@ -45,8 +45,8 @@ def stray_commas(tokens: Sequence[Token]) -> Iterator[Token]:
                 yield token
 
 
-def dropped(tree: exp.Expr, tokens: Sequence[Token]) -> Iterator[Token]:
-    """Names, numbers and texts of which there is nothing in the tree.
+def dropped(tree: exp.Expr, tokens: Sequence[Token], texts: bool = True) -> Iterator[Token]:
+    """Names, numbers and (unless told otherwise) texts of which there is nothing in the tree.
 
     >>> import sqlglot
     >>> text = "SELECT array_agg(x, y), lower(z) FROM t"
@@ -61,6 +61,8 @@ def dropped(tree: exp.Expr, tokens: Sequence[Token]) -> Iterator[Token]:
         words.update(_words(node))
     for i, token in enumerate(tokens):
         if token.token_type not in _CONTENT or token.start in starts:
+            continue
+        if token.token_type == TokenType.STRING and not texts:
             continue
         if i + 1 < len(tokens) and tokens[i + 1].token_type == TokenType.L_PAREN and token.token_type == TokenType.VAR:
             continue  # a function's name: the tree has a class for it

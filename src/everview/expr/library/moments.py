@@ -129,6 +129,33 @@ def truncated(unit: str, moment: dt.datetime) -> dt.datetime:
     raise RowFailure(ERROR_DOMAIN)
 
 
+COUNTED = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+"""Units that `units_between` counts."""
+
+
+def units_between(unit: str, end: dt.datetime, start: dt.datetime) -> int:
+    """How many units begin after one moment and not after another.
+
+    >>> units_between("month", dt.datetime(2026, 3, 1), dt.datetime(2026, 1, 31))
+    2
+    """
+    return _number(unit, end) - _number(unit, start)
+
+
+def _number(unit: str, moment: dt.datetime) -> int:
+    match unit:
+        case "year":
+            return moment.year
+        case "quarter":
+            return moment.year * 4 + (moment.month - 1) // 3
+        case "month":
+            return moment.year * 12 + moment.month
+        case "week":
+            return (moment.toordinal() - 1) // 7
+    seconds = {"day": 86400, "hour": 3600, "minute": 60, "second": 1}[unit]
+    return (moment - EPOCH) // dt.timedelta(seconds=seconds)
+
+
 def _year(number: int) -> dt.datetime:
     found: dt.datetime = _made(lambda: dt.datetime(number, 1, 1))
     return found
@@ -152,4 +179,5 @@ _add("dayname", "date -> text", lambda d: calendar.day_name[d.weekday()], "the d
 _add("monthname", "date -> text", lambda d: calendar.month_name[d.month], "the month's English name")
 _add("extract_more", "text timestamp -> int", extracted, "a part of a date by its name")
 _add("trunc_more", "text timestamp -> timestamp", truncated, "where a unit begins")
+_add("units_between", "text timestamp timestamp -> int", units_between, "units from c to b")
 _add("isfinite", "timestamp -> bool", lambda moment: True, "whether it is a moment: always")

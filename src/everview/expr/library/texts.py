@@ -202,6 +202,14 @@ def _levenshtein(a: str, b: str) -> int:
     return before[-1]
 
 
+def _substring_index(text: str, separator: str, count: int) -> str:
+    """MySQL's: what is before the n-th separator, or behind it if counted from the end."""
+    if not separator or not count:
+        return ""
+    parts = text.split(separator)
+    return separator.join(parts[:count] if count > 0 else parts[count:])
+
+
 def _bytes(data: str | bytes) -> bytes:
     return data.encode() if isinstance(data, str) else data
 
@@ -236,6 +244,7 @@ _add("sha1", "text -> text|bytes -> bytes", _hashed("sha1"), "SHA-1")
 for _size in (224, 256, 384, 512):
     _add(f"sha{_size}", "text -> text|bytes -> bytes", _hashed(f"sha{_size}"), f"SHA-{_size}")
 _add("levenshtein", "text text -> int", _levenshtein, "letters to change to make a of b")
+_add("substring_index", "text text int -> text", _substring_index, "what is before the c-th b")
 _add("ends_with", "text text -> bool", lambda text, part: text.endswith(part), "whether a ends with b")
 _add("num_nulls", "any ... -> int", lambda *v: sum(x is None for x in v), "how many are NULL", nulls=True)
 _add("num_nonnulls", "any ... -> int", lambda *v: sum(x is not None for x in v), "how many are not NULL", nulls=True)
