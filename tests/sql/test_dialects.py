@@ -210,5 +210,5 @@ class _Plain(harness.Oracle):
 def test_errors_have_the_words_of_the_text(dialect: str, text: str, code: str, column: int, says: str) -> None:
     with pytest.raises(ev.EverviewError) as caught:
         _asked(dialect, text)
-    assert (caught.value.code, caught.value.column) == (code, column), caught.value
+    assert (caught.value.code, caught.value.column) == (code, column), caught.value  # type: ignore[attr-defined]
     assert says in str(caught.value)
