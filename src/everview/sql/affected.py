@@ -78,6 +78,7 @@ class Returning:
         target = node.this.this if isinstance(node.this, exp.Schema) else node.this
         self.rows = Affected(sql, source, [(target.alias or target.name, table)])
         self.outputs = None if clause is None else self.rows.outputs(clause.expressions)
+        sql.returning = self.outputs
 
     def answer(self, rows: Sequence[Row]) -> Result | None:
         return None if self.outputs is None else self.rows.answer(rows, self.outputs)

@@ -43,30 +43,30 @@ _NOTHING = plan.Table(-1, (INT,))
 def insert(sql: Statements, node: exp.Insert, source: Source) -> Do:
     """INSERT INTO t [(columns)] VALUES ... or SELECT ... [ON CONFLICT ...] [RETURNING ...]"""
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
-    table = _table(sql, target, source)
+    table = table_of(sql, target, source)
     conflict = _conflict(sql, node, table, source)
     returning = Returning(sql, node, table, source)
     if node.expression is None:
         raise source.refuse(node, "DEFAULT VALUES is not supported: columns have no defaults", "give VALUES (...)")
     listed = node.this.expressions if isinstance(node.this, exp.Schema) else None
-    at = list(range(len(table._columns))) if listed is None else _positions(listed, table, source)
+    at = list(range(len(table._columns))) if listed is None else positions_of(listed, table, source)
     rows = _given(sql, node, table, at, source)
 
     def change() -> list[Row]:
         columns = [dict(zip(at, row, strict=True)) for row in rows()]
         full = [tuple(row.get(i) for i in range(len(table._columns))) for row in columns]
         if isinstance(conflict, str):
-            return _insert(sql, table, full, conflict)
+            return insert_rows(sql, table, full, conflict)
         fresh, old, changed = conflict.split(full)
         with sql.session.transaction():
             _replace(sql, table, old, changed)
-            _insert(sql, table, fresh, "error")
+            insert_rows(sql, table, fresh, "error")
         return [*fresh, *changed]
 
-    return lambda: _done(sql, change, returning)
+    return lambda: done(sql, change, returning)
 
 
-def _done(sql: Statements, change: Rows, returning: Returning) -> Result | None:
+def done(sql: Statements, change: Rows, returning: Returning) -> Result | None:
     """Change rows and say what RETURNING asks about them; if that fails, nothing is changed."""
     if not returning.outputs:
         change()
@@ -81,18 +81,18 @@ def _given(sql: Statements, node: exp.Insert, table: Table, at: Sequence[int], s
     if known is not None:
         return lambda: known
     query, compiler = sql.bound(node.expression, source, change=node)
-    _check_width(len(query.names), table, at, node, source)
-    fitted = _fitted(query, table, at, node, source)
-    return lambda: sql.answer(fitted, compiler).rows()
+    check_width(len(query.names), table, at, node, source)
+    given = fitted(query, table, at, node, source)
+    return lambda: sql.answer(given, compiler).rows()
 
 
 def update(sql: Statements, node: exp.Update, source: Source) -> Do:
     """UPDATE t SET column = ..., (a, b) = (...) [FROM ...] [WHERE ...] [RETURNING ...]"""
-    table = _table(sql, node.this, source)
+    table = table_of(sql, node.this, source)
     returning = Returning(sql, node, table, source)
-    settings = [pair for setting in node.expressions for pair in _settings(setting, source)]
-    new = _positions([column for column, _ in settings], table, source)
-    select = _of_target(node, [value for _, value in settings])
+    settings = [pair for setting in node.expressions for pair in settings_of(setting, source)]
+    new = positions_of([column for column, _ in settings], table, source)
+    select = of_target(node, [value for _, value in settings])
     others = node.args.get("from_")
     if others is not None:
         select.set("joins", [exp.Join(this=others.this, kind="CROSS")])
@@ -107,15 +107,18 @@ def update(sql: Statements, node: exp.Update, source: Source) -> Do:
         _replace(sql, table, old, changed)
         return changed
 
-    return lambda: _done(sql, change, returning)
+    return lambda: done(sql, change, returning)
 
 
-def _settings(setting: exp.Expr, source: Source) -> list[tuple[exp.Expr, exp.Expr]]:
+def settings_of(setting: exp.Expr, source: Source) -> list[tuple[exp.Expr, exp.Expr]]:
     """The columns of one assignment and their values: one, or a row of them."""
     if not isinstance(setting, exp.EQ) or not isinstance(setting.this, (exp.Column, exp.Tuple)):
         raise source.error(setting, "E_SYNTAX", "SET needs a column and its new value", "UPDATE t SET column = value")
     if not isinstance(setting.this, exp.Tuple):
         return [(setting.this, setting.expression)]
+    inside = setting.expression.this if isinstance(setting.expression, exp.Subquery) else None
+    if isinstance(inside, exp.Select) and len(inside.expressions) == len(setting.this.expressions) > 1:
+        return list(zip(setting.this.expressions, _one_by_one(inside), strict=True))
     if not isinstance(setting.expression, exp.Tuple):
         raise source.refuse(setting, "a row of columns is given a row of values", "SET (a, b) = (1, 2)")
     columns, values = setting.this.expressions, setting.expression.expressions
@@ -124,7 +127,18 @@ def _settings(setting: exp.Expr, source: Source) -> list[tuple[exp.Expr, exp.Exp
     return list(zip(columns, values, strict=True))
 
 
-def _of_target(node: exp.Expr, values: Sequence[exp.Expr] = ()) -> exp.Select:
+def _one_by_one(select: exp.Select) -> list[exp.Expr]:
+    """A query of several columns as queries of one column each, of the same parts."""
+    made: list[exp.Expr] = []
+    for item in select.expressions:
+        one = exp.Select()
+        one.args = {part: select.args[part] for part in list(select.args)}  # each is read; what is not known is refused
+        one.args["expressions"] = [item]
+        made.append(exp.Subquery(this=one))
+    return made
+
+
+def of_target(node: exp.Expr, values: Sequence[exp.Expr] = ()) -> exp.Select:
     """A query for the rows of the table that a statement changes, and values beside them."""
     target = node.this
     star = exp.Column(this=exp.Star(), table=exp.to_identifier(target.alias or target.name))
@@ -153,14 +167,14 @@ def _replace(sql: Statements, table: Table, old: list[Row], changed: list[Row]) 
         return
     with sql.session.transaction():
         table.delete(old)
-        _insert(sql, table, changed, "error")
+        insert_rows(sql, table, changed, "error")
 
 
 def delete(sql: Statements, node: exp.Delete, source: Source) -> Do:
     """DELETE FROM t [USING ...] [WHERE ...] [RETURNING ...]"""
-    table = _table(sql, node.this, source)
+    table = table_of(sql, node.this, source)
     returning = Returning(sql, node, table, source)
-    select = _of_target(node)
+    select = of_target(node)
     others = node.args.get("using") or []
     if others:
         select.set("joins", [exp.Join(this=other, kind="CROSS") for other in others])
@@ -172,12 +186,12 @@ def delete(sql: Statements, node: exp.Delete, source: Source) -> Do:
             table.delete(gone)
         return gone
 
-    return lambda: _done(sql, change, returning)
+    return lambda: done(sql, change, returning)
 
 
 def truncate(sql: Statements, node: exp.TruncateTable, source: Source) -> Do:
     """TRUNCATE t, u: all of them or none"""
-    tables = [_table(sql, target, source) for target in node.expressions]
+    tables = [table_of(sql, target, source) for target in node.expressions]
 
     def do() -> None:
         with sql.session.transaction():
@@ -187,7 +201,7 @@ def truncate(sql: Statements, node: exp.TruncateTable, source: Source) -> Do:
     return do
 
 
-def _table(sql: Statements, target: exp.Expr | bool | None, source: Source) -> Table:
+def table_of(sql: Statements, target: exp.Expr | bool | None, source: Source) -> Table:
     if not isinstance(target, exp.Expr):  # sqlglot reads DELETE alone as a statement
         raise SqlError("E_SYNTAX", "the table's name is missing", "name the table to change", 1, 1)
     name = sql.spelled(target.name)
@@ -211,7 +225,7 @@ def _constants(sql: Statements, node: exp.Expr, table: Table, at: Sequence[int],
     rows = []
     for row in node.expressions:
         items = row.expressions if isinstance(row, exp.Tuple) else [row]
-        _check_width(len(items), table, at, row, source)
+        check_width(len(items), table, at, row, source)
         values = [_fitted_value(scalars.bind(e), table, i, e, source) for e, i in zip(items, at, strict=True)]
         found = [constants.folded(v, sql.core.interner) for v in values]
         if not all(isinstance(v, Constant) for v in found):
@@ -220,7 +234,7 @@ def _constants(sql: Statements, node: exp.Expr, table: Table, at: Sequence[int],
     return rows
 
 
-def _check_width(given: int, table: Table, at: Sequence[int], node: exp.Expr, source: Source) -> None:
+def check_width(given: int, table: Table, at: Sequence[int], node: exp.Expr, source: Source) -> None:
     if given != len(at):
         raise source.error(node, "E_WIDTH", f"{given} values for {len(at)} columns of {table._label}")
 
@@ -230,7 +244,7 @@ def _check_conflict_keys(clause: exp.OnConflict, table: Table, source: Source) -
     columns = [o.this if isinstance(o, exp.Ordered) else o for o in clause.args.get("conflict_keys") or []]
     for ordered in clause.args.get("conflict_keys") or []:
         parts.understood(ordered)
-    if columns and set(_positions(columns, table, source)) != set(table._key):
+    if columns and set(positions_of(columns, table, source)) != set(table._key):
         key = ", ".join(table._columns[k].name for k in table._key)
         hint = f"the key is ({key})" if key else f"{table._label} has no key"
         raise source.error(columns[0], "E_KEY", "these columns are not the key, so they can be there twice", hint)
@@ -249,13 +263,13 @@ def _conflict(sql: Statements, node: exp.Insert, table: Table, source: Source) -
     if "UPDATE" not in what:
         raise source.refuse(node, "ON CONFLICT is followed by DO NOTHING or DO UPDATE SET")
     _check_conflict_keys(clause, table, source)
-    at = _positions([s.this for s in clause.expressions], table, source)
+    at = positions_of([s.this for s in clause.expressions], table, source)
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
     name = target.alias or target.name
     return DoUpdate(sql, clause, name, table, source, at, lambda e, i, s: _fitted_value(e, table, i, s, source))
 
 
-def _positions(columns: Sequence[exp.Expr], table: Table, source: Source) -> list[int]:
+def positions_of(columns: Sequence[exp.Expr], table: Table, source: Source) -> list[int]:
     """Where the named columns are in the table; each can be given one value."""
     have = [c.name for c in table._columns]
     found: list[int] = []
@@ -270,7 +284,7 @@ def _positions(columns: Sequence[exp.Expr], table: Table, source: Source) -> lis
     return found
 
 
-def _fitted(query: Query, table: Table, at: Sequence[int], node: exp.Expr, source: Source) -> Query:
+def fitted(query: Query, table: Table, at: Sequence[int], node: exp.Expr, source: Source) -> Query:
     """The query's outputs with the types of the table's columns."""
     child = query.node
     given = child.exprs if isinstance(child, plan.Project) else joins.refs(child.types)
@@ -297,7 +311,7 @@ def _fitted_value(value: Expr, table: Table, position: int, at: exp.Expr, source
     return functions.cast(value, column.type)
 
 
-def _insert(sql: Statements, table: Table, rows: list[Any], conflict: str) -> list[Any]:
+def insert_rows(sql: Statements, table: Table, rows: list[Any], conflict: str) -> list[Any]:
     """Insert rows; gives those that were."""
     if table._key and conflict != "update":
         rows = _new_keys(sql, table, rows, conflict)
@@ -340,5 +354,5 @@ def _read_rows(
         select.set("where", where)
     query, compiler = sql.bound(select, source, change=node)
     if table is not None:
-        query = _fitted(query, table, [*range(len(table._columns)), *assigned], node, source)
+        query = fitted(query, table, [*range(len(table._columns)), *assigned], node, source)
     return lambda: sql.answer(query, compiler).rows()

@@ -26,9 +26,9 @@ from everview.session.table import Table
 from everview.session.temporal import LastRows
 
 
-def seen(core: Core, node: plan.Node) -> plan.Node:
-    """The plan as this thread's open transaction, if there is one, sees it."""
-    staged = core.transactions.pending()
+def seen(core: Core, node: plan.Node, until: int | None = None) -> plan.Node:
+    """The plan as this thread's open transaction, if there is one, sees it; `until`: only so many of its changes."""
+    staged = (core.transactions.pending() or [])[:until]
     if not staged:
         return node
     nets: dict[int, tuple[Table, Counter[tuple[int, ...]]]] = {}

@@ -24,7 +24,7 @@ from everview.plan.nodes import ONE_ROW, Constant, Filter, Negate, Node, Project
 from everview.plan.sizes import Sizes
 from everview.plan.windows import Window, WindowCall
 from everview.session.core import core_of
-from everview.sql import defined, outer_aggregates, recursion, stars, table_functions
+from everview.sql import defined, outer_aggregates, parts, recursion, stars, table_functions
 from everview.sql.from_clause import FromClause
 from everview.sql.grouping import Grouped, aggregates_in, grouping_sets
 from everview.sql.memberships import long_list
@@ -104,6 +104,8 @@ class Compiler:
         """Whether some joins were ordered by sizes."""
         self.target: exp.Expr | None = None
         """The table that a statement changes: a table whatever WITH calls so."""
+        self.given: Mapping[int, Relation | None] = {}
+        """WITH queries that change rows, by identity; see `everview.sql.modifying`."""
         self.loop_depth = 0
         self.called: dict[str, None] = {}
         """Functions written in SQL that are called, in order."""
@@ -205,11 +207,17 @@ class Compiler:
         if clause.args.get("recursive"):
             return recursion.bind_all(self, clause.expressions, env)
         for cte in clause.expressions:
+            if self.given.get(id(cte.this), True) is None:  # it changes rows and gives none
+                parts.understood(cte.args["alias"])
+                continue
             env = {**env, cte.alias.lower(): self.cte(cte, env)}
         return env
 
     def cte(self, cte: exp.CTE, env: Env) -> Relation:
         """One WITH query."""
+        given = self.given.get(id(cte.this))
+        if given is not None:
+            return self.renamed(cte, given)
         return self.renamed(cte, self.derived(cte.this, env))
 
     def derived(self, node: exp.Expr, env: Env, parameterised: bool = False) -> Relation:

@@ -22,10 +22,12 @@ from sqlglot import exp
 
 from everview.codes.codec import Codec
 from everview.errors import EverviewError, did_you_mean
+from everview.expr.nodes import Expr
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
+from everview.plan.substitute import substituted
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.catalog import QUERY
 from everview.session.core import Core, core_of
@@ -39,6 +41,8 @@ from everview.sql import (
     describing,
     dialects,
     explaining,
+    merging,
+    modifying,
     names,
     own_changes,
     parts,
@@ -51,7 +55,7 @@ from everview.sql.places import Source, SqlError
 from everview.sql.query import Compiler, Env, Query
 from everview.sql.result import Result, in_order
 from everview.sql.savepoints import Savepoint
-from everview.sql.scopes import Correlated
+from everview.sql.scopes import Correlated, Relation
 from everview.types import STR
 
 if TYPE_CHECKING:
@@ -73,6 +77,14 @@ class Statements:
         self.failed = False
         """Whether a statement of the open transaction has failed: it can only be rolled back."""
         self.savepoints: list[Savepoint] = []
+        self.snapshot: int | None = None
+        """How much of the open transaction can be seen, if not all of it."""
+        self.given: dict[int, Relation | None] = {}
+        """WITH queries that change rows (by identity), as tables whose rows are not known yet; see `modifying`."""
+        self.written: dict[plan.Node, plan.Node] = {}
+        """Their rows, once they are known."""
+        self.returning: list[tuple[str, Expr]] | None = None
+        """What the RETURNING that was bound last gives."""
         self.subscriptions = 0
         self.plan: Choice | None = None
         self.dialect = "postgres"
@@ -116,7 +128,8 @@ class Statements:
         if statement.notes.as_of is not None and not isinstance(node, reading.QUERIES):
             raise source.refuse(node, "only a SELECT can be asked AS OF an earlier time")
         handler = _handler(node, source)
-        return self._in_turn(handler in _READING, False, Statements._handle, handler, node, source)
+        reads = handler in _READING and not modifying.changing(node)
+        return self._in_turn(reads, False, Statements._handle, handler, node, source)
 
     def _in_turn(self, reading: bool, alone: bool, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a statement in one turn: what it reads does not change while it runs. Some last for ever, so each of
@@ -141,7 +154,7 @@ class Statements:
         before = len(staged) if staged is not None else 0
         defined.mark(node, self.core.catalog)
         try:
-            do = parts.whole(node, source, lambda: handler(self, node, source))
+            do = parts.whole(node, source, lambda: self._bind(handler, node, source))
             return do()
         except BaseException as error:
             if staged is not None:
@@ -151,6 +164,13 @@ class Statements:
             if not isinstance(error, Correlated):
                 raise
             raise source.refuse(node, "a subquery reads the query around it in a way that is not supported") from None
+
+    def _bind(self, handler: _Handler, node: exp.Expr, source: Source) -> Do:
+        """What is to be done for a statement, and before it for its WITH queries that change rows."""
+        self.given = {}
+        if not modifying.changing(node):
+            return handler(self, node, source)
+        return modifying.bound(self, node, source, handler, _HANDLERS)
 
     def spelled(self, name: str) -> str:
         """The table or view that is meant, as it was spelled when it was made; the name itself if there is none."""
@@ -169,6 +189,7 @@ class Statements:
         `change`: the statement that it is asked for, whose WITH it sees.
         """
         compiler = Compiler(self.session, source, standing)
+        compiler.given = self.given
         env: Env = {}
         if change is not None:
             compiler.target = change.this
@@ -206,7 +227,8 @@ class Statements:
     def answer(self, query: Query, compiler: Compiler) -> Result:
         """Install, read, sort, drop."""
         inside = [f"c{i}" for i in range(len(query.node.types))]
-        collection = self.collection(compiler, own_changes.seen(self.core, query.node), inside)
+        node = substituted(query.node, self.written) if self.written else query.node
+        collection = self.collection(compiler, own_changes.seen(self.core, node, self.snapshot), inside)
         view = self.session.view(QUERY, collection, plan=self.how_to_join(query.node, compiler.source))
         try:
             codes = view._read(self.session.time)._repeated()
@@ -329,8 +351,8 @@ class Statements:
 
 
 _STATEMENTS = (
-    "there are SELECT, CREATE TABLE, VIEW, FUNCTION, SOURCE and SINK, DROP, INSERT, UPDATE, DELETE, TRUNCATE, EXPLAIN, "
-    "DESCRIBE, SHOW, SET plan, SET dialect, SUBSCRIBE, RUN, BEGIN, COMMIT, ROLLBACK, SAVEPOINT and RELEASE"
+    "there are SELECT, CREATE TABLE, VIEW, FUNCTION, SOURCE and SINK, DROP, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, "
+    "EXPLAIN, DESCRIBE, SHOW, SET plan, SET dialect, SUBSCRIBE, RUN, BEGIN, COMMIT, ROLLBACK, SAVEPOINT and RELEASE"
 )
 
 _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
@@ -366,6 +388,7 @@ _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.Update: changes.update,
     exp.Delete: changes.delete,
     exp.TruncateTable: changes.truncate,
+    exp.Merge: merging.merge,
     exp.Set: Statements.set_plan,
     exp.Transaction: Statements.begin,
     exp.Commit: Statements.commit,

@@ -54,7 +54,7 @@ def dropped(tree: exp.Expr, tokens: Sequence[Token], texts: bool = True) -> Iter
     ['y']
     """
     starts: set[int] = set()
-    words: set[str] = set()
+    words: set[str] = {"MATCHED", "TARGET"} if isinstance(tree, exp.Merge) else set()  # WHEN NOT MATCHED BY TARGET
     for node in tree.walk():
         if "start" in node.meta:
             starts.add(node.meta["start"])
