@@ -142,7 +142,8 @@ def test_a_question_derives_only_what_it_needs(db: ev.Session) -> None:
     answers = db.view("answers", rules.demand("path", asked))
     asked.insert([(297,)])
     assert sorted(answers.rows()) == [(297, 298), (297, 299), (297, 300)]
-    held = sum(a["updates"] for a in answers.stats()["arrangements"] if a["name"] != "arrange edge")
+    edges = ("arrange edge", "arrange by [1]")  # trees read them in both directions
+    held = sum(a["updates"] for a in answers.stats()["arrangements"] if a["name"] not in edges)
     assert held < 100  # the whole closure has 45,150 rows
 
 
@@ -175,7 +176,7 @@ def test_answers_are_derived_without_asking_twice() -> None:
     db = ev.connect()
     edge, asked = db.table("edge", {"a": int, "b": int}), db.table("asked", {"x": int})
     rules = db.register("path(X, Y) :- edge(X, Y). path(X, Z) :- path(X, Y), edge(Y, Z).")
-    answers = db.view("answers", rules.demand("path", asked))
+    answers = db.view("answers", rules.demand("path", asked), plan="rounds")
     kept = [(a["name"], a["scope"]) for a in answers.stats()["arrangements"]]
     assert kept.count(("reduce distinct", "outside")) == 1  # of the questions
     assert sum(scope != "outside" for _, scope in kept) == 2

@@ -10,6 +10,7 @@ Here is what is shared and where it runs. How each kind of node is built is in t
     joins         ask for arrangements of their inputs
     reductions    ask for an arrangement by their key, and bring one of their output
     loops         variables, and the way round
+    frontier      loops that the planner found to be monotone, as one operator
 
 Any existing arrangement of the same node with the right columns in front is shared: a table's own index, the output of
 a reduction, another query's index.
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from everview.dataflow import joins, linear, loops, reductions
+from everview.dataflow import frontier, joins, linear, loops, reductions
 from everview.dataflow.extend import levels, serving
 from everview.dataflow.graph import Graph
 from everview.dataflow.identity import Purpose
@@ -33,7 +34,9 @@ from everview.expr.nodes import ColumnRef
 from everview.plan import nodes as plan
 from everview.plan.check import free_variables
 from everview.plan.deep import Staged
-from everview.plan.multiway import Choice, Decision, planned
+from everview.plan.frontier import Frontier
+from everview.plan.monotone import LoopDecision, as_trees
+from everview.plan.multiway import ASKED, Choice, Decision, planned
 from everview.plan.prune import prune
 from everview.plan.windows import Window
 
@@ -60,7 +63,7 @@ class Builder:
         """the loops whose bodies are being built, by depth"""
         self._activations: set[tuple[Operator, Scope]] = set()
         self.installed: set[plan.Node] = set()
-        self.decided: dict[plan.Node, list[Decision]] = {}
+        self.decided: dict[plan.Node, list[Decision | LoopDecision]] = {}
         """How the joins of what is installed are kept, and why."""
         self._build = Staged(self._made, self._built)
         self.ahead: dict[Key, Arrangement] = {}
@@ -83,11 +86,14 @@ class Builder:
         self._note_piece(("table", node, order), made)
         return arrangement
 
-    def planned(self, node: plan.Node, choice: Choice | None = None) -> tuple[plan.Node, list[Decision]]:
-        """What to build for a node: what there is of it already is used, joins of many inputs are kept as they are told
-        to be or as their shape says; and why so.
+    def planned(self, node: plan.Node, choice: Choice | None = None) -> tuple[plan.Node, list[Decision | LoopDecision]]:
+        """What to build for a node: what there is of it already is used, monotone loops are kept as trees, joins of
+        many inputs are kept as they are told to be or as their shape says; and why so.
         """
-        return planned(prune(node, self.installed, self), choice, self.installed, self.indexed)
+        refused = "it runs on several shards" if self.graph.sharded else ASKED if choice == "rounds" else None
+        pruned, loops = as_trees(prune(node, self.installed, self), self.installed, refused)
+        found, joins = planned(pruned, choice, self.installed, self.indexed)
+        return found, [*loops, *joins]
 
     def install(self, node: plan.Node, keys: tuple[int, ...], choice: Choice | None = None) -> Arrangement:
         """Plan and build an arrangement of a node; it is there afterwards, but not up to date (see `Graph.installed`).
@@ -327,5 +333,6 @@ _BUILD: dict[type[plan.Node], Callable[[Builder, Any], Flow]] = {
     Window: reductions.window,
     plan.Variable: loops.variable,
     plan.LoopResult: loops.result,
+    Frontier: frontier.frontier,
 }
 """How each kind of plan node is built."""

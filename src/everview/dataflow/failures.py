@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from everview.errors import EverviewError, out_of_memory, overflow
+from everview.errors import EverviewError, InputError, LoopError, out_of_memory, overflow
+from everview.kernels.frontier.offers import FAULT_CYCLE, FAULT_PATH
 
 if TYPE_CHECKING:
     from everview.dataflow.operators import Operator
@@ -40,6 +41,20 @@ def located(error: BaseException, operator: Operator | None) -> EverviewError | 
     found = MAKERS[error.code](f"operator '{operator.describe()}'" if operator else "committing the step")
     found.operator = operator.number if operator else None
     return found
+
+
+def _too_long() -> EverviewError:
+    hint = "scale the weights down, or cast them to float"
+    return InputError("E_OVERFLOW", "the weights of a path do not fit into 64 bits", hint)
+
+
+def _negative_cycle() -> EverviewError:
+    hint = "delete one of its edges, or make no weight negative"
+    return LoopError("E_LOOP_LIMIT", "edges form a cycle with a negative weight, so that no path is the shortest", hint)
+
+
+PATHS = {FAULT_PATH: _too_long, FAULT_CYCLE: _negative_cycle}
+"""What is wrong with a step whose trees found no answer, by STEP_FAULT."""
 
 
 def _nothing() -> EverviewError:

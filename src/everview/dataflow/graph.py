@@ -19,7 +19,7 @@ import numpy as np
 from everview.codes.interner import Interner
 from everview.codes.values import encode_value
 from everview.dataflow import shield
-from everview.dataflow.failures import from_kernels, located
+from everview.dataflow.failures import PATHS, from_kernels, located
 from everview.dataflow.helper_thread import HelperThread
 from everview.dataflow.operators import Activate, Arrange, Arrangement, Operator, PythonMap, Reduce
 from everview.dataflow.scopes import EPOCH_MASK, Scope
@@ -185,10 +185,12 @@ class Graph:
         traces = [o.trace.address for o in operators if o.trace is not None]
         batchers = [box for o in operators for box in (o.batcher, o.outbox) if box]
         scopes = [s.address for s in self.scopes()]
+        forests = [o.forest for o in operators if o.forest]
         self._list(x.EXECUTOR_PROGRAM, x.EXECUTOR_LENGTH, words, 4)
         self._list(x.EXECUTOR_TRACES, x.EXECUTOR_NTRACES, traces)
         self._list(x.EXECUTOR_BATCHERS, x.EXECUTOR_NBATCHERS, batchers)
         self._list(x.EXECUTOR_SCOPES, x.EXECUTOR_NSCOPES, scopes)
+        self._list(x.EXECUTOR_FORESTS, x.EXECUTOR_NFORESTS, forests)
         self._stale = False
 
     def _list(self, field: int, count: int, words: list[int], size: int = 1) -> None:
@@ -371,7 +373,10 @@ class Graph:
             error.loop = self.scopes().index(loop)
             return error
         if answer == x.ENDED_OVERFLOW:
-            if make.peek(self.step_block, step_k.STEP_FAULT) == FAULT_LARGE:
+            fault = make.peek(self.step_block, step_k.STEP_FAULT)
+            if fault in PATHS:
+                return PATHS[fault]()
+            if fault == FAULT_LARGE:
                 return InputError("E_OVERFLOW", "a sum of floats meets a value beyond 2**126", "scale the column down")
             return InputError(
                 "E_OVERFLOW", "a sum does not fit into 64 bits", "cast the column to float before summing"
@@ -500,7 +505,8 @@ class Graph:
         if self.helper is not None:
             self.helper.close()
         self.remove(set(self.operators()))
-        for field in (x.EXECUTOR_PROGRAM, x.EXECUTOR_TRACES, x.EXECUTOR_BATCHERS, x.EXECUTOR_SCOPES):
+        lists = (x.EXECUTOR_PROGRAM, x.EXECUTOR_TRACES, x.EXECUTOR_BATCHERS, x.EXECUTOR_SCOPES, x.EXECUTOR_FORESTS)
+        for field in lists:
             make.drop_block(make.peek(self.session, field))
         self.root.free()
         make.drop_block(self.session)

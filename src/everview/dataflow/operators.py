@@ -160,6 +160,8 @@ class Operator:
         self.spread: Partitioning | HyperCube = ANYWHERE
         """Where its rows are when there are several shards."""
         self.outbox = 0
+        self.forest = 0
+        """the context of an operator whose memory changes in place (`everview.kernels.frontier`); else 0"""
         self._blocks: list[int] = []
 
     def instructions(self) -> list[Instruction]:
@@ -226,6 +228,10 @@ class Operator:
     def replayable(self) -> bool:
         """Whether a later view can attach to it."""
         return self.trace is not None and not self.trace.stateless
+
+    def measure(self) -> tuple[int, int, int]:
+        """(batches, updates, bytes) of what it holds."""
+        return (0, 0, 0) if self.trace is None else self.trace.measure()
 
     def new_batcher(self, width: int) -> None:
         self.batcher = make.make_batcher(width, self.scope.address)

@@ -168,6 +168,21 @@ class Graph:
         """
         return paths.sssp(self, sources, max_rounds)
 
+    def widest(self, sources: Collection) -> Collection:
+        """(node, width): the most that gets through from a source: the largest, over paths of one edge or more, of the
+        least weight on the path. Edges with a NULL weight are passed over.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> pipe, well = db.table("pipe", {"src": str, "dst": str, "mm": int}), db.table("well", {"node": str})
+        >>> flow = db.view("flow", Graph(pipe, weight="mm").widest(well))
+        >>> well.insert([("a",)])
+        >>> pipe.insert([("a", "b", 50), ("b", "c", 20), ("a", "d", 30), ("d", "c", 30)])
+        >>> sorted(flow.rows())
+        [('b', 50), ('c', 30), ('d', 30)]
+        """
+        return paths.widest(self, sources)
+
     def k_hop(self, sources: Collection, k: int) -> Collection:
         """(node, hops): like `bfs`, up to k edges away."""
         return paths.bfs(self, sources, paths.whole_number(k, "k"))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import PlanError
-from everview.expr.language import Expression, col, lit, when
+from everview.expr.language import Expression, col, least, lit, when
 from everview.language.collection import Collection
 
 if TYPE_CHECKING:
@@ -57,6 +57,23 @@ def nearer(cost: Expression) -> Expression:
     return when(cost > 0, (cost.cast(float).log2() * 8.0 + 512.0).floor().cast(int)).otherwise(0)
 
 
+def widest(g: Graph, sources: Collection) -> Collection:
+    """See `Graph.widest`."""
+    if g.weight is None:
+        raise PlanError("E_COLUMN", "widest needs weights, and the graph has none", 'Graph(edges, weight="...")')
+    s, e = g.nodes_of(sources, "sources"), g.edges
+    weight = e[g.weight]
+    left = s.join(e, s.node == e[g.src]).filter(weight.is_not_null())
+    first = left.select(node=e[g.dst], width=weight.if_null(_zero(g)))
+
+    def narrow(x: Collection) -> Collection:
+        on = x.join(e, x.node == e[g.src]).filter(weight.is_not_null())
+        through = on.select(node=e[g.dst], width=least(x.width, weight))
+        return through.union_all(first).group_by("node").agg(width=col.width.max())
+
+    return first.iterate(narrow)
+
+
 def within(g: Graph, k: int, sources: Collection | None = None) -> Collection:
     """See `Graph.within`."""
     start = g.nodes if sources is None else g.nodes_of(sources, "sources")
@@ -69,12 +86,28 @@ def distance(g: Graph, pairs: Collection, max_hops: int | None = None) -> Collec
     if g.weight is None and max_hops is not None:
         return _meeting(g, wanted, whole_number(max_hops, "the number of hops"))
     start = wanted.select(node=wanted.source).distinct()
-    far = _from_each(g, start, max_hops) if g.weight is None else _costs(g, start, max_hops)
+    far = _from_each(g, start, max_hops) if g.weight is None else _far(g, start, max_hops)
     found = wanted.join(far, (wanted.target == far.node) & (wanted.source == far.source))
     if g.weight is None:
         return found.select(source=wanted.source, target=wanted.target, distance=far.hops)
     costs = found.select(source=wanted.source, target=wanted.target, distance=far.cost)
-    return costs.group_by("source", "target").agg(distance=col.distance.min())
+    return costs if max_hops is None else costs.group_by("source", "target").agg(distance=col.distance.min())
+
+
+def _far(g: Graph, start: Collection, max_hops: int | None) -> Collection:
+    """(node, source, cost): the least costs of paths from each source. Without a limit nobody asks for the hops."""
+    return _costs(g, start, max_hops) if max_hops is not None else _least_costs(g, start)
+
+
+def _least_costs(g: Graph, start: Collection) -> Collection:
+    weight = g.weight_of()
+    first = start.select(node=col.node, source=col.node, cost=_zero(g))
+
+    def relax(x: Collection) -> Collection:
+        further = g.hop(x, source=x.source, cost=x.cost + weight).filter(col.cost.is_not_null())
+        return further.union_all(first).group_by("node", "source").agg(cost=col.cost.min())
+
+    return first.iterate(relax, nearer(col.cost), queued=True)
 
 
 def _meeting(g: Graph, wanted: Collection, most: int) -> Collection:

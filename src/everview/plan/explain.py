@@ -16,6 +16,7 @@ from typing import Any
 
 from everview.expr import nodes as expr
 from everview.plan.check import free_variables_below, postorder
+from everview.plan.frontier import Frontier
 from everview.plan.nodes import (
     Aggregate,
     Constant,
@@ -175,7 +176,7 @@ class _Explainer:
                 return [inner[0][k] for k in node.keys] + made_up[len(node.keys) :]
             case Window():
                 return inner[0] + made_up[len(inner[0]) :]
-            case Table() | Constant() | Variable() | LoopResult() | FlatMap():
+            case Table() | Constant() | Variable() | LoopResult() | FlatMap() | Frontier():
                 return made_up
         return inner[0]
 
@@ -223,6 +224,8 @@ class _Explainer:
                 return f"{_by(node.keys, self.columns[child])}: {_name(node.function)} ({_schema(own, node)})"
             case LoopResult():
                 return f" {node.index}"
+            case Frontier():
+                return f" {node.describe()}"
         return ""
 
 

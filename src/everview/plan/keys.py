@@ -16,6 +16,7 @@ from collections.abc import Generator
 from everview.expr.nodes import ColumnRef, Expr, Udf
 from everview.plan import nodes as plan
 from everview.plan.deep import drive, of_node
+from everview.plan.frontier import Frontier
 
 Keys = frozenset[frozenset[int]]
 """Sets of columns, each of which identifies a row; then no row occurs twice."""
@@ -50,6 +51,8 @@ def unique_columns(node: plan.Node) -> Generator[plan.Node, Keys, Keys]:
         return _distinct(node, (yield node.child)) if node.kind == "distinct" else NONE
     if isinstance(node, (plan.Reduce,)):
         return frozenset({frozenset(range(len(node.keys)))})
+    if isinstance(node, Frontier):
+        return frozenset({frozenset({*node.question, node.node})})
     if isinstance(node, plan.Filter):
         return (yield node.child)
     if isinstance(node, plan.Join):

@@ -32,10 +32,14 @@ from everview.plan import nodes as plan
 from everview.plan.deep import Staged, drive, settled
 from everview.plan.keys import unique_columns
 
-Choice = Literal["binary", "delta", "wco"]
+Choice = Literal["binary", "delta", "wco", "rounds"]
+"""How a view is kept: its joins, or ("rounds") its loops as loops, even those that could be kept as trees
+(`everview.plan.monotone`).
+"""
+Joined = Literal["binary", "delta", "wco"]
 AtOnce = Literal["delta", "wco"]
 Test = tuple[str, plan.Operand, plan.Operand]
-CHOICES: tuple[Choice, ...] = ("binary", "delta", "wco")
+CHOICES: tuple[Choice, ...] = ("binary", "delta", "wco", "rounds")
 
 ASKED = "that was asked for"
 """Why joins are kept as `db.view` is told."""
@@ -66,7 +70,7 @@ class Decision:
     """How a tree of joins is kept, and why."""
 
     inputs: int
-    strategy: Choice
+    strategy: Joined
     why: str
 
     def __str__(self) -> str:
@@ -111,7 +115,7 @@ def planned(
     join of 3 inputs: wco, because that was asked for
     """
     check_choice(choice)
-    rewriting = _Rewriting(choice, arranged, indexed)
+    rewriting = _Rewriting(None if choice == "rounds" else choice, arranged, indexed)
     return rewriting.node(node), rewriting.decisions
 
 
@@ -138,7 +142,7 @@ class _Tree:
 
 
 class _Rewriting:
-    def __init__(self, choice: Choice | None, arranged: Container[plan.Node], indexed: Indexed) -> None:
+    def __init__(self, choice: Joined | None, arranged: Container[plan.Node], indexed: Indexed) -> None:
         self.choice = choice
         self.arranged = arranged
         self.indexed = indexed

@@ -18,6 +18,7 @@ from everview.expr.evaluate import ERRORS
 from everview.kernels.trace import read
 from everview.kernels.trace.trace import NO_SINCE
 from everview.language.collection import Collection
+from everview.plan.monotone import LoopDecision
 from everview.plan.multiway import ASKED, Choice, Decision
 from everview.plan.nodes import Node
 from everview.runtime.captures import Captured
@@ -349,7 +350,7 @@ class View(Collection):
         kept = explain(self._core, self)
         return f"{self._source.explain()}\n{kept}"
 
-    def _said(self, decision: Decision) -> Decision:
+    def _said(self, decision: Decision | LoopDecision) -> Decision | LoopDecision:
         """A decision with the reason of whoever made it."""
         why = self._source._plan_why
         return replace(decision, why=why) if why and decision.why == ASKED else decision

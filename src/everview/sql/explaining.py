@@ -12,7 +12,7 @@ from everview.language.collection import Collection
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.plan.explain import numbered
-from everview.plan.multiway import Choice
+from everview.plan.multiway import Choice, Decision
 from everview.plan.prune import prune
 from everview.session.inspect import upstream
 from everview.sql import choice, names, parts, reading
@@ -65,9 +65,9 @@ def _explained(tree: exp.Expr, source: Source) -> exp.Expr:
 
 
 def _joins(sql: Statements, node: plan.Node, how: Choice | None, why: str) -> Iterator[str]:
-    """How joins of several inputs would be kept."""
+    """How loops and joins of several inputs would be kept."""
     for decision in sql.core.runtime.builder.planned(node, how)[1]:
-        yield str(replace(decision, why=why) if why else decision)
+        yield str(replace(decision, why=why) if why and isinstance(decision, Decision) else decision)
 
 
 def _kept(sql: Statements, collection: Collection) -> Iterator[str]:

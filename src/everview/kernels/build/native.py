@@ -51,6 +51,9 @@ CALL_PYTHON = 1
 REFUSED = 2
 """Answer of an operator: the step's input is not acceptable, a row was deleted that is not there."""
 
+AGAIN = 3
+"""Answer of an operator: it has worked for a while and is not done; it is called again."""
+
 SIZES = {"int": 0, "words": 1, "matrix": 2, "bytes": 1, "text": 1}
 """Kinds of arguments of an entry, and how many sizes follow the address."""
 

@@ -16,7 +16,8 @@ then, or behind the program if the step was complete and there was no memory to 
 
 from __future__ import annotations
 
-from everview.kernels.build.native import CALL_PYTHON, DEBUG, entry, inner, task
+from everview.kernels.build.native import AGAIN, CALL_PYTHON, DEBUG, entry, inner, task
+from everview.kernels.frontier.forest import forget_all, undo_all
 from everview.kernels.leaving import attempt, last_failed
 from everview.kernels.memory import (
     BLOCK_FOLLOWING,
@@ -49,9 +50,12 @@ from everview.kernels.trace.trace import fold, keep_trace, publish, roll_back, s
     EXECUTOR_NSCOPES,
     EXECUTOR_BATCHERS,
     EXECUTOR_NBATCHERS,
+    EXECUTOR_FORESTS,
+    EXECUTOR_NFORESTS,
     EXECUTOR_NEXT_TRACE,
     EXECUTOR_WORDS,
-) = range(12)
+) = range(14)
+"""EXECUTOR_FORESTS: the contexts of operators whose memory changes in place (see `frontier`); all else is in traces."""
 
 INSTRUCTION_CALL, INSTRUCTION_LOOP, INSTRUCTION_END, INSTRUCTION_STOP = range(4)
 (
@@ -83,6 +87,8 @@ def _run(session):
             answer = call_pointer(ld(program, at + 1), ctx)
             if DEBUG and faults() != 0:
                 return ENDED_MEMORY_FAULT
+            if answer == AGAIN:
+                return ENDED_YIELD
             if answer != 0:
                 return ENDED_PYTHON_NEEDED if answer == CALL_PYTHON else ENDED_VIOLATION
             pc += 1
@@ -197,6 +203,7 @@ def _commit(session):
         call_pointer(_fold_traces(), session)
     for i in range(ld(session, EXECUTOR_NTRACES)):
         publish(ld(ld(session, EXECUTOR_TRACES), i))
+    forget_all(ld(session, EXECUTOR_FORESTS), ld(session, EXECUTOR_NFORESTS))
     st(session, EXECUTOR_PC, length)
     reset_agendas(session)
     settle_if_possible(session, thread)
@@ -243,6 +250,7 @@ def abort(session, failed):
     traces = ld(session, EXECUTOR_TRACES)
     for i in range(ld(session, EXECUTOR_NTRACES)):
         roll_back(ld(traces, i))
+    undo_all(ld(session, EXECUTOR_FORESTS), ld(session, EXECUTOR_NFORESTS))
     batchers = ld(session, EXECUTOR_BATCHERS)
     for i in range(ld(session, EXECUTOR_NBATCHERS)):
         clear_batcher(ld(batchers, i))

@@ -1,0 +1,161 @@
+"""Monotone questions on a stream: the way RisGraph is measured, with trees and with ordinary loops.
+
+    python benchmarks/frontier.py --graph a --what bfs --form trees --pairs 5000
+    python benchmarks/frontier.py --graph a --what bfs --form risgraph --risgraph DIRECTORY
+
+90 % of a graph's edges are loaded; then each *pair* inserts the next edge and deletes the oldest. One by one a pair is
+a transaction through the Python API, rows as tuples; in batches 1,000 pairs are one, rows as NumPy columns. Times are
+CPU of this process; for RisGraph (built by its `build.sh`), one thread, what it prints for its incremental
+part, less its statistics. The last answer is compared with one that a new session computes from what is left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import common  # noqa: F401  it finds a checkout that is not installed
+import graphs
+import numpy as np
+
+import everview as ev
+from everview.graph import Graph
+
+WHAT = ("bfs", "wcc", "sssp")
+FORMS = ("trees", "rounds", "risgraph")
+PER_BATCH = 1000
+
+
+def rows_of(name: str) -> np.ndarray:
+    """(src, dst, weight) of all edges; weights as RisGraph's example makes them."""
+    edges = graphs.load(name).edges
+    return np.column_stack([edges, edges.sum(axis=1) % 128])
+
+
+class Stand:
+    """A session with one question."""
+
+    def __init__(self, what: str, form: str, rows: np.ndarray, *, threads: int = 1) -> None:
+        self.db = ev.connect(threads=threads)
+        self.width = 3 if what == "sssp" else 2
+        schema: dict[str, Any] = {"src": int, "dst": int, "weight": int}
+        self.edge = self.db.table("edge", dict(list(schema.items())[: self.width]))
+        root = self.db.table("root", {"node": int})
+        root.insert([(0,)])
+        g = Graph(self.edge, weight="weight" if what == "sssp" else None)
+        asked = {"bfs": g.bfs, "sssp": g.sssp}[what](root) if what != "wcc" else g.wcc()
+        self.view = self.db.view("v", asked, plan="rounds" if form == "rounds" else None)
+        start = time.process_time()
+        self.edge.insert(np.ascontiguousarray(rows[:, : self.width]))
+        self.load = time.process_time() - start
+
+    def pair(self, new: tuple[int, ...], old: tuple[int, ...]) -> None:
+        with self.db.transaction():
+            self.edge.insert([new])
+            self.edge.delete([old])
+
+    def batch(self, new: np.ndarray, old: np.ndarray) -> None:
+        with self.db.transaction():
+            self.edge.insert(np.ascontiguousarray(new[:, : self.width]))
+            self.edge.delete(np.ascontiguousarray(old[:, : self.width]))
+
+    def answer(self) -> list[tuple[Any, ...]]:
+        return sorted(self.view.rows())
+
+
+def measure(name: str, what: str, form: str, pairs: int, batches: int) -> dict[str, Any]:
+    """One question on one graph, kept by us."""
+    rows = rows_of(name)
+    first = len(rows) * 9 // 10
+    warm = Stand(what, form, rows[:2000])
+    warm.pair(tuple(rows[2000, : warm.width].tolist()), tuple(rows[0, : warm.width].tolist()))
+    warm.db.close()
+    stand = Stand(what, form, rows[:first])
+    width = stand.width
+    news, olds = ([tuple(r) for r in part[:, :width].tolist()] for part in (rows[first : first + pairs], rows[:pairs]))
+    each = np.empty(pairs)
+    for i in range(pairs):
+        start = time.process_time_ns()
+        stand.pair(news[i], olds[i])
+        each[i] = time.process_time_ns() - start
+    together = np.empty(batches)
+    at = pairs
+    for i in range(batches):
+        start = time.process_time_ns()
+        stand.batch(rows[first + at : first + at + PER_BATCH], rows[at : at + PER_BATCH])
+        together[i] = time.process_time_ns() - start
+        at += PER_BATCH
+    again = Stand(what, form, rows[at : first + at])
+    right = stand.answer() == again.answer()
+    return {
+        "graph": name,
+        "what": what,
+        "form": form,
+        "load_s": round(stand.load, 3),
+        "single_us": _us(each, 1),
+        "batch_us_per_pair": _us(together, PER_BATCH),
+        "bytes": stand.db.stats()["bytes"],
+        "right": right,
+    }
+
+
+def _us(ns: np.ndarray, per: int) -> dict[str, float]:
+    if not len(ns):
+        return {}
+    us = ns / 1000 / per
+    found = {"mean": us.mean(), "median": np.median(us), "p99": np.percentile(us, 99), "worst": us.max()}
+    return {k: round(float(v), 2) for k, v in found.items()}
+
+
+def risgraph(name: str, what: str, directory: Path) -> dict[str, Any]:
+    """The same stream by RisGraph, to the end of the graph's edges."""
+    rows = rows_of(name)
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "edges.bin"
+        rows[:, :2].astype(np.uint64).tofile(file)
+        root = [] if what == "wcc" else ["0"]
+        said = subprocess.run(
+            [str(directory / f"{what}_inc"), str(file), *root, "0.9"],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    text = said.stdout + said.stderr
+    seconds = [float(x) for x in re.findall(r"exec[^0-9]*([0-9.]+)", text)][1]
+    statistics = re.search(r"^0, visited.*?time:\s*([0-9.]+)", text, re.M)
+    seconds -= float(statistics[1]) if statistics else 0.0
+    pairs = len(rows) - len(rows) * 9 // 10
+    return {"graph": name, "what": what, "form": "risgraph", "us_per_pair": round(1e6 * seconds / pairs, 2)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--graph", default="a", choices=graphs.NAMES)
+    parser.add_argument("--what", nargs="*", default=WHAT, choices=WHAT)
+    parser.add_argument("--form", nargs="*", default=FORMS[:2], choices=FORMS)
+    parser.add_argument("--pairs", type=int, default=5000)
+    parser.add_argument("--batches", type=int, default=10)
+    parser.add_argument("--risgraph", type=Path, help="where its build.sh has put it")
+    given = parser.parse_args()
+    for what in given.what:
+        for form in given.form:
+            if form == "risgraph":
+                if given.risgraph is None:
+                    sys.exit("--risgraph DIRECTORY says where it is built")
+                found = risgraph(given.graph, what, given.risgraph)
+            else:
+                found = measure(given.graph, what, form, given.pairs, given.batches)
+            print(json.dumps({**found, "load_average": os.getloadavg()[0]}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

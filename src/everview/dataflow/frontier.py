@@ -1,0 +1,112 @@
+"""Monotone recursion as dataflow: one operator that keeps trees (`everview.kernels.frontier`).
+
+It reads arrangements of the edges in both directions, the same that joins and other questions read, and one of what it
+starts from. Its output is an arrangement like that of a reduction, and all of its state that is ever written: the trees
+are grown again from edges and sources when the first change comes after opening a directory.
+
+It runs outside all loops, on one shard: the planner sees to that (`everview.dataflow.builder`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from everview.dataflow.operators import Arrangement, Instruction, Operator, Trace, columns
+from everview.dataflow.partitioning import HASH_BY_FIRST
+from everview.dataflow.streams import Flow
+from everview.kernels import make
+from everview.kernels.frontier import forest as forest_k
+from everview.kernels.frontier import trees as trees_k
+from everview.plan import nodes as plan
+from everview.plan.frontier import Frontier, Rule
+
+if TYPE_CHECKING:
+    from everview.dataflow.builder import Builder
+    from everview.dataflow.graph import Graph
+
+KINDS = {"same": forest_k.ALONG_SAME, "add": forest_k.ALONG_ADD, "worst": forest_k.ALONG_WORST}
+
+NO_BOUND = 2**63 - 1
+
+
+class Trees(Operator):
+    """The best value of every vertex, kept by trees."""
+
+    kind = "trees"
+
+    def __init__(
+        self, graph: Graph, node: Frontier, start: Arrangement, edges: list[tuple[Arrangement, Arrangement]], label: str
+    ) -> None:
+        super().__init__(graph, graph.root, len(node.types), label)
+        self.spread = HASH_BY_FIRST
+        self.trace = Trace(graph, graph.root, len(node.types))
+        self.inputs = [start.operator, *(a.operator for pair in edges for a in pair)]
+        self.spec = (node.rules, node.node, node.value, node.largest)
+        flip = -1 if node.largest else 0
+        rules = [w for r, pair in zip(node.rules, edges, strict=True) for w in _rule(r, pair, flip)]
+        place = {c: forest_k.VERTEX_QUESTION + i for i, c in enumerate(node.question)}
+        place |= {node.node: forest_k.VERTEX_NODE} | ({} if node.value is None else {node.value: forest_k.VERTEX_VALUE})
+        words = [0] * forest_k.FOREST_WORDS
+        words[forest_k.FOREST_RULES] = self.block(rules)
+        words[forest_k.FOREST_NRULES] = len(node.rules)
+        words[forest_k.FOREST_START] = start.trace.address
+        words[forest_k.FOREST_START_VALUE] = int(node.value is not None)
+        words[forest_k.FOREST_QUESTIONS] = len(node.question)
+        words[forest_k.FOREST_FLIP] = flip
+        words[forest_k.FOREST_OUTPUT] = self.trace.address
+        words[forest_k.FOREST_OUT_MAP] = self.block([place[c] for c in range(len(node.types))])
+        words[forest_k.FOREST_SCOPE] = graph.root.address
+        words[forest_k.FOREST_STEP] = graph.step_block
+        words[forest_k.FOREST_FRESH] = 1
+        words[forest_k.FOREST_KEY] = self.block([0] * (len(node.question) + 1))
+        words[forest_k.FOREST_NODE] = self.block([0, 0])
+        self.context = self.forest = self.block(words)
+        graph.add(self)
+
+    def instructions(self) -> list[Instruction]:
+        return [(trees_k.keep_trees.address, self.context)]
+
+    def set_stream(self, address: int) -> None:
+        make.poke(self.context, forest_k.FOREST_STREAM, address)
+
+    def settled(self) -> None:
+        make.poke(self.context, forest_k.FOREST_FRESH, 0)
+
+    def measure(self) -> tuple[int, int, int]:
+        batches, updates, size = super().measure()
+        return batches, updates, size + int(trees_k.about_trees(trees_k.TREES_BYTES, self.context))
+
+    def _free(self) -> None:
+        trees_k.about_trees(trees_k.DROP_TREES, self.context)
+        super()._free()
+
+
+def _rule(rule: Rule, pair: tuple[Arrangement, Arrangement], flip: int) -> list[int]:
+    """A rule's words, in the order of `forest.FORWARD` and the others."""
+    there, back = pair
+    weights = [~rule.constant if rule.weight is None else a.order.index(rule.weight) for a in pair]
+    bounds = [NO_BOUND if bound is None else bound ^ flip for bound in (rule.most_in, rule.most_out)]
+    return [there.trace.address, back.trace.address, KINDS[rule.along], *weights, *bounds]
+
+
+def _by_ends(builder: Builder, source: plan.Node, first: int, second: int) -> Arrangement:
+    """The edges by one end, then the other: the arrangement that joins on the first one have, if it is like that."""
+    if plan.keys_first((first,), len(source.types))[:2] == (first, second):
+        found = builder.arrange(source, (first,))
+        if found.starts((first, second)):
+            return found
+    return builder.arrange(source, (first, second))
+
+
+def frontier(builder: Builder, node: Frontier) -> Flow:
+    """Ask for the arrangements, put the operator behind them, and let others share what it says."""
+    edges: list[tuple[Arrangement, Arrangement]] = []
+    for rule in node.rules:
+        source = node.edges[rule.edges]
+        edges.append((_by_ends(builder, source, rule.near, rule.far), _by_ends(builder, source, rule.far, rule.near)))
+    keys = (*node.question, node.node, *(() if node.value is None else (node.value,)))
+    start = builder.arrange(node.start, keys)
+    operator = Trees(builder.graph, node, start, edges, node.describe())
+    order = tuple(range(len(node.types)))
+    builder.arrangements.setdefault(builder.key(node), []).append(Arrangement(operator, order))
+    return columns(operator, node.types, order)

@@ -1,0 +1,216 @@
+"""What edges offer: reading the shared arrangements of edges and sources, as of a time.
+
+Rows of one vertex lie in several batches of a trace, and what was deleted lies there twice. Adding that up for every
+row read would cost more than all the rest. So a row is taken as it is; only one that would *change* something (a better
+value, a parent to hang from) is asked whether it is there: whether the diffs of all its copies up to the time add up to
+more than none (`there`). That is rare.
+
+Hazard: this is sound because no multiplicity of an edge or a source is ever negative, which the planner sees to.
+"""
+
+from __future__ import annotations
+
+from everview.kernels.build.native import inner, shared
+from everview.kernels.frontier.forest import (
+    ALONG_ADD,
+    ALONG_SAME,
+    FLAG_BASED,
+    FOREST_ENTRIES,
+    FOREST_FLIP,
+    FOREST_KEY,
+    FOREST_NODE,
+    FOREST_QUESTIONS,
+    FOREST_START,
+    FOREST_START_VALUE,
+    RULE_BACKWARD,
+    RULE_BACKWARD_WEIGHT,
+    RULE_FORWARD,
+    RULE_FORWARD_WEIGHT,
+    RULE_KIND,
+    RULE_MOST_IN,
+    RULE_MOST_OUT,
+    VERTEX_BASE,
+    VERTEX_FLAGS,
+    place,
+    touch,
+)
+from everview.kernels.memory import ld, st
+from everview.kernels.sums import plus
+from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_ROWS, compare_rows, diff_at, time_at
+from everview.kernels.trace.search import find_key
+from everview.kernels.trace.trace import TRACE_COLS, TRACE_COUNT, TRACE_TABLE
+from everview.types import NULL
+
+FAULT_PATH, FAULT_CYCLE = 3, 4
+"""STEP_FAULT: the weights of a path do not fit into 64 bits; a cycle has a negative weight."""
+
+LARGE = 2**61
+"""A weight up to this never leads from a value up to this beyond 64 bits."""
+
+
+@shared
+def there(trace, batch, row, time):
+    """Whether a row of a batch of the trace is there at a time."""
+    data = ld(batch, BATCH_DATA)
+    cap = ld(batch, BATCH_CAP)
+    cols = ld(trace, TRACE_COLS)
+    table = ld(trace, TRACE_TABLE)
+    total = 0
+    for b in range(ld(trace, TRACE_COUNT)):
+        other = ld(table, b)
+        theirs = ld(other, BATCH_DATA)
+        their_cap = ld(other, BATCH_CAP)
+        rows = ld(other, BATCH_ROWS)
+        i = find_key(other, data, cap, row, cols)
+        while i < rows and compare_rows(theirs, their_cap, i, data, cap, row, cols) == 0:
+            if time_at(other, theirs, i) <= time:
+                total = plus(total, diff_at(other, theirs, i, 0))
+            i += 1
+    return 1 if total > 0 else 0
+
+
+@inner
+def adds(batch, data, row, time):
+    """Whether a row adds something at a time, so that it may be there."""
+    return diff_at(batch, data, row, 0) > 0 and time_at(batch, data, row) <= time
+
+
+@inner
+def first_row(ctx, batch, node):
+    """The first row of a batch that may have the node in its first column."""
+    key = ld(ctx, FOREST_NODE)
+    st(key, 0, node)
+    return find_key(batch, key, 1, 0, 1)
+
+
+@inner
+def weight_of(ctx, data, cap, row, column):
+    """The weight in a row, or the constant that stands for it."""
+    if column < 0:
+        return ~column
+    return ld(data, column * cap + row) ^ ld(ctx, FOREST_FLIP)
+
+
+@inner
+def offered(rules, rule, x, weight):
+    """What an edge of a rule makes of a value: (whether it offers anything, what)."""
+    if x > ld(rules, rule + RULE_MOST_IN):
+        return False, x
+    kind = ld(rules, rule + RULE_KIND)
+    y = x
+    if kind == ALONG_ADD:
+        if too_far(x, weight):
+            return False, x
+        y = x + weight
+    elif kind != ALONG_SAME:
+        y = max(x, weight)
+    return y <= ld(rules, rule + RULE_MOST_OUT), y
+
+
+@inner
+def too_far(x, weight):
+    """Whether a sum is no value: it does not fit, or is the code that stands for NULL."""
+    y = x + weight
+    return (x ^ y) & (weight ^ y) < 0 or y == NULL
+
+
+@inner
+def fails(rules, rule, x, weight):
+    """Whether an edge that offers nothing does so because the path does not fit into 64 bits."""
+    return ld(rules, rule + RULE_KIND) == ALONG_ADD and x <= ld(rules, rule + RULE_MOST_IN) and too_far(x, weight)
+
+
+@shared
+def still_held(ctx, rules, rule, near, far, x, y, time):
+    """Whether an edge of the rule from node `near`, whose value is x, to node `far` is there that offers y: a parallel
+    one will do.
+    """
+    trace = ld(rules, rule + RULE_FORWARD)
+    column = ld(rules, rule + RULE_FORWARD_WEIGHT)
+    table = ld(trace, TRACE_TABLE)
+    key = ld(ctx, FOREST_NODE)
+    for b in range(ld(trace, TRACE_COUNT)):
+        batch = ld(table, b)
+        data = ld(batch, BATCH_DATA)
+        cap = ld(batch, BATCH_CAP)
+        rows = ld(batch, BATCH_ROWS)
+        st(key, 0, near)
+        st(key, 1, far)
+        i = find_key(batch, key, 1, 0, 2)
+        while i < rows and ld(data, i) == near and ld(data, cap + i) == far:
+            if adds(batch, data, i, time):
+                offers, value = offered(rules, rule, x, weight_of(ctx, data, cap, i, column))
+                if offers and value == y and there(trace, batch, i, time) != 0:
+                    return 1
+            i += 1
+    return 0
+
+
+@inner
+def is_wild(weight):
+    """Whether a weight may make a path better, or longer than 64 bits."""
+    return weight < 0 or weight > LARGE
+
+
+@shared
+def count_wild(ctx, rules, rule, time):
+    """How many edges of a rule have a wild weight at a time, counted with their multiplicities."""
+    total = 0
+    if ld(rules, rule + RULE_KIND) == ALONG_ADD:
+        trace = ld(rules, rule + RULE_FORWARD)
+        column = ld(rules, rule + RULE_FORWARD_WEIGHT)
+        for b in range(ld(trace, TRACE_COUNT)):
+            batch = ld(ld(trace, TRACE_TABLE), b)
+            data = ld(batch, BATCH_DATA)
+            cap = ld(batch, BATCH_CAP)
+            for i in range(ld(batch, BATCH_ROWS)):
+                if is_wild(weight_of(ctx, data, cap, i, column)) and time_at(batch, data, i) <= time:
+                    total = plus(total, diff_at(batch, data, i, 0))
+    return total
+
+
+@inner
+def base_in(ctx, data, cap, row):
+    """The value of a row of sources; they may have none: then one is as good as another."""
+    if ld(ctx, FOREST_START_VALUE) == 0:
+        return 0
+    return ld(data, (ld(ctx, FOREST_QUESTIONS) + 1) * cap + row) ^ ld(ctx, FOREST_FLIP)
+
+
+@shared
+def read_base(ctx, entry, node, time):
+    """Give an entry, in the question of FOREST_KEY, the best value that the sources have for it at a time."""
+    trace = ld(ctx, FOREST_START)
+    table = ld(trace, TRACE_TABLE)
+    key = ld(ctx, FOREST_KEY)
+    keys = ld(ctx, FOREST_QUESTIONS) + 1
+    st(key, keys - 1, node)
+    best = 0
+    based = 0
+    for b in range(ld(trace, TRACE_COUNT)):
+        batch = ld(table, b)
+        data = ld(batch, BATCH_DATA)
+        cap = ld(batch, BATCH_CAP)
+        rows = ld(batch, BATCH_ROWS)
+        i = find_key(batch, key, 1, 0, keys)
+        while i < rows and compare_rows(data, cap, i, key, 1, 0, keys) == 0:
+            if adds(batch, data, i, time):
+                value = base_in(ctx, data, cap, i)
+                if (based == 0 or value < best) and there(trace, batch, i, time) != 0:
+                    best = value
+                    based = FLAG_BASED
+            i += 1
+    touch(ctx, entry)
+    entries = ld(ctx, FOREST_ENTRIES)
+    at = place(ctx, entry)
+    st(entries, at + VERTEX_BASE, best)
+    st(entries, at + VERTEX_FLAGS, (ld(entries, at + VERTEX_FLAGS) & ~FLAG_BASED) | based)
+    return based
+
+
+@inner
+def edges_of(rules, rule, ahead):
+    """(trace, column of the weight) of a rule's edges, from near to far or back."""
+    if ahead:
+        return ld(rules, rule + RULE_FORWARD), ld(rules, rule + RULE_FORWARD_WEIGHT)
+    return ld(rules, rule + RULE_BACKWARD), ld(rules, rule + RULE_BACKWARD_WEIGHT)

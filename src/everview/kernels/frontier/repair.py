@@ -1,0 +1,487 @@
+"""One epoch of a forest: what a change cuts is mended from what still stands.
+
+The invariant that everything rests on: *(value, depth) of a parent comes before that of its child*; the depth counts
+edges on which the value stays the same. So nobody whose pair comes before mine can be my descendant, and may become my
+parent without a look at anything else. Cycles cannot hold themselves up, and most deletions end at the vertex they hit.
+
+    cut      tree edges that went, and sources that got worse: who hung there is suspect
+    trim     a suspect hangs itself to another that offers the same value (and comes before it), or falls, and makes its
+             children suspect
+    regrow   who fell takes the best offer of those that stand
+    offer    new edges and sources make their offers
+    spread   Dijkstra, from all that got better or grew again
+
+The parts that may be long stop when FOREST_FUEL is gone and go on when they are called again. They answer 1 when done.
+
+*Wild weights.* Where an edge may make a value better the invariant does not hold. While there is such an edge, every
+epoch starts from the sources alone and spreads in rounds (Bellman and Ford's, the heap ordered by number of edges):
+right, and as slow as that. A path longer than the number of vertices has gone round a negative cycle. Weights beyond
+2**61 are wild, too: then it depends on nothing but the graph whether a path is found that does not fit into 64 bits.
+
+Trap: who grew again may be better off than before, by an edge that came in the same epoch. So it spreads, unless it is
+alone and worse off: then nobody can take its offer.
+"""
+
+from __future__ import annotations
+
+from everview.kernels.build.native import inner, shared
+from everview.kernels.frontier.forest import (
+    ALONG_ADD,
+    FLAG_BASED,
+    FOREST_BAD,
+    FOREST_BAD_N,
+    FOREST_CHANGES,
+    FOREST_CURSOR,
+    FOREST_ENTRIES,
+    FOREST_ENTRIES_N,
+    FOREST_EPOCHS_AT,
+    FOREST_FUEL,
+    FOREST_HEAP_N,
+    FOREST_KEY,
+    FOREST_NRULES,
+    FOREST_QUESTIONS,
+    FOREST_RULES,
+    FOREST_STACK_N,
+    FOREST_START,
+    FOREST_STEP,
+    FOREST_WILD,
+    NO_PARENT,
+    OWN_VALUE,
+    RULE_FORWARD,
+    RULE_FORWARD_WEIGHT,
+    RULE_KIND,
+    RULE_WORDS,
+    VERTEX_BASE,
+    VERTEX_DEPTH,
+    VERTEX_FLAGS,
+    VERTEX_NODE,
+    VERTEX_PARENT,
+    VERTEX_VALUE,
+    WORST_VALUE,
+    ask,
+    find,
+    first_of,
+    found_or_new,
+    hold,
+    new_entry,
+    next_of,
+    next_suspect,
+    place,
+    pop,
+    push,
+    room,
+    suspect,
+    touch,
+)
+from everview.kernels.frontier.offers import (
+    FAULT_CYCLE,
+    FAULT_PATH,
+    LARGE,
+    adds,
+    edges_of,
+    fails,
+    first_row,
+    is_wild,
+    offered,
+    read_base,
+    still_held,
+    there,
+    weight_of,
+)
+from everview.kernels.memory import ld, st
+from everview.kernels.run.step import STEP_FAULT
+from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_ROWS, diff_at
+from everview.kernels.trace.trace import TRACE_COUNT, TRACE_DELTA, TRACE_TABLE
+
+
+@inner
+def _sourced(ctx, delta, row):
+    """The entry that a changed row of sources is about; FOREST_KEY becomes its question."""
+    data = ld(delta, BATCH_DATA)
+    cap = ld(delta, BATCH_CAP)
+    questions = ld(ctx, FOREST_QUESTIONS)
+    for c in range(questions):
+        st(ld(ctx, FOREST_KEY), c, ld(data, c * cap + row))
+    return found_or_new(ctx, ld(data, questions * cap + row))
+
+
+@inner
+def _queue(ctx, entry):
+    """Let an entry that got a value spread it."""
+    at = place(ctx, entry)
+    entries = ld(ctx, FOREST_ENTRIES)
+    if ld(ctx, FOREST_WILD) > 0:
+        push(ctx, ld(entries, at + VERTEX_DEPTH), 0, entry)
+    else:
+        push(ctx, ld(entries, at + VERTEX_VALUE), ld(entries, at + VERTEX_DEPTH), entry)
+
+
+@inner
+def _depth(ctx, x, y, depth):
+    """The depth of a child that takes the value y from one with the value x."""
+    if ld(ctx, FOREST_WILD) > 0:
+        return depth + 1
+    return depth + 1 if x == y else 0
+
+
+@inner
+def _cut_edge(ctx, rules, rule, delta, row, time):
+    """An edge went: whoever hangs from it, in any question, is suspect unless a parallel one holds it."""
+    data = ld(delta, BATCH_DATA)
+    cap = ld(delta, BATCH_CAP)
+    near = ld(data, row)
+    far = ld(data, cap + row)
+    weight = weight_of(ctx, data, cap, row, ld(rules, rule + RULE_FORWARD_WEIGHT))
+    parent = first_of(ctx, near)
+    while parent != NO_PARENT:
+        ask(ctx, parent)
+        child = find(ctx, far)
+        if child != NO_PARENT:
+            entries = ld(ctx, FOREST_ENTRIES)
+            y = ld(entries, place(ctx, child) + VERTEX_VALUE)
+            if ld(entries, place(ctx, child) + VERTEX_PARENT) == parent:
+                x = ld(entries, place(ctx, parent) + VERTEX_VALUE)
+                offers, value = offered(rules, rule, x, weight)
+                if offers and value == y and still_held(ctx, rules, rule, near, far, x, y, time) == 0:
+                    suspect(ctx, child)
+        parent = next_of(ctx, parent)
+
+
+@inner
+def _cut_source(ctx, delta, row, time):
+    """A source changed: it is suspect if its own value was what counted, and is not any more."""
+    entry = _sourced(ctx, delta, row)
+    entries = ld(ctx, FOREST_ENTRIES)
+    at = place(ctx, entry)
+    read_base(ctx, entry, ld(entries, at + VERTEX_NODE), time)
+    entries = ld(ctx, FOREST_ENTRIES)
+    if ld(entries, at + VERTEX_PARENT) == OWN_VALUE:
+        based = ld(entries, at + VERTEX_FLAGS) & FLAG_BASED != 0
+        if not based or ld(entries, at + VERTEX_BASE) > ld(entries, at + VERTEX_VALUE):
+            suspect(ctx, entry)
+
+
+@inner
+def _change(ctx, i):
+    """Change number i of the step: (rule's place in FOREST_RULES or -1 for a source, its delta, row)."""
+    changes = ld(ctx, FOREST_CHANGES)
+    source = ld(changes, 1 + 2 * i)
+    row = ld(changes, 2 + 2 * i)
+    if source == ld(ctx, FOREST_NRULES):
+        return -1, ld(ld(ctx, FOREST_START), TRACE_DELTA), row
+    rule = source * RULE_WORDS
+    return rule, ld(ld(ld(ctx, FOREST_RULES), rule + RULE_FORWARD), TRACE_DELTA), row
+
+
+@inner
+def _count_changed(ctx, rules, epoch):
+    """Bring the number of wild edges up to date with an epoch's changes; what it is now."""
+    bounds = ld(ctx, FOREST_EPOCHS_AT)
+    wild = ld(ctx, FOREST_WILD)
+    for i in range(ld(bounds, epoch), ld(bounds, epoch + 1)):
+        rule, delta, row = _change(ctx, i)
+        if rule >= 0 and ld(rules, rule + RULE_KIND) == ALONG_ADD:
+            data = ld(delta, BATCH_DATA)
+            if is_wild(weight_of(ctx, data, ld(delta, BATCH_CAP), row, ld(rules, rule + RULE_FORWARD_WEIGHT))):
+                wild += diff_at(delta, data, row, 0)
+    st(ctx, FOREST_WILD, wild)
+    return wild
+
+
+@shared
+def cut(ctx, epoch, time):
+    """See the module. 1 if there are wild edges, before or after."""
+    rules = ld(ctx, FOREST_RULES)
+    bounds = ld(ctx, FOREST_EPOCHS_AT)
+    before = ld(ctx, FOREST_WILD)
+    anew = _count_changed(ctx, rules, epoch) > 0 or before > 0
+    for i in range(ld(bounds, epoch), ld(bounds, epoch + 1)):
+        rule, delta, row = _change(ctx, i)
+        if rule < 0:
+            _cut_source(ctx, delta, row, time)
+        elif not anew and diff_at(delta, ld(delta, BATCH_DATA), row, 0) < 0:
+            _cut_edge(ctx, rules, rule, delta, row, time)
+    return 1 if anew else 0
+
+
+@shared
+def start_anew(ctx):
+    """Let only the sources' own values stand, and spread them."""
+    while ld(ctx, FOREST_STACK_N) > 0:
+        next_suspect(ctx)
+    for entry in range(ld(ctx, FOREST_ENTRIES_N)):
+        at = place(ctx, entry)
+        entries = ld(ctx, FOREST_ENTRIES)
+        based = ld(entries, at + VERTEX_FLAGS) & FLAG_BASED != 0
+        if based or ld(entries, at + VERTEX_PARENT) != NO_PARENT:
+            touch(ctx, entry)
+            if based:
+                hold(ctx, entry, ld(entries, at + VERTEX_BASE), OWN_VALUE, 0)
+                _queue(ctx, entry)
+            else:
+                hold(ctx, entry, WORST_VALUE, NO_PARENT, 0)
+    return 0
+
+
+@inner
+def _rehang(ctx, rules, entry, time):
+    """Hang a suspect somewhere else, where it keeps its value; whether that is possible."""
+    at = place(ctx, entry)
+    entries = ld(ctx, FOREST_ENTRIES)
+    y = ld(entries, at + VERTEX_VALUE)
+    depth = ld(entries, at + VERTEX_DEPTH)
+    node = ld(entries, at + VERTEX_NODE)
+    if ld(entries, at + VERTEX_FLAGS) & FLAG_BASED != 0 and ld(entries, at + VERTEX_BASE) == y:
+        touch(ctx, entry)
+        hold(ctx, entry, y, OWN_VALUE, 0)
+        return True
+    for r in range(ld(ctx, FOREST_NRULES)):
+        rule = r * RULE_WORDS
+        trace, column = edges_of(rules, rule, False)
+        for b in range(ld(trace, TRACE_COUNT)):
+            batch = ld(ld(trace, TRACE_TABLE), b)
+            data = ld(batch, BATCH_DATA)
+            cap = ld(batch, BATCH_CAP)
+            rows = ld(batch, BATCH_ROWS)
+            i = first_row(ctx, batch, node)
+            while i < rows and ld(data, i) == node:
+                parent = find(ctx, ld(data, cap + i))
+                if parent != NO_PARENT:
+                    up = place(ctx, parent)
+                    x = ld(entries, up + VERTEX_VALUE)
+                    earlier = x < y or (x == y and ld(entries, up + VERTEX_DEPTH) < depth)
+                    if earlier and ld(entries, up + VERTEX_PARENT) != NO_PARENT and adds(batch, data, i, time):
+                        weight = weight_of(ctx, data, cap, i, column)
+                        offers, value = offered(rules, rule, x, weight)
+                        if offers and value == y and there(trace, batch, i, time) != 0:
+                            touch(ctx, entry)
+                            hold(ctx, entry, y, parent, _depth(ctx, x, y, ld(entries, up + VERTEX_DEPTH)))
+                            return True
+                i += 1
+            st(ctx, FOREST_FUEL, ld(ctx, FOREST_FUEL) - 1)
+    return False
+
+
+@inner
+def _suspect_children(ctx, rules, entry, node):
+    """All that hang from an entry that fell are suspect. Whether the edges are there need not be asked."""
+    for r in range(ld(ctx, FOREST_NRULES)):
+        trace, _ = edges_of(rules, r * RULE_WORDS, True)
+        for b in range(ld(trace, TRACE_COUNT)):
+            batch = ld(ld(trace, TRACE_TABLE), b)
+            data = ld(batch, BATCH_DATA)
+            cap = ld(batch, BATCH_CAP)
+            rows = ld(batch, BATCH_ROWS)
+            i = first_row(ctx, batch, node)
+            first = i
+            while i < rows and ld(data, i) == node:
+                child = find(ctx, ld(data, cap + i))
+                if child != NO_PARENT and ld(ld(ctx, FOREST_ENTRIES), place(ctx, child) + VERTEX_PARENT) == entry:
+                    suspect(ctx, child)
+                i += 1
+            st(ctx, FOREST_FUEL, ld(ctx, FOREST_FUEL) - (i - first))
+
+
+@shared
+def trim(ctx, time):
+    """See the module."""
+    rules = ld(ctx, FOREST_RULES)
+    while ld(ctx, FOREST_STACK_N) > 0:
+        if ld(ctx, FOREST_FUEL) < 0:
+            return 0
+        room(ctx, FOREST_BAD, FOREST_BAD_N, 2, 1)
+        entry = next_suspect(ctx)
+        ask(ctx, entry)
+        if not _rehang(ctx, rules, entry, time):
+            touch(ctx, entry)
+            at = place(ctx, entry)
+            entries = ld(ctx, FOREST_ENTRIES)
+            n = ld(ctx, FOREST_BAD_N)
+            st(ld(ctx, FOREST_BAD), 1 + 2 * n, entry)
+            st(ld(ctx, FOREST_BAD), 2 + 2 * n, ld(entries, at + VERTEX_VALUE))
+            st(ctx, FOREST_BAD_N, n + 1)
+            node = ld(entries, at + VERTEX_NODE)
+            hold(ctx, entry, WORST_VALUE, NO_PARENT, 0)
+            _suspect_children(ctx, rules, entry, node)
+    st(ctx, FOREST_CURSOR, 0)
+    return 1
+
+
+@inner
+def _regrow(ctx, rules, entry, time):
+    """Take the best offer there is for an entry that fell."""
+    at = place(ctx, entry)
+    entries = ld(ctx, FOREST_ENTRIES)
+    node = ld(entries, at + VERTEX_NODE)
+    best = WORST_VALUE
+    parent = NO_PARENT
+    depth = 0
+    if ld(entries, at + VERTEX_FLAGS) & FLAG_BASED != 0:
+        best = ld(entries, at + VERTEX_BASE)
+        parent = OWN_VALUE
+    for r in range(ld(ctx, FOREST_NRULES)):
+        rule = r * RULE_WORDS
+        trace, column = edges_of(rules, rule, False)
+        for b in range(ld(trace, TRACE_COUNT)):
+            batch = ld(ld(trace, TRACE_TABLE), b)
+            data = ld(batch, BATCH_DATA)
+            cap = ld(batch, BATCH_CAP)
+            rows = ld(batch, BATCH_ROWS)
+            i = first_row(ctx, batch, node)
+            while i < rows and ld(data, i) == node:
+                other = find(ctx, ld(data, cap + i))
+                if other != NO_PARENT:
+                    up = place(ctx, other)
+                    x = ld(entries, up + VERTEX_VALUE)
+                    stands = ld(entries, up + VERTEX_PARENT) != NO_PARENT
+                    if stands and (parent == NO_PARENT or x <= best) and adds(batch, data, i, time):
+                        offers, y = offered(rules, rule, x, weight_of(ctx, data, cap, i, column))
+                        if offers and (parent == NO_PARENT or y < best) and there(trace, batch, i, time) != 0:
+                            best = y
+                            parent = other
+                            depth = _depth(ctx, x, y, ld(entries, up + VERTEX_DEPTH))
+                i += 1
+            st(ctx, FOREST_FUEL, ld(ctx, FOREST_FUEL) - 1)
+    if parent != NO_PARENT:
+        hold(ctx, entry, best, parent, depth)
+    return parent != NO_PARENT, best
+
+
+@shared
+def regrow(ctx, time):
+    """See the module."""
+    rules = ld(ctx, FOREST_RULES)
+    fallen = ld(ctx, FOREST_BAD_N)
+    j = ld(ctx, FOREST_CURSOR)
+    while j < fallen:
+        if ld(ctx, FOREST_FUEL) < 0:
+            st(ctx, FOREST_CURSOR, j)
+            return 0
+        entry = ld(ld(ctx, FOREST_BAD), 1 + 2 * j)
+        ask(ctx, entry)
+        grown, best = _regrow(ctx, rules, entry, time)
+        if grown and (fallen > 1 or best < ld(ld(ctx, FOREST_BAD), 2 + 2 * j) or best > LARGE):
+            _queue(ctx, entry)
+        j += 1
+    st(ctx, FOREST_BAD_N, 0)
+    return 1
+
+
+@inner
+def _better(ctx, entry, y):
+    """Whether a value is better than what an entry (NO_PARENT: no entry) has."""
+    if entry == NO_PARENT:
+        return True
+    entries = ld(ctx, FOREST_ENTRIES)
+    at = place(ctx, entry)
+    return y < ld(entries, at + VERTEX_VALUE) or ld(entries, at + VERTEX_PARENT) == NO_PARENT
+
+
+@inner
+def _offer_edge(ctx, rules, rule, delta, row):
+    """A new edge makes its offer, in every question."""
+    data = ld(delta, BATCH_DATA)
+    cap = ld(delta, BATCH_CAP)
+    near = ld(data, row)
+    far = ld(data, cap + row)
+    weight = weight_of(ctx, data, cap, row, ld(rules, rule + RULE_FORWARD_WEIGHT))
+    parent = first_of(ctx, near)
+    while parent != NO_PARENT:
+        up = place(ctx, parent)
+        entries = ld(ctx, FOREST_ENTRIES)
+        if ld(entries, up + VERTEX_PARENT) != NO_PARENT:
+            x = ld(entries, up + VERTEX_VALUE)
+            depth = ld(entries, up + VERTEX_DEPTH)
+            offers, y = offered(rules, rule, x, weight)
+            if not offers and fails(rules, rule, x, weight):
+                st(ld(ctx, FOREST_STEP), STEP_FAULT, FAULT_PATH)
+            if offers:
+                ask(ctx, parent)
+                _take(ctx, find(ctx, far), far, x, y, parent, depth)
+        parent = next_of(ctx, parent)
+
+
+@inner
+def _take(ctx, child, node, x, y, parent, depth):
+    """Let a child (NO_PARENT: the node has no entry yet) take a value from a parent, if it is better."""
+    if _better(ctx, child, y):
+        if child == NO_PARENT:
+            child = new_entry(ctx, node)
+        touch(ctx, child)
+        hold(ctx, child, y, parent, _depth(ctx, x, y, depth))
+        _queue(ctx, child)
+
+
+@shared
+def offer(ctx, epoch):
+    """See the module."""
+    rules = ld(ctx, FOREST_RULES)
+    bounds = ld(ctx, FOREST_EPOCHS_AT)
+    for i in range(ld(bounds, epoch), ld(bounds, epoch + 1)):
+        rule, delta, row = _change(ctx, i)
+        if rule < 0:
+            entry = _sourced(ctx, delta, row)
+            entries = ld(ctx, FOREST_ENTRIES)
+            at = place(ctx, entry)
+            base = ld(entries, at + VERTEX_BASE)
+            if ld(entries, at + VERTEX_FLAGS) & FLAG_BASED != 0 and _better(ctx, entry, base):
+                touch(ctx, entry)
+                hold(ctx, entry, base, OWN_VALUE, 0)
+                _queue(ctx, entry)
+        elif diff_at(delta, ld(delta, BATCH_DATA), row, 0) > 0:
+            _offer_edge(ctx, rules, rule, delta, row)
+    return 0
+
+
+@inner
+def _spread_from(ctx, rules, entry, time):
+    """Offer an entry's value along all edges."""
+    at = place(ctx, entry)
+    entries = ld(ctx, FOREST_ENTRIES)
+    x = ld(entries, at + VERTEX_VALUE)
+    depth = ld(entries, at + VERTEX_DEPTH)
+    node = ld(entries, at + VERTEX_NODE)
+    for r in range(ld(ctx, FOREST_NRULES)):
+        rule = r * RULE_WORDS
+        trace, column = edges_of(rules, rule, True)
+        for b in range(ld(trace, TRACE_COUNT)):
+            batch = ld(ld(trace, TRACE_TABLE), b)
+            data = ld(batch, BATCH_DATA)
+            cap = ld(batch, BATCH_CAP)
+            rows = ld(batch, BATCH_ROWS)
+            i = first_row(ctx, batch, node)
+            first = i
+            while i < rows and ld(data, i) == node:
+                weight = weight_of(ctx, data, cap, i, column)
+                offers, y = offered(rules, rule, x, weight)
+                if not offers and fails(rules, rule, x, weight) and there(trace, batch, i, time) != 0:
+                    st(ld(ctx, FOREST_STEP), STEP_FAULT, FAULT_PATH)
+                if offers and adds(batch, data, i, time):
+                    far = ld(data, cap + i)
+                    child = find(ctx, far)
+                    if _better(ctx, child, y) and there(trace, batch, i, time) != 0:
+                        _take(ctx, child, far, x, y, entry, depth)
+                i += 1
+            st(ctx, FOREST_FUEL, ld(ctx, FOREST_FUEL) - (i - first) - 1)
+
+
+@shared
+def spread(ctx, time):
+    """See the module."""
+    rules = ld(ctx, FOREST_RULES)
+    while ld(ctx, FOREST_HEAP_N) > 0:
+        if ld(ctx, FOREST_FUEL) < 0:
+            return 0
+        first, entry = pop(ctx)
+        at = place(ctx, entry)
+        entries = ld(ctx, FOREST_ENTRIES)
+        in_rounds = ld(ctx, FOREST_WILD) > 0
+        current = ld(entries, at + VERTEX_DEPTH) if in_rounds else ld(entries, at + VERTEX_VALUE)
+        if first == current and ld(entries, at + VERTEX_PARENT) != NO_PARENT:
+            if in_rounds and current > ld(ctx, FOREST_ENTRIES_N):
+                st(ld(ctx, FOREST_STEP), STEP_FAULT, FAULT_CYCLE)
+                st(ctx, FOREST_HEAP_N, 0)
+                return 1
+            ask(ctx, entry)
+            _spread_from(ctx, rules, entry, time)
+    return 1

@@ -1,0 +1,383 @@
+"""The operator: the best value of every vertex, kept by trees.
+
+    value(v) = best of its own as a source, and of what every edge (u, v, w) makes of value(u)
+
+where an edge never makes a value better and makes nothing better of what is worse (`forest.KIND`). The operator reads
+the edges' arrangements in place, in both directions, and says differences like any other: they are its trace, which is
+all of its state that outlives the process. What a loop needs rounds for, and a difference for each of them, is here one
+value and one parent (`forest`), mended epoch by epoch (`repair`).
+
+Several epochs in one step are worked on one after the other, each on the edges as of that epoch: rows of the traces
+have times, and later ones are passed over.
+
+    IDLE      nothing to do; a step begins
+    GROWING   the forest is grown from the sources: a newcomer says all of it (LOUD), after opening nothing is said,
+              because the output's trace has it
+    OPENING   an epoch begins: cut
+    TRIMMING, REGROWING, SPREADING
+    CLOSING   its differences are collected; the next epoch, or all are said
+
+It returns to the executor, to be called again, whenever its fuel is gone: so a step can be interrupted in the middle.
+"""
+
+from __future__ import annotations
+
+from everview.kernels.build.native import AGAIN, entry, inner, operator, shared
+from everview.kernels.frontier.forest import (
+    FLAG_BASED,
+    FOREST_BUILT,
+    FOREST_CHANGES,
+    FOREST_CHANGES_N,
+    FOREST_ENTRIES,
+    FOREST_ENTRIES_N,
+    FOREST_EPOCH,
+    FOREST_EPOCHS_AT,
+    FOREST_FLIP,
+    FOREST_FRESH,
+    FOREST_FUEL,
+    FOREST_KEY,
+    FOREST_LOG,
+    FOREST_LOG_FROM,
+    FOREST_LOG_N,
+    FOREST_LOUD,
+    FOREST_NRULES,
+    FOREST_OUT,
+    FOREST_OUT_MAP,
+    FOREST_OUT_N,
+    FOREST_OUTPUT,
+    FOREST_PHASE,
+    FOREST_QUESTIONS,
+    FOREST_RULES,
+    FOREST_SCOPE,
+    FOREST_SERIAL,
+    FOREST_SERIALS,
+    FOREST_START,
+    FOREST_STEP,
+    FOREST_STREAM,
+    FOREST_WILD,
+    FOREST_WILD_BEFORE,
+    LOGGED,
+    NO_PARENT,
+    OWN_VALUE,
+    RULE_FORWARD,
+    RULE_WORDS,
+    VERTEX_BASE,
+    VERTEX_FLAGS,
+    VERTEX_PARENT,
+    VERTEX_VALUE,
+    empty_forest,
+    forest_words,
+    found_or_new,
+    free_forest,
+    hold,
+    place,
+    push,
+    room,
+)
+from everview.kernels.frontier.offers import adds, base_in, count_wild, there
+from everview.kernels.frontier.repair import cut, offer, regrow, spread, start_anew, trim
+from everview.kernels.memory import alloc, free, ld, st
+from everview.kernels.operators.arrange import emit
+from everview.kernels.run.scope import SCOPE_NOW
+from everview.kernels.run.step import STEP_BASE, STEP_EPOCHS
+from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_ROWS, time_at
+from everview.kernels.trace.sort import sort_rows
+from everview.kernels.trace.trace import (
+    TRACE_COLS,
+    TRACE_COUNT,
+    TRACE_DELTA,
+    TRACE_STAMP,
+    TRACE_TABLE,
+    add_delta,
+    clear_delta,
+    trace_rows,
+)
+
+PHASE_IDLE, PHASE_GROWING, PHASE_OPENING, PHASE_TRIMMING, PHASE_REGROWING, PHASE_SPREADING, PHASE_CLOSING = range(7)
+
+A_WHILE = 200_000
+"""FOREST_FUEL of one call: rows of edges to look at, some milliseconds."""
+
+WASTE = 4
+"""How many times as many entries as rows of the output there may be before the forest is grown again."""
+
+
+@inner
+def _delta(ctx, trace):
+    """What came to a trace in this step; 0 if nothing."""
+    return ld(trace, TRACE_DELTA) if ld(trace, TRACE_STAMP) == ld(ld(ctx, FOREST_SCOPE), SCOPE_NOW) else 0
+
+
+@inner
+def _source(ctx, i):
+    """Trace number i whose changes matter: those of the rules' edges, then the sources'."""
+    if i == ld(ctx, FOREST_NRULES):
+        return ld(ctx, FOREST_START)
+    return ld(ld(ctx, FOREST_RULES), i * RULE_WORDS + RULE_FORWARD)
+
+
+@inner
+def _epoch_of(ctx, batch, data, row):
+    """Which of the step's epochs a row of a change belongs to, counted from 1."""
+    step = ld(ctx, FOREST_STEP)
+    return min(max(time_at(batch, data, row) - ld(step, STEP_BASE), 1), ld(step, STEP_EPOCHS))
+
+
+@shared
+def _gather(ctx):
+    """List the step's changes by epoch: CHANGES from EPOCHS_AT[e] on are epoch e's, two words each (source, row)."""
+    epochs = ld(ld(ctx, FOREST_STEP), STEP_EPOCHS)
+    bounds = alloc(epochs + 3)
+    free(ld(ctx, FOREST_EPOCHS_AT))
+    st(ctx, FOREST_EPOCHS_AT, bounds)
+    for e in range(epochs + 3):
+        st(bounds, e, 0)
+    total = 0
+    for s in range(ld(ctx, FOREST_NRULES) + 1):
+        delta = _delta(ctx, _source(ctx, s))
+        if delta != 0:
+            data = ld(delta, BATCH_DATA)
+            for i in range(ld(delta, BATCH_ROWS)):
+                e = _epoch_of(ctx, delta, data, i)
+                st(bounds, e + 1, ld(bounds, e + 1) + 1)
+            total += ld(delta, BATCH_ROWS)
+    st(ctx, FOREST_CHANGES_N, 0)
+    changes = room(ctx, FOREST_CHANGES, FOREST_CHANGES_N, 2, total)
+    for e in range(epochs + 2):
+        st(bounds, e + 1, ld(bounds, e) + ld(bounds, e + 1))
+    for s in range(ld(ctx, FOREST_NRULES) + 1):
+        delta = _delta(ctx, _source(ctx, s))
+        if delta != 0:
+            data = ld(delta, BATCH_DATA)
+            for i in range(ld(delta, BATCH_ROWS)):
+                e = _epoch_of(ctx, delta, data, i)
+                at = ld(bounds, e)
+                st(bounds, e, at + 1)
+                st(changes, 1 + 2 * at, s)
+                st(changes, 2 + 2 * at, i)
+    e = epochs + 2  # each bound has moved to the end of its epoch, which is where the next begins
+    while e > 0:
+        st(bounds, e, ld(bounds, e - 1))
+        e -= 1
+    st(bounds, 0, 0)
+    st(ctx, FOREST_CHANGES_N, total)
+    return total
+
+
+@inner
+def _settle_source(ctx, trace, batch, row, node, value, time):
+    """Note a source's value if it is there, and better than what is known of it."""
+    one = found_or_new(ctx, node)
+    at = place(ctx, one)
+    entries = ld(ctx, FOREST_ENTRIES)
+    better = ld(entries, at + VERTEX_FLAGS) & FLAG_BASED == 0 or value < ld(entries, at + VERTEX_BASE)
+    if better and there(trace, batch, row, time) != 0:
+        st(entries, at + VERTEX_BASE, value)
+        st(entries, at + VERTEX_FLAGS, FLAG_BASED)
+
+
+@shared
+def _plant(ctx, time):
+    """Begin to grow the forest: all sources, as of a time."""
+    empty_forest(ctx)
+    rules = ld(ctx, FOREST_RULES)
+    wild = 0
+    for r in range(ld(ctx, FOREST_NRULES)):
+        wild += count_wild(ctx, rules, r * RULE_WORDS, time)
+    st(ctx, FOREST_WILD, wild)
+    st(ctx, FOREST_WILD_BEFORE, wild)
+    trace = ld(ctx, FOREST_START)
+    questions = ld(ctx, FOREST_QUESTIONS)
+    for b in range(ld(trace, TRACE_COUNT)):
+        batch = ld(ld(trace, TRACE_TABLE), b)
+        data = ld(batch, BATCH_DATA)
+        cap = ld(batch, BATCH_CAP)
+        for i in range(ld(batch, BATCH_ROWS)):
+            if adds(batch, data, i, time):
+                for c in range(questions):
+                    st(ld(ctx, FOREST_KEY), c, ld(data, c * cap + i))
+                _settle_source(ctx, trace, batch, i, ld(data, questions * cap + i), base_in(ctx, data, cap, i), time)
+    for one in range(ld(ctx, FOREST_ENTRIES_N)):
+        at = place(ctx, one)
+        entries = ld(ctx, FOREST_ENTRIES)
+        if ld(entries, at + VERTEX_FLAGS) & FLAG_BASED != 0:
+            hold(ctx, one, ld(entries, at + VERTEX_BASE), OWN_VALUE, 0)
+            push(ctx, 0 if wild > 0 else ld(entries, at + VERTEX_BASE), 0, one)
+    return 0
+
+
+@inner
+def _say(ctx, one, value, time, diff):
+    """Append a row of the output."""
+    cols = ld(ld(ctx, FOREST_OUTPUT), TRACE_COLS)
+    out = room(ctx, FOREST_OUT, FOREST_OUT_N, cols + 2, 1)
+    n = ld(ctx, FOREST_OUT_N)
+    to = 1 + n * (cols + 2)
+    entries = ld(ctx, FOREST_ENTRIES)
+    at = place(ctx, one)
+    which = ld(ctx, FOREST_OUT_MAP)
+    for c in range(cols):
+        word = ld(which, c)
+        st(out, to + c, value ^ ld(ctx, FOREST_FLIP) if word == VERTEX_VALUE else ld(entries, at + word))
+    st(out, to + cols, time)
+    st(out, to + cols + 1, diff)
+    st(ctx, FOREST_OUT_N, n + 1)
+
+
+@shared
+def _say_all(ctx, time):
+    """Say every value there is."""
+    for one in range(ld(ctx, FOREST_ENTRIES_N)):
+        entries = ld(ctx, FOREST_ENTRIES)
+        at = place(ctx, one)
+        if ld(entries, at + VERTEX_PARENT) != NO_PARENT:
+            _say(ctx, one, ld(entries, at + VERTEX_VALUE), time, 1)
+    return 0
+
+
+@shared
+def _say_changes(ctx, time):
+    """Say what an epoch has changed: the log has what was."""
+    log = ld(ctx, FOREST_LOG)
+    for i in range(ld(ctx, FOREST_LOG_FROM), ld(ctx, FOREST_LOG_N)):
+        at = 1 + i * LOGGED
+        one = ld(log, at)
+        was = ld(log, at + 1 + VERTEX_PARENT) != NO_PARENT
+        before = ld(log, at + 1 + VERTEX_VALUE)
+        entries = ld(ctx, FOREST_ENTRIES)
+        now = place(ctx, one)
+        is_now = ld(entries, now + VERTEX_PARENT) != NO_PARENT
+        value = ld(entries, now + VERTEX_VALUE)
+        if was != is_now or (was and before != value):
+            if was:
+                _say(ctx, one, before, time, -1)
+            if is_now:
+                _say(ctx, one, value, time, 1)
+    st(ctx, FOREST_LOG_FROM, ld(ctx, FOREST_LOG_N))
+    return 0
+
+
+@shared
+def _publish(ctx):
+    """What was said becomes the output's delta."""
+    output = ld(ctx, FOREST_OUTPUT)
+    n = ld(ctx, FOREST_OUT_N)
+    cols = ld(output, TRACE_COLS)
+    batch = sort_rows(ld(ctx, FOREST_OUT), 1, cols + 2, 1, n, cols, 1, 0, ld(ctx, FOREST_STEP)) if n > 0 else 0
+    st(ctx, FOREST_OUT_N, 0)
+    st(ctx, FOREST_PHASE, PHASE_IDLE)
+    if batch == 0:
+        clear_delta(output)
+        return 0
+    add_delta(output, batch, ld(ld(ctx, FOREST_SCOPE), SCOPE_NOW), ld(ctx, FOREST_STEP))
+    emit(ld(ctx, FOREST_STREAM), batch)
+    return 0
+
+
+@shared
+def _begin(ctx):
+    """The step begins. 0: there is nothing to do."""
+    fresh = ld(ctx, FOREST_FRESH) != 0
+    changed = fresh
+    for s in range(ld(ctx, FOREST_NRULES) + 1):
+        changed = changed or _delta(ctx, _source(ctx, s)) != 0
+    if not changed:
+        clear_delta(ld(ctx, FOREST_OUTPUT))
+        return 0
+    if ld(ctx, FOREST_ENTRIES_N) > WASTE * trace_rows(ld(ctx, FOREST_OUTPUT)) + 4096:
+        st(ctx, FOREST_BUILT, 0)
+    base = ld(ld(ctx, FOREST_STEP), STEP_BASE)
+    st(ctx, FOREST_EPOCH, 1)
+    if fresh:
+        _plant(ctx, base + 1)
+        st(ctx, FOREST_LOUD, 1)
+        st(ctx, FOREST_PHASE, PHASE_GROWING)
+    elif ld(ctx, FOREST_BUILT) == 0:
+        _plant(ctx, base)
+        st(ctx, FOREST_PHASE, PHASE_GROWING)
+    else:
+        st(ctx, FOREST_PHASE, PHASE_OPENING)
+    _gather(ctx)
+    return 1
+
+
+@shared
+def _grown(ctx, base):
+    """The forest is grown."""
+    st(ctx, FOREST_BUILT, 1)
+    if ld(ctx, FOREST_LOUD) != 0:
+        st(ctx, FOREST_FRESH, 0)
+        _say_all(ctx, base + 1)
+        st(ctx, FOREST_EPOCH, 2)
+    st(ctx, FOREST_PHASE, PHASE_OPENING)
+    return 0
+
+
+@inner
+def _open(ctx, epoch, time):
+    """Begin an epoch under a number of its own."""
+    serial = ld(ctx, FOREST_SERIALS) + 1
+    st(ctx, FOREST_SERIALS, serial)
+    st(ctx, FOREST_SERIAL, serial)
+    if cut(ctx, epoch, time) != 0:
+        start_anew(ctx)
+        st(ctx, FOREST_PHASE, PHASE_SPREADING)
+    else:
+        st(ctx, FOREST_PHASE, PHASE_TRIMMING)
+
+
+@inner
+def _advance(ctx, base, epochs):
+    """Do the next part of the work; whether there is more of it."""
+    phase = ld(ctx, FOREST_PHASE)
+    epoch = ld(ctx, FOREST_EPOCH)
+    time = base + epoch
+    if phase == PHASE_GROWING:
+        if spread(ctx, base + 1 if ld(ctx, FOREST_LOUD) != 0 else base) != 0:
+            _grown(ctx, base)
+    elif phase == PHASE_OPENING:
+        if epoch > epochs:
+            _publish(ctx)
+            return False
+        _open(ctx, epoch, time)
+    elif phase == PHASE_TRIMMING:
+        if trim(ctx, time) != 0:
+            st(ctx, FOREST_PHASE, PHASE_REGROWING)
+    elif phase == PHASE_REGROWING:
+        if regrow(ctx, time) != 0:
+            offer(ctx, epoch)
+            st(ctx, FOREST_PHASE, PHASE_SPREADING)
+    elif phase == PHASE_SPREADING:
+        if spread(ctx, time) != 0:
+            st(ctx, FOREST_PHASE, PHASE_CLOSING)
+    else:
+        _say_changes(ctx, time)
+        st(ctx, FOREST_EPOCH, epoch + 1)
+        st(ctx, FOREST_PHASE, PHASE_OPENING)
+    return True
+
+
+@operator
+def keep_trees(ctx):
+    """Compiled operator; see the module."""
+    if ld(ctx, FOREST_PHASE) == PHASE_IDLE and _begin(ctx) == 0:
+        return 0
+    base = ld(ld(ctx, FOREST_STEP), STEP_BASE)
+    epochs = ld(ld(ctx, FOREST_STEP), STEP_EPOCHS)
+    st(ctx, FOREST_FUEL, A_WHILE)
+    while _advance(ctx, base, epochs):
+        if ld(ctx, FOREST_FUEL) < 0:
+            return AGAIN
+    return 0
+
+
+TREES_BYTES, DROP_TREES = range(2)
+
+
+@entry("int", "int", brief=True)
+def about_trees(what, ctx):
+    """What Python asks of an operator's forest: its size, or to give it back."""
+    if what == TREES_BYTES:
+        return 8 * forest_words(ctx)
+    free_forest(ctx)
+    return 0

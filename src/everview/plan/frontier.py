@@ -1,0 +1,69 @@
+"""Monotone recursion as one node: the best value of every vertex, instead of a loop that finds it in rounds.
+
+A `Frontier` says, for every question q and node v,
+
+    value(q, v) = the best of what `start` has for (q, v) and of what rules make of value(q, u) along edges (u, v)
+
+and nothing for vertices that no path leads to. `everview.plan.monotone` makes it of loops that say just that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+from everview.plan.nodes import Node, Types
+
+Along = Literal["same", "add", "worst"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How values go along edges: from column `near` to column `far` of input number `edges`.
+
+    An edge makes of a value itself ("same"), the sum with its weight ("add"), or the worse of both ("worst"). The
+    weight is a column, or a constant that is not negative. No offers come from values beyond `most_in`, and none beyond
+    `most_out` are taken ("beyond" is above if the least is the best, else below).
+    """
+
+    edges: int
+    near: int
+    far: int
+    along: Along
+    weight: int | None = None
+    constant: int = 0
+    most_in: int | None = None
+    most_out: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Frontier(Node):
+    """See the module. `start` has the columns of the result, which are those of the question, the node and the value
+    (None: there is none, a vertex is reached or not), in any order.
+    """
+
+    start: Node
+    edges: tuple[Node, ...]
+    rules: tuple[Rule, ...]
+    node: int
+    value: int | None
+    largest: bool
+    columns: Types
+
+    @cached_property
+    def types(self) -> Types:
+        return self.columns
+
+    @property
+    def question(self) -> tuple[int, ...]:
+        """The columns that tell questions apart."""
+        return tuple(c for c in range(len(self.columns)) if c not in (self.node, self.value))
+
+    def describe(self) -> str:
+        """What is kept, for `explain`."""
+        what = "what is reached" if self.value is None else f"the {'largest' if self.largest else 'least'} value"
+        along = {"same": "unchanged", "add": "plus a weight", "worst": "no better than a weight"}
+        ways = ", ".join(dict.fromkeys(along[r.along] for r in self.rules))
+        of = f" for each of its {len(self.question)} other column(s)" if self.question else ""
+        return f"{what} along {len(self.rules)} kind(s) of edges, {ways}{of}"

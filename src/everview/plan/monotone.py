@@ -1,0 +1,492 @@
+"""Which loops are monotone, and can be kept as trees instead of rounds.
+
+A loop is, if its body is the least (or largest) value for each key, or the distinct rows, of a union of
+
+    starts   what does not read the loop's variable; what the loop begins with is one of them, or nothing
+    rules    the variable joined with edges (anything that does not read it) on its *node* column, which becomes a
+             column of the edges; the *value* becomes itself, itself plus a weight, or the worse of itself and a
+             weight; all other columns stay: they are the *question*
+
+Then every round's rows are no worse than the last's, the loop comes to rest at the least fixed point, whatever the
+order of the work, and that is what a `Frontier` keeps. Why each condition is needed:
+
+- *What it begins with.* A loop that begins with more than its starts may rest higher: nodes on a cycle, told that they
+  are reached, go on telling each other.
+- *Values never get better along an edge* (under "least": never smaller). Weights are looked at when they come: the
+  operator is right with negative ones, only slow. Constants are looked at here.
+- *Conditions* on a value may only be such that what passes, passes too when it is better (`dist < 5` under "least").
+  Conditions on edges alone belong to the edges.
+- *No multiplicity is ever negative* in starts and edges, or rows of different origins could cancel each other.
+- *No NULL* among values: it is neither better nor worse. NULL joins nothing, so edges from NULL are left out.
+- *Nothing that can fail* is moved to where it is computed for edges that no path leads to.
+
+Whatever is not recognised stays a loop: `recognised` gives the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Generator, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from everview.expr.functions import conjunction
+from everview.expr.nodes import Call, ColumnRef, Expr, Literal
+from everview.plan import nodes as plan
+from everview.plan.check import free_variables, free_variables_below
+from everview.plan.deep import Staged, of_node, settled
+from everview.plan.frontier import Along, Frontier, Rule
+from everview.plan.windows import Window
+from everview.types import BOOL, INTERNED
+
+ORDERED = frozenset({"int", "bool", "date", "timestamp", "decimal"})
+"""Kinds of values of which `greatest` and `least` go by the codes."""
+
+TOTAL = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "is_null", "is_not_null", "hash"})
+"""Functions that never fail."""
+
+_TURNED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+
+
+class NotMonotone(Exception):
+    """Why a loop stays one."""
+
+
+@dataclass(frozen=True)
+class LoopDecision:
+    """How a loop is kept, and why."""
+
+    strategy: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"loop: {self.strategy}, because {self.why}"
+
+
+def as_trees(
+    node: plan.Node, arranged: Container[plan.Node] = (), refused: str | None = None
+) -> tuple[plan.Node, list[LoopDecision]]:
+    """The same rows with monotone loops kept as trees, and what was done with each loop. `refused`: why none shall be.
+
+    >>> from everview.types import INT
+    >>> edge, start = plan.Table(0, (INT, INT)), plan.Table(1, (INT,))
+    >>> hop = plan.Project(plan.Join(plan.Variable(1, 0, (INT,)), edge, (0,), (0,)), (ColumnRef(INT, 2),))
+    >>> body = plan.Threshold(plan.Union((hop, start)), "distinct")
+    >>> found, why = as_trees(plan.LoopResult(plan.Loop(1, (None,), (body,)), 0))
+    >>> type(found).__name__, str(why[0])
+    ('Frontier', 'loop: trees, because it keeps what is reached along 1 kind(s) of edges, unchanged')
+    """
+    rewriting = _Rewriting(arranged, refused)
+    return rewriting.node(node), rewriting.decisions
+
+
+class _Rewriting:
+    def __init__(self, arranged: Container[plan.Node], refused: str | None) -> None:
+        self.arranged = arranged
+        self.refused = refused
+        self.done: dict[int, plan.Node] = {}
+        self.kept: list[plan.Node] = []  # so that the ids in `done` stay theirs
+        self.decisions: list[LoopDecision] = []
+        self.rewritten = Staged(lambda n: settled(self._node(n)), lambda n: id(n) in self.done or n in self.arranged)
+
+    def node(self, node: plan.Node) -> plan.Node:
+        """The node rewritten, once."""
+        if id(node) not in self.done:
+            self.kept.append(node)
+            self.done[id(node)] = node if node in self.arranged else self.rewritten(node)
+        return self.done[id(node)]
+
+    def _node(self, node: plan.Node) -> plan.Node:
+        if isinstance(node, plan.LoopResult):
+            try:
+                if self.refused is not None:
+                    raise NotMonotone(self.refused)
+                found = recognised(node)
+            except NotMonotone as reason:
+                self._decide(LoopDecision("rounds", str(reason)))
+            else:
+                self._decide(LoopDecision("trees", f"it keeps {found.describe()}"))
+                return self._inside(found)
+        return self._inside(node)
+
+    def _decide(self, decision: LoopDecision) -> None:
+        if decision not in self.decisions:
+            self.decisions.append(decision)
+
+    def _inside(self, node: plan.Node) -> plan.Node:
+        changes: dict[str, Any] = {}
+        for each in fields(node):  # type: ignore[arg-type]
+            value = getattr(node, each.name)
+            if isinstance(value, plan.Node):
+                changes[each.name] = self.node(value)
+            elif isinstance(value, tuple) and any(isinstance(v, plan.Node) for v in value):
+                changes[each.name] = tuple(self.node(v) if isinstance(v, plan.Node) else v for v in value)
+        same = all(changes[k] == getattr(node, k) for k in changes)
+        return node if same else replace(node, **changes)  # type: ignore[type-var]
+
+
+def recognised(result: plan.LoopResult) -> Frontier:
+    """What a loop's result is as a `Frontier`; NotMonotone says why it is none."""
+    loop = result.loop
+    if len(loop.bodies) != 1:
+        raise NotMonotone("several variables depend on each other in it")
+    if loop.max_rounds is not None:
+        raise NotMonotone("its rounds are counted")
+    if free_variables(result):
+        raise NotMonotone("it runs inside another loop")
+    selection = _selection(loop.bodies[0])
+    starts, ways = _parts(loop, selection)
+    if not ways or not starts:
+        raise NotMonotone("it has no start, or nothing that goes further")
+    start = _start(starts, selection)
+    _check_initial(loop, starts, selection)
+    nodes = {way.node for way in ways}
+    if len(nodes) != 1:
+        raise NotMonotone("edges are joined on different columns of it")
+    (node,) = nodes
+    edges: list[plan.Node] = []
+    rules = tuple(_rule(way, selection, node, edges) for way in ways)
+    for part in (start, *edges):
+        if not never_negative(part):
+            raise NotMonotone("rows that it reads may be taken away more often than they are there")
+    types = result.types
+    value = selection.value
+    if value is not None and types[value].kind in INTERNED:
+        raise NotMonotone("its values are ordered by Python")
+    return Frontier(start, tuple(edges), rules, node, value, selection.largest, types)
+
+
+@dataclass(frozen=True)
+class _Selection:
+    """What a body selects from: column c of the variable is column `columns[c]` of `union`; `value` is that column of
+    the variable which is the least or largest, if there is one.
+    """
+
+    union: plan.Node
+    columns: tuple[int, ...]
+    value: int | None
+    largest: bool
+
+
+def _selection(body: plan.Node) -> _Selection:
+    order = list(range(len(body.types)))
+    while isinstance(body, plan.Project):
+        if not all(isinstance(e, ColumnRef) for e in body.exprs):
+            raise NotMonotone("its body computes something of what it has selected")
+        order = [body.exprs[c].index for c in order]  # type: ignore[attr-defined]
+        body = body.child
+    if sorted(order) != list(range(len(body.types))):
+        raise NotMonotone("its body drops or doubles columns")
+    if isinstance(body, plan.Threshold) and body.kind == "distinct":
+        return _Selection(body.child, tuple(order), None, False)
+    if isinstance(body, plan.Reduce) and len(body.aggregates) == 1 and body.aggregates[0].kind in ("min", "max"):
+        aggregate = body.aggregates[0]
+        assert aggregate.column is not None
+        below = (*body.keys, aggregate.column)
+        if len(set(below)) != len(below):
+            raise NotMonotone("its body groups by what it selects")
+        value = order.index(len(body.keys))
+        return _Selection(body.child, tuple(below[c] for c in order), value, aggregate.kind == "max")
+    raise NotMonotone("its body is not the least or largest value for each key, nor distinct rows")
+
+
+@dataclass
+class _Way:
+    """One way round: the variable joined with edges. Expressions are over the variable's columns, then the edges'."""
+
+    width: int
+    edges: plan.Node
+    node: int
+    near: int
+    outputs: tuple[Expr, ...]
+    conditions: list[Expr] = field(default_factory=list)
+
+
+def _parts(loop: plan.Loop, selection: _Selection) -> tuple[list[plan.Node], list[_Way]]:
+    """What a body selects from: the starts, and the ways round."""
+    free = free_variables_below(selection.union)
+    starts: list[plan.Node] = []
+    ways: list[_Way] = []
+    todo = [selection.union]
+    while todo:
+        part = todo.pop(0)
+        if not free[id(part)]:
+            starts.append(part)
+        elif isinstance(part, plan.Union):
+            todo = [*part.inputs, *todo]
+        elif isinstance(part, plan.Threshold) and part.kind == "distinct":
+            todo = [part.child, *todo]  # how often a row is there does not matter to the selection
+        else:
+            way = _way(part, selection, free)
+            if way is not None:
+                ways.append(way)
+    return starts, ways
+
+
+def _unfolded(node: plan.Node) -> tuple[plan.Node, tuple[Expr, ...], list[Expr]]:
+    """What filters and projections are on top of: the node, its columns' expressions and the conditions above it."""
+    outputs: tuple[Expr, ...] = tuple(ColumnRef(t, i) for i, t in enumerate(node.types))
+    conditions: list[Expr] = []
+    while isinstance(node, plan.Project | plan.Filter):
+        if isinstance(node, plan.Filter):
+            conditions += _conjuncts(node.predicate)
+        else:
+            below = dict(enumerate(node.exprs))
+            outputs = tuple(e.remap(below) for e in outputs)
+            conditions = [e.remap(below) for e in conditions]
+        node = node.child
+    return node, outputs, conditions
+
+
+def _conjuncts(expr: Expr) -> Iterator[Expr]:
+    if isinstance(expr, Call) and expr.op == "and":
+        for part in expr.args:
+            yield from _conjuncts(part)
+    else:
+        yield expr
+
+
+def _way(part: plan.Node, selection: _Selection, free: dict[int, frozenset[tuple[int, int]]]) -> _Way | None:
+    """The variable joined with edges; None if it only goes round as it is, which adds nothing."""
+    node, outputs, conditions = _unfolded(part)
+    outputs = tuple(outputs[c] for c in selection.columns)
+    if isinstance(node, plan.Variable):
+        if all(isinstance(e, ColumnRef) and e.index == c for c, e in enumerate(outputs)):
+            return None
+        raise NotMonotone("its rows go round without edges")
+    if not isinstance(node, plan.Join):
+        raise NotMonotone(f"its variable is read by a {type(node).__name__}")
+    on_left = bool(free[id(node.left)])
+    if on_left and free[id(node.right)]:
+        raise NotMonotone("it is joined with itself")
+    mine, edges = (node.left, node.right) if on_left else (node.right, node.left)
+    my_keys, their_keys = (node.left_keys, node.right_keys) if on_left else (node.right_keys, node.left_keys)
+    variable, mine_outputs, mine_conditions = _unfolded(mine)
+    if not isinstance(variable, plan.Variable):
+        raise NotMonotone(f"its variable is read by a {type(variable).__name__}")
+    if len(my_keys) != 1 or not isinstance(mine_outputs[my_keys[0]], ColumnRef):
+        raise NotMonotone("edges are not joined on one of its columns")
+    width = len(variable.types)
+    theirs = [ColumnRef(t, width + i) for i, t in enumerate(edges.types)]
+    sides = (*mine_outputs, *theirs) if on_left else (*theirs, *mine_outputs)
+    at = mine_outputs[my_keys[0]].index  # type: ignore[attr-defined]
+    near = their_keys[0]
+    # what is joined on is the edges' as well
+    same: dict[int, Expr] = {c: ColumnRef(t, c) for c, t in enumerate(variable.types)}
+    same |= {e.index: e for e in theirs}
+    same[at] = theirs[near]
+    below = {i: e.remap(same) for i, e in enumerate(sides)}
+    found = [e.remap(below) for e in conditions] + [e.remap(same) for e in mine_conditions]
+    if variable.types[at].nullable and edges.types[near].nullable:
+        found.append(Call(BOOL, "is_not_null", (theirs[near],)))
+    return _Way(width, edges, at, near, tuple(e.remap(below) for e in outputs), found)
+
+
+def _start(starts: Sequence[plan.Node], selection: _Selection) -> plan.Node:
+    """The starts together, with the variable's columns."""
+    value = selection.value
+    if value is not None and any(_bare(s).types[selection.columns[value]].nullable for s in starts):
+        raise NotMonotone("what it starts with may be NULL")
+    return _ordered(starts[0] if len(starts) == 1 else plan.Union(tuple(starts)), selection.columns)
+
+
+def _ordered(node: plan.Node, columns: tuple[int, ...]) -> plan.Node:
+    if columns == tuple(range(len(node.types))):
+        return node
+    return plan.Project(node, tuple(ColumnRef(node.types[c], c) for c in columns))
+
+
+def _bare(node: plan.Node) -> plan.Node:
+    """The node without projections that only declare columns nullable."""
+    while isinstance(node, plan.Project):
+        same = len(node.exprs) == len(node.child.types)
+        if not same or not all(isinstance(e, ColumnRef) and e.index == i for i, e in enumerate(node.exprs)):
+            break
+        node = node.child
+    return node
+
+
+def _check_initial(loop: plan.Loop, starts: Sequence[plan.Node], selection: _Selection) -> None:
+    """What the loop begins with must be among its starts."""
+    initial = loop.initials[0]
+    if initial is None or (isinstance(initial, plan.Constant) and not initial.rows):
+        return
+    if not any(_bare(initial) == _bare(_ordered(_bare(s), selection.columns)) for s in starts):
+        raise NotMonotone("it begins with rows that its body does not start from")
+
+
+def _rule(way: _Way, selection: _Selection, node: int, edges: list[plan.Node]) -> Rule:
+    """The rule for one way; its edges are put into `edges`, if they are not there."""
+    for c, output in enumerate(way.outputs):
+        own = isinstance(output, ColumnRef) and output.index == c
+        if c not in (node, selection.value) and not own:
+            raise NotMonotone("a column that is neither the node nor the value changes on the way")
+    far = _of_edges(way, way.outputs[node], "where an edge leads")
+    value = selection.value
+    along, weight = ("same", None) if value is None else _along(way, selection, value)
+    conditions: list[Expr] = []
+    most_in: list[int] = []
+    most_out: list[int] = []
+    for condition in way.conditions:
+        _sort_out(way, condition, selection, conditions, most_in, most_out)
+    if weight is not None and weight.type.nullable and not _refuses_null(conditions, weight):
+        raise NotMonotone("weights may be NULL")
+    worst = max if selection.largest else min
+    number, near, far_at, weight_at, constant = _place(way, far, weight, along, conditions, edges)
+    return Rule(
+        number,
+        near,
+        far_at,
+        along,
+        weight_at,
+        constant,
+        worst(most_in, default=None),
+        worst(most_out, default=None),
+    )
+
+
+def _of_edges(way: _Way, expr: Expr, what: str) -> Expr:
+    """An expression over the edges' columns alone, which cannot fail."""
+    if any(c < way.width for c in expr.columns()) or not expr.columns():
+        raise NotMonotone(f"{what} does not depend on the edge alone")
+    if any(not isinstance(e, ColumnRef | Literal) and not (isinstance(e, Call) and e.op in TOTAL) for e in expr.walk()):
+        raise NotMonotone(f"{what} is computed by what may fail")
+    return expr.remap({c: ColumnRef(way.edges.types[c - way.width], c - way.width) for c in expr.columns()})
+
+
+def _along(way: _Way, selection: _Selection, value: int) -> tuple[Along, Expr | None]:
+    """What an edge makes of a value, and with what."""
+    output = way.outputs[value]
+    if _is_column(output, value):
+        return "same", None
+    kinds: dict[str, Along] = {"add": "add", "least" if selection.largest else "greatest": "worst"}
+    if not isinstance(output, Call) or output.op not in kinds or len(output.args) != 2:
+        raise NotMonotone("what an edge makes of a value is not known to be monotone")
+    own = [a for a in output.args if _is_column(a, value)]
+    others = [a for a in output.args if not _is_column(a, value)]
+    if len(own) != 1:
+        raise NotMonotone("what an edge makes of a value is not known to be monotone")
+    along = kinds[output.op]
+    if along == "add" and (selection.largest or output.type.kind != "int" or others[0].type.kind != "int"):
+        raise NotMonotone("only sums of integers, of which the least is wanted, are known to be monotone")
+    if along == "worst" and (own[0].type.kind not in ORDERED or own[0].type.kind != others[0].type.kind):
+        raise NotMonotone("what an edge makes of a value is not known to be monotone")
+    if isinstance(others[0], Literal):
+        if along == "worst" or others[0].value is None or others[0].value < 0:
+            raise NotMonotone("what an edge makes of a value may be better than the value")
+        return along, others[0]
+    return along, _of_edges(way, others[0], "an edge's weight")
+
+
+def _is_column(expr: Expr, column: int) -> bool:
+    return isinstance(expr, ColumnRef) and expr.index == column
+
+
+def _sort_out(
+    way: _Way,
+    condition: Expr,
+    selection: _Selection,
+    conditions: list[Expr],
+    most_in: list[int],
+    most_out: list[int],
+) -> None:
+    """Put a condition where it belongs: to the edges, or to the bounds of values that are passed on or taken."""
+    if condition.columns() and all(c >= way.width for c in condition.columns()):
+        conditions.append(_of_edges(way, condition, "a condition"))
+        return
+    value = selection.value
+    if value is not None and isinstance(condition, Call):
+        if condition.op == "is_not_null":
+            tested = condition.args[0]
+            if _is_column(tested, value):
+                return
+            if tested == way.outputs[value] and isinstance(tested, Call) and tested.op == "add":
+                others = [a for a in tested.args if not _is_column(a, value)]
+                conditions += [
+                    Call(BOOL, "is_not_null", (_of_edges(way, a, "an edge's weight"),))
+                    for a in others
+                    if a.type.nullable
+                ]
+                return
+        bound = _bound(condition, selection.largest)
+        if bound is not None and _is_column(bound[0], value):
+            most_in.append(bound[1])
+            return
+        if bound is not None and bound[0] == way.outputs[value]:
+            most_out.append(bound[1])
+            return
+    raise NotMonotone("a condition may let a worse value pass and a better one not")
+
+
+def _bound(condition: Call, largest: bool) -> tuple[Expr, int] | None:
+    """What is bounded on its worse side by an integer, and the worst that passes."""
+    if condition.op not in _TURNED or len(condition.args) != 2:
+        return None
+    a, b = condition.args
+    op = condition.op
+    if isinstance(a, Literal):
+        a, b, op = b, a, _TURNED[op]
+    if not isinstance(b, Literal) or a.type.kind != "int" or b.type.kind != "int" or b.value is None:
+        return None
+    if op not in (("gt", "ge") if largest else ("lt", "le")):
+        return None
+    strict = {"lt": -1, "gt": 1}.get(op, 0)
+    return a, b.value + strict
+
+
+def _refuses_null(conditions: Sequence[Expr], weight: Expr) -> bool:
+    wanted = Call(BOOL, "is_not_null", (weight,))
+    return any(c == wanted for c in conditions)
+
+
+def _place(
+    way: _Way, far: Expr, weight: Expr | None, along: Along, conditions: list[Expr], edges: list[plan.Node]
+) -> tuple[int, int, int, int | None, int]:
+    """(number of the edges' input, near, far, weight, constant): the edges as they are, or what is needed of them."""
+    constant = 0
+    if isinstance(weight, Literal):
+        constant, weight = weight.value, None
+    source = way.edges
+    plain = isinstance(far, ColumnRef) and (weight is None or isinstance(weight, ColumnRef))
+    if plain and not conditions:
+        near_at, far_at = way.near, far.index  # type: ignore[attr-defined]
+        weight_at = None if weight is None else weight.index  # type: ignore[attr-defined]
+    else:
+        if conditions:
+            source = plan.Filter(source, conjunction(conditions, "and"))
+        wanted = [ColumnRef(way.edges.types[way.near], way.near), far, *([] if weight is None else [weight])]
+        source = plan.Project(source, tuple(wanted))
+        near_at, far_at, weight_at = 0, 1, None if weight is None else 2
+    if near_at == far_at:
+        raise NotMonotone("its edges lead from a node to itself only")
+    if source not in edges:
+        edges.append(source)
+    return edges.index(source), near_at, far_at, weight_at, constant
+
+
+@of_node
+def never_negative(node: plan.Node) -> Generator[plan.Node, bool, bool]:
+    """Whether no row of a plan can be taken away more often than it is there.
+
+    >>> from everview.types import INT
+    >>> table = plan.Table(0, (INT,))
+    >>> left_out = plan.Union((table, plan.Negate(table)))
+    >>> never_negative(table), never_negative(left_out), never_negative(plan.Threshold(left_out, "distinct"))
+    (True, False, True)
+    """
+    if isinstance(node, plan.Table | plan.Constant | plan.Variable | plan.Threshold | plan.Reduce | Frontier):
+        return True
+    if isinstance(node, plan.TopK | plan.PythonReduce):
+        return True
+    if isinstance(node, plan.LoopResult):
+        loop = node.loop
+        for part in (*loop.bodies, *(i for i in loop.initials if i is not None)):
+            if not (yield part):
+                return False
+        return True
+    known = plan.Project | plan.Filter | plan.FlatMap | plan.Union | plan.Join | plan.MultiJoin | Window
+    if not isinstance(node, known):
+        return False
+    for child in node.children():
+        if not (yield child):
+            return False
+    return True
