@@ -70,6 +70,14 @@ def _excerpt(text: str, line: int, column: int) -> list[str]:
     return [shown[blank:], " " * (column - 1 - start - blank) + "^"] if shown.strip() else []
 
 
+_CLAUSES = [
+    [w] for w in ["FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "AS", "UNION", "THEN", "ON", "AND", "OR"]
+]
+
+EXCERPT = 40
+"""Letters of a text that are shown at most."""
+
+
 @dataclass(frozen=True)
 class Source:
     """The text of a script, to find places in.
@@ -119,16 +127,37 @@ class Source:
         """The error for a part of a node that nobody has read, in the words of the text."""
         token = self._written(node, part)
         if token is None:
-            return self.refuse(node, f"{part.strip('_').replace('_', ' ').upper()} is not supported here")
+            return self.refuse(node, f"this form of {self.written(node)} is not supported")
         return self.error_at(token.start, "E_UNSUPPORTED", f"{token.text.upper()} is not supported here")
 
     def written(self, node: exp.Expr) -> str:
-        """What a node is called in the text: the function's name as written; else the kind of node."""
+        """What a node is in the text: the function's name as written; else its words, never the parser's."""
         start = node.meta.get("start")
         word = next((t.text for t in self.tokens if t.start == start), "") if start is not None else ""
         if word.isidentifier():
             return word.lower()
-        return node.sql_name().lower() if isinstance(node, exp.Func) else _spaced(type(node))
+        named = node.meta.get("name") or (self.caller(offset_of(node)) if isinstance(node, exp.Func) else "")
+        return str(named).lower() if named else self.excerpt(node)
+
+    def caller(self, offset: int) -> str:
+        """The function whose first argument stands at an offset, if there is one."""
+        before = [t for t in self.tokens if t.start < offset][-2:]
+        named = len(before) == 2 and before[1].text == "(" and before[0].text.isidentifier()
+        return before[0].text if named else ""
+
+    def excerpt(self, node: exp.Expr) -> str:
+        """The words that a node begins with, to where a list, a clause or a bracket ends; a few if they are many."""
+        starts = _starts(node)
+        depth, last = 0, -1
+        for token in self.tokens:
+            if not starts or token.start < min(starts):
+                continue
+            depth += (token.text in ("(", "[")) - (token.text in (")", "]"))
+            if depth < 0 or (depth == 0 and (token.text == "," or token.text.upper().split()[:1] in _CLAUSES)):
+                break
+            last = token.end
+        text = " ".join(self.text[min(starts) : last + 1].split()) if last >= 0 else "this"
+        return text if len(text) <= EXCERPT else f"{text[:EXCERPT]}..."
 
     def word_before(self, node: exp.Expr) -> str:
         """The word before a node, in upper case; brackets do not count."""
@@ -174,11 +203,6 @@ def offset_of(node: exp.Expr | None) -> int:
             return min(starts)
         node = node.parent
     return 0
-
-
-def _spaced(kind: type[exp.Expr]) -> str:
-    """The class's name as words."""
-    return " ".join(re.findall("[A-Z][a-z]*", kind.__name__)).lower() or kind.__name__.lower()
 
 
 def _starts(node: exp.Expr) -> list[int]:

@@ -231,9 +231,16 @@ def check_query(source: Source) -> None:
             return
 
 
-def _incomplete(found: re.Match[str]) -> str:
-    kind = getattr(exp, found[1])
-    return f"a part of {kind.sql_name() if issubclass(kind, exp.Func) else kind.key.upper()} is missing"
+def _incomplete(kind: str, before: Sequence[str]) -> str:
+    """What is incomplete, in the words of the text: the function whose brackets are open."""
+    depth = 0
+    for i in range(len(before) - 1, 0, -1):
+        depth += (before[i] == ")") - (before[i] == "(")
+        if depth < 0:
+            return (
+                f"a part of {before[i - 1].upper()} is missing" if before[i - 1].isidentifier() else "a part is missing"
+            )
+    return f"a part of {kind.upper()} is missing" if kind.upper() in KEYWORDS else "a part is missing"
 
 
 def _syntax_error(error: ParseError | TokenError, source: Source) -> SqlError:
@@ -243,10 +250,12 @@ def _syntax_error(error: ParseError | TokenError, source: Source) -> SqlError:
     length = len(near) if near else 1
     what = str(found.get("description") or str(error).splitlines()[0]).rstrip(".")
     what = re.sub(r" but got <Token.*", "", what)
-    what = re.sub(r"Required keyword: '\w+' missing for <class '[\w.]*\.(\w+)'>", _incomplete, what)
-    said = f"{what}{f', near {near!r}' if near else ''}"
     at = max(1, column - length + 1)
     before = [t.text for t in source.tokens if source.line_and_column(t.start) < (line, at)]
+    what = re.sub(
+        r"Required keyword: '\w+' missing for <class '[\w.]*\.(\w+)'>", lambda m: _incomplete(m[1], before), what
+    )
+    said = f"{what}{f', near {near!r}' if near else ''}"
     hint = _keyword(near or "") or _keyword(before[-1] if before else "")
     return SqlError("E_SYNTAX", said, hint, line, at, source.text)
 
