@@ -24,8 +24,9 @@ from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.plan import joins
 from everview.plan.nodes import ONE_ROW, Filter, Join, Node, Project
 from everview.plan.sizes import Sizes
+from everview.plan.topk import first_rows
 from everview.session.temporal import Term
-from everview.sql import demand, table_functions, timed
+from everview.sql import asof, demand, table_functions, timed
 from everview.sql.parameters import PARAMETER
 from everview.sql.places import SqlError, has_query
 from everview.sql.scalars import Scalars, conjuncts
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
 
 MOST_STARTS = 8
 """Leaves that orders of joins are tried to begin with: the smallest, if there are more."""
+
+METHODS = ("", "NATURAL", "ASOF")
+
+STREAMS = frozenset({"tumble", "hop", "cumulate", "session"})
+"""Functions of a table in FROM; see `everview.sql.stream_windows`."""
 
 SIDES = {"": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full"}
 
@@ -144,7 +150,7 @@ class FromClause:
 
     def _start(self, node: exp.Expr) -> None:
         call_ = table_functions.found(node)
-        if call_ is not None:
+        if call_ is not None and call_.name not in STREAMS:
             self._function(call_, node, "inner", None, node)
         elif isinstance(node, exp.Lateral):
             self._lateral(node, "inner")
@@ -183,14 +189,14 @@ class FromClause:
     def _join(self, join: exp.Join) -> None:
         self.source.only(join, "this", "side", "kind", "method", "on", "using")
         side, kind, method = join.side.upper(), join.kind.upper(), join.method.upper()
-        if kind not in ("", "INNER", "OUTER", "CROSS") or side not in SIDES or method not in ("", "NATURAL"):
+        if kind not in ("", "INNER", "OUTER", "CROSS") or side not in SIDES or method not in METHODS:
             what = " ".join(word for word in (method, side, kind) if word)
             raise self.source.refuse(join, f"{what} JOIN is not supported", "use [NOT] EXISTS, or USING")
         on, using = join.args.get("on"), join.args.get("using")
         how = SIDES[side]
         self.comma |= not (side or kind or method or on or using)
         call_ = table_functions.found(join.this)
-        if call_ is not None and not using and method != "NATURAL":
+        if call_ is not None and not using and method != "NATURAL" and call_.name not in STREAMS:
             self._function(call_, join.this, how, on, join)
             return
         if isinstance(join.this, exp.Lateral):
@@ -200,6 +206,9 @@ class FromClause:
         if not (side or method or on or using) and joined:
             raise self.source.error(join, "E_JOIN", "an inner join needs ON or USING", "or write CROSS JOIN")
         right = self._factor(join.this)
+        if method == "ASOF":
+            self._asof(right, on, using, how, join)
+            return
         if method == "NATURAL":
             using = _common_names(self.relation, right)
         if how != "inner" and method != "NATURAL" and on is None and using is None:
@@ -267,6 +276,10 @@ class FromClause:
     def _factor(self, node: exp.Expr) -> Relation:
         self.source.only(node, "this", "db", "alias", "joins", "with_", "limit", "order", "offset", "expressions")
         if isinstance(node, exp.Table):
+            call_ = table_functions.found(node)
+            if call_ is not None and call_.name in STREAMS and not call_.numbered:
+                made = self.compiler.windows(call_, self.env).called(call_.name)
+                return self._inner_joins(node, self._aliased(made, node))
             if not isinstance(node.this, exp.Identifier):
                 what = self.source.written(node.this)
                 raise self.source.refuse(
@@ -364,6 +377,35 @@ class FromClause:
         parts += self._same_parameters(right, len(left.fields))
         node = outer_join(left.node, right.node, parts, how)
         self._replace(Relation(node, both.fields))
+
+    def _asof(
+        self, right: Relation, on: exp.Expr | None, using: Sequence[exp.Expr] | None, how: str, at: exp.Join
+    ) -> None:
+        """ASOF JOIN: of the partners by equal keys, the one whose time is nearest."""
+        if how not in ("inner", "left") or (on is None) == (not using):
+            raise self.source.refuse(at, "an ASOF join is an inner or left one with ON or USING")
+        if self.late:
+            raise self.source.refuse(at, "ASOF after a subquery in ON is not supported", "use WHERE")
+        left = self.joined()
+        both = Relation(Join(left.node, right.node, (), ()), left.fields + right.fields)
+        scope, width = Scope(both, self.source, self.outer), len(left.fields)
+        if using:
+            pairs = [self._named_once(left, right, u.name, at) for u in using]
+            sides = [(left.ref(a), ColumnRef(right.node.types[b], width + b)) for a, b in pairs]
+            conditions = [call("eq", a, b) for a, b in sides[:-1]]
+            conditions.append(call("ge", *sides[-1]))
+        else:
+            conditions = [Scalars(self.compiler, scope, self.env).condition(part) for part in conjuncts(on)]
+        node = asof.joined(left.node, right.node, conditions, how, self._same_parameters(right, width), split)
+        if node is None:
+            raise self.source.error(
+                on or at, "E_JOIN", "an ASOF join has equalities and one <, <=, > or >= between both sides"
+            )
+        fields = list(both.fields)
+        if using:  # those of the left stand for both
+            hidden = {width + b for _, b in pairs}
+            fields = [replace(f, plain=f.plain and i not in hidden) for i, f in enumerate(fields)]
+        self._replace(Relation(node, tuple(fields)))
 
     def _check_sides(self, how: str, at: exp.Expr) -> None:
         if how in ("right", "full"):
@@ -529,7 +571,7 @@ def ordered_join(leaves: Sequence[Node], conditions: Sequence[Expr], sizes: Size
     filtered = list(leaves)
     for part in [p for p in waiting if len(owners(p)) == 1]:
         (one,) = owners(part)
-        filtered[one] = Filter(filtered[one], shifted(part, -starts[one]))
+        filtered[one] = first_rows(Filter(filtered[one], shifted(part, -starts[one])))
         waiting.remove(part)
     for part in waiting:
         for one, implied in _implied(part, owners):

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 from everview.plan.multiway import Choice
 
+SESSION = "sessio_"
+"""What the function SESSION is called where sqlglot reads it, for which the word is a keyword."""
+
 
 @dataclass(frozen=True)
 class TableWindow:

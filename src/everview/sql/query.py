@@ -24,7 +24,7 @@ from everview.plan.nodes import ONE_ROW, Constant, Filter, Negate, Node, Project
 from everview.plan.sizes import Sizes
 from everview.plan.windows import Window, WindowCall
 from everview.session.core import core_of
-from everview.sql import defined, outer_aggregates, parts, recursion, stars, table_functions
+from everview.sql import defined, outer_aggregates, parts, recursion, stars, stream_windows, table_functions
 from everview.sql.from_clause import FromClause
 from everview.sql.grouping import Grouped, aggregates_in, grouping_sets
 from everview.sql.memberships import long_list
@@ -34,6 +34,7 @@ from everview.sql.places import Source
 from everview.sql.scalars import Scalars, conjuncts, sort_keys
 from everview.sql.scopes import HIDDEN_FIELD, Field, Outer, Relation, Scope
 from everview.sql.subqueries import Subqueries
+from everview.sql.table_functions import TableCall
 from everview.sql.windows import Windows, narrow, place_alias, windows_in
 from everview.types import INT, DataType
 
@@ -180,6 +181,10 @@ class Compiler:
         self.used[exact] = None
         collection = self.session[exact]
         return Relation(collection._node, tuple(Field(c.name) for c in collection._columns))
+
+    def windows(self, call_: TableCall, env: Env) -> Relation:
+        """TUMBLE, HOP, CUMULATE and SESSION."""
+        return stream_windows.relation(self, call_, env)
 
     # ---------------------------------------------------------------------------------------- queries
 

@@ -15,6 +15,7 @@ and `WITH RECURSIVE r AS (...)` without a query after it makes a view of each na
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +28,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from everview.sql.choice import hinted
 from everview.sql.dialects import DEFAULT, reader
-from everview.sql.notes import Notes, TableWindow
+from everview.sql.notes import SESSION, Notes, TableWindow
 from everview.sql.parts import recorded
 from everview.sql.places import Source, SqlError
 from everview.sql.tokens import stray_commas
@@ -214,10 +215,19 @@ def parsed(source: Source) -> exp.Expr:
         raise source.error_at(token.start, "E_SYNTAX", "a comma stands between two things", "take it away")
     logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about commands, which are refused here
     try:
-        node = sqlglot.parse_one(source.text, read=reader(source.dialect))
+        node = sqlglot.parse_one(_without_sessions(source), read=reader(source.dialect))
     except (ParseError, TokenError) as error:
         raise _syntax_error(error, source) from None
     return recorded(node)
+
+
+def _without_sessions(source: Source) -> str:
+    """The text with SESSION(...) called by a name that is no keyword of sqlglot's, every letter where it was."""
+    text = source.text
+    for token, following in itertools.pairwise(source.tokens):
+        if token.token_type == TokenType.SESSION and following.token_type == TokenType.L_PAREN:
+            text = f"{text[: token.start]}{SESSION}{text[token.end + 1 :]}"
+    return text
 
 
 def check_query(source: Source) -> None:

@@ -17,6 +17,7 @@ from sqlglot import exp
 from everview.errors import did_you_mean
 from everview.expr.nodes import ColumnRef, Expr
 from everview.plan.nodes import Filter, Node
+from everview.plan.topk import first_rows
 from everview.sql.places import Source
 
 
@@ -157,7 +158,7 @@ class Scope:
 
     def keep(self, condition: Expr) -> None:
         """Only the rows for which the condition holds."""
-        self.relation = replace(self.relation, node=Filter(self.relation.node, condition))
+        self.relation = replace(self.relation, node=first_rows(Filter(self.relation.node, condition)))
 
     def append(self, node: Node) -> list[ColumnRef]:
         """The same rows with further columns at the end, which nobody can name."""

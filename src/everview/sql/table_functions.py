@@ -19,6 +19,7 @@ from everview.plan import joins
 from everview.plan.nodes import FlatMap, Node, Project
 from everview.sql import calls, constants
 from everview.sql.callnames import TABLES
+from everview.sql.notes import SESSION
 from everview.sql.unfolding import Unfolding
 from everview.types import INT, STR, TIMESTAMP, DataType
 
@@ -68,7 +69,8 @@ def found(node: exp.Expr) -> TableCall | None:
         named = {"number": offset.name} if isinstance(offset, exp.Identifier) else {}
         return TableCall(node, "unnest", node.expressions, bool(offset), **named)
     if isinstance(node, exp.Anonymous):
-        return TableCall(node, node.name.lower(), node.expressions)
+        name = node.name.lower()
+        return TableCall(node, "session" if name == SESSION else name, node.expressions)
     if isinstance(node, exp.Explode):
         return TableCall(node, "unnest", [node.this])
     if isinstance(node, (exp.GenerateSeries, exp.ExplodingGenerateSeries)):  # as other dialects are read
