@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
+import time
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -381,3 +384,44 @@ def test_the_trees_are_accounted_for() -> None:
     (held,) = [a for a in hops.stats()["arrangements"] if a["kind"] == "trees"]
     assert held["bytes"] > 20_000 * 8 * 8
     assert db.stats()["bytes"] > before + held["bytes"]
+
+
+WRITER = """
+import random, sys
+import everview as ev
+from everview.graph import Graph
+
+db = ev.connect(sys.argv[1])
+dice = random.Random(int(sys.argv[2]))
+edge = db.table("edge", {"src": int, "dst": int, "w": int})
+source = db.table("source", {"node": int})
+g = Graph(edge, weight="w")
+for name, c in (("bfs", g.bfs(source)), ("sssp", g.sssp(source)), ("wcc", g.wcc()), ("reach", g.reach(source))):
+    db.view(name, c)
+if not source.rows():
+    source.insert([(0,)])
+held = list(edge.rows())
+print("ready", flush=True)
+while True:
+    with db.transaction():
+        for _ in range(dice.randint(1, 6)):
+            if held and dice.random() < 0.45:
+                edge.delete([held.pop(dice.randrange(len(held)))])
+            else:
+                held.append((dice.randrange(40), dice.randrange(40), dice.randrange(3)))
+                edge.insert([held[-1]])
+"""
+
+
+def test_a_writer_is_killed_and_the_directory_is_opened_again(tmp_path: Path) -> None:
+    for life in range(3):
+        run = [sys.executable, "-c", WRITER, str(tmp_path / "d"), str(life)]
+        with subprocess.Popen(run, stdout=subprocess.PIPE, text=True) as writer:
+            assert writer.stdout is not None and writer.stdout.readline() == "ready\n"
+            time.sleep(0.3)
+            writer.kill()
+        db = ev.connect(tmp_path / "d")
+        assert len(operators(db)) == 4 and db.check() == []
+        db["edge"].insert([(0, 41 + life, 1)])  # type: ignore[union-attr]
+        assert db.check() == [] and db["bfs"].lookup(41 + life) == [(41 + life, 1)]  # type: ignore[union-attr]
+        db.close()

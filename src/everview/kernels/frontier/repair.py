@@ -13,6 +13,9 @@ parent without a look at anything else. Cycles cannot hold themselves up, and mo
 
 The parts that may be long stop when FOREST_FUEL is gone and go on when they are called again. They answer 1 when done.
 
+*Loads.* An epoch that changes more than the forest holds starts from the sources alone, and spreads once, in order:
+offers of values that change again before the end would be most of the work.
+
 *Wild weights.* Where an edge may make a value better the invariant does not hold. While there is such an edge, every
 epoch starts from the sources alone and spreads in rounds (Bellman and Ford's, the heap ordered by number of edges):
 right, and as slow as that. A path longer than the number of vertices has gone round a negative cycle. Weights beyond
@@ -92,6 +95,9 @@ from everview.kernels.memory import ld, st
 from everview.kernels.run.step import STEP_FAULT
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_ROWS, diff_at
 from everview.kernels.trace.trace import TRACE_COUNT, TRACE_DELTA, TRACE_TABLE
+
+FEW = 1024
+"""Changes of an epoch up to which it is always mended."""
 
 
 @inner
@@ -190,11 +196,14 @@ def _count_changed(ctx, rules, epoch):
 
 @shared
 def cut(ctx, epoch, time):
-    """See the module. 1 if there are wild edges, before or after."""
+    """See the module. 1 if the epoch must start from the sources alone: there are wild edges, before or after, or it
+    changes more than there is.
+    """
     rules = ld(ctx, FOREST_RULES)
     bounds = ld(ctx, FOREST_EPOCHS_AT)
     before = ld(ctx, FOREST_WILD)
     anew = _count_changed(ctx, rules, epoch) > 0 or before > 0
+    anew = anew or ld(bounds, epoch + 1) - ld(bounds, epoch) > 2 * ld(ctx, FOREST_ENTRIES_N) + FEW
     for i in range(ld(bounds, epoch), ld(bounds, epoch + 1)):
         rule, delta, row = _change(ctx, i)
         if rule < 0:
@@ -308,14 +317,20 @@ def trim(ctx, time):
 
 
 @inner
-def _regrow(ctx, rules, entry, time):
-    """Take the best offer there is for an entry that fell."""
+def _best_offer(ctx, rules, entry, time, sure):
+    """(parent, value, depth, trace, batch, row) of the best offer for an entry that fell, and of the edge that makes it
+    (batch 0: the entry's own value is best, or there is no offer). `sure`: only edges that are there; else that of the
+    best one is still to be asked.
+    """
     at = place(ctx, entry)
     entries = ld(ctx, FOREST_ENTRIES)
     node = ld(entries, at + VERTEX_NODE)
     best = WORST_VALUE
     parent = NO_PARENT
     depth = 0
+    best_trace = 0
+    best_batch = 0
+    best_row = 0
     if ld(entries, at + VERTEX_FLAGS) & FLAG_BASED != 0:
         best = ld(entries, at + VERTEX_BASE)
         parent = OWN_VALUE
@@ -336,12 +351,28 @@ def _regrow(ctx, rules, entry, time):
                     stands = ld(entries, up + VERTEX_PARENT) != NO_PARENT
                     if stands and (parent == NO_PARENT or x <= best) and adds(batch, data, i, time):
                         offers, y = offered(rules, rule, x, weight_of(ctx, data, cap, i, column))
-                        if offers and (parent == NO_PARENT or y < best) and there(trace, batch, i, time) != 0:
-                            best = y
-                            parent = other
-                            depth = _depth(ctx, x, y, ld(entries, up + VERTEX_DEPTH))
+                        if offers and (parent == NO_PARENT or y < best):
+                            if not sure or there(trace, batch, i, time) != 0:
+                                best = y
+                                parent = other
+                                depth = _depth(ctx, x, y, ld(entries, up + VERTEX_DEPTH))
+                                best_trace = trace
+                                best_batch = batch
+                                best_row = i
                 i += 1
             st(ctx, FOREST_FUEL, ld(ctx, FOREST_FUEL) - 1)
+    return parent, best, depth, best_trace, best_batch, best_row
+
+
+@inner
+def _regrow(ctx, rules, entry, time):
+    """Take the best offer there is for an entry that fell. Mostly the best edge is there, and is the only one asked."""
+    sure = False
+    while True:
+        parent, best, depth, trace, batch, row = _best_offer(ctx, rules, entry, time, sure)
+        if sure or batch == 0 or there(trace, batch, row, time) != 0:
+            break
+        sure = True
     if parent != NO_PARENT:
         hold(ctx, entry, best, parent, depth)
     return parent != NO_PARENT, best
