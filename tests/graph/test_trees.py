@@ -422,6 +422,6 @@ def test_a_writer_is_killed_and_the_directory_is_opened_again(tmp_path: Path) ->
             writer.kill()
         db = ev.connect(tmp_path / "d")
         assert len(operators(db)) == 4 and db.check() == []
-        db["edge"].insert([(0, 41 + life, 1)])  # type: ignore[union-attr]
-        assert db.check() == [] and db["bfs"].lookup(41 + life) == [(41 + life, 1)]  # type: ignore[union-attr]
+        db["edge"].insert([(0, 41 + life, 1)])
+        assert db.check() == [] and db["bfs"].lookup(41 + life) == [(41 + life, 1)]
         db.close()
