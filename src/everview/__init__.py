@@ -13,6 +13,8 @@
 [(1, 1), (2, 1)]
 """
 
+from everview.codes.frozen import JSON_NULL
+from everview.codes.intervals import Interval
 from everview.errors import (
     ClosedError,
     CompactedError,
@@ -38,6 +40,7 @@ from everview.types import DataType, decimal
 __version__ = "0.1.0"
 
 __all__ = [
+    "JSON_NULL",
     "Batch",
     "ClosedError",
     "Collection",
@@ -46,6 +49,7 @@ __all__ = [
     "EverviewError",
     "InputError",
     "InternalError",
+    "Interval",
     "LoopError",
     "MemoryLimitError",
     "PlanError",

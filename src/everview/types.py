@@ -9,8 +9,13 @@ Every value becomes one int64 *code* at the edge (see `everview.codes`), so a ty
 | `float`     | bits of the float64, folded so that codes sort like numbers    | yes        |
 | `date`      | days since 1970-01-01                                          | yes        |
 | `timestamp` | microseconds since 1970-01-01 UTC                              | yes        |
-| `decimal`   | the number times 10**scale                                     | yes        |
+| `timestamptz` | the same; a moment that is shown in a time zone              | yes        |
+| `time`      | microseconds since midnight                                    | yes        |
+| `decimal`   | the number times 10**scale, up to 18 digits                    | yes        |
+| `enum`      | the label's place among the `names`                            | yes        |
 | `str`, `bytes`, `tuple` | a 64-bit id made from the value (interned)         | no         |
+| `char`      | the id of the text without its trailing blanks                 | no         |
+| `numeric`, `interval`, `uuid`, `json`, `array`, `struct`, `map` | the id of the value's text (`codes.packed`) | no |
 
 NULL is one reserved code in every nullable column: a number near, but not at, the lower end of the 64-bit range, where
 no float has its code. So the extremes stay usable; that very integer in a nullable int column is refused with a clear
@@ -22,12 +27,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Kind = Literal["int", "float", "bool", "str", "bytes", "date", "timestamp", "decimal", "tuple"]
+Kind = Literal[
+    "int", "float", "bool", "str", "bytes", "date", "timestamp", "decimal", "tuple", "timestamptz", "time", "enum",
+    "char", "numeric", "interval", "uuid", "json", "array", "struct", "map",
+]  # fmt: skip
 
 NULL = -(2**63) + 0x5EED_4E55_4C4C
 """The code of NULL in every nullable column."""
 
-INTERNED: frozenset[str] = frozenset({"str", "bytes", "tuple"})
+PACKED: frozenset[str] = frozenset({"numeric", "interval", "uuid", "json", "array", "struct", "map"})
+"""Kinds whose values are interned in a written form; functions of them are computed in Python, value by value."""
+
+INTERNED: frozenset[str] = frozenset({"str", "bytes", "tuple", "char"}) | PACKED
 """Kinds whose codes are ids in a dictionary and do not keep the values' order."""
 
 
@@ -43,6 +54,10 @@ class DataType:
     nullable: bool = False
     scale: int = 0
     items: tuple[DataType, ...] = ()
+    names: tuple[str, ...] = ()
+    """Labels of an enum in their order, or the fields of a struct."""
+    width: int = 0
+    """Bits of a small int (negative: without a sign), letters of a char, digits of a numeric; 0 if nothing is said."""
 
     def optional(self, nullable: bool = True) -> DataType:
         """The same type with or without NULL."""
@@ -52,8 +67,19 @@ class DataType:
         name: str = self.kind
         if self.kind == "decimal":
             name = f"decimal({self.scale})"
-        elif self.kind == "tuple":
-            name = f"tuple({', '.join(map(repr, self.items))})"
+        elif self.kind == "numeric":
+            name = f"numeric({self.width or MOST_DIGITS}, {self.scale})"
+        elif self.kind in ("tuple", "array", "map"):
+            name = f"{self.kind}({', '.join(map(repr, self.items))})"
+        elif self.kind == "struct":
+            fields = (f"{n} {t!r}" for n, t in zip(self.names, self.items, strict=True))
+            name = f"struct({', '.join(fields)})"
+        elif self.kind == "enum":
+            name = f"enum({', '.join(map(repr, self.names))})"
+        elif self.kind == "char":
+            name = f"char({self.width})"
+        elif self.width:
+            name = f"{'u' if self.width < 0 else ''}int{abs(self.width)}"
         return name + ("?" if self.nullable else "")
 
 
@@ -64,6 +90,14 @@ STR = DataType("str")
 BYTES = DataType("bytes")
 DATE = DataType("date")
 TIMESTAMP = DataType("timestamp")
+TIMESTAMPTZ = DataType("timestamptz")
+TIME = DataType("time")
+INTERVAL = DataType("interval")
+UUID = DataType("uuid")
+JSON = DataType("json")
+
+MOST_DIGITS = 38
+"""Digits that a numeric can have in all."""
 
 
 def decimal(scale: int = 6) -> DataType:
@@ -73,3 +107,75 @@ def decimal(scale: int = 6) -> DataType:
     decimal(2)
     """
     return DataType("decimal", scale=scale)
+
+
+def numeric(scale: int, width: int = MOST_DIGITS) -> DataType:
+    """A decimal with up to 38 digits in all, `scale` of them after the point.
+
+    >>> numeric(2)
+    numeric(38, 2)
+    """
+    return DataType("numeric", scale=scale, width=width)
+
+
+def array(item: DataType) -> DataType:
+    """A list of values of one type; each may be NULL.
+
+    >>> array(INT)
+    array(int?)
+    """
+    return DataType("array", items=(item.optional(),))
+
+
+def struct(names: tuple[str, ...], items: tuple[DataType, ...]) -> DataType:
+    """Named values of several types; each may be NULL.
+
+    >>> struct(("x", "y"), (INT, STR))
+    struct(x int?, y str?)
+    """
+    return DataType("struct", items=tuple(item.optional() for item in items), names=names)
+
+
+def mapping(key: DataType, value: DataType) -> DataType:
+    """Values by keys.
+
+    >>> mapping(STR, INT)
+    map(str, int?)
+    """
+    return DataType("map", items=(key.optional(False), value.optional()))
+
+
+def enum(*labels: str) -> DataType:
+    """One of some labels, ordered as they are listed.
+
+    >>> enum("low", "high")
+    enum('low', 'high')
+    """
+    return DataType("enum", names=labels)
+
+
+def small_int(bits: int) -> DataType:
+    """An int of so many bits; negative: of that many without a sign.
+
+    >>> small_int(16), small_int(-8)
+    (int16, uint8)
+    """
+    return DataType("int", width=bits)
+
+
+def char(letters: int) -> DataType:
+    """A text filled with blanks to a length; those blanks do not count when it is compared.
+
+    >>> char(3)
+    char(3)
+    """
+    return DataType("char", width=letters)
+
+
+def bounds(bits: int) -> tuple[int, int]:
+    """The smallest and largest int of so many bits.
+
+    >>> bounds(16), bounds(-8)
+    ((-32768, 32767), (0, 255))
+    """
+    return (0, 2**-bits - 1) if bits < 0 else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)

@@ -214,6 +214,12 @@ def bag(rows: list[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_plain, value))
+    if isinstance(value, dict):
+        return tuple((k, _plain(v)) for k, v in value.items())
+    if isinstance(value, ev.Interval):
+        return value.timedelta() if not value.months else str(value)
     if isinstance(value, bool) or value is None or isinstance(value, (str, bytes)):
         return value
     if isinstance(value, (float, int, Decimal)):

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from everview.codes import jsons
 from everview.codes.declare import arrow_field, arrow_type
 from everview.codes.interner import Interner, Words, item_tag, null_mask, numbers_of, validity_buffer
 from everview.codes.scalars import (
@@ -26,11 +27,14 @@ from everview.codes.scalars import (
     NAN_CODE,
     UNIX_DAY,
     counted,
+    shown,
+    time_value,
     timestamp_code,
+    timestamptz_value,
 )
 from everview.codes.values import decoder, encoder, null_refused, reserved_code
 from everview.errors import InputError
-from everview.types import INTERNED, NULL, DataType
+from everview.types import INTERNED, NULL, PACKED, DataType, bounds
 
 CACHED_ROWS = 256
 """Up to so many texts are looked up one by one in the interner's cache, which is faster when they come again."""
@@ -106,6 +110,8 @@ def encode_list(values: Sequence[Any], declared: DataType, interner: Interner) -
     has_null = type(None) in kinds
     kinds.discard(type(None))
     quick = _LISTS.get(declared.kind)
+    if declared.width and declared.kind == "int":
+        quick = None
     if quick is None or not kinds <= quick[0] or (has_null and not declared.nullable):
         return _one_by_one(values, declared, interner)
     null = np.array([value is None for value in values], dtype=np.bool_) if has_null else None
@@ -118,7 +124,9 @@ def encode_list(values: Sequence[Any], declared: DataType, interner: Interner) -
     return codes
 
 
-def _one_by_one(values: Sequence[Any], declared: DataType, interner: Interner) -> Words:
+def _one_by_one(
+    values: Sequence[Any], declared: DataType, interner: Interner, rows: Sequence[int] | None = None
+) -> Words:
     """The slow road, which also finds the first bad value."""
     encode = encoder(declared, interner)
     codes = np.empty(len(values), dtype=np.int64)
@@ -126,7 +134,7 @@ def _one_by_one(values: Sequence[Any], declared: DataType, interner: Interner) -
         try:
             codes[row] = encode(value)
         except InputError as error:
-            raise BadValue(row, error) from None
+            raise BadValue(row if rows is None else rows[row], error) from None
     return codes
 
 
@@ -237,7 +245,37 @@ def _explained(array: pa.Array, declared: DataType, interner: Interner, refusal:
 
 
 def _arrow_ints(array: pa.Array, declared: DataType, interner: Interner) -> Words:
-    return np.array(numbers_of(array.cast(pa.int64()), np.int64))
+    codes: Words = np.array(numbers_of(array.cast(pa.int64()), np.int64))
+    if declared.width:
+        low, high = bounds(declared.width)
+        wrong = (codes < low) | (codes > high)
+        if array.null_count:
+            wrong &= ~null_mask(array)
+        if wrong.any():
+            raise OverflowError
+    return codes
+
+
+def _arrow_clock(array: pa.Array, declared: DataType, interner: Interner) -> Words:
+    return np.array(numbers_of(array.cast(pa.time64("us")), np.int64))
+
+
+def _arrow_values(array: pa.Array, declared: DataType, interner: Interner) -> Words:
+    """By way of Python values; a text is read as SQL would read it quoted."""
+    values = array.to_pylist()
+    if declared.kind == "json" and not pa.types.is_nested(array.type):
+        values = [None if v is None else _json_of(v, row) for row, v in enumerate(values)]
+    codes = np.full(len(values), NULL, dtype=np.int64)
+    present = [row for row, value in enumerate(values) if value is not None]
+    codes[present] = _one_by_one([values[row] for row in present], declared, interner, present)
+    return codes
+
+
+def _json_of(text: Any, row: int) -> Any:
+    try:
+        return jsons.parsed(text) if isinstance(text, str) else text
+    except ValueError as error:
+        raise BadValue(row, InputError("E_TYPE", f"{shown(text)} is no JSON: {error}")) from None
 
 
 def _arrow_floats(array: pa.Array, declared: DataType, interner: Interner) -> Words:
@@ -302,6 +340,11 @@ def _arrow_tuples(array: pa.Array, declared: DataType, interner: Interner) -> Wo
     return _tuple_ids(codes, declared, interner, null)
 
 
+def _is_list(kind: pa.DataType) -> bool:
+    tests = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(test(kind) for test in tests)
+
+
 _INT, _DEC = pa.types.is_integer, pa.types.is_decimal
 _TEXT = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
 _BYTES = (
@@ -317,6 +360,17 @@ _ARROW: dict[str, tuple[tuple[Any, ...], Callable[[pa.Array, DataType, Interner]
     "str": (_TEXT, _arrow_texts),
     "bytes": (_BYTES, _arrow_texts),
     "tuple": ((pa.types.is_struct,), _arrow_tuples),
+    "timestamptz": ((pa.types.is_timestamp,), _arrow_timestamps),
+    "time": ((pa.types.is_time,), _arrow_clock),
+    "char": (_TEXT, _arrow_values),
+    "enum": (_TEXT, _arrow_values),
+    "uuid": ((*_TEXT, *_BYTES), _arrow_values),
+    "interval": ((pa.types.is_interval, pa.types.is_duration), _arrow_values),
+    "numeric": ((_DEC, _INT), _arrow_values),
+    "array": ((_is_list,), _arrow_values),
+    "struct": ((pa.types.is_struct,), _arrow_values),
+    "map": ((pa.types.is_map,), _arrow_values),
+    "json": (_TEXT, _arrow_values),
 }
 """Kind to the Arrow types it accepts, and the road."""
 
@@ -367,9 +421,44 @@ def decode_arrow(codes: Words, declared: DataType, interner: Interner) -> pa.Arr
         return interner.decode(codes, declared)
     if declared.kind == "tuple":
         return _decode_tuples(codes, declared, interner)
+    if declared.kind in PACKED or declared.kind in ("char", "enum"):
+        return _decode_values(codes, declared, interner)
     valid = validity_buffer(codes != NULL) if declared.nullable else None
-    data = pa.py_buffer(_FIXED[declared.kind](codes))
+    data = pa.py_buffer(_FIXED[declared.kind](codes) if not declared.width else _narrow(codes, declared))
     return pa.Array.from_buffers(arrow_type(declared), len(codes), [valid, data])
+
+
+def _narrow(codes: Words, declared: DataType) -> npt.NDArray[Any]:
+    return codes.astype(arrow_type(declared).to_pandas_dtype())
+
+
+def _decode_values(codes: Words, declared: DataType, interner: Interner) -> pa.Array:
+    """By way of Python values."""
+    target = arrow_type(declared)
+    values = decode_list(codes, declared.optional(), interner)
+    if declared.kind == "enum":
+        return pa.array(values, pa.string()).dictionary_encode().cast(target)
+    return pa.array([None if v is None else _for_arrow(v, declared) for v in values], target)
+
+
+def _for_arrow(value: Any, declared: DataType) -> Any:
+    """A value as Arrow takes it."""
+    if value is None:
+        return None
+    match declared.kind:
+        case "json":
+            return jsons.canonical(value)
+        case "uuid":
+            return str(value)
+        case "interval":
+            return pa.MonthDayNano([value.months, value.days, value.microseconds * 1000])
+        case "array":
+            return [_for_arrow(v, declared.items[0]) for v in value]
+        case "struct":
+            return {n: _for_arrow(v, t) for (n, v), t in zip(value.items(), declared.items, strict=True)}
+        case "map":
+            return [(_for_arrow(k, declared.items[0]), _for_arrow(v, declared.items[1])) for k, v in value.items()]
+    return value
 
 
 def decode_list(codes: Words, declared: DataType, interner: Interner) -> list[Any]:
@@ -378,6 +467,8 @@ def decode_list(codes: Words, declared: DataType, interner: Interner) -> list[An
     >>> decode_list(np.array([0, 1]), DataType("date"), Interner())
     [datetime.date(1970, 1, 1), datetime.date(1970, 1, 2)]
     """
+    if declared.kind in PACKED or declared.kind in ("char", "enum"):
+        return [*map(decoder(declared, interner), codes.tolist())]
     if declared.kind in INTERNED and len(codes) <= CACHED_ROWS:
         return [*map(interner.values.__getitem__, codes.tolist())]
     if declared.kind in ("str", "bytes"):
@@ -430,6 +521,8 @@ _FIXED: dict[str, Callable[[Words], Any]] = {
     "bool": lambda codes: np.packbits(codes == 1, bitorder="little"),
     "date": lambda codes: codes.astype(np.int32),
     "timestamp": np.copy,
+    "timestamptz": np.copy,
+    "time": np.copy,
     "decimal": _decimal_words,
 }
 """Kind to function from codes to the data buffer of its Arrow array."""
@@ -440,5 +533,7 @@ _PYTHON: dict[str, Callable[[Words], list[Any]]] = {
     "bool": lambda codes: (codes != 0).tolist(),
     "date": lambda codes: codes.astype("datetime64[D]").tolist(),
     "timestamp": lambda codes: codes.astype("datetime64[us]").tolist(),
+    "timestamptz": lambda codes: [*map(timestamptz_value, codes.tolist())],
+    "time": lambda codes: [*map(time_value, codes.tolist())],
 }
 """Kind to function from codes to Python values."""

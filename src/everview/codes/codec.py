@@ -27,7 +27,7 @@ from everview.codes.scalars import counted, shown
 from everview.codes.tables import columns_of, is_series, is_table, of_series
 from everview.codes.values import Encode, decoder, encoder
 from everview.errors import InputError, did_you_mean
-from everview.types import INTERNED, NULL, DataType
+from everview.types import NULL, PACKED, DataType
 
 ONE_BY_ONE_ROWS = 24
 """Up to so many rows, going row by row is faster than column by column."""
@@ -126,7 +126,7 @@ class Codec:
         frame = self.to_arrow(columns)
         plain = frame.to_pandas(integer_object_nulls=True)
         for i, (name, field) in enumerate(zip(self.names, frame.schema, strict=True)):
-            if self.types[i].kind == "tuple":
+            if self.types[i].kind == "tuple" or self.types[i].kind in PACKED:
                 plain[name] = pd.Series(decode_list(columns[i], self.types[i], self.interner), dtype=object)
             elif field.nullable and field.type in nullable:
                 plain[name] = plain[name].astype(nullable[field.type])
@@ -140,7 +140,13 @@ class Codec:
         """A polars frame."""
         import polars as pl
 
-        return pl.from_arrow(self.to_arrow(columns))
+        table = self.to_arrow(columns)
+        for i, declared in enumerate(self.types):
+            if declared.kind == "interval":  # polars has none with months
+                values = decode_list(columns[i], declared, self.interner)
+                texts = pa.array([None if v is None else str(v) for v in values], pa.string())
+                table = table.set_column(i, self.names[i], texts)
+        return pl.from_arrow(table)
 
     # parts
 
@@ -282,7 +288,7 @@ def _compile_decoder(codec: Codec) -> Callable[[Sequence[int]], Row]:
 
 
 def _decode_expression(i: int, declared: DataType) -> str:
-    if declared.kind in INTERNED:
+    if declared.kind in ("str", "bytes", "tuple"):
         return f"value(c{i})"
     plain = {"int": f"c{i}", "bool": f"c{i} != 0"}.get(declared.kind)
     if plain is None:

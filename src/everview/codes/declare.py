@@ -12,13 +12,15 @@ import decimal
 import re
 import types
 import typing
+import uuid
 from typing import Any
 
 import pyarrow as pa
 
+from everview.codes.intervals import Interval
 from everview.codes.scalars import DIGITS, shown
 from everview.errors import InputError, did_you_mean
-from everview.types import DataType
+from everview.types import MOST_DIGITS, DataType, array, char, enum, mapping, numeric, small_int, struct
 
 _DEFAULT_SCALE = 6
 
@@ -31,11 +33,18 @@ _PYTHON: dict[type, DataType] = {
     dt.date: DataType("date"),
     dt.datetime: DataType("timestamp"),
     decimal.Decimal: DataType("decimal", scale=_DEFAULT_SCALE),
+    dt.time: DataType("time"),
+    dt.timedelta: DataType("interval"),
+    Interval: DataType("interval"),
+    uuid.UUID: DataType("uuid"),
 }
 
 _NAMES: dict[str, DataType] = {
     **{declared.kind: declared for declared in _PYTHON.values()},
     "datetime": DataType("timestamp"),
+    "timestamptz": DataType("timestamptz"),
+    "json": DataType("json"),
+    **{repr(small_int(bits)): small_int(bits) for bits in (8, 16, 32, -8, -16, -32)},
     "Decimal": DataType("decimal", scale=_DEFAULT_SCALE),
 }
 
@@ -64,6 +73,10 @@ def data_type(declared: Any) -> DataType:
         if Ellipsis in items:
             raise _unknown(declared, "a tuple has a fixed number of items: write tuple[int, int]")
         return DataType("tuple", items=tuple(data_type(item) for item in items if item != ()))
+    if origin is list and typing.get_args(declared):
+        return array(data_type(typing.get_args(declared)[0]))
+    if origin is dict and len(typing.get_args(declared)) == 2:
+        return mapping(*map(data_type, typing.get_args(declared)))
     if isinstance(declared, tuple):
         return DataType("tuple", items=tuple(map(data_type, declared)))
     known = _PYTHON.get(declared) if isinstance(declared, type) else None
@@ -80,6 +93,16 @@ def arrow_type(declared: DataType) -> pa.DataType:
     """
     if declared.kind == "decimal":
         return pa.decimal128(DIGITS, declared.scale)
+    if declared.kind == "numeric":
+        return pa.decimal128(declared.width or MOST_DIGITS, declared.scale)
+    if declared.kind == "array":
+        return pa.list_(arrow_type(declared.items[0]))
+    if declared.kind == "map":
+        return pa.map_(*map(arrow_type, declared.items))
+    if declared.kind == "struct":
+        return pa.struct([arrow_field(n, t) for n, t in zip(declared.names, declared.items, strict=True)])
+    if declared.width and declared.kind == "int":
+        return _SMALL[declared.width]
     if declared.kind == "tuple":
         return pa.struct([arrow_field(f"f{i}", item) for i, item in enumerate(declared.items)])
     return _ARROW[declared.kind]
@@ -102,13 +125,24 @@ _ARROW: dict[str, pa.DataType] = {
     "bytes": pa.binary(),
     "date": pa.date32(),
     "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", "UTC"),
+    "time": pa.time64("us"),
+    "interval": pa.month_day_nano_interval(),
+    "uuid": pa.string(),
+    "json": pa.string(),
+    "char": pa.string(),
+    "enum": pa.dictionary(pa.int32(), pa.string()),
 }
+
+_SMALL: dict[int, pa.DataType] = {
+    8: pa.int8(), 16: pa.int16(), 32: pa.int32(), -8: pa.uint8(), -16: pa.uint16(), -32: pa.uint32(),
+}  # fmt: skip
 
 
 def _unknown(declared: Any, hint: str = "") -> InputError:
     hint = hint or (
-        "use int, float, bool, str, bytes, datetime.date, datetime.datetime, decimal.Decimal, tuple[...], "
-        "or X | None of these"
+        "use int, float, bool, str, bytes, datetime.date, time, datetime or timedelta, decimal.Decimal, uuid.UUID, "
+        "tuple[...], list[...], dict[...], 'timestamptz', 'json', 'numeric(38, 10)', or X | None of these"
     )
     return InputError("E_TYPE", f"{shown(declared)} is not a column type", hint)
 
@@ -129,10 +163,48 @@ def _from_name(name: str) -> DataType:
         return _decimal(int(scaled[1]))
     if text.startswith("tuple(") and text.endswith(")"):
         return DataType("tuple", items=tuple(map(_from_name, _split(text[6:-1]))))
+    found = _compound(text)
+    if found is not None:
+        return found
     if text not in _NAMES:
         hint = did_you_mean(text, [*_NAMES, "decimal(2)", "tuple(int, str)"])
         raise _unknown(name, hint)
     return _NAMES[text]
+
+
+def _compound(text: str) -> DataType | None:
+    """array(int), map(str, int), struct(x int, y str), enum('a', 'b'), numeric(38, 10), char(3); None for others."""
+    head, bracket, rest = text.partition("(")
+    if not bracket or not rest.endswith(")"):
+        return None
+    inside = [part.strip() for part in _split(rest[:-1])]
+    match head, len(inside):
+        case "array", 1:
+            return array(_from_name(inside[0]))
+        case "map", 2:
+            return mapping(_from_name(inside[0]), _from_name(inside[1]))
+        case "char", 1 if inside[0].isdigit():
+            return char(int(inside[0]))
+        case "numeric", 2 if inside[0].isdigit() and inside[1].isdigit():
+            return checked_numeric(int(inside[0]), int(inside[1]))
+        case "struct", _ if inside and all(len(p.split(None, 1)) == 2 for p in inside):
+            pairs = [part.split(None, 1) for part in inside]
+            return struct(tuple(n for n, _ in pairs), tuple(_from_name(t) for _, t in pairs))
+        case "enum", _ if inside and all(len(p) > 1 and p[0] == p[-1] == "'" for p in inside):
+            return enum(*(p[1:-1] for p in inside))
+    return None
+
+
+def checked_numeric(digits: int, scale: int) -> DataType:
+    """A decimal that is kept in 64 bits if its digits fit there, else a numeric.
+
+    >>> checked_numeric(15, 2), checked_numeric(30, 2)
+    (decimal(2), numeric(30, 2))
+    """
+    if not 1 <= digits <= MOST_DIGITS or not 0 <= scale <= digits:
+        hint = f"it has up to {MOST_DIGITS} digits, and no more of them after the point"
+        raise InputError("E_TYPE", f"there is no numeric({digits}, {scale})", hint)
+    return DataType("decimal", scale=scale) if digits <= DIGITS else numeric(scale, digits)
 
 
 def _split(text: str) -> list[str]:
@@ -158,7 +230,13 @@ def _from_arrow(declared: pa.DataType) -> DataType:
     if kinds.is_dictionary(declared):
         return _from_arrow(declared.value_type)
     if kinds.is_decimal(declared):
-        return _decimal(declared.scale)
+        if declared.precision <= DIGITS:
+            return _decimal(declared.scale)
+        return checked_numeric(min(declared.precision, MOST_DIGITS), declared.scale)
+    if kinds.is_list(declared) or kinds.is_large_list(declared) or kinds.is_fixed_size_list(declared):
+        return array(_from_arrow(declared.value_type))
+    if kinds.is_map(declared):
+        return mapping(_from_arrow(declared.key_type), _from_arrow(declared.item_type))
     if kinds.is_struct(declared):
         return DataType("tuple", items=tuple(data_type(field) for field in declared))
     for test, kind in _ARROW_TESTS:
@@ -176,4 +254,7 @@ _ARROW_TESTS: tuple[tuple[Any, str], ...] = (
     (pa.types.is_fixed_size_binary, "bytes"),
     (pa.types.is_date, "date"),
     (pa.types.is_timestamp, "timestamp"),
+    (pa.types.is_time, "time"),
+    (pa.types.is_interval, "interval"),
+    (pa.types.is_duration, "interval"),
 )

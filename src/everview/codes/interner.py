@@ -45,6 +45,8 @@ SCALE = 6
 
 TAGS: dict[str, int] = {
     "int": 1, "float": 2, "bool": 3, "str": 4, "bytes": 5, "date": 6, "timestamp": 7, "decimal": 8, "tuple": 9,
+    "timestamptz": 10, "time": 11, "enum": 12, "numeric": 13, "interval": 14, "uuid": 15, "json": 16, "array": 17,
+    "struct": 18, "map": 19, "char": 20,
 }  # fmt: skip
 """Numbers of the kinds, in tuples and as seeds of ids. Part of the stored format: never change one."""
 
@@ -104,6 +106,9 @@ class Interner:
         self._snapshot = _Snapshot(np.empty(4096, dtype=np.uint8), starts, empty, kinds, table, 0, 0)
         self.known_texts: dict[str, int] = {}
         self.known_bytes: dict[bytes, int] = {}
+        self._known_packed: dict[tuple[str, str], int] = {}
+        self.unpacked: dict[DataType, dict[int, Any]] = {}
+        """What was read of packed values, by their type."""
         self.values = _Values(self)
 
     def __len__(self) -> int:
@@ -147,6 +152,16 @@ class Interner:
             if len(self.known_bytes) >= CACHED:
                 self.known_bytes.clear()
             self.known_bytes[data] = known
+        return known
+
+    def packed_id(self, kind: str, text: str) -> int:
+        """The id of a value that is kept in a written form (see `everview.codes.packed`)."""
+        known = self._known_packed.get((kind, text))
+        if known is None:
+            known = self._add_one(TAGS[kind], utf8(text))
+            if len(self._known_packed) >= CACHED:
+                self._known_packed.clear()
+            self._known_packed[kind, text] = known
         return known
 
     def tuple_id(self, tags: Sequence[int], codes: Sequence[int]) -> int:
@@ -394,7 +409,7 @@ class Interner:
         payload, _, slots = self.payloads(np.array([wanted], dtype=np.int64), None)
         kind = KINDS[int(self._snapshot.kinds[slots[0]])]
         data = payload.tobytes()
-        return self._read_tuple(data) if kind == "tuple" else data.decode() if kind == "str" else data
+        return self._read_tuple(data) if kind == "tuple" else data if kind == "bytes" else data.decode()
 
     def _read_tuple(self, data: bytes) -> tuple[Any, ...]:
         return tuple(self._read_item(tag, code) for tag, code in np.frombuffer(data, "<i8").reshape(-1, 2).tolist())

@@ -188,6 +188,45 @@ def timestamp_value(code: int) -> dt.datetime:
     return _EPOCH + dt.timedelta(microseconds=code)
 
 
+def timestamptz_code(value: Any) -> int:
+    """Microseconds since 1970 in UTC; a datetime without a zone is taken for UTC.
+
+    >>> timestamptz_code(dt.datetime(1970, 1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1))))
+    0
+    """
+    return timestamp_code(value)
+
+
+def timestamptz_value(code: int) -> dt.datetime:
+    """
+    >>> timestamptz_value(0).isoformat()
+    '1970-01-01T00:00:00+00:00'
+    """
+    return timestamp_value(code).replace(tzinfo=dt.UTC)
+
+
+def time_code(value: Any) -> int:
+    """Microseconds since midnight.
+
+    >>> time_code(dt.time(0, 0, 1))
+    1000000
+    """
+    if not isinstance(value, dt.time):
+        raise wrong_type(value, "a time", "write datetime.time(hour, minute)")
+    if value.tzinfo is not None:
+        raise InputError("E_TYPE", f"{shown(value)} has a time zone", "leave it out, or keep a timestamptz")
+    return ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
+
+
+def time_value(code: int) -> dt.time:
+    """
+    >>> time_value(1_500_000)
+    datetime.time(0, 0, 1, 500000)
+    """
+    seconds, micros = divmod(code, 1_000_000)
+    return dt.time(seconds // 3600, seconds // 60 % 60, seconds % 60, micros)
+
+
 def decimal_code(value: Any, scale: int) -> int:
     """The number times 10**scale, exactly.
 
@@ -253,6 +292,8 @@ ENCODERS: dict[str, Callable[[Any, int], int]] = {
     "bool": lambda value, scale: bool_code(value),
     "date": lambda value, scale: date_code(value),
     "timestamp": lambda value, scale: timestamp_code(value),
+    "timestamptz": lambda value, scale: timestamptz_code(value),
+    "time": lambda value, scale: time_code(value),
     "decimal": decimal_code,
 }
 """Kind to function (value, scale) -> code."""
@@ -263,6 +304,8 @@ DECODERS: dict[str, Callable[[int, int], Any]] = {
     "bool": lambda code, scale: bool(code),
     "date": lambda code, scale: date_value(code),
     "timestamp": lambda code, scale: timestamp_value(code),
+    "timestamptz": lambda code, scale: timestamptz_value(code),
+    "time": lambda code, scale: time_value(code),
     "decimal": decimal_value,
 }
 """Kind to function (code, scale) -> value."""

@@ -15,10 +15,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from everview.codes.interner import Interner, item_tag
-from everview.codes.scalars import DECODERS, ENCODERS, counted, shown, wrong_type
+from everview.codes import packed
+from everview.codes.interner import CACHED, Interner, item_tag
+from everview.codes.scalars import DECODERS, counted, shown, wrong_type
 from everview.errors import InputError
-from everview.types import INTERNED, NULL, DataType
+from everview.types import INTERNED, NULL, PACKED, DataType
 
 Encode = Callable[[Any], int]
 Decode = Callable[[int], Any]
@@ -62,12 +63,43 @@ def encoder(declared: DataType, interner: Interner) -> Encode:
 
 def decoder(declared: DataType, interner: Interner) -> Decode:
     """A function from codes to values of the type."""
+    if declared.kind in PACKED or declared.kind == "char":
+        return _unpacked(declared, interner)
     if declared.kind in INTERNED:
         return interner.value
+    if declared.kind == "enum":
+        labels = declared.names
+        return lambda code: None if code == NULL else labels[code]
     plain, scale = DECODERS[declared.kind], declared.scale
     if declared.nullable:
         return lambda code: None if code == NULL else plain(code, scale)
     return lambda code: plain(code, scale)
+
+
+class _Unpacked(dict[int, Any]):
+    """Values of ids, each read once while there is room."""
+
+    def __init__(self, declared: DataType, interner: Interner) -> None:
+        super().__init__({NULL: None})
+        self._text = interner.values
+        self._unpack = packed.unpacker(declared) if declared.kind != "char" else self._padded
+        self._width = declared.width
+
+    def _padded(self, text: str) -> str:
+        return text.ljust(self._width)
+
+    def __missing__(self, code: int) -> Any:
+        value = self._unpack(self._text[code])
+        if len(self) < CACHED // 16:
+            self[code] = value
+        return value
+
+
+def _unpacked(declared: DataType, interner: Interner) -> Decode:
+    known = interner.unpacked.get(declared.optional(False))
+    if known is None:
+        known = interner.unpacked[declared.optional(False)] = _Unpacked(declared, interner)
+    return known.__getitem__
 
 
 def is_null(value: Any) -> bool:
@@ -98,8 +130,12 @@ def _plain_encoder(declared: DataType, interner: Interner) -> Encode:
         return functools.partial(_bytes, interner)
     if declared.kind == "tuple":
         return _tuple_encoder(declared, interner)
-    encode, scale = ENCODERS[declared.kind], declared.scale
-    return lambda value: encode(value, scale)
+    if declared.kind in PACKED:
+        pack = packed.packer(declared)
+        return lambda value: interner.packed_id(declared.kind, pack(value))
+    if declared.kind == "char":
+        return lambda value: _text(interner, packed.trimmed(value, declared) if isinstance(value, str) else value)
+    return packed.scalar_encoder(declared)
 
 
 def _text(interner: Interner, value: Any) -> int:

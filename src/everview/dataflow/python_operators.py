@@ -16,6 +16,7 @@ import numpy as np
 
 from everview.codes.codec import Codec
 from everview.codes.interner import Interner
+from everview.codes.packed import order_key
 from everview.errors import EverviewError, UdfError
 from everview.expr.few import FewRows
 from everview.expr.nodes import Expr
@@ -140,6 +141,7 @@ def reduction(node: plan.PythonReduce, interner: Interner) -> Reduction:
 def extreme(smallest: bool, types: tuple[DataType, ...], keys: int, interner: Interner) -> Reduction:
     """min or max of a column whose codes do not sort like its values (strings)."""
     reader = _codec(types[keys:], interner)
+    key = order_key(types[keys])
 
     def run(head: np.ndarray, rows: np.ndarray) -> Group:
         present = rows[rows[:, 0] > 0]
@@ -150,6 +152,8 @@ def extreme(smallest: bool, types: tuple[DataType, ...], keys: int, interner: In
         known = [(v, c) for v, c in zip(values, codes, strict=True) if v is not None]
         if not known:
             return [((codes[0],), 1)]
+        if key is not None:
+            known = [(key(v), c) for v, c in known]
         best = min(known) if smallest else max(known)
         return [((best[1],), 1)]
 
@@ -171,15 +175,15 @@ def top(node: plan.TopK, interner: Interner) -> Reduction:
         for column, descending in reversed(node.order):
             at = order.index(column)
             known = [item for item in found if item[0][at] is not None]
-            known.sort(key=partial(_value_at, at), reverse=descending)
+            known.sort(key=partial(_value_at, at, order_key(child[column])), reverse=descending)
             found = known + [item for item in found if item[0][at] is None]
         return _window(found, node.offset, node.limit)
 
     return _reduction(len(keys), 2 + len(child), run)
 
 
-def _value_at(at: int, item: tuple[Any, list[int], int]) -> Any:
-    return item[0][at]
+def _value_at(at: int, key: Callable[[Any], Any] | None, item: tuple[Any, list[int], int]) -> Any:
+    return item[0][at] if key is None else key(item[0][at])
 
 
 def _window(found: list[tuple[Any, list[int], int]], skip: int, left: int) -> Group:

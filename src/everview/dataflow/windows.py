@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from everview.codes.arrays import codes_to_floats, decode_list, floats_to_codes
 from everview.codes.interner import Interner
+from everview.codes.packed import order_key
 from everview.errors import UdfError
 from everview.plan.nodes import keys_first
 from everview.plan.windows import Frame, Window, WindowCall
@@ -383,6 +384,8 @@ def _ranks(codes: Words, declared: DataType, interner: Interner) -> tuple[Words,
     distinct, back = np.unique(codes, return_inverse=True)
     real = distinct[distinct != NULL]
     values = decode_list(real, declared.optional(False), interner)
+    key = order_key(declared)
+    values = values if key is None else [key(value) for value in values]
     sorting = sorted(range(len(values)), key=values.__getitem__)
     rank_of = np.zeros(len(distinct), dtype=np.int64)
     ranks = np.empty(len(real), dtype=np.int64)

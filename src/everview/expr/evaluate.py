@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from decimal import InvalidOperation
 from functools import partial
 from typing import Any, NamedTuple, NoReturn
 from weakref import WeakKeyDictionary
@@ -28,7 +29,9 @@ import pyarrow.compute as pc
 from everview.codes import Interner, encode_value
 from everview.codes.arrays import decode_arrow, decode_list, encode_column, floats_to_codes
 from everview.codes.interner import item_tag
+from everview.codes.values import decoder, encoder
 from everview.errors import InputError, StoreError, UdfError
+from everview.expr import valued
 from everview.expr.bits import BITS
 from everview.expr.library import LIBRARY
 from everview.expr.library.routines import Routine
@@ -127,6 +130,9 @@ class _Evaluation:
             return _LAZY[expr.op](self, expr, rows)
         if expr.op in BITS:
             return self._strictly(expr, rows, BITS[expr.op])
+        make = valued.maker(expr)
+        if make is not None:
+            return self._valued(expr, make, rows)
         if expr.op in _TUPLES:
             return _TUPLES[expr.op](self, expr, rows)
         if expr.op in {"greatest", "least"} and expr.type.kind in INTERNED:
@@ -161,6 +167,21 @@ class _Evaluation:
         if program is None:
             raise NotImplementedError(f"the function {expr.op} of {[a.type for a in expr.args]}")
         return self._evaluate(program, columns, rows)
+
+    # ---- value by value
+
+    def _valued(self, expr: Call, make: valued.Maker, rows: Words) -> Words:
+        """A function of Python values, called once for equal arguments."""
+        args = [self.value(a, rows) for a in expr.args]
+        good = self.errors[rows] == 0
+        if expr.op not in valued.SEES_NULLS:
+            for codes in args:
+                good &= codes != NULL
+        result = np.full(rows.size, NULL, dtype=np.int64)
+        if good.any():
+            result[good], errors = _by_values(expr, make, [codes[good] for codes in args], self.interner)
+            self.fail(rows[good], errors)
+        return result
 
     # ---- texts
 
@@ -300,6 +321,41 @@ _TUPLES: dict[str, Callable[[_Evaluation, Call, Words], Words]] = {
     "tuple_make": _Evaluation.tuple_make,
     "tuple_get": _Evaluation.tuple_get,
 }
+
+
+# ---- functions of values ---------------------------------------------------------------------------------------------
+
+
+def _by_values(expr: Call, make: valued.Maker, codes: list[Words], interner: Interner) -> tuple[Words, Words]:
+    """Codes and errors of a function, computed once for each combination of arguments."""
+    count = len(codes[0]) if codes else 1
+    out, errors = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    try:
+        function = make(expr)
+    except RowFailure as failure:
+        return out, np.full(count, failure.code, dtype=np.int64)
+    decoders = [decoder(a.type.optional(), interner) for a in expr.args]
+    encode = encoder(expr.type.optional(), interner)
+    known: dict[tuple[int, ...], tuple[int, int]] = {}
+    for row, given in enumerate(zip(*(c.tolist() for c in codes), strict=True) if codes else [()]):
+        if given not in known:
+            known[given] = _one_value(function, [d(c) for d, c in zip(decoders, given, strict=True)], encode)
+        out[row], errors[row] = known[given]
+    return out, errors
+
+
+def _one_value(function: Callable[..., Any], values: list[Any], encode: Callable[[Any], int]) -> tuple[int, int]:
+    """The code of a function's value, and an error."""
+    try:
+        return encode(function(*values)), 0
+    except RowFailure as failure:
+        return 0, failure.code
+    except (OverflowError, InvalidOperation):
+        return 0, ERROR_OVERFLOW
+    except InputError as error:
+        return 0, ERROR_OVERFLOW if error.code == "E_RANGE" else ERROR_CAST
+    except ValueError:
+        return 0, ERROR_CAST
 
 
 # ---- functions of texts ----------------------------------------------------------------------------------------------

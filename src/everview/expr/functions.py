@@ -103,14 +103,36 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everview.errors import PlanError, did_you_mean
+from everview.expr import typed
 from everview.expr.nodes import Call, Expr, Literal
-from everview.types import BOOL, BYTES, DATE, FLOAT, INT, STR, TIMESTAMP, DataType, decimal
+from everview.types import (
+    BOOL,
+    BYTES,
+    DATE,
+    FLOAT,
+    INT,
+    STR,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    DataType,
+    array,
+    decimal,
+    mapping,
+    numeric,
+    struct,
+)
 
 MAX_SCALE = 18
 """Digits a decimal can have in all."""
 
 NUMBERS = frozenset({"int", "float", "decimal"})
-ORDERED = frozenset({"int", "float", "bool", "str", "bytes", "date", "timestamp", "decimal"})
+EXACT = frozenset({"int", "decimal", "numeric"})
+"""Kinds of numbers that are exact."""
+
+ORDERED = frozenset(
+    {"int", "float", "bool", "str", "bytes", "date", "timestamp", "decimal", "timestamptz", "time", "enum", "char"}
+    | {"numeric", "interval", "uuid", "json", "array", "struct"}
+)
 DATE_UNITS = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
 
 Types = tuple[DataType, ...]
@@ -167,13 +189,41 @@ def _wider(a: DataType, b: DataType) -> DataType | None:
             for i, x, y in zip(items, a.items, b.items, strict=True)
         )
         return DataType("tuple", nullable, items=tuple(i for i in items if i is not None)) if same else None
+    if kinds <= {"array", "struct", "map", "enum"}:
+        return _wider_inside(a, b, nullable)
     if len(kinds) == 1:
-        return replace(a, nullable=nullable, scale=max(a.scale, b.scale))
+        width = a.width if a.width == b.width else max(a.width, b.width) if a.kind == "char" else 0
+        return replace(a, nullable=nullable, scale=max(a.scale, b.scale), width=width)
+    if "numeric" in kinds:
+        if kinds <= EXACT:
+            return numeric(max(a.scale, b.scale)).optional(nullable)
+        return FLOAT.optional(nullable) if kinds == {"numeric", "float"} else None
+    if kinds == {"str", "char"}:
+        return STR.optional(nullable)
+    if kinds in ({"timestamp", "timestamptz"}, {"date", "timestamptz"}):
+        return TIMESTAMPTZ.optional(nullable)
     if kinds <= NUMBERS:
         return FLOAT.optional(nullable) if "float" in kinds else decimal(max(a.scale, b.scale)).optional(nullable)
     if kinds == {"date", "timestamp"}:
         return TIMESTAMP.optional(nullable)
     return None
+
+
+def _wider_inside(a: DataType, b: DataType, nullable: bool) -> DataType | None:
+    """The same for types that are made of others."""
+    if a.kind != b.kind or len(a.items) != len(b.items):
+        return None
+    if a.kind == "enum":
+        return a.optional(nullable) if a.names == b.names else None
+    items = [_wider(x, y) for x, y in zip(a.items, b.items, strict=True)]
+    found = [item for item in items if item is not None]
+    if len(found) < len(items):
+        return None
+    if a.kind == "array":
+        return array(found[0]).optional(nullable)
+    if a.kind == "map":
+        return mapping(*found).optional(nullable)
+    return struct(a.names, tuple(found)).optional(nullable)
 
 
 # ---------------------------------------------------------------------------------- rules of types
@@ -202,24 +252,50 @@ def _fixed(wanted: Sequence[DataType], result: DataType) -> Rule:
     return rule
 
 
+def _plain(t: DataType) -> DataType:
+    """The type of what is computed of numbers of a type: ints of few bits may leave their range."""
+    return replace(t, width=0) if t.kind == "int" else numeric(t.scale).optional(t.nullable) if t.width else t
+
+
 def _arithmetic(types: Types) -> tuple[Types, DataType]:
-    t = _common(types, NUMBERS)
+    t = _plain(_common(types, NUMBERS | {"numeric"}))
     return (t,) * len(types), t
 
 
+def _sum_or_difference(types: Types) -> tuple[Types, DataType]:
+    if {t.kind for t in types} == {"interval"}:
+        return types, types[0]
+    return _arithmetic(types)
+
+
 def _mul(types: Types) -> tuple[Types, DataType]:
-    t = _common(types, NUMBERS)
-    if t.kind != "decimal":
+    t = _plain(_common(types, NUMBERS | {"numeric"}))
+    if t.kind not in ("decimal", "numeric"):
         return (t, t), t
-    scales = [x.scale if x.kind == "decimal" else 0 for x in types]
-    if sum(scales) > MAX_SCALE:
+    scales = [x.scale if x.kind in ("decimal", "numeric") else 0 for x in types]
+    if t.kind == "numeric":
+        _check_scales(types, sum(scales), typed.MOST_SCALE)
+        sides = (numeric(scales[0]), numeric(scales[1]))
+        return sides, typed.product(*sides)
+    _check_scales(types, sum(scales), MAX_SCALE)
+    return (decimal(scales[0]), decimal(scales[1])), decimal(sum(scales))
+
+
+def _check_scales(types: Types, digits: int, most: int) -> None:
+    if digits > most:
         raise PlanError(
             "E_TYPE",
-            f"the product of {types[0]!r} and {types[1]!r} would need {sum(scales)} digits after the point; "
-            f"{MAX_SCALE} is the most",
+            f"the product of {types[0]!r} and {types[1]!r} would need {digits} digits after the point; "
+            f"{most} is the most",
             "cast one side to fewer digits first: .cast('decimal(4)')",
         )
-    return (decimal(scales[0]), decimal(scales[1])), decimal(sum(scales))
+
+
+def _div(types: Types) -> tuple[Types, DataType]:
+    t = _common(types, NUMBERS | {"numeric"})
+    if t.kind != "numeric":
+        return _to_float(types)
+    return (numeric(types[0].scale), numeric(types[1].scale)), typed.quotient(*types)
 
 
 def _to_float(types: Types) -> tuple[Types, DataType]:
@@ -228,22 +304,26 @@ def _to_float(types: Types) -> tuple[Types, DataType]:
 
 
 def _floordiv(types: Types) -> tuple[Types, DataType]:
-    t = _common(types, NUMBERS)
-    return (t, t), INT if t.kind == "decimal" else t
+    t = _plain(_common(types, NUMBERS | {"numeric"}))
+    return (t, t), INT if t.kind == "decimal" else numeric(0) if t.kind == "numeric" else t
 
 
 def _number(types: Types) -> tuple[Types, DataType]:
-    _need(types[0].kind in NUMBERS)
-    return types, types[0]
+    _need(types[0].kind in NUMBERS | {"numeric"})
+    return (_plain(types[0]),), _plain(types[0])
+
+
+def _negated(types: Types) -> tuple[Types, DataType]:
+    return (types, types[0]) if types[0].kind == "interval" else _number(types)
 
 
 def _round(types: Types) -> tuple[Types, DataType]:
-    _need(types[0].kind in NUMBERS and all(t.kind == "int" for t in types[1:]))
-    return types, types[0]
+    _need(types[0].kind in NUMBERS | {"numeric"} and all(t.kind == "int" for t in types[1:]))
+    return (_plain(types[0]), *types[1:]), _plain(types[0])
 
 
 def _sign(types: Types) -> tuple[Types, DataType]:
-    _need(types[0].kind in NUMBERS)
+    _need(types[0].kind in NUMBERS | {"numeric"})
     return types, FLOAT if types[0].kind == "float" else INT
 
 
@@ -298,8 +378,8 @@ def _cast(result: DataType, sources: str) -> Rule:
 
 
 def _length(types: Types) -> tuple[Types, DataType]:
-    _need(types[0].kind in {"str", "bytes"})
-    return types, INT
+    _need(types[0].kind in {"str", "bytes", "char"})
+    return (STR.optional(types[0].nullable) if types[0].kind == "char" else types[0],), INT
 
 
 def _moment_to(result: DataType) -> Rule:
@@ -350,13 +430,13 @@ def _table() -> dict[str, Function]:
             name, doc, rule, (low, low if high == -1 else high), "custom" if custom else "propagate", fails, literals
         )
 
-    add("add", "a + b", _arithmetic, 2, fails=True)
-    add("sub", "a - b", _arithmetic, 2, fails=True)
+    add("add", "a + b", _sum_or_difference, 2, fails=True)
+    add("sub", "a - b", _sum_or_difference, 2, fails=True)
     add("mul", "a * b", _mul, 2, fails=True)
-    add("div", "a / b as float", _to_float, 2, fails=True)
+    add("div", "a / b as float", _div, 2, fails=True)
     add("floordiv", "a / b rounded down", _floordiv, 2, fails=True)
     add("mod", "what floordiv leaves", _arithmetic, 2, fails=True)
-    add("neg", "-a", _number, 1, fails=True)
+    add("neg", "-a", _negated, 1, fails=True)
     add("abs", "a without its sign", _number, 1, fails=True)
     add("pow", "a to the power b, as float", _to_float, 2, fails=True)
     add("sqrt", "square root", _to_float, 1, fails=True)
@@ -434,6 +514,9 @@ def _table() -> dict[str, Function]:
     add("hash", "a stable 64-bit hash", _anything_to(INT), 1, None, custom=True)
     add("tuple_make", "the values as one tuple", _tuple_make, 1, None, custom=True)
     add("tuple_get", "item b of the tuple a, from 0", _tuple_get, 2, literals=(1,))
+    for kind in typed.NEW:
+        add(f"cast_{kind}", f"as {kind}", _cast(DataType(kind), kind), 1, fails=True)
+    typed.add_all(add, common_type, _need)
     return found
 
 
@@ -455,6 +538,8 @@ def known(op: str) -> Function | None:
 MOST_DEPTH = 220
 """Calls inside calls."""
 
+COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+
 DEPTH_HINT = "compute parts of it in a step before: select(), or a subquery"
 
 
@@ -471,6 +556,8 @@ def call(op: str, *args: Expr) -> Expr:
     _check_arity(function, args)
     _check_literals(function, args)
     args = _give_nulls_a_type(function, args)
+    if op in COMPARISONS and all(a.type.kind == "interval" for a in args):
+        args = tuple(call("interval_order", a) for a in args)
     try:
         wanted, result = function.rule(tuple(a.type for a in args))
     except NoMatch:
@@ -479,6 +566,8 @@ def call(op: str, *args: Expr) -> Expr:
         result = result.optional(any(a.type.nullable for a in args))
     if op == "tuple_get":
         result = _tuple_item(args)
+    elif op == "struct_get":
+        result = _struct_item(args)
     if max((a.depth for a in args), default=0) >= MOST_DEPTH:
         raise PlanError("E_DEPTH", f"an expression is nested more than {MOST_DEPTH} levels deep", DEPTH_HINT)
     cast_args = tuple(cast(a, w) for a, w in zip(args, wanted, strict=True))
@@ -495,18 +584,22 @@ def cast(expr: Expr, target: DataType) -> Expr:
     result = target.optional(source.nullable)
     if isinstance(expr, Literal) and expr.value is None:
         return Literal(target.optional(), None)
-    if (source.kind, source.scale) == (target.kind, target.scale):
+    if source.kind == target.kind == "tuple" or typed.bare(source) == typed.bare(target):
         return expr  # tuples of one kind differ at most in the nullability of items
     function = FUNCTIONS.get(f"cast_{target.kind}")
     try:
         _need(function is not None)
         assert function is not None
-        function.rule((source,))
+        allowed = typed.castable(source, target)
+        if allowed is None:
+            function.rule((source,))
+        else:
+            _need(allowed)
     except NoMatch:
         raise PlanError(
             "E_TYPE", f"{source!r} cannot be cast to {target.optional(False)!r}", _cast_hint(target)
         ) from None
-    if isinstance(expr, Literal) and source.kind == "int" and target.kind in {"float", "decimal"}:
+    if isinstance(expr, Literal) and source.kind == "int" and target.kind in {"float", "decimal"} and not target.width:
         return literal_cast(expr, result)
     return Call(result, function.name, (expr,))
 
@@ -606,6 +699,14 @@ def _wrong_types(function: Function, args: Sequence[Expr]) -> PlanError:
     )
 
 
+def _struct_item(args: Sequence[Expr]) -> DataType:
+    items = args[0].type.items
+    index = args[1].value if isinstance(args[1], Literal) else -1
+    if not 0 <= index < len(items):
+        raise PlanError("E_RANGE", f"the row has no field {index}", f"it has {len(items)}, counted from 0")
+    return items[index].optional()
+
+
 def _tuple_item(args: Sequence[Expr]) -> DataType:
     items = args[0].type.items
     index = args[1].value if isinstance(args[1], Literal) else -1
@@ -616,7 +717,7 @@ def _tuple_item(args: Sequence[Expr]) -> DataType:
 
 def _fold(op: str, result: DataType, args: tuple[Expr, ...]) -> Expr:
     """Only what is certain and worth it: a sign in front of a number, casts of NULL (done in `cast`)."""
-    if op == "neg" and isinstance(args[0], Literal) and args[0].value is not None:
+    if op == "neg" and isinstance(args[0], Literal) and args[0].value is not None and result.kind != "interval":
         value = args[0].value
         if value and not (isinstance(value, float) and math.isnan(value)) and value != -(2**63):
             return Literal(result, -value)

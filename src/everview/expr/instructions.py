@@ -236,7 +236,7 @@ def _cast_bool(lowering: Lowering, call: Call, where: Context) -> Register:
 
 def _cast_date(lowering: Lowering, call: Call, where: Context) -> Register:
     source, a, checked = call.args[0].type, lowering.value(call.args[0], where), _nullable(call)
-    if source.kind == "timestamp":
+    if source.kind in ("timestamp", "timestamptz"):
         return lowering.emit(vm.TO_DATE, a, checked=checked)
     if source.kind == "int":
         return lowering.emit_partial(vm.CHECK_DATE, a, 0, where, checked=checked)
@@ -267,7 +267,7 @@ def _cast_decimal(lowering: Lowering, call: Call, where: Context) -> Register:
 
 
 def _cast_interned(lowering: Lowering, call: Call, where: Context) -> Register:
-    if _kind(call) != call.type.kind:
+    if _kind(call) != call.type.kind and {_kind(call), call.type.kind} != {"char", "str"}:
         raise NeedsPython
     return lowering.value(call.args[0], where)
 
@@ -394,6 +394,9 @@ HANDLERS: dict[str, Handler] = {
     "cast_date": _cast_date,
     "cast_timestamp": _cast_timestamp,
     "cast_decimal": _cast_decimal,
+    "cast_timestamptz": _cast_timestamp,
+    "cast_char": _cast_interned,
+    "enum_place": lambda lowering, call, where: lowering.value(call.args[0], where),
     "year": _date_part(vm.YEAR),
     "month": _date_part(vm.MONTH),
     "day": _date_part(vm.DAY),

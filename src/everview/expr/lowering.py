@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from everview.expr import valued
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.kernels.expressions import vm
 from everview.types import NULL, DataType
@@ -101,7 +102,7 @@ class Lowering:
             return self.inputs[expr.index]
         if isinstance(expr, Literal):
             return self.constant(self.literal_code(expr))
-        if not isinstance(expr, Call) or expr.op not in self._handlers:
+        if not isinstance(expr, Call) or expr.op not in self._handlers or valued.maker(expr) is not None:
             raise NeedsPython
         known = self._done.get(expr)
         if known is None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
-from everview.types import DataType
+from everview.types import PACKED, DataType
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +128,8 @@ class Literal(Expr):
     value: Any
 
     def _said(self) -> tuple[DataType, Any]:
-        return self.type, repr(self.value) if isinstance(self.value, float) else self.value
+        exact = isinstance(self.value, float) or self.type.kind in PACKED  # in JSON 1, 1.0 and true are three values
+        return self.type, repr(self.value) if exact else self.value
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Literal) and self._said() == other._said()

@@ -24,6 +24,7 @@ from typing import Any
 from everview.expr.nodes import Expr
 from everview.plan.nodes import Node
 from everview.plan.trust import Function, Missing, name_of
+from everview.types import DataType
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...))
 
@@ -165,6 +166,9 @@ class _Saying:
             return [value.__func__, value.__self__ if self._code else type(value.__self__)]
         if isinstance(value, functools.partial):
             return [value.func, value.args, value.keywords] if self._code else [value.func]
+        if isinstance(value, DataType):  # fields that came later count if they say something
+            said = [f for f in fields(value) if f.name not in ("names", "width") or getattr(value, f.name)]
+            return [type(value), *(_Said(self.text(getattr(value, f.name), inside)) for f in said)]
         if is_dataclass(value):
             return [type(value), *(_Said(self.field(value, f.name, inside)) for f in fields(value))]
         return [type(value), *(self._reduced(value) if self._code else ())]

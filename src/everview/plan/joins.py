@@ -14,11 +14,14 @@ sign of zero first (x + 0.0), because -0.0 = 0.0 but their codes differ.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, Literal
 
+from everview.codes.frozen import JSON_NULL, FrozenDict, FrozenList
+from everview.codes.intervals import Interval
 from everview.expr.functions import call
 from everview.expr.nodes import ColumnRef, Expr
 from everview.expr.nodes import Literal as Constant
@@ -163,6 +166,22 @@ def same_keys(a: Expr, b: Expr) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
     return keys if nullable is a else (keys[1], keys[0])
 
 
+_SOME: dict[str, Callable[[DataType], Any]] = {
+    "timestamptz": lambda kind: datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC),
+    "time": lambda kind: datetime.time(),
+    "enum": lambda kind: kind.names[0],
+    "char": lambda kind: "",
+    "numeric": lambda kind: Decimal(0),
+    "interval": lambda kind: Interval(),
+    "uuid": lambda kind: uuid.UUID(int=0),
+    "json": lambda kind: JSON_NULL,
+    "array": lambda kind: FrozenList(),
+    "map": lambda kind: FrozenDict(),
+    "struct": lambda kind: FrozenDict(dict.fromkeys(kind.names)),
+}
+"""Any value of a kind, where one must stand in for NULL."""
+
+
 def _some_value(kind: DataType) -> Expr:
     values: dict[str, Any] = {
         "int": 0,
@@ -174,6 +193,8 @@ def _some_value(kind: DataType) -> Expr:
         "timestamp": datetime.datetime(1970, 1, 1),
         "decimal": Decimal(0),
     }
+    if kind.kind in _SOME:
+        return Constant(kind.optional(False), _SOME[kind.kind](kind))
     if kind.kind == "tuple":
         return replace(call("tuple_make", *map(_some_value, kind.items)), type=kind.optional(False))
     return Constant(kind.optional(False), values[kind.kind])

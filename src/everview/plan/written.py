@@ -18,6 +18,7 @@ import datetime as dt
 import decimal
 import types
 import typing
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
@@ -26,6 +27,8 @@ from typing import Any
 
 import numpy as np
 
+from everview.codes.frozen import JSON_NULL, FrozenDict, FrozenList, JsonNull
+from everview.codes.intervals import Interval
 from everview.errors import StoreError
 from everview.expr import nodes as expr
 from everview.expr.functions import known
@@ -56,6 +59,7 @@ WRAPPERS = {
     "Listing": "everview.sql.lists",
     "Folding": "everview.sql.folds",
     "Unfolding": "everview.sql.unfolding",
+    "Documents": "everview.sql.lists",
     "Median": "everview.datalog.groups",
     "Range": "everview.datalog.ranges",
 }
@@ -133,9 +137,15 @@ def _written(value: Any, places: Mapping[int, int], name: Callable[[Function], s
         return value
     if isinstance(value, tuple):
         return [_written(v, places, name) for v in value]
+    if isinstance(value, FrozenList):
+        return {"list": [_written(v, places, name) for v in value]}
+    if isinstance(value, FrozenDict):
+        return {"dict": [[_written(k, places, name), _written(v, places, name)] for k, v in value.items()]}
     if isinstance(value, (plan.Node, *SHARED)):
         return {"#": places[id(value)]}
     kind = type(value).__name__
+    if isinstance(value, DataType):
+        return {kind: _written_type(value, places, name)}
     if PARTS.get(kind) is type(value):
         return {kind: [_field(value, f.name, places, name) for f in fields(PARTS[kind])]}
     if isinstance(value, np.generic):
@@ -152,6 +162,18 @@ def _written(value: Any, places: Mapping[int, int], name: Callable[[Function], s
     )
 
 
+_FIRST_FIELDS = 4
+"""Fields that types have had from the beginning; those after them are written if they say something."""
+
+
+def _written_type(value: DataType, places: Mapping[int, int], name: Callable[[Function], str]) -> list[Any]:
+    """A type's fields, so that a type that was there before newer fields were is written as it was then."""
+    found = [_field(value, f.name, places, name) for f in fields(value)]
+    while len(found) > _FIRST_FIELDS and found[-1] in ([], 0):
+        found.pop()
+    return found
+
+
 def _plain_datetime(value: dt.datetime) -> str:
     return dt.datetime.isoformat(value)
 
@@ -164,6 +186,9 @@ _CONSTANTS: dict[str, tuple[type, Callable[[Any], Any], Callable[[Any], Any]]] =
     "time": (dt.time, dt.time.isoformat, dt.time.fromisoformat),
     "interval": (dt.timedelta, lambda v: [v.days, v.seconds, v.microseconds], lambda v: dt.timedelta(*v)),
     "decimal": (decimal.Decimal, str, decimal.Decimal),
+    "uuid": (uuid.UUID, str, uuid.UUID),
+    "span": (Interval, lambda v: [v.months, v.days, v.microseconds], lambda v: Interval(*v)),
+    "null": (JsonNull, lambda v: 0, lambda v: JSON_NULL),
 }
 """Constants that JSON has not: of which type, how written and read."""
 
@@ -187,6 +212,8 @@ def read_node(data: Any, nodes: Sequence[Placed], function: Callable[[str], Func
 
 def _made(kind: Any, values: Any, nodes: Sequence[Placed], function: Callable[[str], Function]) -> Any:
     hints = _hints(kind)
+    if kind is DataType and isinstance(values, list) and _FIRST_FIELDS <= len(values) < len(hints):
+        values = [*values, *([], 0)[len(values) - len(hints) :]]
     if not isinstance(values, list) or len(values) != len(hints):
         raise refused(f"a {kind.__name__} has {len(hints)} fields")
     read = [_read(v, nodes, function) for v in values]
@@ -214,6 +241,10 @@ def _read(value: Any, nodes: Sequence[Placed], function: Callable[[str], Functio
         if not isinstance(body, str) or body not in OURS:
             raise refused(f"there is no function {body!r}")
         return getattr(import_module(OURS[body]), body)
+    if tag == "list" and isinstance(body, list):
+        return FrozenList(_read(v, nodes, function) for v in body)
+    if tag == "dict" and isinstance(body, list) and all(isinstance(p, list) and len(p) == 2 for p in body):
+        return FrozenDict({_read(k, nodes, function): _read(v, nodes, function) for k, v in body})
     if tag in WRAPPERS:
         return _made(getattr(import_module(WRAPPERS[tag]), tag), body, nodes, function)
     if tag in PARTS:

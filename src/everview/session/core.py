@@ -27,6 +27,7 @@ from everview.session.definitions import Definitions, check_count
 from everview.session.subscriptions import Subscriptions
 from everview.session.temporal import Clock
 from everview.session.transactions import Transactions
+from everview.types import DataType
 
 if TYPE_CHECKING:
     from everview.session.session import Session
@@ -54,6 +55,10 @@ class Core:
         self.definitions = Definitions(self)
         self.functions: dict[str, UserFunction] = {}
         """Python functions that SQL and Datalog may call, by name"""
+        self.zone = "UTC"
+        """Time zone in which SQL reads and writes moments"""
+        self.types: dict[str, DataType] = {}
+        """Types that SQL's CREATE TYPE made, by name"""
         self.attached: dict[str, Any] = {}
         """what languages and pipelines keep for the session, by their names"""
         self.may_use_files = True

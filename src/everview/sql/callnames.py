@@ -34,8 +34,15 @@ AGGREGATES: frozenset[str] = frozenset(
 )  # fmt: skip
 """Aggregates by name."""
 
-TABLES: frozenset[str] = frozenset({"generate_series", "range", "unnest", "string_to_table", "regexp_split_to_table"})
+_DOCUMENT_ROWS = ("array_elements", "array_elements_text", "object_keys", "each", "each_text")
+TABLES: frozenset[str] = frozenset(
+    {"generate_series", "range", "unnest", "string_to_table", "regexp_split_to_table"}
+    | {f"{head}_{name}" for head in ("json", "jsonb") for name in _DOCUMENT_ROWS}
+)
 """Functions that give rows, by name."""
+
+LISTS: frozenset[str] = frozenset({"json_agg", "jsonb_agg", "json_object_agg", "jsonb_object_agg"})
+"""Aggregates that make one JSON value of a group."""
 
 OTHERS = (
     "abs", "ceil", "floor", "round", "sign", "sqrt", "exp", "ln", "log", "power", "mod", "div", "lower", "upper",

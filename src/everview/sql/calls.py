@@ -20,6 +20,7 @@ from everview.expr.nodes import Expr, Literal
 from everview.expr.texts import RowFailure
 from everview.sql import constants
 from everview.sql.callnames import SCALARS, TABLES, all_names
+from everview.sql.typedcalls import CALLS
 from everview.types import INT, TIMESTAMP
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 def bound(node: exp.Anonymous, scalars: Scalars) -> Expr | None:
     """The call of a function by its name; None if there is none of that name."""
     name = node.name.lower()
+    if name in CALLS:
+        return CALLS[name](node, scalars)
     if name in SPECIAL:
         return SPECIAL[name](node, scalars)
     return routine(name, node.expressions, node, scalars) if name in SCALARS else None
@@ -109,7 +112,7 @@ def unknown(node: exp.Anonymous, scalars: Scalars) -> PlanError:
         return scalars.source.refuse(
             node, f"{name} gives rows, so it cannot stand here", f"put it into FROM, or alone into SELECT: {name}(...)"
         )
-    close = get_close_matches(name, [*core.functions, *core.catalog.sql_functions, *all_names()], 1, 0.7)
+    close = get_close_matches(name, [*core.functions, *core.catalog.sql_functions, *all_names(), *CALLS], 1, 0.7)
     hint = f"did you mean {close[0]!r}?" if close else "functions in Python are added by db.function"
     return scalars.source.refuse(node, f"{name} is not supported here", hint)
 

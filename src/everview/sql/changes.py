@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from everview.errors import InputError, did_you_mean
+from everview.errors import InputError, PlanError, did_you_mean
 from everview.expr import functions
 from everview.expr.nodes import Expr
 from everview.expr.nodes import Literal as Constant
@@ -28,7 +28,7 @@ from everview.sql.query import Compiler, Query
 from everview.sql.result import Result, Row
 from everview.sql.scalars import Scalars
 from everview.sql.scopes import HIDDEN_FIELD, Relation, Scope
-from everview.types import INT
+from everview.types import INT, STR
 
 if TYPE_CHECKING:
     from everview.sql.statements import Do, Statements
@@ -302,13 +302,18 @@ def _fitted_value(value: Expr, table: Table, position: int, at: exp.Expr, source
         if value.type.kind == "str" and column.type.kind not in ("str", "bytes"):
             return constants.text_as(value.value, column.type, at, source)
     same = value.type.kind == column.type.kind
-    numbers = {value.type.kind, column.type.kind} <= functions.NUMBERS
+    numbers = {value.type.kind, column.type.kind} <= functions.NUMBERS | {"numeric"}
     if not (same or numbers or functions.common_type((value.type, column.type)) is not None):
         what = f"{table._label}.{column.name} is {column.type!r}, the value is {value.type!r}"
         raise source.error(at, "E_TYPE", what, "cast it: CAST(x AS type)")
-    if column.type.kind == "int" and not same:
-        value = functions.call("round", value)
-    return functions.cast(value, column.type)
+    try:
+        if column.type.kind == "int" and not same:
+            value = functions.call("round", value)
+        if column.type.kind == "char" and column.type.width:
+            value = functions.call("char_fit", functions.cast(value, STR), Constant(INT, column.type.width))
+        return functions.cast(value, column.type)
+    except PlanError as error:
+        raise source.placed(error, at) from None
 
 
 def insert_rows(sql: Statements, table: Table, rows: list[Any], conflict: str) -> list[Any]:

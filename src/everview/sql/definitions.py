@@ -23,7 +23,7 @@ from everview.session.core import core_of
 from everview.session.table import Table
 from everview.session.temporal import RowTTL
 from everview.session.view import View
-from everview.sql import choice, constants, defined, names, parts, reading
+from everview.sql import choice, constants, defined, names, parts, reading, settings
 from everview.sql.places import Source
 from everview.sql.query import Compiler
 from everview.sql.scalars import Scalars
@@ -39,6 +39,8 @@ def create(sql: Statements, node: exp.Create, source: Source) -> Do:
     """CREATE TABLE and CREATE [MATERIALIZED] VIEW."""
     sql.refuse_in_transaction(node, source)
     kind = str(node.args.get("kind")).upper()
+    if kind == "TYPE":
+        return settings.create_type(sql, node, source)
     if kind not in ("TABLE", "VIEW"):
         raise source.refuse(node, f"CREATE {kind} is not supported", "there are tables and views")
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
@@ -243,6 +245,8 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
     kind = str(node.args.get("kind")).upper()
     if kind == "FUNCTION":
         return defined.drop(sql, node, source)
+    if kind == "TYPE":
+        return settings.drop_type(sql, node, source)
     if kind not in ("TABLE", "VIEW"):
         raise source.refuse(node, f"DROP {kind} is not supported")
     there = sql.session.tables if kind == "TABLE" else sql.session.views

@@ -13,12 +13,15 @@ from everview.session.table import Table
 from everview.sql import reading
 from everview.sql.places import Source
 from everview.sql.result import Result
-from everview.types import STR, DataType
+from everview.types import MOST_DIGITS, STR, DataType
 
 if TYPE_CHECKING:
     from everview.sql.statements import Do, Statements
 
-_NAMES = {"int": "int", "float": "double", "str": "text", "bytes": "bytea", "bool": "boolean"}
+_NAMES = {"int": "int", "float": "double", "str": "text", "bytes": "bytea", "bool": "boolean", "json": "jsonb"}
+
+
+_INTS = {8: "tinyint", 16: "smallint", 32: "int4", -8: "utinyint", -16: "usmallint", -32: "uinteger"}
 
 
 def sql_name(declared: DataType) -> str:
@@ -28,8 +31,24 @@ def sql_name(declared: DataType) -> str:
     >>> sql_name(FLOAT), sql_name(decimal(2))
     ('double', 'decimal(18, 2)')
     """
-    if declared.kind == "decimal":
-        return f"decimal(18, {declared.scale})"
+    match declared.kind:
+        case "decimal":
+            return f"decimal(18, {declared.scale})"
+        case "numeric":
+            return f"numeric({declared.width or MOST_DIGITS}, {declared.scale})"
+        case "array":
+            return f"{sql_name(declared.items[0])}[]"
+        case "map":
+            return f"map({', '.join(map(sql_name, declared.items))})"
+        case "struct":
+            fields = zip(declared.names, declared.items, strict=True)
+            return f"struct<{', '.join(f'{n} {sql_name(t)}' for n, t in fields)}>"
+        case "char":
+            return f"char({declared.width})" if declared.width else "bpchar"
+        case "enum":
+            return f"enum({', '.join(map(repr, declared.names))})"
+        case "int" if declared.width:
+            return _INTS[declared.width]
     return _NAMES.get(declared.kind, declared.kind)
 
 

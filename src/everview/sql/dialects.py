@@ -16,19 +16,26 @@ functions that are bound by name here (`everview.sql.calls`) are left as calls b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import ClassVar
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import TokenType, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.dialects.postgres import Postgres
 from sqlglot.errors import ErrorLevel, SqlglotError
 
-from everview.sql.callnames import AGGREGATES, SCALARS, TABLES
+from everview.sql.callnames import AGGREGATES, LISTS, SCALARS, TABLES
+from everview.sql.typedcalls import CALLS
 
-_READ_BY_NAME = {*SCALARS, *AGGREGATES, *TABLES}
+_READ_BY_NAME = {*SCALARS, *AGGREGATES, *TABLES, *CALLS, *LISTS}
+
+
+def _json_operator(kind: type[exp.Expr]) -> Callable[..., exp.Expr]:
+    """j -> key: the key stays an expression, which sqlglot would make a path of."""
+    return lambda self, this, key: self.expression(kind(this=this, expression=key))
 
 
 def _aggregate(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
@@ -42,16 +49,30 @@ class Everview(Postgres):
     """PostgreSQL's dialect, with our functions left as they are written."""
 
     ORIGINAL_NAME_META_KEY = "name"
+    INDEX_OFFSET = 0  # a[1] is the first element: the number is left as it is written
 
     class Parser(Postgres.Parser):  # type: ignore[misc, valid-type]
         FUNCTIONS: ClassVar = {
             **{name: make for name, make in Postgres.Parser.FUNCTIONS.items() if name.lower() not in _READ_BY_NAME},
-            **{name.upper(): _aggregate(name) for name in AGGREGATES},
+            **{name.upper(): _aggregate(name) for name in (*AGGREGATES, *LISTS)},
             "EVERY": exp.LogicalAnd.from_arg_list,
         }
         FUNCTION_PARSERS: ClassVar = {
             name: parse for name, parse in Postgres.Parser.FUNCTION_PARSERS.items() if name.lower() not in _READ_BY_NAME
         }
+        COLUMN_OPERATORS: ClassVar = {
+            **Postgres.Parser.COLUMN_OPERATORS,
+            TokenType.ARROW: _json_operator(exp.JSONExtract),
+            TokenType.DARROW: _json_operator(exp.JSONExtractScalar),
+        }
+
+        def _parse_interval_span(self, this: exp.Expr, parse_function_unit: bool = True) -> exp.Interval:
+            """An interval's text stays whole: sqlglot keeps only the first part of '1 day 02:03'."""
+            if this is not None and this.is_string and not re.fullmatch(r"\s*[+-]?[\d.]+\s*", this.name):
+                whole: exp.Interval = self.expression(exp.Interval(this=this))
+                return whole
+            found: exp.Interval = super()._parse_interval_span(this, parse_function_unit)
+            return found
 
 
 NAMES: tuple[str, ...] = tuple(sorted(n for n in Dialect.classes if n not in ("", "everview")))
@@ -68,7 +89,12 @@ def reader(name: str) -> type[Dialect]:
     if name == DEFAULT:
         return Everview
     known = Dialect.get_or_raise(name)
-    return type(f"Everview{name.capitalize()}", (type(known),), {"ORIGINAL_NAME_META_KEY": "name"})
+    return type(f"Everview{name.capitalize()}", (type(known),), {"ORIGINAL_NAME_META_KEY": "name", "INDEX_OFFSET": 0})
+
+
+def first_place(name: str) -> int:
+    """Where arrays begin in a dialect: at 0 or 1."""
+    return 1 if name == DEFAULT else int(Dialect.get_or_raise(name).INDEX_OFFSET)
 
 
 def is_safe(name: str) -> bool:

@@ -16,7 +16,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from everview.expr import functions, variance
+from everview.expr import amounts, functions, typed, variance
 from everview.expr.functions import call
 from everview.expr.nodes import Call, ColumnRef, Expr, Udf
 from everview.expr.nodes import Literal as Constant
@@ -34,13 +34,14 @@ from everview.plan.nodes import (
     Union,
 )
 from everview.sql import named_aggregates, parts
+from everview.sql.callnames import LISTS
 from everview.sql.folds import Folding
-from everview.sql.lists import Listing
+from everview.sql.lists import Documents, Listing
 from everview.sql.places import has_query
 from everview.sql.scalars import Scalars, sort_keys
 from everview.sql.scopes import HIDDEN_FIELD, Field, Relation, Scope, is_outside
 from everview.sql.windows import AGGREGATES, windows_in
-from everview.types import FLOAT, INT, STR, DataType
+from everview.types import FLOAT, INT, INTERVAL, JSON, STR, DataType, array, numeric
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,8 @@ class Grouped(Scalars):
         test = self.below.condition(condition) if condition is not None else None
         if isinstance(node, (exp.GroupConcat, exp.ArrayAgg)):
             return self._column(self._list_slot(node, test))
+        if isinstance(node, exp.AnonymousAggFunc) and node.name in LISTS:
+            return self._column(self._document_slot(node, test))
         if isinstance(node, NAMED):
             return self._named(node, test)
         if type(node) not in AGGREGATES and type(node) not in MOMENTS:
@@ -159,6 +162,10 @@ class Grouped(Scalars):
             self._refuse_outer(node, arg)
         if test is not None:
             arg = call("case", test, Constant(INT, 1) if arg is None else arg, Constant(INT.optional(), None))
+        if isinstance(node, (exp.Sum, exp.Avg)) and arg is not None and arg.type.kind in ("numeric", "interval"):
+            return self._composed(node, arg, distinct)
+        if isinstance(node, (exp.Sum, exp.Avg)) and arg is not None and arg.type.width:
+            arg = functions.cast(arg, INT)  # a sum of small ints is no small int
         if type(node) in MOMENTS:
             return self._moment(node, arg, distinct)
         return self._column(self._typed(AGGREGATES[type(node)], arg, node, distinct))
@@ -272,6 +279,53 @@ class Grouped(Scalars):
         found = [self._column(s) for s in (count, *sums)]
         return lambda: Udf(FLOAT.optional(), MOMENTS[type(node)], tuple(f() for f in found))
 
+    def _composed(self, node: exp.Expr, arg: Expr, distinct: bool) -> Callable[[], Expr]:
+        """sum and avg of values that are no code: of their parts, which are ints, put together again."""
+        of = (arg,) if distinct else ()
+        if arg.type.kind == "numeric":
+            parts = [call("numeric_limb", arg, Constant(INT, i)) for i in range(amounts.LIMBS)]
+            whole, put = numeric(arg.type.scale).optional(), "numeric_sum"
+        else:
+            parts = [call(f"interval_{part}", arg) for part in ("months", "days", "microseconds")]
+            whole, put = INTERVAL.optional(), "interval_make"
+        found = [self._column(_Slot("sum", part, of, part.type)) for part in parts]
+        count = self._column(_Slot("count", arg if arg.type.nullable else None, of, INT))
+
+        def made() -> Expr:
+            total: Expr = Call(whole, put, tuple(f() for f in found))
+            if isinstance(node, exp.Sum):
+                return total
+            if arg.type.kind == "interval":
+                return call("interval_div", total, call("nullif", count(), Constant(INT, 0)))
+            quotient = numeric(max(arg.type.scale, typed.AVERAGE_SCALE)).optional()
+            return Call(quotient, "numeric_average", (total, call("nullif", count(), Constant(INT, 0))))
+
+        return made
+
+    def _document_slot(self, node: exp.AnonymousAggFunc, test: Expr | None) -> _ListSlot:
+        """jsonb_agg(x ORDER BY y), jsonb_object_agg(key, value ORDER BY y)"""
+        given, order, distinct = list(node.expressions), [], False
+        if given and isinstance(given[-1], exp.Order):
+            given[-1], order = given[-1].this, given[-1].expressions
+        if len(given) == 1 and isinstance(given[0], exp.Distinct):
+            distinct, given = True, list(given[0].expressions)
+        pairs = "object" in node.name
+        if len(given) != 1 + pairs:
+            wants = "a key and a value" if pairs else "one value"
+            raise self.source.error(node, "E_ARITY", f"{node.name} takes {wants}")
+        bound = [self.below.bind(g) for g in given]
+        if pairs:
+            value = call("json_array", functions.cast(bound[0], STR), bound[1])
+        else:
+            value = call("to_json", bound[0])
+        keys = [k for o in order for k in sort_keys(self.below.bind(o.this), o)]
+        if distinct and any(k.columns() != value.columns() for k, _ in keys):
+            raise self.source.error(node, "E_ORDER", "with DISTINCT, the values can only be ordered by themselves")
+        downs = tuple(down for _, down in keys)
+        function = Documents(len(self.keys), downs, None, distinct, test is not None, pairs)
+        exprs = (*([test] if test is not None else []), value, *(k for k, _ in keys))
+        return _ListSlot(function, exprs, JSON.optional())
+
     def _list_slot(self, node: exp.Expr, test: Expr | None) -> _ListSlot:
         self.source.only(node, "this", "separator", "nulls_excluded")
         given, order, distinct, separator = node.this, [], False, None
@@ -297,7 +351,8 @@ class Grouped(Scalars):
         width = len(self.keys)
         function = Listing(width, downs, separator, distinct, test is not None)
         exprs = (*([test] if test is not None else []), value, *(k for k, _ in keys))
-        return _ListSlot(function, exprs, STR.optional())
+        kind = STR if isinstance(node, exp.GroupConcat) else array(value.type)
+        return _ListSlot(function, exprs, kind.optional())
 
     # ------------------------------------------------------------------------------------ the plan
 

@@ -1,18 +1,17 @@
-"""string_agg and array_agg: a group's values put in order and written into one text.
+"""string_agg, array_agg, jsonb_agg and jsonb_object_agg: a group's values put in order and made one value.
 
-These are reductions in Python: a group is written anew whenever it changes, as its text must be anyway. There is no
-array type, so array_agg gives JSON: numbers as they are, NULL as null, everything else quoted.
+These are reductions in Python: a group is made anew whenever it changes, as its value must be anyway.
 
 Without ORDER BY the values are in their own order, so that the answer is always the same.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
+
+from everview.codes.frozen import JsonNull
+from everview.codes.jsons import order_key
 
 Row = tuple[Any, ...]
 
@@ -26,7 +25,7 @@ class Listing:
     >>> Listing(1, order=(True,), separator="-")(("k",), [(("k", "a", 1), 1), (("k", "b", 2), 2), (("k", None, 3), 1)])
     [('b-b-a',)]
     >>> Listing(0, order=(), filtered=True)((), [((True, 2.5), 1), ((False, 1.0), 1), ((True, None), 1)])
-    [('[2.5,null]',)]
+    [([2.5, None],)]
     """
 
     keys: int
@@ -47,7 +46,7 @@ class Listing:
         for column in (0, *reversed(range(1, len(self.order) + 1))):
             down = self.order[column - 1] if column else False
             known = [r for r in rows if r[0][column] is not None]
-            known.sort(key=lambda r, c=column: _sortable(r[0][c]), reverse=down)  # type: ignore[misc]
+            known.sort(key=lambda r, c=column: self.sortable(r[0][c], c), reverse=down)  # type: ignore[misc]
             rows = known + [r for r in rows if r[0][column] is None]
         if self.distinct:
             values = list(dict.fromkeys(row[0] for row, _ in rows))
@@ -55,27 +54,45 @@ class Listing:
             values = [row[0] for row, n in rows for _ in range(n)]
         if not values:
             return [(None,)]
-        return [(as_json(values) if self.separator is None else self.separator.join(values),)]
+        return [(self.made(values),)]
+
+    def sortable(self, value: Any, column: int) -> Any:
+        """What the values of a column (0: those that are listed) sort by."""
+        return _sortable(value)
+
+    def made(self, values: list[Any]) -> Any:
+        """One value of many."""
+        return values if self.separator is None else self.separator.join(values)
+
+
+@dataclass(frozen=True)
+class Documents(Listing):
+    """A group's JSON values as one JSON array; `pairs`: of keys and values, as one object, in which the last key wins.
+
+    >>> Documents(0, order=(), pairs=True)((), [((["a", 1],), 1), ((["b", None],), 1)])
+    [({'a': 1, 'b': None},)]
+    """
+
+    pairs: bool = False
+
+    @property
+    def __name__(self) -> str:
+        return "jsonb_object_agg" if self.pairs else "jsonb_agg"
+
+    def sortable(self, value: Any, column: int) -> Any:
+        return order_key(value) if column == 0 else _sortable(value)
+
+    def made(self, values: list[Any]) -> Any:
+        inside: list[Any] = [None if isinstance(v, JsonNull) else v for v in values]
+        return dict(inside) if self.pairs else inside
 
 
 def _sortable(value: Any) -> Any:
-    return (value != value, value) if isinstance(value, float) else value
-
-
-def as_json(values: Iterable[Any]) -> str:
-    """Values as a JSON array.
-
-    >>> import datetime
-    >>> as_json([1, None, True, Decimal("1.50"), datetime.date(2026, 1, 31), 'a "b"'])
-    '[1,null,true,1.50,"2026-01-31","a \\\\"b\\\\""]'
-    """
-    return f"[{','.join(map(_item, values))}]"
-
-
-def _item(value: Any) -> str:
-    if isinstance(value, Decimal):
-        return str(value)
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return json.dumps(str(value))
-    plain = value is None or isinstance(value, (bool, int, float, str))
-    return json.dumps(value if plain else str(value), ensure_ascii=False)
+    """What sorts any values of one type: NaN is larger than all numbers, lists go item by item, NULLs last."""
+    if isinstance(value, float):
+        return value != value, value
+    if isinstance(value, list):
+        return [(v is None, 0 if v is None else _sortable(v)) for v in value]
+    if isinstance(value, (dict, JsonNull)):
+        return order_key(value)
+    return value

@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from sqlglot import exp
 
+from everview.errors import did_you_mean
 from everview.sql.places import Source
-from everview.types import BOOL, BYTES, DATE, FLOAT, INT, STR, TIMESTAMP, DataType, decimal
+from everview.types import (
+    BOOL,
+    BYTES,
+    DATE,
+    FLOAT,
+    INT,
+    INTERVAL,
+    JSON,
+    MOST_DIGITS,
+    STR,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    UUID,
+    DataType,
+    array,
+    char,
+    decimal,
+    mapping,
+    numeric,
+    small_int,
+    struct,
+)
 
 DEFAULT_SCALE = 6
 """Digits after the point of a DECIMAL that does not say."""
@@ -15,9 +38,20 @@ DEFAULT_SCALE = 6
 _T = exp.DataType.Type
 
 _KINDS: dict[exp.DType, DataType] = {
-    **dict.fromkeys((_T.TINYINT, _T.SMALLINT, _T.INT, _T.BIGINT), INT),
+    **dict.fromkeys((_T.INT, _T.BIGINT), INT),
+    _T.TINYINT: small_int(8),
+    _T.SMALLINT: small_int(16),
+    _T.UTINYINT: small_int(-8),
+    _T.USMALLINT: small_int(-16),
+    _T.UINT: small_int(-32),
+    _T.TIMESTAMPTZ: TIMESTAMPTZ,
+    _T.TIME: TIME,
+    _T.INTERVAL: INTERVAL,
+    _T.UUID: UUID,
+    _T.JSON: JSON,
+    _T.JSONB: JSON,
     **dict.fromkeys((_T.FLOAT, _T.DOUBLE), FLOAT),
-    **dict.fromkeys((_T.TEXT, _T.VARCHAR, _T.CHAR, _T.NCHAR, _T.NVARCHAR, _T.BPCHAR), STR),
+    **dict.fromkeys((_T.TEXT, _T.VARCHAR, _T.NVARCHAR), STR),
     **dict.fromkeys((_T.VARBINARY, _T.BINARY, _T.BLOB), BYTES),
     _T.BOOLEAN: BOOL,
     _T.DATE: DATE,
@@ -33,17 +67,90 @@ TYPE_NAMES = (
 
 
 def data_type(kind: exp.DataType, source: Source) -> DataType:
-    """The column type an SQL type stands for; lengths of texts are not enforced."""
+    """The column type an SQL type stands for; lengths of varchars are not enforced."""
     if kind.this == _T.DECIMAL:
         return _decimal(kind, source)
+    if kind.this in (_T.CHAR, _T.NCHAR, _T.BPCHAR):
+        return _char(kind, source)
+    if kind.this in _MADE_OF:
+        return _MADE_OF[kind.this](kind, source)
+    if kind.this == _T.USERDEFINED:
+        return _named(kind, source)
+    if kind.this in _WIDE:
+        raise source.refuse(kind, f"{_WIDE[kind.this][0]} does not fit 64 bits", f"use numeric({_WIDE[kind.this][1]})")
     found = _KINDS.get(kind.this)
     if found is None:
         raise source.refuse(
             kind,
             f"there is no type {kind.sql('postgres')}",
-            "use int, double, decimal, text, bytea, boolean, date, timestamp",
+            "use int, double, decimal, text, bytea, boolean, date, timestamp, or another of docs/sql.md",
         )
     return found
+
+
+def _char(kind: exp.DataType, source: Source) -> DataType:
+    sizes = [int(p.this.name) for p in kind.expressions]
+    if not sizes:
+        return char(0 if kind.this == _T.BPCHAR else 1)
+    if sizes[0] < 1:
+        raise source.refuse(kind, "a char has one letter at least")
+    return char(sizes[0])
+
+
+def _array(kind: exp.DataType, source: Source) -> DataType:
+    if len(kind.expressions) != 1 or not isinstance(kind.expressions[0], exp.DataType):
+        raise source.refuse(kind, "an array has elements of one type", "write int[]")
+    return array(data_type(kind.expressions[0], source))
+
+
+def _map(kind: exp.DataType, source: Source) -> DataType:
+    if len(kind.expressions) != 2:
+        raise source.refuse(kind, "a map has a type of keys and one of values", "write map(text, int)")
+    key, value = (data_type(part, source) for part in kind.expressions)
+    return mapping(key, value)
+
+
+def _struct(kind: exp.DataType, source: Source) -> DataType:
+    fields = kind.expressions
+    if not fields or not all(isinstance(f, exp.ColumnDef) and f.kind is not None for f in fields):
+        raise source.refuse(kind, "a struct has named fields", "write struct<x int, y text>")
+    if len({f.name.lower() for f in fields}) < len(fields):
+        raise source.error(kind, "E_DUPLICATE", "two fields of the struct have one name")
+    return struct(tuple(f.name for f in fields), tuple(data_type(f.kind, source) for f in fields))
+
+
+_MADE_OF: dict[exp.DType, Callable[[exp.DataType, Source], DataType]] = {
+    _T.ARRAY: _array,
+    _T.LIST: _array,
+    _T.MAP: _map,
+    _T.STRUCT: _struct,
+}
+
+_BY_NAME: dict[str, DataType] = {
+    "utinyint": small_int(-8),
+    "usmallint": small_int(-16),
+    "uint": small_int(-32),
+    "uinteger": small_int(-32),
+    "uint1": small_int(-8),
+    "uint2": small_int(-16),
+    "uint4": small_int(-32),
+    "int1": small_int(8),
+}
+
+_TOO_WIDE = {"ubigint": 20, "uint8": 20, "uhugeint": 38, "hugeint": 38}
+_WIDE = {_T.UBIGINT: ("ubigint", 20), _T.INT128: ("hugeint", 38), _T.UINT128: ("uhugeint", 38)}
+
+
+def _named(kind: exp.DataType, source: Source) -> DataType:
+    """A type by a name that PostgreSQL's grammar has not: other systems' ints, and what CREATE TYPE made."""
+    name = kind.args["kind"].name if isinstance(kind.args.get("kind"), exp.Expr) else str(kind.args.get("kind"))
+    found = source.types.get(spelled(name, source.types)) or _BY_NAME.get(name.lower())
+    if found is not None:
+        return found
+    if name.lower() in _TOO_WIDE:
+        raise source.refuse(kind, f"{name} does not fit 64 bits", f"use numeric({_TOO_WIDE[name.lower()]})")
+    hint = did_you_mean(name, source.types) if source.types else "CREATE TYPE name AS ENUM ('a', 'b') makes one"
+    raise source.refuse(kind, f"there is no type {name}", hint)
 
 
 def _decimal(kind: exp.DataType, source: Source) -> DataType:
@@ -51,8 +158,12 @@ def _decimal(kind: exp.DataType, source: Source) -> DataType:
     if not all(text.isascii() and text.isdigit() and len(text) < 10 for text in texts):
         raise source.refuse(kind, f"{kind.sql('postgres')} says no number of digits", "write decimal(18, 2)")
     sizes = [int(text) for text in texts]
+    if sizes and sizes[0] > MOST_DIGITS:
+        raise source.refuse(kind, f"decimals have {MOST_DIGITS} digits at most, not {sizes[0]}", "use double")
+    if sizes and (scale := sizes[1] if len(sizes) > 1 else 0) > sizes[0]:
+        raise source.refuse(kind, f"of {sizes[0]} digits {scale} cannot be after the point")
     if sizes and sizes[0] > 18:
-        raise source.refuse(kind, f"decimals have 18 digits at most, not {sizes[0]}", "use decimal(18, s) or double")
+        return numeric(scale, sizes[0])
     return decimal(sizes[1] if len(sizes) > 1 else 0 if sizes else DEFAULT_SCALE)
 
 

@@ -33,6 +33,8 @@ MEANINGLESS: frozenset[tuple[type[exp.Expr], str]] = frozenset(
     {
         (exp.Identifier, "quoted"),  # names are found whatever the case of their letters
         (exp.Count, "big_int"),
+        (exp.DataType, "nested"),  # int[] and array<int> are the same
+        (exp.Array, "value_constructor"),
         (exp.Concat, "safe"),
         (exp.DPipe, "safe"),
         (exp.Window, "over"),

@@ -7,7 +7,7 @@ their first part is; a clause that nobody understood is where its word is writte
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -17,6 +17,7 @@ from sqlglot.errors import TokenError
 
 from everview.errors import EverviewError, PlanError
 from everview.sql.notes import Notes
+from everview.types import DataType
 
 
 class SqlError(PlanError):
@@ -92,6 +93,10 @@ class Source:
     """The tokens, if they are known already."""
     dialect: str = "postgres"
     """What it is written in."""
+    zone: str = "UTC"
+    """The session's time zone."""
+    types: Mapping[str, DataType] = field(default_factory=dict)
+    """Types that CREATE TYPE made, by name."""
 
     @cached_property
     def tokens(self) -> Sequence[Token]:

@@ -82,7 +82,8 @@ class Prepared:
         query, width = self._query, len(self._query.names)
         if query.order:
             rows = Codec(query.node.types[len(row) :], ("",) * len(codes), self._core.interner).decode_rows(codes)
-            codes = codes[:, in_order(rows, [(c - len(row), down) for c, down in query.order])]
+            order = [(c - len(row), down) for c, down in query.order]
+            codes = codes[:, in_order(rows, order, query.node.types[len(row) :])]
         types = query.node.types[len(row) : query.width]
         return Result(Codec(types, query.names, self._core.interner), np.ascontiguousarray(codes[:width]))
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from everview.codes.codec import Codec
+from everview.codes.packed import order_key
+from everview.types import DataType
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,16 +78,23 @@ def _shown(value: Any) -> str:
     return "NULL" if value is None else str(value)
 
 
-def in_order(rows: Sequence[Row], order: Sequence[tuple[int, bool]]) -> list[int]:
+def in_order(
+    rows: Sequence[Row], order: Sequence[tuple[int, bool]], types: Sequence[DataType] | None = None
+) -> list[int]:
     """Numbers of the rows in an order of (column, descending), NULLs last.
 
     >>> in_order([(1, "a"), (None, "b"), (2, "c")], [(0, True)])
     [2, 0, 1]
     """
 
+    keys = {c: order_key(types[c]) if types is not None else None for c, _ in order}
+
     def compare(a: int, b: int) -> int:
         for column, down in order:
             x, y = rows[a][column], rows[b][column]
+            key = keys[column]
+            if key is not None and x is not None and y is not None:
+                x, y = key(x), key(y)
             if x == y or (x is None and y is None):
                 continue
             if x is None or y is None:

@@ -24,7 +24,8 @@ from everview.sql import calls, constants, defined, demand, dialects, names, par
 from everview.sql.parameters import PARAMETER, Learned
 from everview.sql.places import SqlError, has_query
 from everview.sql.scopes import Scope, is_outside
-from everview.types import BOOL, DATE, INT, STR, TIMESTAMP, DataType
+from everview.sql.typed import TypedScalars
+from everview.types import BOOL, DATE, INT, INTERVAL, STR, TIMESTAMP, DataType
 
 if TYPE_CHECKING:
     from everview.sql.query import Compiler, Env
@@ -84,6 +85,12 @@ PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.TimestampTrunc: ("this", "unit"),
     exp.DateTrunc: ("this", "unit"),
     exp.Subquery: ("this",),
+    exp.AtTimeZone: ("this", "zone"),
+    exp.Map: ("keys", "values"),
+    exp.Bracket: ("this", "expressions", "_type"),
+    exp.Array: ("expressions", "value_constructor", "bracket_notation", "_type"),
+    exp.JSONExtract: ("this", "expression", "only_json_types"),
+    exp.JSONExtractScalar: ("this", "expression", "only_json_types"),
 }
 """The parts of a node that its handler knows, if not `OPERANDS`; any other part is refused."""
 
@@ -100,11 +107,16 @@ COMPARISONS: dict[type[exp.Expr], str] = {
 _UNITS = {"mm": "month", "mon": "month", "yy": "year", "yyyy": "year", "dd": "day", "q": "quarter"}
 """Other words for units of date_trunc."""
 
+READ_NOW = frozenset(
+    {"date", "timestamp", "timestamptz", "time", "interval", "uuid", "json", "enum", "array", "struct", "numeric"}
+)
+"""Types as which a quoted constant is read when it is bound, so that a mistake has its place."""
+
 CHAIN = 16
 """Conditions joined by AND or OR up to which they stay as they are written."""
 
 
-class Scalars:
+class Scalars(TypedScalars):
     """Binds expressions in one scope; subqueries in them are joined to the scope's relation."""
 
     def __init__(self, compiler: Compiler, scope: Scope, env: Env) -> None:
@@ -232,9 +244,6 @@ class Scalars:
     def on_alias(self, node: exp.Alias) -> Expr:
         return self.bind(node.this)
 
-    def on_interval(self, node: exp.Interval) -> Expr:
-        raise self.source.refuse(node, "an interval can only be added to or subtracted from a date or timestamp")
-
     # ------------------------------------------------------------------------------------ arithmetic
 
     def on_add(self, node: exp.Add) -> Expr:
@@ -242,8 +251,15 @@ class Scalars:
         if isinstance(left, exp.Interval):
             left, right = right, left
         if isinstance(right, exp.Interval):
-            return self._moved(self.bind(left), right, 1)
-        a, b = self.pair(left, right)
+            a = self.bind(left)
+            if a.type.kind == "str":  # a quoted moment
+                return self._moved(a, right, 1)
+            b = self.bind(right)
+        else:
+            a, b = self._beside_moment(left, right)
+        found = self.added(a, b)
+        if found is not None:
+            return found
         if a.type.kind == "int" and b.type.kind == "date":
             a, b = b, a
         if a.type.kind == "date" and b.type.kind == "int":
@@ -252,20 +268,34 @@ class Scalars:
 
     def on_sub(self, node: exp.Sub) -> Expr:
         if isinstance(node.expression, exp.Interval):
-            return self._moved(self.bind(node.this), node.expression, -1)
-        a, b = self.pair(node.this, node.expression)
+            a = self.bind(node.this)
+            if a.type.kind == "str":
+                return self._moved(a, node.expression, -1)
+            b = self.bind(node.expression)
+        else:
+            a = self.bind(node.this)
+            found = self.without(a, self.bind(node.expression), node)
+            if found is not None:
+                return found
+            a, b = self._beside_moment(node.this, node.expression)
+        found = self.subtracted(a, b)
+        if found is not None:
+            return found
         kinds = (a.type.kind, b.type.kind)
         if kinds == ("date", "int"):
             return self.call("date_add_days", a, self.call("neg", b))
         if kinds == ("date", "date"):
             return self.call("date_diff_days", a, b)
-        if set(kinds) <= {"date", "timestamp"}:
-            raise self.source.refuse(
-                node,
-                "there is no interval type for the difference of timestamps",
-                "subtract dates, or extract(epoch from ...)",
-            )
         return self.call("sub", a, b)
+
+    def _beside_moment(self, left: exp.Expr, right: exp.Expr) -> tuple[Expr, Expr]:
+        """Two sides of + or -; a quoted constant beside a moment is an interval, as in PostgreSQL."""
+        a, b = self._typed_pair(left, right)
+        for one, other, at in ((a, b, left), (b, a, right)):
+            if isinstance(one, Literal) and _is_quoted(one) and other.type.kind in ("interval", "time"):
+                read = constants.text_as(one.value, INTERVAL, at, self.source)
+                return (read, b) if one is a else (a, read)
+        return self.coerced(a, b, left), self.coerced(b, a, right)
 
     def _moved(self, moment: Expr, by: exp.Interval, sign: int) -> Expr:
         """A date or timestamp moved by an interval: a timestamp."""
@@ -278,7 +308,8 @@ class Scalars:
         return moment
 
     def on_mul(self, node: exp.Mul) -> Expr:
-        return self.call("mul", *self.pair(node.this, node.expression))
+        a, b = self.pair(node.this, node.expression)
+        return self.multiplied(a, b) or self.call("mul", a, b)
 
     def on_div(self, node: exp.Div) -> Expr:
         """Of integers whole, or exact, as the dialect has it; by zero NULL or an error of the row."""
@@ -287,7 +318,7 @@ class Scalars:
             b = self._not_zero(b)
         if node.args.get("typed") and a.type.kind == b.type.kind == "int":
             return self._quotient(a, b)
-        return self.call("div", a, b)
+        return self.divided(a, b) or self.call("div", a, b)
 
     def _not_zero(self, divisor: Expr) -> Expr:
         return self.call("nullif", divisor, Literal(INT, 0))
@@ -328,11 +359,14 @@ class Scalars:
 
     def pair(self, left: exp.Expr, right: exp.Expr) -> tuple[Expr, Expr]:
         """Two expressions beside each other: quoted constants and parameters have the other's type."""
+        a, b = self._typed_pair(left, right)
+        return self.in_one_zone(self.coerced(a, b, left), self.coerced(b, a, right))
+
+    def _typed_pair(self, left: exp.Expr, right: exp.Expr) -> tuple[Expr, Expr]:
         for one, other in ((left, right), (right, left)):
             if self.compiler.parameters.lacks_type(one) and not self.compiler.parameters.lacks_type(other):
                 raise Learned(one.name, self.bind(other).type)
-        a, b = self.bind(left), self.bind(right)
-        return self.coerced(a, b, left), self.coerced(b, a, right)
+        return self.bind(left), self.bind(right)
 
     def coerced(self, expr: Expr, beside: Expr, at: exp.Expr) -> Expr:
         """A quoted constant as what stands beside it."""
@@ -353,6 +387,9 @@ class Scalars:
         return self.call(op, a, b)
 
     def _comparison(self, node: exp.Expr, op: str) -> Expr:
+        found = self.any_or_all(node, op)
+        if found is not None:
+            return found
         if isinstance(node.expression, (exp.Any, exp.All)):
             return self.compiler.subqueries(self.scope, self.env).quantified(node, op)
         if isinstance(node.this, exp.Tuple) or isinstance(node.expression, exp.Tuple):
@@ -438,19 +475,33 @@ class Scalars:
         return self.call("not", self.condition(node.this))
 
     def on_case(self, node: exp.Case) -> Expr:
-        parts: list[Expr] = []
+        tests: list[Expr] = []
+        given: list[exp.Expr] = []
+        values: list[Expr] = []
         lazy = has_query(node)
         for branch in node.args["ifs"]:
             if node.this is None:
-                test = self.condition(branch.this)
+                tests.append(self.condition(branch.this))
             else:
-                test = self.compare("eq", *self.pair(node.this, branch.this))
-            with demand.only_where(self.scope, *([*map(demand.unless, parts[::2]), test] if lazy else [])):
-                parts += [test, self.bind(branch.args["true"])]
+                tests.append(self.compare("eq", *self.pair(node.this, branch.this)))
+            given.append(branch.args["true"])
+            with demand.only_where(self.scope, *([*map(demand.unless, tests[:-1]), tests[-1]] if lazy else [])):
+                values.append(self.bind(given[-1]))
         default = node.args.get("default")
-        with demand.only_where(self.scope, *(map(demand.unless, parts[::2]) if lazy else ())):
-            otherwise = self.bind(default) if default else Literal(INT.optional(), None)
-        return self.call("case", *parts, otherwise)
+        if default:
+            given.append(default)
+            with demand.only_where(self.scope, *(map(demand.unless, tests) if lazy else ())):
+                values.append(self.bind(default))
+        values = self._alike(values, given)
+        parts = [part for pair in zip(tests, values, strict=False) for part in pair]
+        return self.call("case", *parts, values[-1] if default else Literal(INT.optional(), None))
+
+    def _alike(self, values: list[Expr], given: list[exp.Expr]) -> list[Expr]:
+        """Values of which quoted constants are read as what the others are."""
+        known = next((v for v in values if not _is_quoted(v) and not _is_null(v)), None)
+        if known is None:
+            return values
+        return [self.coerced(v, known, at) for v, at in zip(values, given, strict=True)]
 
     def on_if(self, node: exp.If) -> Expr:
         test, default = self.condition(node.this), node.args.get("false")
@@ -496,8 +547,11 @@ class Scalars:
             raise Learned(node.this.name, names.data_type(node.to, self.source))
         value = self.bind(node.this)
         target = names.data_type(node.to, self.source)
-        if isinstance(value, Literal) and value.type.kind == "str" and target.kind in {"date", "timestamp"}:
+        if _is_quoted(value) and target.kind in READ_NOW:
+            assert isinstance(value, Literal)
             return constants.text_as(value.value, target, node.this, self.source)
+        if (value.type.kind, target.kind) == ("time", "timestamp"):
+            raise self.source.error(node, "E_TYPE", "a time is of no day", "add it to one: date + time")
         return self._cast_to(value, target)
 
     def as_type(self, node: exp.Expr, target: DataType) -> Expr:
@@ -512,6 +566,11 @@ class Scalars:
         return self._cast_to(value, target)
 
     def _cast_to(self, value: Expr, target: DataType) -> Expr:
+        zoned = self.zoned_cast(value, target)
+        if zoned is not None:
+            return zoned
+        if target.kind == "str" and value.type.kind in ("float", "timestamp"):
+            return self.call(f"{value.type.kind}_text", value)  # as PostgreSQL prints them
         if target.kind == "int" and value.type.kind in {"float", "decimal"}:
             value = self.call("round", value)
         return constants.folded(functions.cast(value, target), self.compiler.interner)
@@ -538,7 +597,8 @@ class Scalars:
         return self.on_like(node.this, given.name)
 
     def on_dpipe(self, node: exp.DPipe) -> Expr:
-        return self.call("concat", *(self._as_text(self.bind(x)) for x in (node.this, node.expression)))
+        a, b = self.bind(node.this), self.bind(node.expression)
+        return self.joined(a, b, node) or self.call("concat", self._as_text(a), self._as_text(b))
 
     def on_concat(self, node: exp.Concat) -> Expr:
         texts = [self._printed(self.bind(x)) for x in node.expressions]
@@ -622,6 +682,12 @@ class Scalars:
 
     def on_extract(self, node: exp.Extract) -> Expr:
         unit, value = node.name.lower(), self.bind(node.expression)
+        found = self.extracted(unit, value, node)
+        if found is not None:
+            return found
+        if value.type.kind == "time":
+            value = functions.cast(value, TIMESTAMP)
+        value = functions.cast(value, TIMESTAMP) if unit == "epoch" and value.type.kind != "date" else self.local(value)
         if unit in {"year", "month", "day", "hour", "minute", "second"}:
             return self.call(unit, value)
         match unit:
@@ -661,13 +727,16 @@ class Scalars:
         raise self.source.refuse(node, f"extract({unit} from ...) is not supported", did_you_mean(unit, units))
 
     def on_timestamptrunc(self, node: exp.TimestampTrunc) -> Expr:
-        value = self._cast_to(self.bind(node.this), TIMESTAMP)
+        given = self.bind(node.this)
+        value = self._cast_to(given, TIMESTAMP)
         unit = node.text("unit").lower()
         unit = _UNITS.get(unit, unit)
         parts.understood(node.args["unit"])  # quoted or not
         if unit in TRUNCATED:
-            return calls.called("trunc_more", [Literal(STR, unit), value], node, self)
-        return self.call("date_trunc", Literal(STR, unit), value)
+            cut = calls.called("trunc_more", [Literal(STR, unit), value], node, self)
+        else:
+            cut = self.call("date_trunc", Literal(STR, unit), value)
+        return self.absolute(cut) if given.type.kind == "timestamptz" else cut
 
     def on_datetrunc(self, node: exp.DateTrunc) -> Expr:
         return self.on_timestamptrunc(node)  # type: ignore[arg-type]
@@ -781,10 +850,20 @@ def _as_date(expr: Expr, beside: Expr) -> Expr:
     return expr
 
 
+def _is_quoted(value: Expr) -> bool:
+    return isinstance(value, Literal) and value.type.kind == "str" and value.value is not None
+
+
+def _is_null(value: Expr) -> bool:
+    return isinstance(value, Literal) and value.value is None
+
+
 def sort_keys(key: Expr, ordered: exp.Expr) -> list[tuple[Expr, bool]]:
     """One key of an order as the engine sorts: NULLs come last there, so NULLS FIRST is a key of its own."""
     down = bool(ordered.args.get("desc"))
     first = bool(ordered.args.get("nulls_first"))
+    if key.type.kind in ("interval", "enum"):
+        key = functions.call("interval_order" if key.type.kind == "interval" else "enum_place", key)
     if first and key.type.nullable:
         return [(functions.call("is_null", key), True), (key, down)]
     return [(key, down)]

@@ -49,6 +49,7 @@ from everview.sql import (
     pipelines,
     reading,
     savepoints,
+    settings,
     subscription,
 )
 from everview.sql.places import Source, SqlError
@@ -123,13 +124,17 @@ class Statements:
             command = defined.create
         if command is not None:
             return self._in_turn(command in _READING, command in _ALONE, command, statement)
-        source = statement.source()
+        source = self.placed(statement.source())
         node = reading.parsed(source)
         if statement.notes.as_of is not None and not isinstance(node, reading.QUERIES):
             raise source.refuse(node, "only a SELECT can be asked AS OF an earlier time")
         handler = _handler(node, source)
         reads = handler in _READING and not modifying.changing(node)
         return self._in_turn(reads, False, Statements._handle, handler, node, source)
+
+    def placed(self, source: Source) -> Source:
+        """A text with what the session says about it: its time zone and types."""
+        return replace(source, zone=self.core.zone, types=self.core.types)
 
     def _in_turn(self, reading: bool, alone: bool, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a statement in one turn: what it reads does not change while it runs. Some last for ever, so each of
@@ -220,7 +225,7 @@ class Statements:
                 snapshot = found.as_of(time)
                 table = past.table(name, {c.name: c.type for c in found._columns})
                 core_of(past).transactions.stage(table, snapshot._repeated(), 1)
-            plain = Source(source.text, replace(source.notes, as_of=None), dialect=source.dialect)
+            plain = replace(source, notes=replace(source.notes, as_of=None))
             answer: Result = Statements(past).select(node, plain)()
             return answer
 
@@ -233,7 +238,7 @@ class Statements:
         try:
             codes = view._read(self.session.time)._repeated()
             if query.order:
-                codes = codes[:, in_order(view._codec.decode_rows(codes), query.order)]
+                codes = codes[:, in_order(view._codec.decode_rows(codes), query.order, view._codec.types)]
         except EverviewError as error:
             error.message = error.message.replace(f"view {QUERY!r}", "the query")
             raise
@@ -365,6 +370,8 @@ _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
     "CREATE SINK": pipelines.create_sink,
     "RUN": pipelines.run,
     "SET DIALECT": Statements.set_dialect,
+    "SET TIME": settings.set_zone,
+    "SET TIMEZONE": settings.set_zone,
 }
 """Statements that sqlglot does not know, by their first word or two."""
 

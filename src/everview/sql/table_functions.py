@@ -193,10 +193,32 @@ def _arity(call: TableCall, low: int, high: int | None, scalars: Scalars) -> Non
         raise scalars.source.error(call.node, "E_ARITY", f"{call.name} takes {wants} arguments, not {len(call.args)}")
 
 
+def _document(parts: tuple[str, ...], names: tuple[str, ...]) -> Callable[[TableCall, Scalars], Bound]:
+    """jsonb_array_elements, jsonb_each and the like: the parts of a value as arrays, side by side."""
+
+    def bind(call: TableCall, scalars: Scalars) -> Bound:
+        _arity(call, 1, 1, scalars)
+        value = scalars.document(call.args[0])
+        args = tuple(scalars.call(part, value) for part in parts)
+        types = tuple(a.type.items[0].optional() for a in args)
+        return Bound(args, Unfolding("unnest", 0, columns=len(args)), types, names or (call.name,))
+
+    return bind
+
+
+_DOCUMENTS = {
+    "array_elements": _document(("json_elements",), ("value",)),
+    "array_elements_text": _document(("json_texts",), ("value",)),
+    "object_keys": _document(("json_keys",), ()),
+    "each": _document(("json_keys", "json_values"), ("key", "value")),
+    "each_text": _document(("json_keys", "json_value_texts"), ("key", "value")),
+}
+
 _BINDERS: dict[str, Callable[[TableCall, Scalars], Bound]] = {
     "generate_series": _series,
     "range": _range,
     "unnest": _unnest,
     "string_to_table": lambda call, scalars: _texts(call, scalars, 2, nullable=True),
     "regexp_split_to_table": lambda call, scalars: _texts(call, scalars, 2, nullable=False),
+    **{f"{head}_{name}": bind for head in ("json", "jsonb") for name, bind in _DOCUMENTS.items()},
 }

@@ -21,9 +21,9 @@ from sqlglot import Token, TokenType, exp
 _CONTENT = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER}
 
 _KEYWORDS = frozenset({
-    "BY", "CASCADE", "CHAIN", "CONFLICT", "CORRESPONDING", "EXCLUDE", "FIRST", "IDENTITY", "IF", "IGNORE", "ISOLATION",
-    "LAST", "LEVEL", "MATERIALIZED", "NO", "NULLS", "PLACING", "RESPECT", "RESTRICT", "SEARCH", "TIES", "TO", "TTL",
-    "WITHIN", "ZONE",
+    "AT", "BY", "CASCADE", "CHAIN", "CONFLICT", "CORRESPONDING", "EXCLUDE", "FIRST", "IDENTITY", "IF", "IGNORE",
+    "ISOLATION", "LAST", "LEVEL", "MATERIALIZED", "NO", "NULLS", "PLACING", "RESPECT", "RESTRICT", "SEARCH", "TIES",
+    "TO", "TTL", "WITHIN", "ZONE",
 })  # fmt: skip
 """Words that are no names where sqlglot understands them, and leave a trace of another name."""
 
