@@ -23,7 +23,7 @@ from everview.session.core import core_of
 from everview.session.table import Table
 from everview.session.temporal import RowTTL
 from everview.session.view import View
-from everview.sql import choice, constants, defined, names, parts, reading, settings
+from everview.sql import choice, constants, defined, names, parts, reading, schemas, settings
 from everview.sql.places import Source
 from everview.sql.query import Compiler
 from everview.sql.scalars import Scalars
@@ -41,18 +41,20 @@ def create(sql: Statements, node: exp.Create, source: Source) -> Do:
     kind = str(node.args.get("kind")).upper()
     if kind == "TYPE":
         return settings.create_type(sql, node, source)
+    if kind == "SCHEMA":
+        return schemas.create(sql, node, source)
     if kind not in ("TABLE", "VIEW"):
-        raise source.refuse(node, f"CREATE {kind} is not supported", "there are tables and views")
+        raise source.refuse(node, f"CREATE {kind} is not supported", "there are tables, views and schemas")
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
     name = _new_name(sql, target, node, source)
     make = _create_table if kind == "TABLE" else create_view
     do = make(sql, name or target.name, node, source)
-    return do if name is not None else lambda: sql.session[sql.spelled(target.name)]
+    return do if name is not None else lambda: sql.session[sql.spelled(schemas.full_name(target))]
 
 
 def _new_name(sql: Statements, target: exp.Table, node: exp.Create, source: Source) -> str | None:
     """The name to create; None if it exists and that is fine."""
-    name = sql.spelled(target.name)
+    name = schemas.new_name(sql, target, source)
     optional, replaced = bool(node.args.get("exists")), bool(node.args.get("replace"))
     if replaced and str(node.args.get("kind")).upper() != "VIEW":
         raise source.refuse(node, "only views can be replaced", "DROP TABLE IF EXISTS first")
@@ -247,13 +249,15 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
         return defined.drop(sql, node, source)
     if kind == "TYPE":
         return settings.drop_type(sql, node, source)
+    if kind == "SCHEMA":
+        return schemas.drop(sql, node, source)
     if kind not in ("TABLE", "VIEW"):
         raise source.refuse(node, f"DROP {kind} is not supported")
     there = sql.session.tables if kind == "TABLE" else sql.session.views
     found: list[str] = []
     optional, cascade = bool(node.args.get("exists")), bool(node.args.get("cascade"))
     for target in node.args.get("tables") or [node.this]:
-        name = names.spelled(target.name, there)
+        name = names.spelled(schemas.full_name(target), there)
         if name in there:
             found.append(name)
         elif not optional:

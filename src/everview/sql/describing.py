@@ -10,7 +10,7 @@ from sqlglot import exp
 from everview.codes.codec import Codec
 from everview.errors import did_you_mean
 from everview.session.table import Table
-from everview.sql import reading
+from everview.sql import reading, schemas
 from everview.sql.places import Source
 from everview.sql.result import Result
 from everview.types import MOST_DIGITS, STR, DataType
@@ -60,7 +60,7 @@ def describe(sql: Statements, node: exp.Describe, source: Source) -> Do:
         return lambda: _listed(sql, query.names, types, ())
     if not isinstance(node.this, exp.Table):
         raise source.refuse(node, "tables, views and queries can be described")
-    name = sql.spelled(node.this.name)
+    name = sql.spelled(schemas.full_name(node.this))
     if name not in sql.session:
         there = [*sql.session.tables, *sql.session.views]
         raise source.error(node.this, "E_TABLE", f"there is no table or view {name}", did_you_mean(name, there))

@@ -22,7 +22,7 @@ from everview.errors import PlanError
 from everview.expr.functions import call, conjunction
 from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.plan import joins
-from everview.plan.nodes import ONE_ROW, Filter, Join, Node, Project
+from everview.plan.nodes import ONE_ROW, Filter, Join, Node, Project, Table
 from everview.plan.sizes import Sizes
 from everview.plan.topk import first_rows
 from everview.session.temporal import Term
@@ -120,6 +120,16 @@ class FromClause:
             if not columns or max(columns) >= starts[owner + 1]:
                 raise self.source.refuse(part, "now() is compared with columns of several tables", timed.HINT)
             self.terms.append((owner, Term(shifted(term.expr, -starts[owner]), term.side), part))
+
+    def has_key(self) -> bool:
+        """Whether there is one row at most (for each context): the only table has a key, and it is given."""
+        before = 1 if self.outer is not None and self.outer.positions else 0
+        leaf = self.leaves[-1].node
+        if len(self.leaves) != before + 1 or not isinstance(leaf, Table) or not leaf.key:
+            return False
+        start = sum(len(other.fields) for other in self.leaves[:-1])
+        given = {column for c in self.conditions for column in _given(c, start)}
+        return all(start + k in given for k in leaf.key)
 
     def joined(self) -> Relation:
         """Everything but the conditions with subqueries."""
@@ -459,6 +469,14 @@ class FromClause:
             raise self.source.error(
                 at, "E_TYPE", f"{name} is {a.type!r} on one side and {b.type!r} on the other"
             ) from None
+
+
+def _given(condition: Expr, start: int) -> Iterator[int]:
+    """The column from `start` on that an equality says is what columns before it, or constants, are."""
+    if isinstance(condition, Call) and condition.op == "eq":
+        for one, other in (condition.args, condition.args[::-1]):
+            if isinstance(one, ColumnRef) and one.index >= start and max(other.columns(), default=-1) < start:
+                yield one.index
 
 
 def _holds_joins(node: exp.Subquery) -> bool:

@@ -24,7 +24,7 @@ from everview.plan.nodes import ONE_ROW, Constant, Filter, Negate, Node, Project
 from everview.plan.sizes import Sizes
 from everview.plan.windows import Window, WindowCall
 from everview.session.core import core_of
-from everview.sql import defined, outer_aggregates, parts, recursion, stars, stream_windows, table_functions
+from everview.sql import defined, outer_aggregates, parts, recursion, schemas, stars, stream_windows, table_functions
 from everview.sql.from_clause import FromClause
 from everview.sql.grouping import Grouped, aggregates_in, grouping_sets
 from everview.sql.memberships import long_list
@@ -162,20 +162,19 @@ class Compiler:
 
     def table(self, node: exp.Table, env: Env) -> Relation:
         """A WITH query, table or view by name."""
-        if node.args.get("db") is not None:
-            raise self.source.refuse(node, "there are no schemas", f"write {node.name}")
-        name = node.name.lower()
-        if name in env and node is not self.target:
+        full = schemas.full_name(node)
+        name = full.lower()
+        if name in env and node is not self.target and node.args.get("db") is None:
             found = env[name]
             if found is None:
                 raise recursion.Untyped(node)
             return found
-        exact = spelled(node.name, _all_names(self.session))
+        exact = spelled(full, _all_names(self.session))
         if exact not in self.session:
             raise self.source.error(
                 node,
                 "E_TABLE",
-                f"there is no table or view {node.name}",
+                f"there is no table or view {full}",
                 did_you_mean(name, [*env, *_all_names(self.session)]),
             )
         self.used[exact] = None
@@ -266,6 +265,7 @@ class Compiler:
             else:
                 clause.where(part)
         clause.late = [p for p in clause.late if not self.subqueries(clause.scope(), env).join_early(p, clause)]
+        single = clause.has_key()
         scope = Scope(clause.joined(), self.source, outer)
         for part in clause.late:
             self.subqueries(scope, env).keep_where(part)
@@ -286,7 +286,7 @@ class Compiler:
             names,
             context,
             (),
-            one,
+            one or (single and not gives_rows),
             one and not (having or select.args.get("qualify")) and (where is None or isinstance(scalars, Grouped)),
         )
         return self._finish(select, scalars, query, items)
