@@ -31,6 +31,7 @@ from everview.expr import nodes as expr
 from everview.expr.language import udf
 from everview.plan import nodes as plan
 from everview.plan import trust, written
+from everview.plan.frontier import Frontier
 from everview.plan.frozen import Functions, freeze, thaw
 from everview.store import records
 from everview.types import INT
@@ -265,7 +266,9 @@ def test_every_node_and_expression_can_be_written() -> None:
     def below(kind: type) -> set[type]:
         return {kind}.union(*map(below, kind.__subclasses__()))
 
+    made_by_the_planner = {Frontier}  # of loops, when a view is built: never in a catalog, and refused there
     nodes = {c for c in below(plan.Node) if c.__module__.startswith("everview.plan.")} - {plan.Node}
+    nodes -= made_by_the_planner
     assert nodes == set(written.NODES.values())
     assert below(expr.Expr) - {expr.Expr} <= set(written.PARTS.values())
 

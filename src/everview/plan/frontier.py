@@ -4,7 +4,8 @@ A `Frontier` says, for every question q and node v,
 
     value(q, v) = the best of what `start` has for (q, v) and of what rules make of value(q, u) along edges (u, v)
 
-and nothing for vertices that no path leads to. `everview.plan.monotone` makes it of loops that say just that.
+and nothing for vertices that no path leads to. `everview.plan.monotone` makes it of loops that say just that,
+when a view is built. So it stands in no catalog, and nobody can write one that is not monotone.
 """
 
 from __future__ import annotations
