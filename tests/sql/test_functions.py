@@ -7,6 +7,7 @@ it.
 
 from __future__ import annotations
 
+import csv
 import datetime as dt
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 
 import everview as ev
+from everview.codes.intervals import Interval
 from tests.sql.postgres import Postgres
 
 FILES = sorted((Path(__file__).parent / "expressions").glob("*.txt"))
@@ -54,10 +56,18 @@ def _value(text: str | None, beside: Any) -> Any:
         return float(f"{float(text):.9g}")
     if isinstance(beside, bytes):
         return bytes.fromhex(text.removeprefix("\\x"))
+    if isinstance(beside, dt.time):
+        return dt.time.fromisoformat(text)
+    if isinstance(beside, list):
+        return next(csv.reader([text.strip("{}")]))
+    if isinstance(beside, Interval):
+        return text
     return dt.datetime.fromisoformat(text) if isinstance(beside, dt.datetime) else dt.date.fromisoformat(text)
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Interval):
+        return str(value)
     return float(f"{float(value):.9g}") if isinstance(value, (int, float, Decimal)) and value is not True else value
 
 

@@ -115,6 +115,10 @@ T  quote_nullable(T)
 T* chr((65 + abs(I) % 26)::int)
 T* CASE WHEN B THEN T ELSE T END
 T* nullif(T, 'a')
+T  age(M, D::timestamp)::text
+T  justify_interval(age(M, M) + make_interval(days => I, hours => I))::text
+T  array_to_string(regexp_match(T, '(a)(.)'), '|')
+T  array_to_string(regexp_split_to_array(T, 'b'), '|')
 D* d
 D* make_date(2020 + (abs(I) % 5)::int, 1 + (abs(I) % 12)::int, 1 + (abs(I) % 28)::int)
 D* D + (I % 10)::int
@@ -125,6 +129,7 @@ M* date_trunc('month', M)
 M* date_trunc('hour', M)
 M  date_bin('3 hours', M, timestamp '2001-01-01')
 M* D::timestamp
+M  date_bin(make_interval(hours => 1 + abs(I) % 5), M, timestamp '2001-01-01')
 M* make_timestamp(2020 + abs(I) % 5, 2, 3, (abs(I) % 24)::int, 5, 6.5::double precision)
 B* b
 B  T ~ '[ab]'

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from everview.errors import PlanError
+from everview.errors import PlanError, did_you_mean
 from everview.expr.functions import NUMBERS, NoMatch, check_pattern
 from everview.expr.library import LIBRARY, figures, formats
 from everview.expr.library.routines import KINDS, Routine
+from everview.expr.library.spans import INTERVAL_PARTS
 from everview.expr.nodes import Expr, Literal
 from everview.expr.texts import RowFailure
 from everview.sql import constants
@@ -134,7 +135,7 @@ def _date_bin(node: exp.Anonymous, scalars: Scalars) -> Expr:
     if isinstance(stride, exp.Literal) and stride.is_string:
         stride = exp.Interval(this=stride)
     if not isinstance(stride, exp.Interval):
-        raise scalars.source.error(node.expressions[0], "E_LITERAL", "date_bin's interval must be a constant")
+        return _date_bin_of_rows(node, scalars)
     months, microseconds = constants.interval(stride, scalars.source)
     if months or microseconds <= 0:
         raise scalars.source.error(
@@ -150,6 +151,35 @@ def _date_bin(node: exp.Anonymous, scalars: Scalars) -> Expr:
     return called("date_bin", [*args, *origin], node, scalars)
 
 
+def _date_bin_of_rows(node: exp.Anonymous, scalars: Scalars) -> Expr:
+    """date_bin with an interval that is computed"""
+    given = list(node.expressions)
+    args = _coerced(LIBRARY["date_bin"], [scalars.bind(g) for g in given], given, scalars)
+    origin = [] if len(given) == 3 else [constants.text_as("2000-01-01", TIMESTAMP, node, scalars.source)]
+    return called("date_bin", [*args, *origin], node, scalars)
+
+
+def _age(node: exp.Anonymous, scalars: Scalars) -> Expr:
+    """age(a, b); age(b) is from today"""
+    given = list(node.expressions)
+    if len(given) == 1:
+        given = [exp.CurrentDate(), *given]
+    return routine("age", given, node, scalars)
+
+
+def _make_interval(node: exp.Anonymous, scalars: Scalars) -> Expr:
+    """make_interval(1, 2), make_interval(days => 3)"""
+    parts: list[exp.Expr] = [exp.Literal.number(0)] * len(INTERVAL_PARTS)
+    for i, given in enumerate(node.expressions):
+        named = isinstance(given, (exp.Kwarg, exp.PropertyEQ))
+        name = given.this.name.lower() if named else INTERVAL_PARTS[i] if i < len(INTERVAL_PARTS) else ""
+        if name not in INTERVAL_PARTS:
+            hint = did_you_mean(name, INTERVAL_PARTS)
+            raise scalars.source.error(given, "E_ARITY", f"make_interval has no argument {name or i + 1}", hint)
+        parts[INTERVAL_PARTS.index(name)] = given.expression if named else given
+    return routine("make_interval", parts, node, scalars)
+
+
 def _random(node: exp.Anonymous, scalars: Scalars) -> Expr:
     raise scalars.source.refuse(
         node,
@@ -161,6 +191,8 @@ def _random(node: exp.Anonymous, scalars: Scalars) -> Expr:
 SPECIAL: dict[str, Callable[[exp.Anonymous, Scalars], Expr]] = {
     "to_timestamp": _to_timestamp,
     "date_bin": _date_bin,
+    "age": _age,
+    "make_interval": _make_interval,
     "random": _random,
     "setseed": _random,
     "gen_random_uuid": _random,

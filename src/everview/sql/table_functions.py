@@ -21,7 +21,7 @@ from everview.sql import calls, constants
 from everview.sql.callnames import TABLES
 from everview.sql.notes import SESSION
 from everview.sql.unfolding import Unfolding
-from everview.types import INT, STR, TIMESTAMP, DataType
+from everview.types import INT, STR, TIMESTAMP, DataType, array
 
 if TYPE_CHECKING:
     from everview.sql.scalars import Scalars
@@ -130,9 +130,14 @@ def _moments(call: TableCall, first: Expr, second: Expr, step: exp.Expr | None, 
     if isinstance(step, exp.Literal) and step.is_string:
         step = exp.Interval(this=step)
     inner = step.this if isinstance(step, exp.Neg) else step
+    if step is not None and not isinstance(inner, exp.Interval):
+        span = scalars.bind(step)
+        if span.type.kind == "interval":
+            args = tuple(functions.cast(e, TIMESTAMP) for e in (first, second))
+            return Bound((*args, span), Unfolding("moments", 0), (TIMESTAMP,), (call.name,))
     if not isinstance(inner, exp.Interval):
         raise scalars.source.error(
-            step or call.node, "E_LITERAL", f"{call.name} of moments needs a constant interval", "interval '1 day'"
+            step or call.node, "E_LITERAL", f"{call.name} of moments needs an interval", "interval '1 day'"
         )
     months, microseconds = constants.interval(inner, scalars.source)
     sign = -1 if inner is not step else 1
@@ -187,6 +192,11 @@ def _texts(call: TableCall, scalars: Scalars, low: int, nullable: bool) -> Bound
     return Bound(typed, Unfolding(call.name, 0), (made,), (call.name,))
 
 
+def _matches(call: TableCall, scalars: Scalars) -> Bound:
+    """regexp_matches(text, pattern[, flags]): the groups of each match, as an array"""
+    return replace(_texts(call, scalars, 2, nullable=False), types=(array(STR),))
+
+
 def _arity(call: TableCall, low: int, high: int | None, scalars: Scalars) -> None:
     if len(call.args) < low or (high is not None and len(call.args) > high):
         wants = f"{low} or more" if high is None else f"{low} to {high}"
@@ -220,5 +230,6 @@ _BINDERS: dict[str, Callable[[TableCall, Scalars], Bound]] = {
     "unnest": _unnest,
     "string_to_table": lambda call, scalars: _texts(call, scalars, 2, nullable=True),
     "regexp_split_to_table": lambda call, scalars: _texts(call, scalars, 2, nullable=False),
+    "regexp_matches": _matches,
     **{f"{head}_{name}": bind for head in ("json", "jsonb") for name, bind in _DOCUMENTS.items()},
 }

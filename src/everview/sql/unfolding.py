@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from everview.expr.library.patterns import split
+from everview.codes.intervals import DAY
+from everview.expr.library.patterns import all_captured, split
 from everview.expr.texts import RowFailure
 from everview.kernels.expressions.scalars import ERROR_DOMAIN, ERROR_OVERFLOW
 
@@ -104,8 +105,13 @@ def _moments(args: Row, of: Unfolding) -> Iterator[Row]:
     """Moments from one to another, both included, an interval apart (each step from the one before, as PostgreSQL)."""
     if None in args:
         return
-    moment, stop = args
-    forward = (of.months, of.microseconds) > (0, 0)
+    moment, stop = args[:2]
+    months, microseconds = of.months, of.microseconds
+    if len(args) > 2:  # an interval of the row
+        months, microseconds = args[2].months, args[2].days * DAY + args[2].microseconds
+    if (months, microseconds) == (0, 0) or months * microseconds < 0:
+        raise RowFailure(ERROR_DOMAIN)
+    forward = (months, microseconds) > (0, 0)
     count = 0
     while moment <= stop if forward else moment >= stop:
         yield (moment,)
@@ -113,7 +119,7 @@ def _moments(args: Row, of: Unfolding) -> Iterator[Row]:
         if count > MOST_ROWS:
             raise RowFailure(ERROR_OVERFLOW)
         try:
-            moment = later(moment, of.months, of.microseconds)
+            moment = later(moment, months, microseconds)
         except RowFailure:
             return  # the calendar ends before the series does
 
@@ -146,6 +152,13 @@ def _regexp_split(args: Row, of: Unfolding) -> Iterator[Row]:
         yield (part,)
 
 
+def _regexp_matches(args: Row, of: Unfolding) -> Iterator[Row]:
+    if None in args:
+        return
+    for groups in all_captured(*args):
+        yield (groups,)
+
+
 UNFOLDINGS: dict[str, Callable[[Row, Unfolding], Iterator[Row]]] = {
     "generate_series": _series,
     "range": _range,
@@ -154,5 +167,6 @@ UNFOLDINGS: dict[str, Callable[[Row, Unfolding], Iterator[Row]]] = {
     "unnest": _unnest,
     "string_to_table": _string_to_table,
     "regexp_split_to_table": _regexp_split,
+    "regexp_matches": _regexp_matches,
 }
 """What each function gives for its arguments."""

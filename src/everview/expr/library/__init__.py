@@ -7,14 +7,14 @@ Text, patterns, numbers and dates, mostly with PostgreSQL's names and meanings. 
     texts         texts and bytes
     patterns      regular expressions
     numbers       of mathematics
-    moments       dates and timestamps
+    moments, spans    dates, timestamps and intervals
     formats, figures    to_char and to_date: templates of moments, and of numbers
 """
 
 from __future__ import annotations
 
 from everview.expr import functions
-from everview.expr.library import moments, numbers, patterns, texts
+from everview.expr.library import moments, numbers, patterns, spans, texts
 from everview.expr.library.routines import Routine
 
 LIBRARY: dict[str, Routine] = {
@@ -22,6 +22,7 @@ LIBRARY: dict[str, Routine] = {
     **patterns.SHELF.routines,
     **numbers.SHELF.routines,
     **moments.SHELF.routines,
+    **spans.SHELF.routines,
 }
 """Every routine by name; no name is one of `everview.expr.functions.FUNCTIONS`."""
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from everview.codes.intervals import DAY, Interval
 from everview.expr.library import figures, formats
 from everview.expr.library.routines import Shelf
 from everview.expr.texts import RowFailure
@@ -47,12 +48,16 @@ def _make_timestamp(year: int, month: int, day: int, hour: int, minute: int, sec
     return moved
 
 
-def date_bin(stride: int, moment: dt.datetime, origin: dt.datetime) -> dt.datetime:
+def date_bin(stride: int | Interval, moment: dt.datetime, origin: dt.datetime) -> dt.datetime:
     """Where the interval begins that a moment lies in: they are `stride` microseconds long, one begins at origin.
 
     >>> date_bin(900_000_000, dt.datetime(2026, 1, 1, 12, 44), dt.datetime(2026, 1, 1))
     datetime.datetime(2026, 1, 1, 12, 30)
     """
+    if isinstance(stride, Interval):
+        if stride.months:
+            raise RowFailure(ERROR_DOMAIN)
+        stride = stride.days * DAY + stride.microseconds
     if stride <= 0:
         raise RowFailure(ERROR_DOMAIN)
     passed = (moment - origin) // MICROSECOND
@@ -169,7 +174,12 @@ _add(
     _make_timestamp,
     "of a year, a month, a day, an hour, a minute and seconds",
 )
-_add("date_bin", "int timestamp timestamp -> timestamp", date_bin, "where the interval of a microseconds begins")
+_add(
+    "date_bin",
+    "int timestamp timestamp -> timestamp|interval timestamp timestamp -> timestamp",
+    date_bin,
+    "where the interval of a microseconds begins",
+)
 _add("epoch_to_timestamp", "float -> timestamp", _from_seconds, "seconds since 1970 as a timestamp")
 _add("to_char", "timestamp text -> text|number text -> text", _to_char, "a date or number by a template")
 _add("parse_timestamp", "text text -> timestamp", formats.parsed, "a text read by a template")

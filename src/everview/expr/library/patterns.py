@@ -183,6 +183,24 @@ def split(text: str, pattern: str, flags: str = "") -> list[str]:
     return [*parts, text[last:]]
 
 
+def captured(match: Match) -> list[str]:
+    """The groups of a match, or the whole if it has none."""
+    return list(match.texts[1:] or match.texts)
+
+
+def _regexp_match(text: str, pattern: str, flags: str = "") -> list[str] | None:
+    if "g" in flags:
+        raise RowFailure(ERROR_DOMAIN)
+    found = _from(text, pattern, 1, flags)
+    return captured(found[0]) if found else None
+
+
+def all_captured(text: str, pattern: str, flags: str = "") -> list[list[str]]:
+    """The groups of the first match, with flag g of all."""
+    found = _from(text, pattern, 1, flags)
+    return [captured(m) for m in (found if "g" in flags else found[:1])]
+
+
 def similar(pattern: str, escape: str = "\\") -> str:
     """The regular expression of a SIMILAR TO pattern, for the whole text.
 
@@ -229,5 +247,7 @@ _add(
     _regexp_instr,
     "where the d-th match of b in a begins (e = 1: ends), or 0",
 )
+_add("regexp_match", "text text [text] -> texts", _regexp_match, "the groups of the first match of b in a", maybe=True)
+_add("regexp_split_to_array", "text text [text] -> texts", split, "what lies between matches of b in a")
 _add("regexp_like", "text text [text] -> bool", _regexp_like, "whether b is found in a")
 _add("regexp_substring", "text text -> text", _substring, "the first match of b in a, or its first group", maybe=True)

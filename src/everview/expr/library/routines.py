@@ -2,9 +2,9 @@
 
 A signature is written `text int [text] -> text`: kinds of arguments, those that may be left out in brackets, and the
 kind of the result. `...` repeats the last argument any number of times, `|` parts alternatives, of which the first one
-that fits counts. Kinds are `text int float bool bytes date timestamp`, `number` (int, float or decimal) and `any`; a
-result can also be `same`, the type of the first argument, or `decimal` of its scale. Conversions are those of
-`everview.expr.functions`: int to float, decimal to float, date to timestamp.
+that fits counts. Kinds are `text int float bool bytes date timestamp interval time`, `texts` (an array), `number` (int,
+float or decimal) and `any`; a result can also be `same`, the type of the first argument, or `decimal` of its scale.
+Conversions are those of `everview.expr.functions`: int to float, decimal to float, date to timestamp.
 
 The Python function gets and gives plain values. It raises `RowFailure` where it has no value, and never sees NULL
 unless its routine says so (`nulls=True`); one that may give None says that, too (`maybe=True`).
@@ -18,7 +18,7 @@ from typing import Any
 
 from everview.expr import functions
 from everview.expr.functions import Function, NoMatch, Rule, Types, common_type
-from everview.types import BOOL, BYTES, DATE, FLOAT, INT, STR, TIMESTAMP, DataType, decimal
+from everview.types import BOOL, BYTES, DATE, FLOAT, INT, INTERVAL, STR, TIME, TIMESTAMP, DataType, array, decimal
 
 KINDS: dict[str, DataType] = {
     "text": STR,
@@ -28,6 +28,9 @@ KINDS: dict[str, DataType] = {
     "bytes": BYTES,
     "date": DATE,
     "timestamp": TIMESTAMP,
+    "interval": INTERVAL,
+    "time": TIME,
+    "texts": array(STR),
 }
 
 
