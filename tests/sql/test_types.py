@@ -253,6 +253,25 @@ def test_values_are_kept_in_a_directory(tmp_path: Path) -> None:
         assert sorted(row[0] for row in db["v"].rows()) == ["high", "low"]
 
 
+def test_values_are_read_from_files(tmp_path: Path) -> None:
+    line = (
+        '1,550e8400-e29b-41d4-a716-446655440000,1 mon,"{""a"": 1}","{1,2}",12345678901234567890.5,2024-01-01 00:00+01'
+    )
+    (tmp_path / "a.csv").write_text(f"id,u,i,j,l,n,tz\n{line}\n")
+    record = '{"id": 1, "u": "550e8400-e29b-41d4-a716-446655440000", "i": "1 mon", "j": {"a": 1}, "l": [1, 2], '
+    (tmp_path / "a.jsonl").write_text(record + '"n": "12345678901234567890.5", "tz": "2024-01-01 00:00+01"}\n')
+    columns = "id int, u uuid, i interval, j jsonb, l int[], n numeric(38, 2), tz timestamptz"
+    expected = (
+        1, uuid.UUID("550e8400-e29b-41d4-a716-446655440000"), ev.Interval(months=1), {"a": 1}, [1, 2],
+        Decimal("12345678901234567890.50"), dt.datetime(2023, 12, 31, 23, tzinfo=dt.UTC),
+    )  # fmt: skip
+    for name in ("a.csv", "a.jsonl"):
+        db = ev.connect()
+        db.sql(f"CREATE SOURCE t ({columns}) FROM '{tmp_path / name}'; RUN UNTIL CAUGHT UP")
+        assert db["t"].rows() == [expected], name
+        db.close()
+
+
 def test_the_zone_of_the_session(postgres: Postgres) -> None:
     db = ev.connect()
     for run in (db.sql, postgres.run):

@@ -234,15 +234,23 @@ def _from_arrow(declared: pa.DataType) -> DataType:
             return _decimal(declared.scale)
         return checked_numeric(min(declared.precision, MOST_DIGITS), declared.scale)
     if kinds.is_list(declared) or kinds.is_large_list(declared) or kinds.is_fixed_size_list(declared):
-        return array(_from_arrow(declared.value_type))
+        return array(_inside(declared.value_type, declared))
     if kinds.is_map(declared):
-        return mapping(_from_arrow(declared.key_type), _from_arrow(declared.item_type))
+        return mapping(_inside(declared.key_type, declared), _inside(declared.item_type, declared))
     if kinds.is_struct(declared):
         return DataType("tuple", items=tuple(data_type(field) for field in declared))
     for test, kind in _ARROW_TESTS:
         if test(declared):
             return _NAMES[kind]
     raise _unknown(declared)
+
+
+def _inside(part: pa.DataType, whole: pa.DataType) -> DataType:
+    """The type of what stands in lists and maps; a tuple cannot, and whether a struct is meant must be said."""
+    found = _from_arrow(part)
+    if found.kind == "tuple":
+        raise _unknown(whole, "declare it: 'array(struct(x int, y str))'")
+    return found
 
 
 _ARROW_TESTS: tuple[tuple[Any, str], ...] = (

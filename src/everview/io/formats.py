@@ -28,6 +28,7 @@ import pyarrow.parquet
 from everview.codes.declare import arrow_field
 from everview.codes.scalars import shown
 from everview.errors import EverviewError, InputError
+from everview.expr.typed import NEW
 from everview.io.blocks import BLOCK, blocks, record_ends
 from everview.io.checks import encodable, sign_option
 from everview.io.source import Bad, Wanted
@@ -277,6 +278,8 @@ class Json(Format):
 
     def _quick(self, data: bytes, wanted: Wanted) -> pa.Table | None:
         """A block by Arrow's reader; None if there is anything in it that needs a closer look."""
+        if any(t.kind in NEW for t in wanted.values()):
+            return None
         schema = pa.schema(
             [
                 pa.field(name, pa.string()) if t.kind in _READ_AS_TEXT else arrow_field(name, t.optional())

@@ -15,9 +15,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from everview.codes.arrays import arrow_of_values
 from everview.codes.declare import arrow_type
 from everview.codes.scalars import shown
 from everview.errors import InputError
+from everview.expr.typed import NEW
+from everview.expr.wordings import of_text
 from everview.types import DataType
 
 _UTC = pa.timestamp("us", "UTC")
@@ -35,6 +38,8 @@ def convert(texts: pa.Array | pa.ChunkedArray, declared: DataType) -> pa.Array |
         return pa.array([None if t is None else base64.b64decode(t, validate=True) for t in texts.to_pylist()])
     if declared.kind == "tuple":
         raise pa.ArrowInvalid(f"text is no {declared!r}")
+    if declared.kind in NEW:
+        return _read(texts.to_pylist(), declared)
     trimmed = pc.utf8_trim_whitespace(texts)
     if declared.kind != "timestamp":
         return pc.cast(trimmed, arrow_type(declared))
@@ -42,6 +47,15 @@ def convert(texts: pa.Array | pa.ChunkedArray, declared: DataType) -> pa.Array |
         return pc.cast(trimmed, pa.timestamp("us"))
     except pa.ArrowInvalid:
         return pc.cast(trimmed, _UTC)
+
+
+def _read(texts: list[str | None], declared: DataType) -> pa.Array:
+    """Texts as SQL would read them quoted; ValueError if one does not fit."""
+    try:
+        read = of_text(declared)
+        return arrow_of_values([None if text is None else read(text) for text in texts], declared)
+    except ArithmeticError as error:
+        raise ValueError(str(error)) from None
 
 
 def value_of_text(text: str | None, declared: DataType) -> Any:
@@ -55,7 +69,7 @@ def value_of_text(text: str | None, declared: DataType) -> Any:
         if declared.kind == "tuple" and text is not None:
             return value_of_json(json.loads(text), declared)
         return convert(pa.array([text], pa.string()), declared)[0].as_py()
-    except (pa.ArrowInvalid, ValueError):
+    except (pa.ArrowInvalid, ValueError, ArithmeticError):
         raise InputError("E_TYPE", f"{shown(text)} is no {declared.optional(False)!r}") from None
 
 
@@ -70,7 +84,17 @@ def value_of_json(value: Any, declared: DataType) -> Any:
         return None
     if declared.kind in ("date", "timestamp", "decimal", "bytes") and isinstance(value, str):
         return value_of_text(value, declared)
-    if declared.kind == "decimal" and isinstance(value, (int, float)) and not isinstance(value, bool):
+    if declared.kind in ("timestamptz", "time", "interval", "uuid", "numeric") and isinstance(value, str):
+        return value_of_text(value, declared)
+    if declared.kind == "array" and isinstance(value, list):
+        return [value_of_json(v, declared.items[0]) for v in value]
+    if declared.kind == "struct" and isinstance(value, dict):
+        items = dict(zip(declared.names, declared.items, strict=True))
+        return {k: value_of_json(v, items[k]) if k in items else v for k, v in value.items()}
+    if declared.kind == "map" and isinstance(value, dict):
+        key, item = declared.items
+        return {value_of_text(k, key) if key.kind != "str" else k: value_of_json(v, item) for k, v in value.items()}
+    if declared.kind in ("decimal", "numeric") and isinstance(value, (int, float)) and not isinstance(value, bool):
         return Decimal(str(value))
     if declared.kind == "str" and isinstance(value, (dict, list)):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
