@@ -2,16 +2,18 @@
 
 sqlglot parses; the modules here, in reading order, turn the tree into the plans that Python collections make too:
 
+    callnames, dialects    in which dialect a text is read, and which functions stay calls by name
     reading       statements, and forms sqlglot does not know
     places        where in the text a mistake is
     parts, tokens     nothing that was written is passed over
     names         types and column names
     scopes        relations, and how names find columns
-    constants, scalars    expressions
+    constants, calls, scalars    expressions
+    unfolding, table_functions    generate_series, unnest: functions that give rows
     from_clause   tables and joins, and their order
     subqueries    EXISTS, IN, ANY, values: as joins
     windows       OVER, WINDOW and QUALIFY
-    moments, lists    aggregates that are more than one sum
+    lists, folds, named_aggregates    aggregates that are more than one sum
     grouping      GROUP BY and aggregates
     stars, query  SELECT, set operations, ORDER BY and LIMIT
     recursion     WITH RECURSIVE
@@ -20,6 +22,7 @@ sqlglot parses; the modules here, in reading order, turn the tree into the plans
     parameters, prepared    $name
     statements, result    what `db.sql` does, and its answers
     definitions   CREATE TABLE, CREATE VIEW, DROP
+    defined       CREATE FUNCTION ... LANGUAGE SQL
     affected, conflicts, changes    INSERT, UPDATE, DELETE, TRUNCATE
     explaining, describing    EXPLAIN, DESCRIBE
     subscription, pipelines    SUBSCRIBE; CREATE SOURCE, CREATE SINK and RUN
