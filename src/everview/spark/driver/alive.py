@@ -23,10 +23,10 @@ _STOPPED = "the SparkSession has been stopped"
 
 def lost(context: Any) -> InputError | None:
     """The error that says why a SparkContext is of no use any more; None if it is alive, or a stand-in for one."""
+    if getattr(context, "_jsc", context) is None:
+        return InputError("E_SPARK", _STOPPED, "close this session, and open another with a new SparkSession")
     if not type(context).__module__.startswith("pyspark."):
         return None
-    if context._jsc is None:
-        return InputError("E_SPARK", _STOPPED, "close this session, and open another with a new SparkSession")
     try:
         stopped = context._jsc.sc().isStopped()
     except Exception as error:  # Py4J has many ways to say that nobody answers
