@@ -1,6 +1,6 @@
 """A program that is interrupted: random calls of a session, each cut off at a random instant, compared with a model.
 
-    python -m tests.language.interrupting SEED INTERRUPTS [embedded|durable] [signal|alarm|thread|kill]
+    python -m tests.language.interrupting SEED INTERRUPTS [embedded|durable|shards] [signal|alarm|thread|async|kill]
 
 How a call is cut off:
 
@@ -9,6 +9,7 @@ How a call is cut off:
     alarm    the same with a handler of the program's own, for SIGALRM, that raises
     thread   an exception that cannot wait, raised by a profile hook at the same instants: it stands in for what another
              thread raises (`PyThreadState_SetAsyncExc`), which comes at such places
+    async    another thread does raise it, whenever it likes (calls are made in a thread that is not the main one)
     kill     Ctrl-C from outside, whenever it comes
 
 n is drawn up to a little more than such a call took last time. After each interrupt tables and views are compared with
@@ -20,6 +21,7 @@ It prints what it did; any difference is an exception, a crash is the exit statu
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import logging
 import os
@@ -30,12 +32,14 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import everview as ev
 from everview.dataflow.shield import shielded
+from everview.session.local_shards import local_shards
 from tests.inside import inside
 
 Row = tuple[Any, ...]
@@ -296,7 +300,7 @@ def _same(got: list[Row], wanted: list[Row], what: str = "the answer") -> None:
 
 
 class Interrupts:
-    """Cuts calls off, in one of four ways."""
+    """Cuts calls off, in one of five ways."""
 
     def __init__(self, how: str, rng: random.Random) -> None:
         self.how, self.rng = how, rng
@@ -304,7 +308,9 @@ class Interrupts:
         self.happened = 0
         self.left = 0
         self.killer = Killer() if how == "kill" else None
-        signal.signal(signal.SIGALRM, self._alarm)
+        self.raiser = Raiser() if how == "async" else None
+        if how == "alarm":
+            signal.signal(signal.SIGALRM, self._alarm)
 
     @staticmethod
     def _alarm(*_: Any) -> None:
@@ -315,6 +321,8 @@ class Interrupts:
         try:
             if self.killer is not None:
                 self._kill(self.killer, kind, call)
+            elif self.raiser is not None:
+                return self._raise(self.raiser, kind, call)
             else:
                 self._count(kind, call)
         except (KeyboardInterrupt, Cut):
@@ -359,6 +367,61 @@ class Interrupts:
                 killer.stop()
             except KeyboardInterrupt:
                 killer.stop()
+
+    def _raise(self, raiser: Raiser, kind: str, call: Action) -> bool:
+        """Two exceptions may come of one wish: it may be raised while the first is on its way."""
+        known = self.lasted.get(kind, 1e-3)
+        whole = False
+        try:
+            began = time.perf_counter()
+            raiser.delay = self.rng.random() * 1.2 * known
+            call()
+            whole = True
+            self.lasted[kind] = 0.8 * known + 0.2 * (time.perf_counter() - began)
+        except Cut:
+            pass
+        while True:
+            try:
+                raiser.stop()
+                break
+            except Cut:
+                pass
+        self.happened += not whole
+        return whole
+
+
+class Raiser:
+    """A thread that raises `Cut` in the one that made it. They share two plain attributes: whatever has a lock could be
+    left locked by the exception.
+    """
+
+    def __init__(self) -> None:
+        self.delay: float | None = None
+        self._raising = False
+        self._victim = ctypes.c_ulong(threading.get_ident())
+        threading.Thread(target=self._work, daemon=True).start()
+
+    def stop(self) -> None:
+        """From now on nothing comes, not even what is on its way."""
+        self.delay = None
+        while self._raising:
+            time.sleep(0)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(self._victim, None)
+
+    def _work(self) -> None:
+        while True:
+            delay = self.delay
+            if delay is None:
+                time.sleep(1e-4)
+                continue
+            end = time.perf_counter() + delay
+            while time.perf_counter() < end and self.delay is delay:
+                time.sleep(0)
+            self._raising = True
+            if self.delay is delay:
+                self.delay = None
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(self._victim, ctypes.py_object(Cut))
+            self._raising = False
 
 
 class Killer:
@@ -410,8 +473,9 @@ def main(seed: int, wanted: int, where: str = "embedded", how: str = "signal") -
     logging.disable(logging.CRITICAL)
     rng = random.Random(seed)
     directory = tempfile.mkdtemp() if where == "durable" else None
-    db: Any = ev.connect(directory) if directory else ev.connect()
-    world, interrupts = World(db, rng, how != "thread"), Interrupts(how, rng)
+    db: Any = local_shards(shards=2) if where == "shards" else ev.connect(directory) if directory else ev.connect()
+    foreign = how in ("thread", "async")
+    world, interrupts = World(db, rng, not foreign), Interrupts(how, rng)
     calls = 0
     closed = 0
     while interrupts.happened < wanted:
@@ -422,9 +486,13 @@ def main(seed: int, wanted: int, where: str = "embedded", how: str = "signal") -
             world.check(after)
             world.check_views()
         except ev.ClosedError:
-            if directory is None or how != "thread":
+            if not foreign or where == "embedded":
                 raise
-            closed += 1  # an exception raised by another thread just as the log was written: only opening it can tell
+            closed += 1
+            if directory is None:  # shards that do not agree any more, and there is nothing to open again
+                world = World(local_shards(shards=2), rng, hears=False)
+                continue
+            # an exception raised by another thread just as log or version was written: only opening it can tell
             world.reopen(ev.connect(directory))
             world.check(after)
         except AssertionError as error:
@@ -440,11 +508,28 @@ def main(seed: int, wanted: int, where: str = "embedded", how: str = "signal") -
                 _same(last[name].rows(), expected.contents(kind))  # type: ignore[arg-type]
         shutil.rmtree(directory)
     else:
-        drop_everything(world)
-        db.close()
+        if where == "embedded":
+            drop_everything(world)
+        world.db.close()
     again = f"{closed} times opened again"
     print(f"{where}, {how}, seed {seed}: {interrupts.happened} interrupts in {calls} calls, {again}")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
+    arguments = (int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
+    if "async" not in arguments:
+        main(*arguments)
+    else:
+        raised: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                main(*arguments)
+            except BaseException as error:
+                traceback.print_exc()
+                raised.append(error)
+
+        made = threading.Thread(target=run)
+        made.start()
+        made.join()
+        sys.exit(len(raised))

@@ -11,15 +11,17 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import everview as ev
 from everview.dataflow import shield
+from everview.session.local_shards import local_shards
 from tests.inside import inside
 
-HOW = ["signal", "alarm", "thread", "kill"]
+HOW = ["signal", "alarm", "thread", "async", "kill"]
 
 
 def interrupted(seed: int, count: int, where: str, how: str) -> None:
@@ -36,6 +38,71 @@ def test_calls_cut_off_at_random_instants(how: str) -> None:
 @pytest.mark.parametrize("how", ["signal", "thread"])
 def test_calls_cut_off_at_random_instants_in_a_directory(how: str) -> None:
     interrupted(12, 30, "durable", how)
+
+
+@pytest.mark.parametrize("how", ["signal", pytest.param("async", marks=pytest.mark.slow)])
+def test_calls_cut_off_at_random_instants_on_shards(how: str) -> None:
+    interrupted(13, 25, "shards", how)
+
+
+class Foreign(BaseException):
+    """What another thread raises in this one."""
+
+
+def test_a_version_that_was_made_before_the_checkpoint_was_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old log would be written on, and never be read again."""
+    db = ev.connect(tmp_path)
+    t = db.table("t", {"x": int})
+    t.insert([(1,)])
+    store = inside(db).runtime.backing.store
+    commit = store.commit
+
+    def late(**brings: Any) -> None:
+        commit(**brings)
+        raise Foreign
+
+    monkeypatch.setattr(store, "commit", late)
+    with pytest.raises(Foreign):
+        db.checkpoint()
+    with pytest.raises(ev.ClosedError, match="E_CLOSED"):
+        t.insert([(2,)])
+    with ev.connect(tmp_path) as db:
+        assert db["t"].rows() == [(1,)]
+        db["t"].insert([(2,)])
+        db.checkpoint()
+    with ev.connect(tmp_path) as db:
+        assert sorted(db["t"].rows()) == [(1,), (2,)]
+
+
+def test_shards_that_may_not_agree_any_more_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    db = local_shards(shards=2)
+    t = db.table("t", {"x": int})
+    v = db.view("v", t.distinct())
+    cluster = inside(db).runtime.cluster
+    step = cluster.step
+
+    def late(*arguments: Any) -> None:
+        step(*arguments)
+        raise Foreign
+
+    monkeypatch.setattr(cluster, "step", late)
+    said: list[str] = []
+
+    def work() -> None:
+        for call in (lambda: t.insert([(1,)]), v.rows, v.rows):
+            try:
+                call()
+            except Foreign:
+                said.append("cut off")
+            except ev.ClosedError as error:
+                said.append(error.code)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert said == ["cut off", "E_CLOSED", "E_CLOSED"]
 
 
 @pytest.mark.slow

@@ -127,7 +127,7 @@ def lines(said: Path) -> list[str]:
     return said.read_text().split("\n")[:-1] if said.exists() else []
 
 
-def wait_until_ready(said: Path, pid: int, seconds: float = 60.0) -> None:
+def wait_until_ready(said: Path, pid: int, seconds: float = 300.0) -> None:
     until = time.monotonic() + seconds
     while not lines(said):
         assert time.monotonic() < until and Path(f"/proc/{pid}/task").exists(), "it ended before it was ready"

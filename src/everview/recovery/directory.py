@@ -31,8 +31,8 @@ from everview.store import Ref, Store, garbage, steps
 from everview.store.logs import Log, next_version, open_log
 from everview.store.wal import Sync
 
-NO_REFUSALS = ("E_DAMAGED", "E_TRUST", "E_FORMAT")
-"""Errors that say nothing about a transaction that the log has."""
+NO_REFUSALS = ("E_DAMAGED", "E_TRUST", "E_FORMAT", "E_DISK", "E_MEMORY")
+"""Errors that say nothing about a transaction that the log has: another time it may be run."""
 
 LOG_BYTES = 32 << 20
 """Size of the log from which a new version is made, if the state is not larger."""
@@ -72,6 +72,7 @@ class Directory:
         self._store = store
         self._sync = sync
         self._pending: _Pending | None = None
+        self._committing = False  # whether a version may have been made that `_wal` does not continue
         self.runtime = EmbeddedRuntime(merge_effort=merge_effort, threads=threads)
         self.core = core = Core(self.runtime, history=history, trust=trust)
         core.catalog.journal = Unkept()  # until it is open
@@ -104,15 +105,18 @@ class Directory:
         self._set_limit()
 
     def _catch_up_with(self, loaded: Loaded, payloads: list[bytes]) -> None:
-        """Run what the log has. A last record that cannot be run is one that was being taken back when the process
-        died.
+        """Run what the log has. A last record that is refused, and was not done, is one that was being taken back when
+        the process died. One for which there is no memory was tried, as one that ends the process was
+        (`everview.store.attempts`).
         """
         for number, payload in enumerate(payloads):
             try:
                 loaded.replay(payload)
             except EverviewError as error:
-                if error.code in NO_REFUSALS or number + 1 < len(payloads) or payload[:1] != STEP:
-                    self._came_back()
+                last = number + 1 == len(payloads) and payload[:1] == STEP and self._wal.doubtful
+                if error.code in NO_REFUSALS or not last:
+                    if error.code != "E_MEMORY":
+                        self._came_back()
                     raise
                 self._wal.take_back(payload)
                 warnings.warn(f"the last transaction in the log was refused and is taken out: {error}", stacklevel=2)
@@ -168,9 +172,10 @@ class Directory:
 
     def settle(self) -> None:
         """If nobody can tell whether a table or view that is in the log was made, the directory must be opened again:
-        there it will have been made.
+        there it will have been made. Likewise if a new version may have been made: what the old log is given from then
+        on would never be read.
         """
-        if self._pending is None or self._wal.size == self._pending.size:
+        if not self._committing and (self._pending is None or self._wal.size == self._pending.size):
             self._pending = None
             return
         self.core.abandon()
@@ -197,7 +202,12 @@ class Directory:
     def _checkpoint(self) -> None:
         store = self._store
         words = len(self.core.interner)
-        self._wal = next_version(store, self._wal, self._sync, self._new_version)
+        try:
+            self._wal = next_version(store, self._wal, self._sync, self._new_version)
+        except EverviewError:  # then there is no version; what another thread raises may come after it was made
+            self._committing = False
+            raise
+        self._committing = False
         self._empty = self._wal.size
         self._words = words
         self._rebuilt = False
@@ -212,7 +222,7 @@ class Directory:
         new = [*lists.items(), *((place, ()) for place in store.manifest.lists if place not in lists)]
         operators = saved.live(graph)
         sinces = {n: saved.since(t) for n, o in enumerate(operators) if (t := saved.state_of(o)) is not None}
-        return {
+        brings = {
             "time": graph.time,
             "replaces": {place: refs for place, refs in new if store.manifest.lists.get(place) != refs},
             "marks": self.runtime.offsets,
@@ -221,6 +231,8 @@ class Directory:
             **self._new_commands(),
             **self.new_dictionary(),
         }
+        self._committing = True
+        return brings
 
     def _put_all(self) -> Iterable[tuple[int, tuple[Ref, ...]]]:
         """Every trace's batches in the store; a trace of which little is alive is compacted first."""

@@ -11,10 +11,11 @@ A `Cluster` runs steps on the shards. `LocalCluster` has them all in this proces
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import wraps
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from everview.dataflow.operators import Arrangement, Operator
 from everview.dataflow.partitioning import shares
 from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, Replica
 from everview.dataflow.superstep import Inputs, NoOtherShards, Shard
+from everview.errors import ClosedError, EverviewError
 from everview.kernels.trace import image
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
@@ -106,6 +108,32 @@ class LocalCluster:
             shard.replica.close()
 
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def whole(method: Method) -> Method:
+    """Mark what changes shards and replica one after the other: if it is cut off in the middle they do not agree any
+    more. Our own errors, and signals, which come to the main thread where it is safe, leave them as they were.
+    """
+
+    @wraps(method)
+    def call(self: ShardedRuntime, *arguments: Any, **named: Any) -> Any:
+        outer, self.cut_off = self.cut_off, True
+        try:
+            answer = method(self, *arguments, **named)
+        except BaseException as error:
+            self.cut_off = outer or not _safe(error)
+            raise
+        self.cut_off = outer or (isinstance(answer, StepOutcome) and not _safe(answer.error))
+        return answer
+
+    return call  # type: ignore[return-value]
+
+
+def _safe(error: BaseException | None) -> bool:
+    return error is None or isinstance(error, EverviewError) or threading.current_thread() is threading.main_thread()
+
+
 class Build(Protocol):
     """How what is declared becomes operators."""
 
@@ -148,6 +176,7 @@ class ShardedRuntime:
         self.cluster = cluster
         self.replica = replica
         self._filled: set[Operator] = set()
+        self.cut_off = False  # whether shards and replica may not agree any more
         self._build: Build = OnShards(self)
 
     # building
@@ -171,11 +200,13 @@ class ShardedRuntime:
     ) -> Arrangement:
         return self._build.view(Install(node, keys, history, choice))
 
+    @whole
     def keep_only(self, roots: list[Operator]) -> None:
         self._build.keep(Keep(tuple(sorted({o.number for o in roots}))))
         self._filled &= {o for o in self.graph.numbered if o is not None}
         self.captures.forget_freed()
 
+    @whole
     def build(self, command: MakeTable | Install) -> Arrangement:
         """Build something on all shards, and here."""
         arrangement = self.replica.build(command)
@@ -196,6 +227,7 @@ class ShardedRuntime:
 
     # steps
 
+    @whole
     def step(self, transactions: list[ChangeSet]) -> StepOutcome:
         inputs: Inputs = {}
         offsets: dict[str, str] = {}
@@ -253,6 +285,7 @@ class ShardedRuntime:
 
     # reading
 
+    @whole
     def sync(self, *operators: Operator) -> None:
         new = {o for o in operators if o not in self._filled}
         if new:
@@ -274,7 +307,14 @@ class ShardedRuntime:
                     image.unpack(traces, np.concatenate([[number], words]), self.graph.time)
 
     def settle(self) -> None:
-        """What shards do they undo themselves; what another thread raises in this one is not made good here."""
+        """What shards do they undo themselves, but not what another thread's exception has left half done."""
+        if self.cut_off:
+            raise ClosedError(
+                "E_CLOSED",
+                "an exception that another thread raised in this one cut a change of the shards off, and the session "
+                "is closed",
+                "open its directory again: everything that was acknowledged is there",
+            )
 
     def encode_remote(self, target: RemoteTarget, rows: Any) -> RemoteRows | None:
         return self.cluster.encode_remote(target, rows)

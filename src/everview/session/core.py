@@ -103,7 +103,11 @@ class Core:
     def settle(self) -> None:
         """Put everything in order, whatever was under way; twice does no harm."""
         self.transactions.settle()
-        outcome = self.runtime.settle()
+        try:
+            outcome = self.runtime.settle()
+        except ClosedError:
+            self.abandon()
+            raise
         if outcome is not None:
             self.subscriptions.take(outcome.changes)
             self.definitions.settle()

@@ -36,6 +36,9 @@ class Log(Protocol):
     def take_back(self, payload: bytes) -> None:
         """Forget the last record, which is this one."""
 
+    doubtful: bool
+    """Whether the last record that was found may not have been done: else it was acknowledged."""
+
     sealed: bool
     """Whether nothing may be appended but only a version be made."""
 
@@ -66,15 +69,17 @@ def open_log(store: Store, version: int, sync: wal.Sync, *, fresh: bool = False)
         attempts.prepare(files, path, version, found, bound, witness)
         if not store.owner.firm:
             _copy(files, version)
-        return wal.Wal(path, sync, disk=files.disk, witness=witness, version=version), found.payloads
+        log = wal.Wal(path, sync, disk=files.disk, witness=witness, version=version)
+        log.doubtful = found.ends[-1] > found.done
+        return log, found.payloads
     if not files.exclusive:
         raise StoreError(
             "E_TARGET",
             f"{files.root} is on a filesystem that cannot claim a name for one writer, which a log needs",
             "use a local directory or an object store, or run on Spark: everview.connect(spark, state=...)",
         )
-    log = wal_objects.ObjectWal(files, version, store.owner, witness, fresh=fresh)
-    return log, log.payloads
+    objects = wal_objects.ObjectWal(files, version, store.owner, witness, fresh=fresh)
+    return objects, objects.payloads
 
 
 def _copy(files: Files, version: int) -> None:

@@ -73,6 +73,7 @@ class Wal:
     """
 
     sealed = False
+    doubtful = False
 
     def __init__(
         self, path: Path, sync: Sync = "normal", *, disk: Disk = DISK, witness: Witness | None = None, version: int = 0

@@ -86,9 +86,10 @@ class ObjectWal:
             self._grown(payload)
         if not self.sealed and not fresh:
             self._put(OPENED)
+        self.doubtful = bool(places) and places[-1] >= done and not self.sealed
         if without_last:
             self._set_aside(places[-1])
-        elif witness is not None and places and places[-1] >= done and not self.sealed:
+        elif witness is not None and self.doubtful:
             bound = replace(bound, done=done, safe=done, unsure=bound.unsure or not owner.before.get("prompt"))
             if attempts.was_tried(files.where(name_of(version, places[-1])), places[-1], bound, witness):
                 self._set_aside(places[-1])
