@@ -518,13 +518,13 @@ def main(seed: int, wanted: int, where: str = "embedded", how: str = "signal") -
 if __name__ == "__main__":
     arguments = (int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
     if "async" not in arguments:
-        main(*arguments)
+        main(*arguments)  # type: ignore[arg-type]
     else:
         raised: list[BaseException] = []
 
         def run() -> None:
             try:
-                main(*arguments)
+                main(*arguments)  # type: ignore[arg-type]
             except BaseException as error:
                 traceback.print_exc()
                 raised.append(error)
