@@ -327,8 +327,17 @@ class Scalars(TypedScalars):
         a, b = self.pair(node.this, node.expression)
         if dialects.is_safe(self.source.dialect):
             b = self._not_zero(b)
+        if "float" in (a.type.kind, b.type.kind):
+            return self._fmod(a, b)
         rest = self.call("mod", a, b)
         return self.call("case", self._rounded_down(a, b, rest), self.call("sub", rest, b), rest)
+
+    def _fmod(self, a: Expr, b: Expr) -> Expr:
+        """C's remainder, which has the dividend's sign. That of the magnitudes is exact; adding a divisor to it, to
+        change its sign, would round.
+        """
+        rest = self.call("mod", self.call("abs", a), self.call("abs", b))
+        return self.call("case", self.call("lt", a, Literal(INT, 0)), self.call("neg", rest), rest)
 
     def on_intdiv(self, node: exp.IntDiv) -> Expr:
         a, b = self.pair(node.this, node.expression)
