@@ -124,7 +124,7 @@ def test_a_batch_is_one_record_of_the_log_and_is_there_whole(tmp_path: Path) -> 
     steps: list[int] = []
     runtime = inside(db).runtime
     step = runtime.step
-    runtime.step = lambda *args, **named: (steps.append(len(args[0])), step(*args, **named))[1]
+    runtime.step = lambda *args, **named: (steps.append(len(args[0])), step(*args, **named))[1]  # type: ignore[func-returns-value]
     with db.batch():
         for i in range(1, 6):
             t.insert([(i,)])
