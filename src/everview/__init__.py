@@ -31,10 +31,11 @@ from everview.errors import (
 from everview.expr.language import col, count, greatest, least, lit, tuple_, udf, when
 from everview.language.collection import Collection
 from everview.language.loop import fixpoint
+from everview.session.batch import Batch
 from everview.session.session import Session, connect
 from everview.session.snapshot import Snapshot
 from everview.session.table import Table
-from everview.session.view import Batch, View
+from everview.session.view import View
 from everview.types import DataType, decimal
 
 __version__ = "0.1.0"
@@ -75,8 +76,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """`everview.graph`, `everview.io` and `everview.spark` are imported when first asked for."""
-    if name in ("graph", "io", "spark"):
+    """`everview.graph`, `io`, `notebook` and `spark` are imported when first asked for."""
+    if name in ("graph", "io", "notebook", "spark"):
         import importlib
 
         return importlib.import_module(f"everview.{name}")

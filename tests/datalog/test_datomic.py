@@ -134,7 +134,7 @@ def test_tables_and_attributes_see_each_other(db: ev.Session) -> None:
     db.transact([(3, "employee/salary", 1)])
     assert rules.adult.rows() == [(1, "ann")] and rules.earns.rows() == [("bob", 1)]
     assert db.sql('SELECT p.name, s.v FROM person p JOIN "employee/salary" s ON s.e = p.id').rows() == [("bob", 1)]
-    person.insert([(2, "cleo", 40)])
+    person.upsert([(2, "cleo", 40)])
     assert sorted(rules.adult.rows()) == [(1, "ann"), (2, "cleo")]
 
 

@@ -186,7 +186,7 @@ def test_everview_run(
         ("p.toml", TOML.replace("[sink.revenue]", "[sink.revenu]"), "[E_PIPELINE] p.toml, [sink.revenu]: no view is"),
         ("p.toml", TOML.replace('"parquet"', '"parket"'), "[E_PIPELINE] p.toml, [sink.revenue]: format 'parket'"),
         ("p.py", "x = 1", "[E_PIPELINE] p.py defines no function pipeline(db)\n  hint: put sources"),
-        ("p.txt", "", "[E_PIPELINE] p.txt is neither .py nor .toml\n  hint: give a .py or .toml file"),
+        ("p.txt", "", "[E_PIPELINE] p.txt is no pipeline\n  hint: give a .sql, .toml or .py file"),
         ("", "", "[E_PIPELINE] there is no file"),
     ],
 )

@@ -120,7 +120,7 @@ def test_keys_stay_unique_when_two_threads_upsert(db: Any) -> None:
     def write(who: int) -> None:
         for k in range(50):
             with db.transaction():
-                t.insert([(k, who)])
+                t.upsert([(k, who)])
 
     threads = [threading.Thread(target=write, args=(i,)) for i in range(2)]
     for thread in threads:

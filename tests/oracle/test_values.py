@@ -287,7 +287,7 @@ def test_upserts_and_deletes_by_key_40_transactions(runtime: Runtime, seed: int)
                 for _ in range(source.choice([1, 2, 5, 300]))
             ]
             with db.batch() if number % 3 else db.transaction():
-                (t.upsert if number % 2 else t.insert)(rows)
+                t.upsert(rows)
                 model.update({(k, s): v for v, k, s in rows})
                 if model and source.random() < 0.4:
                     k, s = source.choice(sorted(model, key=repr))

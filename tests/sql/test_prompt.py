@@ -95,7 +95,7 @@ def test_prompt_commands(db: ev.Session, tmp_path: Path) -> None:
     assert "Reduce" in said[2] and "arrangements:" in said[2]
     assert said[3:5] == ["timing is on", "x\n-\n1"]
     assert said[5].endswith(" ms")
-    assert said[6] == "seven\n-----\n7"
+    assert said[6] == "seven\n-----\n    7"
     assert said[7].startswith("[E_COMMAND]")
     assert len(said) == 8
 
@@ -138,7 +138,7 @@ def test_a_script_from_files_to_files(tmp_path: Path) -> None:
     path.write_text(PIPELINE.format(folder=tmp_path) + "RUN UNTIL CAUGHT UP; SELECT amount FROM total ORDER BY amount;")
     said.clear()
     script.run(ev.connect(), path, show=said.append)
-    assert said[1:] == ["amount\n------\n2\n6"]
+    assert said[1:] == ["amount\n------\n     2\n     6"]
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_answers(db: ev.Session) -> None:
     assert answer.rows() == list(answer) == [("pear", Decimal("1.50"), 1), ("fig", None, 2)]
     assert answer.to_arrow().column("name").to_pylist() == ["pear", "fig"]
     assert list(answer.to_pandas()["id"]) == [1, 2]
-    assert str(answer) == "name  p     id\n----  ----  --\npear  1.50  1\nfig   NULL  2"
+    assert str(answer) == "name     p  id\n----  ----  --\npear  1.50   1\nfig   NULL   2"
     assert db.views == ()
 
 

@@ -19,7 +19,7 @@ def test_what_is_there_is_declared_again_only_as_it_is(tmp_path: Path) -> None:
     with ev.connect(tmp_path) as db:
         for schema, key in [({"x": int, "y": str}, None), ({"x": int}, "x"), ({"x": int, "z": str}, "x")]:
             with pytest.raises(ev.InputError, match=r"E_SCHEMA.*\(x int, y str, key x\)"):
-                db.table("t", schema, key)  # type: ignore[arg-type]
+                db.table("t", schema, key)
         t = db.table("t", {"x": int, "y": str}, key=["x"])
         assert t is db["t"]
         for plan, index in [

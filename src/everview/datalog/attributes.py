@@ -75,7 +75,7 @@ def transact(session: Session, changes: Iterable[Any], source: str | None) -> No
         for (sign, *fact, value), table in zip(steps, tables, strict=True):
             row = _row(session, table, fact[0], value, source)
             if sign > 0:
-                table.insert([row])
+                (table.upsert if table._key else table.insert)([row])
             else:
                 _retract(session, table, row)
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -221,6 +221,24 @@ class _Called:
 class _Reader(Transformer[Any, Any]):
     """The tree as rules; a name followed by brackets is a _Called until its place says what it is."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._words: dict[int, Place] = {}  # bare words and variables, by where they stand
+        self._variables: set[int] = set()
+
+    def _refuse_small_variables(self, meta: Any, body: int) -> None:
+        """Refuse a rule without a variable whose head and body share a bare word: `p(x) :- q(x, y).` would say
+        something about the string "x".
+        """
+        if any(meta.start_pos <= at < meta.end_pos for at in self._variables):
+            return
+        inside = [(at, place) for at, place in self._words.items() if meta.start_pos <= at < meta.end_pos]
+        after = {place.word for at, place in inside if at > body}
+        for at, place in inside:
+            if at < body and place.word in after:
+                what = f"{place.word} is a string here, and the rule has no variable"
+                raise place.error("E_VARIABLE", what, place.capital())
+
     def program(self, _meta: Any, statements: list[Any]) -> list[Any]:
         return _flat(statements)
 
@@ -228,7 +246,8 @@ class _Reader(Transformer[Any, Any]):
         return [_rule(head, (), head.place if len(parts[0]) > 1 else _place(meta)) for head in parts[0]]
 
     def rule(self, meta: Any, parts: list[Any]) -> list[Rule]:
-        heads, _, body = parts
+        heads, sign, body = parts
+        self._refuse_small_variables(meta, sign.start_pos)
         found: list[Rule] = []
         for head in heads:
             place = head.place if len(heads) > 1 else _place(meta)
@@ -334,6 +353,7 @@ class _Reader(Transformer[Any, Any]):
 
     def variable(self, meta: Any, parts: list[Any]) -> Any:
         name = str(parts[0])
+        self._variables.add(meta.start_pos)
         return Wild(place=_place(meta)) if name == "_" else Var(name, place=_place(meta))
 
     def number(self, meta: Any, parts: list[Any]) -> Any:
@@ -349,7 +369,11 @@ class _Reader(Transformer[Any, Any]):
 
     def word(self, meta: Any, parts: list[Any]) -> Any:
         word = str(parts[0])
-        return Const({"true": True, "false": False}.get(word, word), place=_place(meta))
+        if word in ("true", "false"):
+            return Const(word == "true", place=_place(meta))
+        place = replace(_place(meta), word=word)
+        self._words[meta.start_pos] = place
+        return Const(word, place=place)
 
     def star(self, _meta: Any, _parts: list[Any]) -> Any:
         return _Star()

@@ -19,6 +19,8 @@ class Place:
 
     line: int
     column: int
+    word: str = field(default="", repr=False, compare=False)
+    """the bare word that stands there: a string, unless somebody meant a variable"""
 
     def error(self, code: str, message: str, hint: str = "") -> DatalogError:
         """An error at this place."""
@@ -29,7 +31,14 @@ class Place:
         if isinstance(error, DatalogError):
             return error
         hint = "convert one: int(X), str(X), date(X), ..." if ".cast(" in error.hint else error.hint
+        if self.word and error.code == "E_TYPE":
+            return self.error(error.code, f"the string {self.word!r} does not fit: {error.message}", self.capital())
         return self.error(error.code, error.message, hint)
+
+    def capital(self) -> str:
+        """What to do if the word that stands here was meant to be a variable."""
+        variable = self.word[:1].upper() + self.word[1:]
+        return f"variables begin with a capital letter: {variable}; a string that is meant goes into quotes"
 
 
 NOWHERE = Place(1, 1)

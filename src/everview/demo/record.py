@@ -15,7 +15,8 @@ from typing import Any
 from everview.demo.program import Program
 from everview.demo.recompute import method
 from everview.demo.window import Window
-from everview.session.view import Batch, View
+from everview.session.batch import Batch
+from everview.session.view import View
 
 SHOWN = ("member", "size", "favourite", "link")
 """The views whose changes are counted as coming out, and kept for the page."""

@@ -26,7 +26,7 @@ from everview.demo.program import Program, install
 from everview.demo.recompute import Answer, maintained, recompute
 from everview.demo.record import Act, Frame, Recorder, together
 from everview.demo.window import Follower, Window, slide
-from everview.session.view import Batch
+from everview.session.batch import Batch
 
 DAY = 24
 """Slots of a day, as long as slots are hours."""

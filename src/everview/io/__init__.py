@@ -9,6 +9,7 @@
 | `csv`, `json`, `parquet`, `arrow` | a file, a directory that grows, a pattern | files of changes, or of the contents |
 | `rows` | any Python iterable | |
 | `foreach` | | a function that is called with each time's changes |
+| `webhook`, `command` | | a web address, a program: called with each time's changes |
 | `jdbc`, `delta` | (a Spark DataFrame) | tables, through Spark's writers |
 | `kafka` | (a Spark stream) | a topic of changes |
 
@@ -19,20 +20,22 @@ work is said in `everview.io.source`, `everview.io.feed` and `everview.io.outlet
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from everview.io import doors
+from everview.io.calls import Command, Webhook
 from everview.io.checks import names_option, path_of
 from everview.io.files import Files
 from everview.io.formats import Arrow, Csv, Json, Parquet
 from everview.io.inbox import Inbox
+from everview.io.options import known_options
 from everview.io.outlet import Outlet
 from everview.io.pipeline import Run
 from everview.io.rows import Rows
 from everview.io.sink import Foreach, Sink
 from everview.io.source import Bad, Chunk, Source
-from everview.session.view import Batch
+from everview.session.batch import Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +49,7 @@ __all__ = [
     "Sink",
     "Source",
     "arrow",
+    "command",
     "csv",
     "delta",
     "foreach",
@@ -55,24 +59,28 @@ __all__ = [
     "kafka",
     "parquet",
     "rows",
+    "webhook",
 ]
 
 Path = str | os.PathLike[str]
 Order = Literal["modified", "name"]
 
 
+@known_options
 def csv(
     path: Path,
     *,
-    delimiter: str = ",",
+    delimiter: str | None = None,
     quote: str = '"',
     header: bool | Sequence[str] = True,
     null: str = "",
     tail: bool = False,
     order: Order = "modified",
 ) -> Files:
-    """CSV files. `header` says whether the first line has the names, or gives the names; an unquoted field that
-    equals `null` is NULL; with `tail=True`, files that are appended to are followed.
+    """CSV files. Without a `delimiter`, it is told from the first line of each file (comma, semicolon, tab or `|`), and
+    another one than a comma is mentioned on standard error. `header` says whether the first line has the names, or
+    gives the names; an unquoted field that equals `null` is NULL; with `tail=True`, files that are appended to are
+    followed.
 
     >>> import everview as ev, pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -86,6 +94,7 @@ def csv(
     return Files(path, Csv(delimiter, quote, header, null), tail=tail, order=order)
 
 
+@known_options
 def json(path: Path, *, tail: bool = False, order: Order = "modified") -> Files:
     """JSON files with one object per line.
 
@@ -101,6 +110,7 @@ def json(path: Path, *, tail: bool = False, order: Order = "modified") -> Files:
     return Files(path, Json(), tail=tail, order=order)
 
 
+@known_options
 def parquet(path: Path, *, order: Order = "modified") -> Files:
     """Parquet files.
 
@@ -117,6 +127,7 @@ def parquet(path: Path, *, order: Order = "modified") -> Files:
     return Files(path, Parquet(), order=order)
 
 
+@known_options
 def arrow(path: Path, *, order: Order = "modified") -> Files:
     """Arrow IPC (Feather) files or streams.
 
@@ -173,6 +184,42 @@ def foreach(function: Callable[[Batch], Any], *, position: Callable[[], int | No
     Batch(time=1, rows=[((1,), 1)])
     """
     return Foreach(function, position)
+
+
+def webhook(
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    retries: int = 3,
+    timeout: float = 10.0,
+    position: Path | None = None,
+) -> Webhook:
+    """A web address that is sent each time's changes as JSON: `{"time": 7, "changes": [{..., "_time": 7, "_diff": 1}]}`
+    (with `mode="snapshot"` the rows). It is tried again `retries` times if the receiver is not there or too busy. A
+    change may come twice and never not at all; `position` names a file for the last time that was taken, so that a
+    restart goes on from there. The header `Idempotency-Key` is the same for the same changes.
+
+    >>> outlet = alerts.write_to(ev.io.webhook("https://example.org/alerts"))  # doctest: +SKIP
+    """
+    return Webhook(url, headers or {}, retries, timeout, position)
+
+
+def command(arguments: str | Sequence[str], *, timeout: float | None = None, position: Path | None = None) -> Command:
+    """A program that is run for each time's changes: they are on its standard input, a JSON object per line with
+    `_time` and `_diff`; the time is in EVERVIEW_TIME too. An exit code that is not 0 ends the run. `position` as for
+    `webhook`. No shell is involved; in a pipeline's file, it runs in the folder of the file.
+
+    >>> import everview as ev, pathlib, sys, tempfile
+    >>> log = pathlib.Path(tempfile.mkdtemp()) / "log"
+    >>> copy = "import sys; open(sys.argv[1], 'a').write(sys.stdin.read())"
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> outlet = db.view("v", t.distinct()).write_to(ev.io.command([sys.executable, "-c", copy, str(log)]))
+    >>> t.insert([(7,)])
+    >>> log.read_text()
+    '{"x": 7, "_time": 2, "_diff": 1}\\n'
+    """
+    return Command(arguments, timeout, position)
 
 
 def jdbc(spark: SparkSession, url: str, table: str, **options: str) -> Sink:

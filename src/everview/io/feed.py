@@ -295,7 +295,7 @@ class Snapshot(Work):
         if key:
             last = {tuple(k): i for i, k in enumerate(codes[list(key)].T.tolist())}
             codes = np.ascontiguousarray(codes[:, sorted(last.values())])
-        known, counts = feed.table._snapshot()._contents()
+        known, counts = feed.table._now()._contents()
         rows, diffs = consolidated(
             np.concatenate([codes, known], axis=1), np.concatenate([np.ones(codes.shape[1], np.int64), -counts])
         )

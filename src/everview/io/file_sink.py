@@ -30,7 +30,7 @@ from everview.io.changes import DIFF, TIME
 from everview.io.checks import reaching
 from everview.io.files import Files
 from everview.io.sink import Sink, SinkMode
-from everview.session.view import Batch
+from everview.session.batch import Batch
 from everview.store.files import sync_folder
 from everview.types import INT, DataType
 
@@ -156,7 +156,7 @@ class FileSink(Sink):
 
     def held(self) -> pa.Table:
         wanted = {**self._columns, TIME: INT, DIFF: INT}
-        reader = Files(self._place.given, self._files.format, order="name")
+        reader = Files(self._place, self._files.format, order="name")
         reader.open({}, wanted, snapshots=True)
         chunk = reader.poll(None)
         if chunk is None:

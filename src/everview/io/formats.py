@@ -12,10 +12,11 @@ import csv
 import datetime as dt
 import io
 import json
+import sys
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -78,22 +79,27 @@ class Format(ABC):
 
 # CSV
 
+DELIMITERS = ",;\t|"
+"""What may part the fields of a file if nobody says what does."""
+
 
 @dataclass
 class Csv(Format):
     """Comma-separated values, by default with a line of names first. An empty field is NULL, a quoted empty one is the
-    empty text.
+    empty text. Without a delimiter, each file's is told from its first line, which does not change while it grows.
     """
 
-    delimiter: str = ","
+    delimiter: str | None = None
     quote: str = '"'
     header: bool | Sequence[str] = True
     null: str = ""
+    _told: bool = field(default=False, compare=False, repr=False)
     suffix = ".csv"
     text = True
 
     def __post_init__(self) -> None:
-        sign_option("delimiter", self.delimiter)
+        if self.delimiter is not None:
+            sign_option("delimiter", self.delimiter)
         sign_option("quote", self.quote)
         if self.delimiter == self.quote:
             raise InputError("E_OPTION", f"delimiter and quote are both {self.quote!r}", "give two signs")
@@ -102,7 +108,24 @@ class Csv(Format):
         if not isinstance(self.header, bool):
             self.header = _header(self.header)
 
+    def _settled(self, open: Open) -> Csv:
+        """The same with a delimiter; another one than a comma is told to people once."""
+        if self.delimiter is not None:
+            return self
+        found = told_delimiter(next(blocks(open(), 0, limit=1, quote=ord(self.quote)), (b"", 0))[0], self.quote)
+        if found != "," and not self._told:
+            self._told = True
+            print(
+                f"everview: the first line of a CSV file has no commas, so fields are parted by {found!r} "
+                f"(delimiter={found!r} says so without looking)",
+                file=sys.stderr,
+            )
+        return replace(self, delimiter=found)
+
     def schema(self, open: Open) -> pa.Schema:
+        return self._settled(open)._schema(open)
+
+    def _schema(self, open: Open) -> pa.Schema:
         names, start = self._names(open)
         data, _ = next(blocks(_at(open, start), start, quote=ord(self.quote)), (b"", start))
         if not data:
@@ -111,6 +134,11 @@ class Csv(Format):
         return self._parse(_readable(data), names, options, []).schema
 
     def pieces(
+        self, open: Open, place: str, at: int, limit: int | None, wanted: Wanted | None, whole: bool
+    ) -> Iterator[Piece]:
+        yield from self._settled(open)._pieces(open, place, at, limit, wanted, whole)
+
+    def _pieces(
         self, open: Open, place: str, at: int, limit: int | None, wanted: Wanted | None, whole: bool
     ) -> Iterator[Piece]:
         names, start = self._names(open)
@@ -128,7 +156,7 @@ class Csv(Format):
             return list(self.header), 0
         line, end = next(blocks(open(), 0, limit=1, quote=ord(self.quote)), (b"", 0))
         text = io.StringIO(line.decode("utf-8-sig", "replace"))
-        fields = next(csv.reader(text, delimiter=self.delimiter, quotechar=self.quote), [])
+        fields = next(csv.reader(text, delimiter=self.delimiter or ",", quotechar=self.quote), [])
         return (fields, end) if self.header else ([f"c{i}" for i in range(len(fields))], 0)
 
     def _texts(self, data: bytes, names: list[str], bad: list[Bad], where: str) -> pa.Table:
@@ -159,7 +187,7 @@ class Csv(Format):
                 column_names=names, use_threads=False, block_size=max(len(data) + 1, BLOCK)
             ),
             parse_options=pa.csv.ParseOptions(
-                delimiter=self.delimiter,
+                delimiter=self.delimiter or ",",
                 quote_char=self.quote,
                 newlines_in_values=True,
                 invalid_row_handler=skip,
@@ -194,7 +222,7 @@ class Csv(Format):
 
     def write(self, table: pa.Table, file: Any) -> None:
         options = pa.csv.WriteOptions(
-            include_header=self.header is True, delimiter=self.delimiter, quoting_style="needed"
+            include_header=self.header is True, delimiter=self.delimiter or ",", quoting_style="needed"
         )
         pa.csv.write_csv(_plain(table), file, write_options=options)
 
@@ -211,6 +239,17 @@ def _header(given: Any) -> list[str]:
     if len(set(given)) < len(given):
         raise InputError("E_OPTION", f"header={given!r} names a column twice", "give each its own name")
     return list(given)
+
+
+def told_delimiter(line: bytes, quote: str = '"') -> str:
+    """What parts the fields of a CSV file, told from its first line: a comma if there is one outside quotes, else
+    whichever of the others makes most fields.
+
+    >>> [told_delimiter(line) for line in (b"a;b", b"a,b;c", b'"a,b"|c', b"a")]
+    [';', ',', '|', ',']
+    """
+    outside = "".join(line.decode("utf-8", "replace").split(quote)[::2])
+    return "," if "," in outside else max(DELIMITERS, key=outside.count)
 
 
 def _typed(table: pa.Table, wanted: Wanted, bad: list[Bad], where: str) -> pa.Table:
@@ -319,7 +358,7 @@ class Json(Format):
 
     def write(self, table: pa.Table, file: Any) -> None:
         for batch in table.to_batches(max_chunksize=PIECE_ROWS):
-            lines = [json.dumps(row, ensure_ascii=False, default=_json_text) for row in batch.to_pylist()]
+            lines = [json.dumps(row, ensure_ascii=False, default=json_text) for row in batch.to_pylist()]
             file.write(("\n".join(lines) + "\n").encode() if lines else b"")
 
 
@@ -329,7 +368,7 @@ def _fitted(record: Mapping[str, Any], wanted: Wanted) -> dict[str, Any]:
     return others | values_of_json(record, wanted)
 
 
-def _json_text(value: Any) -> Any:
+def json_text(value: Any) -> Any:
     """Values JSON does not have, as texts that `value_of_json` reads back."""
     if isinstance(value, (dt.date, dt.datetime)):
         return value.isoformat()
@@ -344,7 +383,7 @@ def _plain(table: pa.Table) -> pa.Table:
     """The table with columns that CSV cannot hold as texts."""
     for i, column in enumerate(table.schema):
         if pa.types.is_struct(column.type):
-            texts = [None if v is None else json.dumps([*v.values()], default=_json_text) for v in table[i].to_pylist()]
+            texts = [None if v is None else json.dumps([*v.values()], default=json_text) for v in table[i].to_pylist()]
             table = table.set_column(i, column.name, pa.array(texts, pa.string()))
         elif pa.types.is_binary(column.type):
             texts = [None if v is None else b64encode(v).decode() for v in table[i].to_pylist()]

@@ -9,7 +9,9 @@ from __future__ import annotations
 import fnmatch
 import os
 import posixpath
-from collections.abc import Set
+from collections.abc import Iterator, Set
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +23,30 @@ from everview.io.checks import path_of, reaching
 UNFINISHED = (".tmp", ".crc", ".inprogress")
 COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".br")
 _WILD = ("*", "?", "[")
+
+
+_folder: ContextVar[str] = ContextVar("folder", default="")
+
+
+@contextmanager
+def paths_in(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Relative paths that are given meanwhile are meant from this folder: that of the pipeline's file, wherever it is
+    run from. What is given stays as it was written, so a pipeline that moves knows its sinks again.
+
+    >>> with paths_in("/srv/shop"):
+    ...     Place("in/orders").root
+    '/srv/shop/in/orders'
+    """
+    token = _folder.set(os.path.abspath(folder))
+    try:
+        yield
+    finally:
+        _folder.reset(token)
+
+
+def folder() -> str | None:
+    """The folder that relative paths are meant from, if somebody said so."""
+    return _folder.get() or None
 
 
 @dataclass(frozen=True)
@@ -50,7 +76,7 @@ class Place:
                 self.filesystem, root = fs.FileSystem.from_uri(base)
             path_text = root + text[len(base) :]
         else:
-            self.filesystem, path_text = fs.LocalFileSystem(), os.path.abspath(text)
+            self.filesystem, path_text = fs.LocalFileSystem(), os.path.abspath(os.path.join(_folder.get(), text))
         parts = path_text.split("/")
         at = next((i for i, part in enumerate(parts) if any(c in part for c in _WILD)), None)
         self.root = path_text if at is None else "/".join(parts[:at])

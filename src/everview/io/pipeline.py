@@ -29,6 +29,7 @@ from everview.io import changes, doors
 from everview.io.checks import answered, choice_option, flag_option, names_option, schema_option, text_option
 from everview.io.durations import Duration, seconds
 from everview.io.feed import DEAD_LETTERS, MODES, Feed, Missing, Mode, Policy, Rules
+from everview.io.notebooks import in_notebook
 from everview.io.progress import Progress
 from everview.io.rows import Rows
 from everview.io.source import Source
@@ -36,8 +37,11 @@ from everview.session.table import Table
 from everview.types import STR, DataType
 
 if TYPE_CHECKING:
+    from everview.io.files import Files
     from everview.io.outlet import Outlet
+    from everview.io.sink import Sink
     from everview.session.core import Core
+    from everview.session.view import View
 
 IDLE = 0.2
 """Seconds between looks at sources that had nothing."""
@@ -51,6 +55,8 @@ class Pipeline:
         self.session = core.session
         self.feeds: dict[str, Feed] = {}
         self.outlets: list[Outlet] = []
+        self.planned: list[tuple[View, Sink, str]] | None = None
+        """Only to be looked at: sinks are listed here and not opened, and nothing runs"""
 
     def source(
         self,
@@ -105,6 +111,15 @@ class Pipeline:
         self.feeds[name] = Feed(self.core, table, source, rules, dead)
         return table
 
+    def outlet(self, view: View, sink: Sink, mode: Any, every: Duration | None) -> Any:
+        """See `View.write_to`."""
+        if self.planned is not None:
+            self.planned.append((view, sink, mode))
+            return None
+        from everview.io.outlet import Outlet
+
+        return Outlet(self, view, sink, mode, every)
+
     def _directory(self) -> str | None:
         """Where sources may keep files of their own; None if the session is in memory."""
         store = self.core.runtime.backing.store
@@ -138,7 +153,7 @@ class Pipeline:
             return table
         if schema is None:
             assert told is not None
-            schema = _types(told if shape is None else changes.row_schema(told, shape), keys)
+            schema = types_of(told if shape is None else changes.row_schema(told, shape), keys)
         return self.session.table(name, schema, key=keys or None)
 
     def _check(self, table: Table, keys: tuple[str, ...], schema: Mapping[str, Any] | None) -> None:
@@ -169,10 +184,12 @@ class Pipeline:
 
     # running
 
-    def run(self, until: str | Duration | None, progress: bool) -> Run:
+    def run(self, until: str | Duration | None, progress: bool | None) -> Run:
         """See `Session.run`."""
         limit = None if until is None or (isinstance(until, str) and until == "caught_up") else seconds(until)
-        flag_option("progress", progress)
+        if progress is not None:
+            flag_option("progress", progress)
+        progress = in_notebook() if progress is None else progress
         if not self.feeds:
             raise InputError(
                 "E_NO_SOURCE", "there is nothing to run: the session has no source", "add one: db.source(...)"
@@ -180,6 +197,8 @@ class Pipeline:
         if self.core.transactions.pending() is not None or self.core.transactions.queued is not None:
             raise InputError("E_TRANSACTION", "db.run cannot be part of a transaction", "end the transaction first")
         result = Run(self.session.time)
+        if self.planned is not None:
+            return result
         started = time.monotonic()
         before = [(feed.rows, feed.rejected, feed.late, feed.missing) for feed in self.feeds.values()]
         with _Interrupt() as interrupt, Progress(self, progress) as line:
@@ -331,7 +350,7 @@ def _mode(mode: Mode | None, key: tuple[str, ...] | None) -> Mode:
     return mode
 
 
-def _types(found: pa.Schema, keys: tuple[str, ...]) -> dict[str, DataType]:
+def types_of(found: pa.Schema, keys: tuple[str, ...]) -> dict[str, DataType]:
     """Column types from Arrow's; keys are never NULL."""
     types = {}
     for column in found:
@@ -355,16 +374,17 @@ def as_source(given: Any) -> Source:
     if isinstance(given, Source):
         return given
     if isinstance(given, (str, os.PathLike)):
-        return _by_suffix(os.fspath(given))
+        return by_suffix(os.fspath(given))
     if type(given).__module__.startswith("pyspark.sql"):
         return doors.frame_source(given)
     return Rows(given)
 
 
-def _by_suffix(path: str) -> Source:
+def by_suffix(path: str) -> Files:
+    """The files that a path means, by the ending of its name."""
     from everview import io
 
-    makers: dict[str, Callable[[str], Source]] = {
+    makers: dict[str, Callable[[str], Files]] = {
         ".csv": io.csv,
         ".json": io.json,
         ".jsonl": io.json,

@@ -7,7 +7,7 @@ A Python file defines `pipeline(db)` or `pipeline(db, spark)`, which adds source
         revenue = db.sql("CREATE VIEW revenue AS SELECT country, sum(amount) AS total FROM orders GROUP BY country")
         revenue.write_to(ev.io.parquet("out/revenue"))
 
-A TOML file says the same without Python; paths are relative to the file:
+A TOML file says the same without Python. Paths in either are relative to the file, wherever it is run from:
 
     [source.orders]
     format = "json"                    # csv, json, parquet, arrow, or a Spark stream: kafka, rate, ...
@@ -23,7 +23,8 @@ A TOML file says the same without Python; paths are relative to the file:
 
 Options of `db.source` and of the format are keys of the source's table; those of `view.write_to` keys of the sink's,
 which may also be one of Spark's (`jdbc` with `url` and `table`, `delta` with `path`, `kafka` with `servers` and
-`topic`). A Spark stream may have a `spark_schema`, and `select`: expressions that make columns of what it gives.
+`topic`), or `webhook` with a `url`, `command` with a `command`. A Spark stream may have a `spark_schema`, and `select`:
+expressions that make columns of what it gives.
 Further keys of the file: `state` (a directory), `master` (Spark's; "local[2]" if nothing is said, "embedded" to run in
 this process), `shards` and `until`; the table `[spark]` has settings for Spark (`"spark.jars.packages" = "..."`).
 """
@@ -31,19 +32,26 @@ this process), `shards` and `until`; the table `[spark]` has settings for Spark 
 from __future__ import annotations
 
 import inspect
+import re
 import runpy
+import shutil
 import sys
 import tempfile
+import time
 import tomllib
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from everview import io
-from everview.errors import InputError, did_you_mean
+from everview.errors import EverviewError, InputError, did_you_mean
 from everview.io import doors
+from everview.io.listing import paths_in
+from everview.io.pipeline import pipeline_of
+from everview.session.core import core_of
 from everview.session.session import connect as session_of
 from everview.session.view import View
 
@@ -52,6 +60,8 @@ if TYPE_CHECKING:
 
     from everview.session.session import Session
 
+KINDS = (".sql", ".toml", ".py")
+"""What pipelines' files are called."""
 SETTINGS = ("state", "master", "shards", "until")
 MASTER, EMBEDDED = "local[2]", "embedded"
 """Where a pipeline runs if nobody says where; and the master that is none: this process."""
@@ -61,6 +71,11 @@ FORMATS: dict[str, Callable[..., io.Files]] = {
     "parquet": io.parquet,
     "arrow": io.arrow,
 }
+CALLS: dict[str, tuple[Callable[..., io.Sink], str]] = {
+    "webhook": (io.webhook, "url"),
+    "command": (io.command, "command"),
+}
+"""Sinks that call somebody, and what each must be told."""
 SPARK_SINKS: dict[str, tuple[Callable[..., io.Sink], tuple[str, ...]]] = {
     "jdbc": (io.jdbc, ("url", "table")),
     "delta": (io.delta, ("path",)),
@@ -97,20 +112,78 @@ def connect(
 
     def spark() -> SparkSession:
         if not made:
-            made.append(doors.spark_on_this_machine(MASTER if master == EMBEDDED else master, conf))
+            begun = time.monotonic()
+            where = MASTER if master == EMBEDDED else master
+            made.append(doors.spark_on_this_machine(where, conf))
+            without = "" if master == EMBEDDED else "; --embedded does without it"
+            took = time.monotonic() - begun
+            print(f"everview: runs on Spark, {where}, which took {took:.1f} s to start{without}", file=sys.stderr)
         return made[0]
 
     state, shards = settings.get("state"), _shards(settings)
+    _refuse_together(master, settings, conf)
     try:
         if master == EMBEDDED:
-            with session_of(state, **({"trust": trust} if state else {})) as db:
+            options = {"trust": trust} if state else {}
+            with _unmade(state) as seen, session_of(state, **options) as db, seen(db):
                 yield db, spark
         else:
-            with _directory(state) as place, session_of(spark(), state=place, shards=shards, trust=trust) as db:
+            with (
+                _directory(state) as place,
+                _unmade(place) as seen,
+                session_of(spark(), state=place, shards=shards, trust=trust) as db,
+                seen(db),
+            ):
                 yield db, spark
     finally:
         for started in made:
             started.stop()
+
+
+@contextmanager
+def _unmade(state: str | None) -> Iterator[Callable[[Session], AbstractContextManager[None]]]:
+    """A directory that a run has made and that failed before anything came in or went out is taken away again: what it
+    knows is what was wrong, and would only be in the way when the pipeline is corrected and run again. Gives what sees
+    to the session that is opened in between.
+    """
+    path = None if not state or "://" in state else Path(state)
+    fresh = path is not None and (not path.exists() or (path.is_dir() and not any(path.iterdir())))
+    empty = False
+
+    @contextmanager
+    def seen(db: Session) -> Iterator[None]:
+        nonlocal empty
+        try:
+            yield
+        except BaseException:
+            empty = _nothing_happened(db)
+            raise
+
+    try:
+        yield seen
+    except BaseException:
+        if fresh and empty and path is not None:
+            shutil.rmtree(path, ignore_errors=True)
+        raise
+
+
+def _nothing_happened(db: Session) -> bool:
+    """Whether no row came in and no sink was opened."""
+    core = core_of(db)
+    taken = any(mark.startswith("source/") for mark in core.runtime.offsets)
+    return not core.closed and not taken and not pipeline_of(core).outlets and not any(len(db[n]) for n in db.tables)
+
+
+def _refuse_together(master: str, settings: Mapping[str, str], conf: Mapping[str, Any]) -> None:
+    """Refuse settings that mean nothing together."""
+    if master != EMBEDDED:
+        return
+    if settings.get("shards") is not None:
+        raise InputError("E_OPTION", "shards are of Spark's sessions, and this one is embedded", "leave shards out")
+    if conf and find_spec("pyspark") is None:
+        raise InputError(
+            "E_OPTION", "settings for Spark are given, which is not installed", "pip install 'everview[spark]'"
+        )
 
 
 def _usual_master() -> str:
@@ -159,17 +232,35 @@ def load(path: str | Path) -> Program:
     """Read a pipeline from a .py or .toml file."""
     path = Path(path)
     if not path.is_file():
-        raise InputError("E_PIPELINE", f"there is no file {str(path)!r}", "give a .py or .toml file")
+        others = [p.name for p in path.parent.glob("*") if p.suffix in KINDS] if path.parent.is_dir() else []
+        close = did_you_mean(path.name, others) if others else ""
+        hint = close if close.startswith("did you mean") else "give a .sql, .toml or .py file"
+        raise InputError("E_PIPELINE", f"there is no file {str(path)!r}", hint)
     if path.suffix == ".py":
         return _python(path)
     if path.suffix == ".toml":
         return _toml(path)
-    raise InputError("E_PIPELINE", f"{path.name} is neither .py nor .toml", "give a .py or .toml file")
+    raise not_a_pipeline(path)
+
+
+def not_a_pipeline(path: Path) -> InputError:
+    """The error for a file that is something else; of data, how to read it."""
+    plain = path.name.removesuffix(".gz")
+    if plain.endswith((".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")):
+        name = re.sub(r"\W+", "_", plain.split(".")[0]) or "t"
+        return InputError(
+            "E_PIPELINE",
+            f"{path.name} is data, not a pipeline",
+            f"write a pipeline that reads it, {name}.sql: CREATE SOURCE {name} FROM '{path.name}'; CREATE VIEW ...; "
+            f"or look at it: everview sql -c \"CREATE SOURCE {name} FROM '{path}'; RUN UNTIL CAUGHT UP; FROM {name}\"",
+        )
+    return InputError("E_PIPELINE", f"{path.name} is no pipeline", "give a .sql, .toml or .py file")
 
 
 def _python(path: Path) -> Program:
     sys.path.insert(0, str(path.resolve().parent))  # modules beside the file are found, as those of any program are
-    function = runpy.run_path(str(path), run_name="everview_pipeline").get("pipeline")
+    with _told(path), paths_in(path.parent):
+        function = runpy.run_path(str(path), run_name="everview_pipeline").get("pipeline")
     if not callable(function):
         raise InputError(
             "E_PIPELINE", f"{path.name} defines no function pipeline(db)", "put sources, views and sinks into one"
@@ -177,9 +268,26 @@ def _python(path: Path) -> Program:
     wants_spark = "spark" in inspect.signature(function).parameters
 
     def build(db: Session, spark: GetSpark) -> Any:
-        return function(db, spark=spark()) if wants_spark else function(db)
+        with _told(path), paths_in(path.parent):
+            return function(db, spark=spark()) if wants_spark else function(db)
 
     return Program({}, build)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What the user's own Python raises is told with the user's lines, and none of ours."""
+    try:
+        yield
+    except EverviewError:
+        raise
+    except SyntaxError as error:
+        raise InputError("E_PIPELINE", f"{path.name}, line {error.lineno}: {error.msg}", "correct the Python") from None
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        first = next((i for i, f in enumerate(frames) if Path(f.filename).name == path.name), 0)
+        lines = "".join(traceback.format_list(frames[first:])).rstrip()
+        raise InputError("E_PIPELINE", f"{path.name}: {type(error).__name__}: {error}\n{lines}", "") from None
 
 
 def _toml(path: Path) -> Program:
@@ -231,13 +339,20 @@ def _add_sink(db: Session, spark: GetSpark, name: str, options: dict[str, Any], 
     assert isinstance(view, View)
     how = {option: options.pop(option) for option in SINK_OPTIONS if option in options}
     format = _needed(options, "format", place)
+    if format in CALLS:
+        call, of = CALLS[format]
+        target = _needed(options, of, place)
+        _known(options, tuple(inspect.signature(call).parameters), place)
+        with paths_in(path.parent):
+            view.write_to(call(target, **options), **how)
+        return
     if format in SPARK_SINKS:
         make, needed = SPARK_SINKS[format]
         told = [_path(options, path, place) if n == "path" else str(_needed(options, n, place)) for n in needed]
         view.write_to(make(spark(), *told, **options), **how)
         return
     if format not in FORMATS:
-        known = (*FORMATS, *SPARK_SINKS)
+        known = (*FORMATS, *CALLS, *SPARK_SINKS)
         raise InputError("E_PIPELINE", f"{place}: format {format!r} is not known", did_you_mean(format, known))
     _known(options, ("path", *inspect.signature(FORMATS[format]).parameters), place)
     view.write_to(FORMATS[format](_path(options, path, place), **options), **how)

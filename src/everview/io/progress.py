@@ -1,10 +1,14 @@
-"""The progress line of a run: rewritten in place on a terminal, a plain line every few seconds elsewhere."""
+"""The progress line of a run: rewritten in place on a terminal and in a notebook, a plain line every few seconds
+elsewhere.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
 from typing import TYPE_CHECKING, Any
+
+from everview.io.notebooks import Piece, in_notebook, line
 
 if TYPE_CHECKING:
     from everview.io.feed import Feed
@@ -25,7 +29,9 @@ class Progress:
         self._rows = self._total()
 
     def __enter__(self) -> Progress:
-        if self._wanted and sys.stderr.isatty():
+        if self._wanted and in_notebook():
+            self._live = _InNotebook(self.text())
+        elif self._wanted and sys.stderr.isatty():
             try:
                 from rich.console import Console
                 from rich.status import Status
@@ -36,6 +42,9 @@ class Progress:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        if isinstance(self._live, _InNotebook):
+            self._live.update(self.text())  # it stays
+            return
         if self._live is not None:
             self._live.stop()
         if self._wanted:
@@ -69,3 +78,13 @@ def _noted(feed: Feed) -> str:
     odd = {"rejected": feed.rejected, "deleted nothing": feed.missing}
     said = ", ".join(f"{count:,} {what}" for what, count in odd.items() if count)
     return f" ({said})" if said else ""
+
+
+class _InNotebook:
+    """A line below the cell."""
+
+    def __init__(self, text: str) -> None:
+        self._piece = Piece(line(text))
+
+    def update(self, text: str) -> None:
+        self._piece.write(line(text))

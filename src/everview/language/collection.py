@@ -26,12 +26,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from everview.errors import PlanError, did_you_mean
+from everview.errors import PlanError
 from everview.expr import language, nodes
+from everview.expr.functions import ORDERED
 from everview.expr.resolve import Column, Scope, constants_of, predicate, resolve
 from everview.language import loop as loops
+from everview.language import mistakes
 from everview.plan import joins
-from everview.plan.explain import explain
+from everview.plan.explain import Explained, explain
 from everview.plan.nodes import (
     Filter,
     FlatMap,
@@ -49,10 +51,6 @@ if TYPE_CHECKING:
 __all__ = ["Collection", "Column"]
 
 _numbers = itertools.count()
-
-
-class UnknownColumn(PlanError, AttributeError):
-    """`c.x` where c has no column x; an AttributeError too, so that hasattr works."""
 
 
 class Collection:
@@ -114,18 +112,24 @@ class Collection:
         return self[name]
 
     def __getitem__(self, name: str) -> language.Expression:
-        position = scope_of(self).named(name).index if name in self.schema() else -1
-        if position < 0:
-            methods = [m for m in dir(type(self)) if not m.startswith("_")]
-            raise UnknownColumn(
-                "E_COLUMN",
-                f"{self!r} has no column {name!r}",
-                did_you_mean(name, [c.name for c in self._columns] + methods * (name not in methods)),
-            )
+        if not isinstance(name, str):
+            raise mistakes.not_a_name(self, name)
+        if name not in self.schema():
+            raise mistakes.missing(self, name, [c.name for c in self._columns])
+        position = scope_of(self).named(name).index
         return language.Bound(self._number, position, name, self._label or "c")
 
     def __dir__(self) -> Iterable[str]:
         return [*super().__dir__(), *(c.name for c in self._columns if c.name.isidentifier())]
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        raise mistakes.not_computed(self, "iterated over", "list(v), or v.rows()")
+
+    def __len__(self) -> int:
+        raise mistakes.not_computed(self, "counted", "len(v)")
+
+    def __bool__(self) -> bool:
+        return True
 
     def __repr__(self) -> str:
         return f"Collection({', '.join(f'{c.name} {c.type!r}' for c in self._columns)})"
@@ -142,7 +146,7 @@ class Collection:
             names.setdefault(c._node, tuple(column.name for column in c._columns))
             if c._label and not c._parents:
                 labels[c._node] = c._label
-        return explain(self._node, names, labels)
+        return Explained(explain(self._node, names, labels))
 
     # ----------------------------------------------------------------------------------- row by row
 
@@ -255,6 +259,22 @@ class Collection:
         from everview.language.group import Grouping
 
         return Grouping(self, []).agg(**aggregates)
+
+    def limit(self, n: int) -> Collection:
+        """At most n rows, the first in the order of their columns: a query like any other, kept up to date. To look at
+        some rows, `v.head(n)`; for the first by something else, `c.top(n, by=...)`.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> t = db.table("t", {"x": int})
+        >>> v = db.view("v", t.limit(2))
+        >>> t.insert([(3,), (1,), (2,)])
+        >>> sorted(v.rows())
+        [(1,), (2,)]
+        """
+        columns = [(i, c.name) for i, c in enumerate(self._columns) if c.type.kind in ORDERED]
+        order = [language.Bound(self._number, i, name, self._label or "c") for i, name in columns]
+        return self.top(n, by=order or [language.lit(0)])
 
     def top(self, k: int, by: Any, offset: int = 0) -> Collection:
         """The first k rows in the order of `by` (`col.x.desc()`, a name, a list); ties: by the other columns."""

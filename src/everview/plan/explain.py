@@ -10,6 +10,7 @@ below or made up.
 
 from __future__ import annotations
 
+import html
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -43,6 +44,24 @@ MOST_SHOWN = 3
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "floordiv": "//", "mod": "%", "pow": "**"}
 _SIGNS |= {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "and", "or": "or"}
+
+
+class Explained(str):
+    """A text of several lines that is shown as it is, at a prompt and in a notebook.
+
+    >>> Explained("r0 := Table t" + chr(10) + "r1 := Distinct[r0]")
+    r0 := Table t
+    r1 := Distinct[r0]
+    """
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        return str.__str__(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
 
 
 def explain(node: Node, names: Names | None = None, labels: Mapping[Node, str] | None = None) -> str:

@@ -406,6 +406,7 @@ class Definitions:
         keep_snapshots(table._arrangement.trace)
         table._dropped = True
         del tables[table._label]
+        self._core.subscriptions.forget(table)
         for hidden in [t for t in tables.values() if t._origin is table]:
             del tables[hidden._label]
         self._core.clock.forget(table)

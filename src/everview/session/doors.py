@@ -80,10 +80,23 @@ def pipeline(core: Core) -> Pipeline:
     return pipeline_of(core)
 
 
-def outlet(view: View, core: Core, sink: Any, mode: Any, every: Any) -> Outlet:
-    from everview.io.outlet import Outlet, as_sink
+def table_of(core: Core, name: str, data: Any, key: Any, ttl: Any) -> Table:
+    from everview.io.once import table_of
 
-    return Outlet(pipeline(core), view, as_sink(sink), mode, every)
+    return table_of(core, name, data, key, ttl)
+
+
+def read(core: Core, source: Any, name: str | None, key: Any, schema: Any) -> Table:
+    from everview.io.once import read
+
+    return read(core, source, name, key, schema)
+
+
+def outlet(view: View, core: Core, sink: Any, mode: Any, every: Any) -> Outlet:
+    from everview.io.outlet import as_sink
+
+    made: Outlet = pipeline(core).outlet(view, as_sink(sink), mode, every)
+    return made
 
 
 # other places

@@ -10,6 +10,7 @@ from everview.dataflow.extend import Extend
 from everview.dataflow.graph import Graph
 from everview.dataflow.operators import Arrange, Operator, Reduce
 from everview.expr.evaluate import evaluate
+from everview.session.shown import Stats
 from everview.session.snapshot import read_codes
 
 if TYPE_CHECKING:
@@ -90,14 +91,16 @@ def stats(core: Core) -> dict[str, Any]:
     core.transactions.catch_up()
     held = arrangements(core)
     operators = core.runtime.graph.operators()
-    return {
-        "time": core.time,
-        "tables": len(core.catalog.tables),
-        "views": len(core.catalog.views),
-        "operators": len(operators),
-        "bytes": sum(a["bytes"] for a in held) + core.interner.nbytes,
-        "arrangements": held,
-    }
+    return Stats(
+        {
+            "time": core.time,
+            "tables": len(core.catalog.tables),
+            "views": len(core.catalog.views),
+            "operators": len(operators),
+            "bytes": sum(a["bytes"] for a in held) + core.interner.nbytes,
+            "arrangements": held,
+        }
+    )
 
 
 def explain(core: Core, view: View) -> str:

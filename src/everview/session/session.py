@@ -136,23 +136,60 @@ class Session:
 
     # tables and views
 
-    @reads
     def table(
         self,
         name: str,
-        schema: Mapping[str, Any],
+        schema: Any,
         key: str | Sequence[str] | None = None,
         *,
         ttl: dt.timedelta | None = None,
     ) -> Table:
-        """Make a base table. Types are int, float, bool, str, bytes, date, datetime, Decimal, tuple[...] and Optional
-        of them. With a `ttl` rows leave by themselves that long after they came (see `advance`).
+        """Make a base table. `schema` is its columns, {"name": type}: types are int, float, bool, str, bytes, date,
+        datetime, Decimal, tuple[...] and Optional of them. Or it is data to begin with: a pandas or polars frame, an
+        Arrow table, a dict of columns, a list of dicts. With a `ttl` rows leave by themselves that long after they came
+        (see `advance`).
 
         >>> import everview as ev
-        >>> ev.connect().table("person", {"id": int, "name": str | None}, key="id")
+        >>> db = ev.connect()
+        >>> db.table("person", {"id": int, "name": str | None}, key="id")
         Collection(id int, name str?)
+        >>> db.table("city", [{"name": "Graz", "people": 300_000}, {"name": "Linz", "people": 210_000}]).count()
+        2
         """
+        if _is_data(schema):
+            self._core.alive()
+            return doors.table_of(self._core, name, schema, key, ttl)
+        return self._table(name, schema, key, ttl)
+
+    @reads
+    def _table(self, name: str, schema: Any, key: Any, ttl: dt.timedelta | None) -> Table:
         return self._core.definitions.table(name, schema, key, ttl)
+
+    def read(
+        self,
+        source: Any,
+        name: str | None = None,
+        *,
+        key: str | Sequence[str] | None = None,
+        schema: Mapping[str, Any] | None = None,
+    ) -> Table:
+        """Read a file, or whatever `source` takes, once, into a table of its name; rows are replaced by `key`. What is
+        to be read again when there is more, `source` does.
+
+        >>> import everview as ev, pathlib, tempfile
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "fruit.csv"
+        >>> _ = path.write_text("name,pieces" + chr(10) + "fig,12" + chr(10) + "pear,3" + chr(10))
+        >>> db = ev.connect()
+        >>> print(db.read(path))
+        table fruit: 2 rows at time 1
+        name  pieces
+        str?    int?
+        ----  ------
+        fig       12
+        pear       3
+        """
+        self._core.alive()
+        return doors.read(self._core, source, name, key, schema)
 
     @reads
     def view(
@@ -222,9 +259,9 @@ class Session:
 
     # languages
 
-    def sql(self, text: str) -> Any:
+    def sql(self, text: str, *values: Any, **named: Any) -> Any:
         """Run SQL: CREATE VIEW gives the View, SELECT a result with rows(); several statements are parted by
-        semicolons.
+        semicolons. Values for a query's parameters are given to what `prepare` makes of it.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -236,6 +273,13 @@ class Session:
         """
         if not isinstance(text, str):
             raise InputError("E_TYPE", f"{text!r} is not SQL", "give the text of a statement")
+        if values or named:
+            given = ", ".join([*(f"{v!r}" for v in values), *(f"{n}={v!r}" for n, v in named.items())])
+            raise InputError(
+                "E_PARAMETER",
+                f"db.sql takes a text and nothing else, not {given}",
+                'name the parameters ($x) and prepare the query: find = db.prepare("find", "SELECT ... $x"); find(x=1)',
+            )
         return doors.sql(self, text)
 
     @writes
@@ -421,9 +465,10 @@ class Session:
             every=every,
         )
 
-    def run(self, until: str | Duration | None = None, *, progress: bool = False) -> Run:
+    def run(self, until: str | Duration | None = None, *, progress: bool | None = None) -> Run:
         """Take what the sources have, one transaction per chunk, until all are caught up (`until="caught_up"`), for a
-        duration ("5s"), or until Ctrl-C (None), which ends it cleanly. Says what was done.
+        duration ("5s"), or until Ctrl-C (None), which ends it cleanly. Says what was done. `progress` shows a line that
+        says how far it is; nobody asked, it does so in notebooks.
         """
         self._core.alive()
         return doors.pipeline(self._core).run(until, progress)
@@ -476,6 +521,13 @@ class Session:
     def views(self) -> tuple[str, ...]:
         """Names of the views."""
         return tuple(self._core.catalog.views)
+
+
+def _is_data(schema: Any) -> bool:
+    """Whether what is given for a schema is data: anything but names with types."""
+    if isinstance(schema, Mapping):
+        return any(isinstance(v, list) or (hasattr(v, "tolist") and not isinstance(v, type)) for v in schema.values())
+    return True
 
 
 def embedded(*, history: int = 1000, merge_effort: int = 4, threads: int = 1) -> Session:

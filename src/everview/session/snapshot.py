@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import html
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from everview.kernels.expressions.scalars import MINUS_ZERO
 from everview.kernels.trace import read
 from everview.kernels.trace.trace import NO_SINCE
 from everview.runtime.base import Runtime
+from everview.session import shown
 from everview.session.turns import reads
 from everview.types import DataType
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from everview.session.core import Core
-
-HTML_ROWS = 20
 
 
 class Snapshot:
@@ -114,20 +112,29 @@ class Snapshot:
         frame: pl.DataFrame = self._codec.to_polars(self._repeated())
         return frame
 
-    def _repr_html_(self) -> str:
+    def head(self, n: int = 5) -> list[tuple[Any, ...]]:
+        """Some rows, at most n."""
+        check_rows("head", n)
         columns, counts = self._contents()
-        shown = [
-            row
-            for row, n in zip(self._codec.decode_rows(columns[:, :HTML_ROWS]), counts[:HTML_ROWS].tolist(), strict=True)
-            for _ in range(n)
-        ]
         _refuse_negative(counts)
-        head = "".join(f"<th>{html.escape(n)}</th>" for n in self._codec.names)
-        body = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(str(v))}</td>" for v in row) + "</tr>" for row in shown[:HTML_ROWS]
-        )
-        more = f"<p>{counts.sum()} rows at time {self.time}</p>"
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+        rows = self._codec.decode_rows(np.ascontiguousarray(columns[:, :n]))
+        return [row for row, times in zip(rows, counts[:n].tolist(), strict=True) for _ in range(times)][:n]
+
+    def text(self, n: int = shown.ROWS) -> str:
+        """Columns and some rows, at most n, as a table of text."""
+        rows = self.head(n)
+        lines = shown.lines(self._codec.names, self._codec.types, rows, with_types=True)
+        more = shown.left_out(len(rows), len(self))
+        return "\n".join([*lines, more] if more else lines)
+
+    def __str__(self) -> str:
+        return f"{shown.counted(len(self))} at time {self.time}\n{self.text()}"
+
+    def _repr_html_(self) -> str:
+        rows, total = self.head(shown.ROWS), len(self)
+        more = shown.left_out(len(rows), total)
+        note = f"{shown.counted(total)} at time {self.time}"
+        return shown.page(self._codec.names, self._codec.types, rows, f"{more}; {note}" if more else note)
 
 
 def keep_snapshots(trace: Trace) -> None:
@@ -152,6 +159,12 @@ def check_time(where: str, time: Any) -> None:
     """Refuse what is no time."""
     if not isinstance(time, int | np.integer) or isinstance(time, bool):
         raise InputError("E_TYPE", f"{where}: {time!r} is no time", "times are whole numbers: db.time is the last")
+
+
+def check_rows(where: str, n: Any) -> None:
+    """Refuse what is no number of rows."""
+    if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 0:
+        raise InputError("E_TYPE", f"{where}: {n!r} is not a number of rows", "give a whole number, 0 or more")
 
 
 def first_columns(codec: Codec, key: Any) -> tuple[int, ...]:

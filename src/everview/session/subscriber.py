@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from everview.dataflow import shield
 
 if TYPE_CHECKING:
-    from everview.session.view import Batch, View
+    from everview.session.batch import Batch
+    from everview.session.followed import Followed
 
 LOG = logging.getLogger("everview.subscribers")
 
@@ -36,8 +37,8 @@ class Subscriber:
     >>> logging.getLogger("everview.subscribers").disabled = False
     """
 
-    def __init__(self, view: View, function: Callable[[Batch], Any], *, surfaces: bool = False) -> None:
-        self._view = view
+    def __init__(self, followed: Followed, function: Callable[[Batch], Any], *, surfaces: bool = False) -> None:
+        self._followed = followed
         self._function = function
         self._surfaces = surfaces
         self._stopped = False
@@ -54,9 +55,11 @@ class Subscriber:
             if self._surfaces:
                 raise
             self.error = error
-            LOG.exception("a subscriber of view %r failed at time %d", self._view._name, batch.time)
+            LOG.exception(
+                "a subscriber of %s %r failed at time %d", self._followed._kind, self._followed._label, batch.time
+            )
 
     def __call__(self) -> None:
         """Stop the calls; twice does no harm."""
         self._stopped = True
-        self._view._subscribers = [s for s in self._view._subscribers if s is not self]
+        self._followed._subscribers = [s for s in self._followed._subscribers if s is not self]

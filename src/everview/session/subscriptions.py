@@ -19,47 +19,48 @@ from everview.session.subscriber import Subscriber
 from everview.session.turns import reads
 
 if TYPE_CHECKING:
+    from everview.session.batch import Batch
     from everview.session.core import Core
-    from everview.session.view import Batch, View
+    from everview.session.followed import Followed
 
 
 class Subscriptions:
-    """Who subscribed to which view, and what is yet to be delivered."""
+    """Who subscribed to which table or view, and what is yet to be delivered."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._views: list[View] = []
+        self._followed: list[Followed] = []
         self.pending: deque[Callable[[], Any]] = deque()
         self._delivering = threading.Lock()
 
     @reads
-    def watch(self, view: View) -> None:
-        """Have each step's change of a view delivered to its subscribers."""
-        view._alive()
-        self._core.runtime.sync(view._arrangement.operator)
-        self._core.runtime.captures.watch(view._arrangement)
-        if view not in self._views:
-            self._views.append(view)
+    def watch(self, what: Followed) -> None:
+        """Have each step's change of a table or view delivered to its subscribers."""
+        what._alive()
+        self._core.runtime.sync(what._arrangement.operator)
+        self._core.runtime.captures.watch(what._arrangement)
+        if what not in self._followed:
+            self._followed.append(what)
 
-    def forget(self, view: View) -> None:
-        """A view is dropped."""
-        if view in self._views:
-            self._views.remove(view)
+    def forget(self, what: Followed) -> None:
+        """A table or view is dropped."""
+        if what in self._followed:
+            self._followed.remove(what)
 
     def take(self, changes: Mapping[Trace, Captured]) -> None:
         """A step is complete: what it changed is to be delivered."""
         if not changes:
             return
         calls: list[Callable[[], Any]] = []
-        for view in self._views:
-            found = changes.get(view._arrangement.trace)
-            for batch in view._batches(found) if found is not None else ():
-                calls += [_call(subscriber, batch) for subscriber in view._subscribers]
+        for what in self._followed:
+            found = changes.get(what._arrangement.trace)
+            for batch in what._batches(found) if found is not None else ():
+                calls += [_call(subscriber, batch) for subscriber in what._subscribers]
         self.pending.extend(calls)
 
     def settle(self) -> None:
-        """Forget views that were dropped by a turn that was cut off."""
-        self._views = [v for v in self._views if not v._dropped]
+        """Forget what was dropped by a turn that was cut off."""
+        self._followed = [v for v in self._followed if not v._dropped]
 
     @shield.shielded
     def deliver(self) -> None:

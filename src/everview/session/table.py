@@ -6,26 +6,22 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from everview.codes.codec import Codec
-from everview.dataflow.operators import Arrangement
 from everview.errors import ClosedError, EverviewError, InputError
 from everview.expr.resolve import Column
-from everview.language.collection import Collection
 from everview.plan import nodes as plan
+from everview.session.followed import Followed
+from everview.session.keys import key_codes
 from everview.session.snapshot import Snapshot, check_time, first_columns, read_key
 from everview.session.turns import reads, writes
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
-    import pyarrow as pa
-
     from everview.session.core import Core
 
 ONE_BY_ONE_ROWS = 24
 """Up to so many rows, rows are coded one by one."""
 
 
-class Table(Collection):
+class Table(Followed):
     """A base table: a collection that can be changed. Made by `db.table`.
 
     >>> import everview as ev
@@ -37,6 +33,8 @@ class Table(Collection):
     ([('fig', 2.0), ('pear', 1.5)], 2)
     """
 
+    _kind = "table"
+
     def __init__(
         self, core: Core, name: str, columns: Sequence[Column], node: plan.Table, key: tuple[int, ...]
     ) -> None:
@@ -45,7 +43,9 @@ class Table(Collection):
         self._id = node.id
         self._key = key
         self._codec = Codec(node.types, tuple(c.name for c in columns), core.interner)
-        self._arrangement: Arrangement = None  # type: ignore[assignment]
+        self._arrangement = None  # type: ignore[assignment]
+        self._installed_at = 0
+        self._subscribers = []
         self._dropped = False
         self._views: set[str] = set()
         self._origin: Table | None = None  # the table that this hidden one follows, see `everview.session.temporal`
@@ -55,21 +55,51 @@ class Table(Collection):
     def insert(self, rows: Any) -> None:
         """Add rows: tuples or dicts in a list, an Arrow table, a pandas or polars frame, or columns in a dict.
 
-        With a declared key, a row whose key is present replaces the row that was there.
+        In a table with a key, a key that is there already is an error, as in SQL; `upsert` replaces rows.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> stock = db.table("stock", {"item": str, "n": int}, key="item")
+        >>> stock.insert([("pear", 3)])
+        >>> try:
+        ...     stock.insert([("fig", 1), ("pear", 5)])
+        ... except ev.InputError as error:
+        ...     print(error.message)
+        table 'stock' has a row with the key 'pear' already
+        >>> stock.rows()
+        [('pear', 3)]
         """
         if self._key:
-            self.upsert(rows)
+            self._alive()
+            self._core.transactions.insert_new(self, self._codec.encode(rows))
         else:
             self._change(rows, 1)
 
-    def delete(self, rows: Any) -> None:
-        """Take rows away, each as often as it is given. Rows that are not there at the end of the transaction are an
-        error.
+    def delete(self, rows: Any = None, *, keys: Any = None) -> None:
+        """Take rows away, each as often as it is given; or those with these `keys`, each a value, or a tuple where the
+        key has several columns. Rows that are not there at the end of the transaction, and keys that are not there now,
+        are an error.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> stock = db.table("stock", {"item": str, "n": int}, key="item")
+        >>> stock.insert([("pear", 3), ("fig", 1), ("plum", 9)])
+        >>> stock.delete([("pear", 3)])
+        >>> stock.delete(keys=["fig"])
+        >>> stock.rows()
+        [('plum', 9)]
         """
-        self._change(rows, -1)
+        if (rows is None) == (keys is None):
+            raise InputError("E_TYPE", "delete takes rows, or keys", "write delete(rows) or delete(keys=[...])")
+        if keys is None:
+            self._change(rows, -1)
+            return
+        self._alive()
+        self._core.transactions.delete_keys(self, key_codes(self, keys))
 
     def upsert(self, rows: Any) -> None:
-        """Insert rows of a table with a key, replacing those with the same keys.
+        """Insert rows of a table with a key, replacing those with the same keys: SQL's INSERT OR REPLACE. Of several
+        rows with one key the last counts.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -128,7 +158,7 @@ class Table(Collection):
     # reading
 
     @reads
-    def _snapshot(self) -> Snapshot:
+    def _now(self) -> Snapshot:
         self._alive()
         self._core.transactions.catch_up()
         return Snapshot(self._core, self._arrangement, self._codec, self._core.runtime.graph.time)
@@ -141,28 +171,6 @@ class Table(Collection):
         self._core.transactions.catch_up()
         return Snapshot(self._core, self._arrangement, self._codec, time)
 
-    def rows(self) -> list[tuple[Any, ...]]:
-        """All rows, repeated by multiplicity, in no particular order."""
-        return self._snapshot().rows()
-
-    def to_arrow(self) -> pa.Table:
-        """All rows as an Arrow table."""
-        return self._snapshot().to_arrow()
-
-    def to_pandas(self) -> pd.DataFrame:
-        """All rows as a pandas frame."""
-        return self._snapshot().to_pandas()
-
-    def to_polars(self) -> pl.DataFrame:
-        """All rows as a polars frame."""
-        return self._snapshot().to_polars()
-
-    def __len__(self) -> int:
-        return len(self._snapshot())
-
-    def __bool__(self) -> bool:
-        return True
-
     @reads
     def lookup(self, key: Any) -> list[tuple[Any, ...]]:
         """Rows by declared key, or by the first column(s)."""
@@ -170,6 +178,3 @@ class Table(Collection):
         self._core.transactions.catch_up()
         columns = self._key or first_columns(self._codec, key)
         return read_key(self._core, self._arrangement, self._codec, columns, key)
-
-    def _repr_html_(self) -> str:
-        return self._snapshot()._repr_html_()

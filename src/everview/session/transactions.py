@@ -19,7 +19,8 @@ from everview.dataflow.graph import ABSENT_HINT
 from everview.dataflow.scopes import MAX_EPOCHS
 from everview.errors import EverviewError, InputError, LoopError, MemoryLimitError
 from everview.runtime.base import AbsentRows, Change, ChangeSet, RemoteRows, columns_of, in_table_order
-from everview.session.current_rows import current, how_often, last_of_each
+from everview.session.current_rows import current, how_often, last_of_each, records
+from everview.session.keys import key_missing, key_present, key_twice
 from everview.session.turns import reads, turn, writes
 
 if TYPE_CHECKING:
@@ -104,6 +105,33 @@ class Transactions:
             if old.size:
                 self.stage(table, old, -1)
             self.stage(table, new, 1)
+
+    @writes
+    def insert_new(self, table: Table, codes: np.ndarray) -> None:
+        """Add rows to a table with a key; a key that is there, or is given twice, is an error."""
+        self._core.runtime.backing.check_writable(f"table {table._label!r} cannot be changed")
+        with Transaction(self._core):
+            table._alive()
+            keys = codes[list(table._key)]
+            there = self.current(table, keys)
+            if there.size:
+                raise key_present(table, there[list(table._key), 0])
+            if len(last_of_each(keys)) < keys.shape[1]:
+                raise key_twice(table, keys)
+            self.stage(table, codes, 1)
+
+    @writes
+    def delete_keys(self, table: Table, keys: np.ndarray) -> None:
+        """Take away the rows under keys, each given once; a key that is not there is an error."""
+        self._core.runtime.backing.check_writable(f"table {table._label!r} cannot be changed")
+        with Transaction(self._core):
+            table._alive()
+            keys = np.ascontiguousarray(keys[:, last_of_each(keys)]) if keys.size else keys
+            old = self.current(table, keys)
+            if old.shape[1] < keys.shape[1]:
+                raise key_missing(table, keys[:, ~np.isin(records(keys), records(old[list(table._key)]))][:, 0])
+            if old.size:
+                self.stage(table, old, -1)
 
     @writes
     def clear(self, table: Table) -> None:

@@ -2,89 +2,38 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
-import pyarrow as pa
 
 from everview.codes.codec import Codec
 from everview.dataflow.graph import batch_arrays
 from everview.dataflow.operators import Arrangement, Operator
-from everview.errors import ClosedError, CompactedError, InputError, RowErrors
+from everview.errors import ClosedError, RowErrors
 from everview.expr.evaluate import ERRORS
 from everview.kernels.trace import read
 from everview.kernels.trace.trace import NO_SINCE
 from everview.language.collection import Collection
+from everview.plan.explain import Explained
 from everview.plan.monotone import LoopDecision
 from everview.plan.multiway import ASKED, Choice, Decision
 from everview.plan.nodes import Node
-from everview.runtime.captures import Captured
 from everview.session import doors
+from everview.session.contents import Row
+from everview.session.followed import Followed
 from everview.session.inspect import arrangements, explain, failed_row
-from everview.session.snapshot import Snapshot, check_time, consolidated, first_columns, in_order, read_key
-from everview.session.subscriber import Subscriber
+from everview.session.shown import Stats
+from everview.session.snapshot import Snapshot, check_time, first_columns, read_key
 from everview.session.turns import reads
 
 if TYPE_CHECKING:
-    import pandas as pd
-    import polars as pl
     from pyspark.sql import DataFrame, SparkSession
 
     from everview.io.durations import Duration
     from everview.io.outlet import Outlet
     from everview.session.core import Core
 
-Row = tuple[Any, ...]
 
-
-class Batch:
-    """What changed in a view at one complete time: given to subscribers. Rows are decoded when they are asked for.
-
-    >>> import everview as ev
-    >>> db = ev.connect()
-    >>> t = db.table("t", {"x": int})
-    >>> v = db.view("v", t.distinct())
-    >>> stop = v.subscribe(lambda batch: print(batch.time, batch.rows(), batch.to_arrow().column_names))
-    >>> t.insert([(1,), (1,)])
-    1 [((1,), 1)] ['x', '_time', '_diff']
-    """
-
-    def __init__(self, time: int, codec: Codec, columns: np.ndarray, diffs: np.ndarray) -> None:
-        self.time = time
-        self._codec = codec
-        self._columns = columns
-        self._diffs = diffs
-
-    def rows(self) -> list[tuple[Row, int]]:
-        """[(row, diff), ...]: a positive diff for rows that came, a negative one for rows that went."""
-        return list(zip(self._codec.decode_rows(self._columns), self._diffs.tolist(), strict=True))
-
-    def to_arrow(self) -> pa.Table:
-        """The rows as an Arrow table, with the time and the signed counts in columns `_time` and `_diff`."""
-        return with_times(self._codec.to_arrow(self._columns), np.full(len(self._diffs), self.time), self._diffs)
-
-    def __len__(self) -> int:
-        return len(self._diffs)
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __repr__(self) -> str:
-        return f"Batch(time={self.time}, rows={self.rows()!r})"
-
-
-def with_times(rows: pa.Table, times: np.ndarray, diffs: np.ndarray) -> pa.Table:
-    """Rows with columns `_time` and `_diff`, as change feeds are written."""
-    number = {"type": pa.int64(), "nullable": False}
-    return rows.append_column(pa.field("_time", **number), pa.array(times)).append_column(
-        pa.field("_diff", **number), pa.array(diffs)
-    )
-
-
-class View(Collection):
+class View(Followed):
     """An installed collection; made by `db.view`. It is a collection too: build more on top of it.
 
     >>> import everview as ev
@@ -102,6 +51,8 @@ class View(Collection):
     [('south', 2)]
     """
 
+    _kind = "view"
+
     def __init__(self, core: Core, name: str, source: Collection, node: Node, arrangement: Arrangement) -> None:
         super().__init__(node, source._columns, core, label=name, parents=(source,))
         self._core = core
@@ -113,7 +64,7 @@ class View(Collection):
         self._plan: Choice | None = None
         self._installed_at = core.time
         self._dropped = False
-        self._subscribers: list[Subscriber] = []
+        self._subscribers = []
         self._fallible: list[Operator] = []
         self._more: list[Arrangement] = []  # further indexes, for lookups by other columns
 
@@ -139,10 +90,6 @@ class View(Collection):
         self._core.transactions.catch_up()
         return self._read(self._core.runtime.graph.time)
 
-    def rows(self) -> list[Row]:
-        """All rows, repeated by multiplicity, in no particular order, complete at `db.time`."""
-        return self._now().rows()
-
     def counts(self) -> dict[Row, int]:
         """Each distinct row with its multiplicity."""
         return self._now().counts()
@@ -151,24 +98,6 @@ class View(Collection):
         """The contents at an earlier time (kept readable while the result lives)."""
         check_time("as_of", time)
         return self._read(time)
-
-    def to_arrow(self) -> pa.Table:
-        """All rows as an Arrow table."""
-        return self._now().to_arrow()
-
-    def to_pandas(self) -> pd.DataFrame:
-        """All rows as a pandas frame."""
-        return self._now().to_pandas()
-
-    def to_polars(self) -> pl.DataFrame:
-        """All rows as a polars frame."""
-        return self._now().to_polars()
-
-    def __len__(self) -> int:
-        return len(self._now())
-
-    def __bool__(self) -> bool:
-        return True
 
     @reads
     def lookup(self, key: Any) -> list[Row]:
@@ -182,38 +111,6 @@ class View(Collection):
         if set(arrangement.order[: len(columns)]) != set(columns):
             arrangement = self._core.definitions.index(self, columns)
         return read_key(self._core, arrangement, self._codec, columns, key)
-
-    @reads
-    def changes(self, since: int) -> list[tuple[Row, int, int]]:
-        """[(row, time, diff), ...] for all times after `since`, in time order. A view's first contents count as a
-        change when it was installed.
-        """
-        check_time("changes", since)
-        if self._fallible:
-            self._refuse_errors()
-        columns, times, diffs = self._changes(since)
-        rows = self._codec.decode_rows(columns)
-        return list(zip(rows, times.tolist(), diffs.tolist(), strict=True))
-
-    @reads
-    def _changes(self, since: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Codes, times and diffs of all changes after a time, in time order."""
-        self._alive()
-        self._core.transactions.catch_up()
-        trace = self._arrangement.trace
-        self._core.runtime.sync(self._arrangement.operator)
-        if since < trace.since and trace.since > self._installed_at:
-            raise CompactedError(
-                "E_COMPACTED",
-                f"changes since {since} are no longer known: history starts at {trace.since}",
-                "keep more history with ev.connect(history=...) or db.view(..., history=...)",
-            )
-        batch = read.collect(trace.address, NO_SINCE if since < self._installed_at else since, self._core.time, 1)
-        columns, times, diffs = batch_arrays(batch, trace.cols)
-        read.release(batch)
-        rows = in_order(columns, self._arrangement.order)
-        timed, diffs = consolidated(np.concatenate([np.maximum(times, self._installed_at)[None], rows]), diffs)
-        return timed[1:], timed[0], diffs
 
     @reads
     def errors(self) -> list[tuple[str, int]]:
@@ -252,55 +149,6 @@ class View(Collection):
                 f"view {self._name!r} holds rows that could not be computed{when}: {what}",
                 "correct or delete their inputs, or guard the expression with when(...); errors() lists them",
             )
-
-    # subscribing
-
-    def subscribe(self, function: Callable[[Batch], Any] | None = None, *, snapshot: bool = True) -> Any:
-        """Call a function with each complete time's changes, the present contents first (unless `snapshot=False`).
-        Also a decorator. Rows that cannot be computed (see `errors`) come when they can. Returns a function that stops
-        the calls; what the subscriber raised last is its `error`, and was logged: it comes out of nobody's transaction.
-
-        >>> import everview as ev
-        >>> db = ev.connect()
-        >>> t = db.table("t", {"x": int})
-        >>> v = db.view("v", t.distinct())
-        >>> stop = v.subscribe(print)
-        >>> t.insert([(1,), (1,)])
-        Batch(time=1, rows=[((1,), 1)])
-        >>> stop()
-        """
-        if function is None:
-            return lambda f: self.subscribe(f, snapshot=snapshot)
-        if not callable(function):
-            raise InputError("E_TYPE", f"{function!r} cannot be called", "subscribe a function of a Batch")
-        return self._subscribe(Subscriber(self, function), function if snapshot else None)
-
-    def _subscribe(self, subscriber: Subscriber, first: Callable[[Batch], Any] | None = None) -> Subscriber:
-        """Tell a subscriber of what comes, and first what is there."""
-        self._alive()
-        with self._core.writing:  # no other thread's transaction falls between what is there and what comes
-            self._core.transactions.catch_up()
-            if first is not None:
-                present = self._present()
-                if len(present):
-                    first(present)
-            self._core.subscriptions.watch(self)
-            self._subscribers = [*self._subscribers, subscriber]
-        return subscriber
-
-    def _present(self) -> Batch:
-        """The present contents as a change."""
-        now = self._now()
-        return Batch(now.time, self._codec, *now._contents())
-
-    def _batches(self, captured: Captured) -> list[Batch]:
-        """The changes of a step, one batch per time."""
-        columns, times, diffs = captured
-        columns = in_order(columns, self._arrangement.order)
-        return [
-            Batch(int(time), self._codec, np.ascontiguousarray(columns[:, times == time]), diffs[times == time])
-            for time in np.unique(times)
-        ]
 
     # elsewhere
 
@@ -348,7 +196,7 @@ class View(Collection):
         """
         self._alive()
         kept = explain(self._core, self)
-        return f"{self._source.explain()}\n{kept}"
+        return Explained(f"{self._source.explain()}\n{kept}")
 
     def _said(self, decision: Decision | LoopDecision) -> Decision | LoopDecision:
         """A decision with the reason of whoever made it."""
@@ -362,13 +210,15 @@ class View(Collection):
         self._core.transactions.catch_up()
         held = arrangements(self._core, self._arrangement.operator)
         present = Snapshot(self._core, self._arrangement, self._codec, self._core.runtime.graph.time)
-        return {
-            "name": self._name,
-            "time": self._core.time,
-            "rows": int(present._contents()[1].sum()),
-            "bytes": sum(a["bytes"] for a in held),
-            "arrangements": held,
-        }
+        return Stats(
+            {
+                "name": self._name,
+                "time": self._core.time,
+                "rows": int(present._contents()[1].sum()),
+                "bytes": sum(a["bytes"] for a in held),
+                "arrangements": held,
+            }
+        )
 
     @reads
     def drop(self) -> None:
@@ -376,9 +226,3 @@ class View(Collection):
         self._alive()
         self._core.changing()
         self._core.definitions.drop_view(self)
-
-    def _repr_html_(self) -> str:
-        try:
-            return self._now()._repr_html_()
-        except RowErrors as error:  # a notebook shows them better than a traceback
-            return f"<p>{html.escape(str(error))}</p>"

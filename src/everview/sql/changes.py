@@ -69,7 +69,7 @@ def insert(sql: Statements, node: exp.Insert, source: Source) -> Do:
 def done(sql: Statements, change: Rows, returning: Returning) -> Result | None:
     """Change rows and say what RETURNING asks about them; if that fails, nothing is changed."""
     if not returning.outputs:
-        change()
+        sql.affected = len(change())
         return None
     with sql.session.transaction():
         return returning.answer(change())
@@ -321,7 +321,7 @@ def insert_rows(sql: Statements, table: Table, rows: list[Any], conflict: str) -
     if table._key and conflict != "update":
         rows = _new_keys(sql, table, rows, conflict)
     if rows:
-        table.insert(rows)
+        (table.upsert if conflict == "update" and table._key else table.insert)(rows)
     return rows
 
 

@@ -3,6 +3,7 @@
     CREATE SOURCE orders (id int NOT NULL, amount decimal(10, 2)) FROM 'in/orders' FORMAT csv WITH (key = 'id');
     CREATE VIEW total AS SELECT sum(amount) AS total FROM orders;
     CREATE SINK FROM total INTO 'out/total.json' WITH (mode = 'snapshot');
+    CREATE SINK FROM total INTO 'https://example.org/total';            -- or INTO 'program --flag' FORMAT command
     RUN UNTIL CAUGHT UP;
 
 The format is told by the file's name if FORMAT does not; options go to `db.source` and to the format's function in
@@ -45,7 +46,7 @@ class Words:
         """An error at the present token."""
         token = self.tokens[min(self.at, len(self.tokens) - 1)]
         before = self.text[: token.start]
-        return SqlError(code, message, hint, before.count("\n") + 1, token.start - before.rfind("\n"))
+        return SqlError(code, message, hint, before.count("\n") + 1, token.start - before.rfind("\n"), self.text)
 
     def next_is(self, *words: str) -> bool:
         """Take these words if they come next."""
@@ -112,8 +113,8 @@ def create_sink(sql: Statements, statement: Statement) -> Any:
         words.at -= 1
         raise words.error(f"there is no view {name}", did_you_mean(name, sql.session.views), "E_TABLE")
     words.need("INTO")
-    files, rest = _place(words, _SINK_OPTIONS)
-    return sql.core.catalog.views[name].write_to(files, **rest)
+    sink, rest = _call(words) or _place(words, _SINK_OPTIONS)
+    return sql.core.catalog.views[name].write_to(sink, **rest)
 
 
 def run(sql: Statements, statement: Statement) -> Any:
@@ -127,7 +128,7 @@ def run(sql: Statements, statement: Statement) -> Any:
     elif words.next_is("FOR"):
         until = words.take("a duration such as '5s'", TokenType.STRING)
     words.end()
-    return sql.session.run(until)
+    return sql.session.run(until, progress=sql.progress)
 
 
 def _allowed(sql: Statements, words: Words) -> None:
@@ -140,7 +141,11 @@ def _place(words: Words, known: Sequence[str]) -> tuple[Any, dict[str, Any]]:
     """A path, FORMAT and WITH: the files, and those options that are not about them."""
     path = words.take("a path in quotes", TokenType.STRING)
     ending = path.rsplit(".", 1)[-1].lower()
-    chosen = words.take("a format").lower() if words.next_is("FORMAT") else _ENDINGS.get(ending, "")
+    named = words.next_is("FORMAT")
+    chosen = words.take("a format").lower() if named else _ENDINGS.get(ending, "")
+    if named and chosen not in FORMATS:
+        words.at -= 1
+        raise words.error(f"there is no format {chosen}", did_you_mean(chosen, FORMATS), "E_FORMAT")
     if chosen not in FORMATS:
         raise words.error(f"the format of {path!r} is not known", f"add FORMAT {' or '.join(FORMATS)}", "E_FORMAT")
     make = FORMATS[chosen]
@@ -153,6 +158,28 @@ def _place(words: Words, known: Sequence[str]) -> tuple[Any, dict[str, Any]]:
             raise words.error(f"there is no option {option} of {chosen}", hint, "E_OPTION")
     files = make(path, **{k: v for k, v in options.items() if k in of_files})
     return files, {k: v for k, v in options.items() if k in known}
+
+
+def _call(words: Words) -> tuple[Any, dict[str, Any]] | None:
+    """A web address, or a command with FORMAT command, and WITH; None if it is neither."""
+    at = words.at
+    target = words.take("a path in quotes", TokenType.STRING)
+    web = target.startswith(("http://", "https://"))
+    named = words.take("a format").lower() if words.next_is("FORMAT") else ""
+    if named not in ("webhook", "command") and not (web and not named):
+        words.at = at
+        return None
+    make = io.command if named == "command" else io.webhook
+    options = _options(words) if words.next_is("WITH") else {}
+    words.end()
+    known = [p for p in inspect.signature(make).parameters if p not in ("url", "arguments", "headers")]
+    for option in options:
+        if option not in (*known, *_SINK_OPTIONS):
+            raise words.error(
+                f"there is no option {option} of {named or 'webhook'}", did_you_mean(option, known), "E_OPTION"
+            )
+    mine = {k: v for k, v in options.items() if k in known}
+    return make(target, **mine), {k: v for k, v in options.items() if k in _SINK_OPTIONS}
 
 
 def _options(words: Words) -> dict[str, Any]:

@@ -26,6 +26,7 @@ import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
+from everview.errors import did_you_mean
 from everview.sql.choice import hinted
 from everview.sql.dialects import DEFAULT, reader
 from everview.sql.notes import SESSION, Notes, TableWindow
@@ -47,6 +48,15 @@ KEYWORDS = (
     "BETWEEN", "EXISTS", "CASE", "WHEN", "THEN", "ELSE", "END", "PRIMARY", "CASCADE",
 )  # fmt: skip
 """Words that a misspelt one may be."""
+
+STARTS = (
+    "SELECT", "WITH", "VALUES", "CREATE", "DROP", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "EXPLAIN", "DESCRIBE",
+    "SHOW", "SET", "SUBSCRIBE", "RUN", "BEGIN", "COMMIT", "ROLLBACK", "REPLACE", "FROM", "TABLE", "START", "ALTER",
+)  # fmt: skip
+"""Words that begin a statement (of some dialect)."""
+
+KINDS = ("TABLE", "VIEW", "FUNCTION", "SOURCE", "SINK")
+"""What CREATE makes."""
 
 SECONDS = {"time": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 
@@ -230,6 +240,15 @@ def _without_sessions(source: Source) -> str:
     return text
 
 
+def check_kind(source: Source) -> None:
+    """Raise the error of a CREATE that makes something there is not: CREATE VEIW."""
+    before = {"CREATE", "OR", "REPLACE", "TEMP", "TEMPORARY", "MATERIALIZED", "RECURSIVE"}
+    word = next((t for t in source.tokens if t.text.upper() not in before), None)
+    if word is not None and word.text.upper() not in KINDS:
+        hint = did_you_mean(word.text.upper(), KINDS).replace("available:", "there are")
+        raise source.error_at(word.start, "E_SYNTAX", f"there is no CREATE {word.text.upper()}", hint)
+
+
 def check_query(source: Source) -> None:
     """Raise the syntax error of the query in a CREATE ... AS, which sqlglot gives up on as a whole."""
     depth = 0
@@ -254,6 +273,11 @@ def _incomplete(kind: str, before: Sequence[str]) -> str:
 
 
 def _syntax_error(error: ParseError | TokenError, source: Source) -> SqlError:
+    start = source.tokens[0] if source.tokens else None
+    if start is not None and start.text.upper() not in STARTS and start.text.isalpha():
+        hint = did_you_mean(start.text.upper(), STARTS[:18]).replace("available:", "statements begin with")
+        what = f"no statement begins with {start.text}"
+        return source.error_at(start.start, "E_SYNTAX", what, hint)
     found = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
     line, column = found.get("line") or 1, found.get("col") or 1
     near = found.get("highlight")

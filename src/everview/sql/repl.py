@@ -1,20 +1,19 @@
-"""`everview sql`: SQL at a prompt, with history, completion and live subscriptions.
+r"""`everview sql`: SQL at a prompt, with history, completion and live subscriptions.
 
 A statement ends with a semicolon and may have several lines. Lines that begin with a backslash are commands:
 
-    \\d         tables and views          \\d name    columns, and the plan of a view
-    \\timing    say how long it took      \\i file    run a script
-    \\u name    end a subscription        \\q         leave
+    \d              tables and views                      \d name        columns, and the plan of a view
+    \x              a row as lines, or as a row again     \mode csv      table, line, csv, json, markdown
+    \copy t to 'f'  a file of a table, view or (query)    \copy t from 'f'  a file's rows into a table
+    \watch name     a table or view that updates itself   \u name        end a subscription
+    \timing         say how long it took                  \rows 100      rows of an answer that are shown
+    \i file         run a script                          \q             leave; also exit, quit, Ctrl-D
 
-Editing, history and completion are those of Python's readline, where there is one.
+The terminal's side of it (editing, colours, the pager) is in `everview.sql.terminal`.
 """
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -24,24 +23,42 @@ from sqlglot import TokenType, tokenize
 from sqlglot.errors import TokenError
 
 from everview.errors import EverviewError, InputError, did_you_mean
-from everview.sql import script
+from everview.session.shown import counted
+from everview.sql import copying, script
+from everview.sql.output import MODES, Output
+from everview.sql.result import Result
 from everview.sql.statements import Statements
 from everview.sql.subscription import Subscription
 
 if TYPE_CHECKING:
     from everview.session.session import Session
 
-PROMPT, MORE = "everview> ", "      ... "
-
 _WORDS = """
     SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT OFFSET JOIN LEFT RIGHT FULL CROSS USING ON AS WITH RECURSIVE UNION ALL
-    DISTINCT INSERT INTO VALUES UPDATE SET DELETE CREATE TABLE VIEW MATERIALIZED SOURCE SINK DROP EXPLAIN SHOW TABLES
-    VIEWS SUBSCRIBE TO BEGIN COMMIT ROLLBACK TRUNCATE RUN UNTIL CAUGHT UP OVER PARTITION QUALIFY EXISTS BETWEEN NULL
-    INTERVAL TTL PRIMARY KEY
+    DISTINCT INSERT INTO VALUES UPDATE SET DELETE CREATE TABLE VIEW MATERIALIZED SOURCE SINK DROP EXPLAIN DESCRIBE SHOW
+    TABLES VIEWS SUBSCRIBE TO BEGIN COMMIT ROLLBACK TRUNCATE RUN UNTIL CAUGHT UP OVER PARTITION QUALIFY EXISTS BETWEEN
+    NULL INTERVAL TTL PRIMARY KEY
 """
 KEYWORDS = _WORDS.split()
 
-COMMANDS = ("\\d", "\\timing", "\\i", "\\u", "\\q", "\\?")
+COMMANDS = ("\\d", "\\x", "\\mode", "\\copy", "\\watch", "\\u", "\\timing", "\\rows", "\\i", "\\q", "\\?")
+
+PLAIN = {
+    "help": "\\?",
+    "?": "\\?",
+    "exit": "\\q",
+    "quit": "\\q",
+    ":q": "\\q",
+    "\\h": "\\?",
+    "\\dt": "\\d",
+    "\\dv": "\\d",
+}
+"""What people type who know other shells, and what it is here."""
+
+DOTS = {".tables": "\\d", ".schema": "\\d", ".quit": "\\q", ".exit": "\\q", ".help": "\\?", ".read": "\\i"}
+"""The same for commands with a dot; others lose the dot for a backslash."""
+
+Watch = Callable[["Session", str], None]
 
 
 class Repl:
@@ -54,26 +71,51 @@ class Repl:
     -
     2
     1
+    True
     """
 
-    def __init__(self, session: Session, show: Callable[[str], Any] = print) -> None:
+    def __init__(
+        self,
+        session: Session,
+        show: Callable[[str], Any] = print,
+        *,
+        complain: Callable[[str], Any] | None = None,
+        output: Output | None = None,
+        talkative: bool = False,
+        watch: Watch | None = None,
+    ) -> None:
         self.session = session
         self.show = show
-        self.timing = False
+        self.complain = complain or show
+        """where errors are said"""
+        self.output = output or Output()
+        self.talkative = talkative
+        """whether each statement says how many rows it gave or changed"""
+        self.timing = talkative
+        self.watch = watch
+        self.failed = 0
+        """how many statements and commands have failed"""
         self.statements = Statements(session)
         self.subscriptions: dict[str, Subscription] = {}
         self.waiting = ""
 
-    def run(self, lines: Iterable[str]) -> None:
-        """Take lines until there are no more, or one says to leave."""
+    def run(self, lines: Iterable[str], *, keep_going: bool = True) -> bool:
+        """Take lines until there are no more, one says to leave, or (unless `keep_going`) one fails. A last statement
+        needs no semicolon. Whether all went well.
+        """
         for line in lines:
-            if not self.line(line):
-                return
+            if not self.line(line.rstrip("\n")) or (self.failed and not keep_going):
+                return not self.failed
+        if self.waiting.strip():
+            self.line(";")
+        return not self.failed
 
     def line(self, line: str) -> bool:
         """Take one line; whether to go on."""
-        if not self.waiting and line.strip().startswith("\\"):
-            word, _, rest = line.strip().partition(" ")
+        word, _, rest = line.strip().partition(" ")
+        if not self.waiting and _is_command(line):
+            word = PLAIN.get(word.rstrip(";").lower(), DOTS.get(word, word))
+            word = f"\\{word[1:]}" if word.startswith(".") else word.rstrip(";")
             if word == "\\q":
                 return False
             self._guarded(lambda: self.command(word, rest.strip().rstrip(";")))
@@ -88,42 +130,86 @@ class Repl:
         """Run statements and show what they give."""
         start = time.perf_counter()
         for _, answer in self.statements.answers(text):
+            took = time.perf_counter() - start
             if isinstance(answer, Subscription):
                 self.subscriptions[answer.name] = answer
-            script.show_answer(answer, self.show)
+            if isinstance(answer, Result):
+                self.show(self.output.text(answer))
+            else:
+                script.show_answer(answer, self.show)
+            self._sum_up(answer, took)
+            start = time.perf_counter()
+
+    def _sum_up(self, answer: Any, took: float) -> None:
+        """How many rows there are and how long it took, if that is wanted."""
+        parts = []
+        if self.talkative and isinstance(answer, Result):
+            parts.append(counted(len(answer)))
+        elif self.talkative and self.statements.affected is not None:
+            parts.append(f"{counted(self.statements.affected)} changed")
+        elif self.talkative:
+            parts.append("done")
         if self.timing:
-            self.show(f"time {self.session.time}, {1000 * (time.perf_counter() - start):.2f} ms")
+            parts += [f"time {self.session.time}", f"{1000 * took:.2f} ms"]
+        if parts:
+            self.show(f"({', '.join(parts)})" if self.talkative else ", ".join(parts))
 
     def _guarded(self, action: Callable[[], None]) -> None:
         """Errors and Ctrl-C end the statement, not the conversation."""
         try:
             action()
         except EverviewError as error:
-            self.show(str(error))
+            self.failed += 1
+            self.complain(str(error))
         except KeyboardInterrupt:
-            self.show("interrupted")
+            self.failed += 1
+            self.complain("interrupted")
 
     # ---------------------------------------------------------------------------------------- commands
 
     def command(self, word: str, rest: str) -> None:
         """A line that begins with a backslash."""
-        if word == "\\d":
-            self.show("\n".join(self.described(rest) if rest else self.listed()))
-        elif word == "\\timing":
-            self.timing = not self.timing
-            self.show(f"timing is {'on' if self.timing else 'off'}")
-        elif word == "\\i":
-            script.run(self.session, Path(rest), show=self.show)
-        elif word == "\\u":
-            found = self.subscriptions.pop(rest, None)
-            if found is None:
-                hint = did_you_mean(rest, self.subscriptions)
-                raise InputError("E_NAME", f"there is no subscription to {rest}", hint)
-            found.close()
-        elif word == "\\?":
-            self.show("\n".join((__doc__ or "").split("\n")[4:8]))
-        else:
+        actions: dict[str, Callable[[str], Any]] = {
+            "\\d": lambda name: self.show("\n".join(self.described(name) if name else self.listed())),
+            "\\x": lambda _: self._mode("table" if self.output.mode == "line" else "line"),
+            "\\mode": lambda mode: self._mode(mode) if mode else self.show(f"{self.output.mode}; {', '.join(MODES)}"),
+            "\\copy": lambda text: self.show(copying.copy(self.session, text)),
+            "\\watch": self._watch,
+            "\\u": self._unsubscribe,
+            "\\timing": lambda _: self._timing(),
+            "\\rows": self._rows,
+            "\\i": lambda path: script.run(self.session, Path(path.strip("'\"")), show=self.show),
+            "\\?": lambda _: self.show("\n".join((__doc__ or "").split("\n")[2:11])),
+        }
+        if word not in actions:
             raise InputError("E_COMMAND", f"there is no command {word}", did_you_mean(word, COMMANDS))
+        actions[word](rest)
+
+    def _mode(self, mode: str) -> None:
+        self.output.set_mode(mode)
+        self.show(f"mode is {mode}")
+
+    def _timing(self) -> None:
+        self.timing = not self.timing
+        self.show(f"timing is {'on' if self.timing else 'off'}")
+
+    def _rows(self, number: str) -> None:
+        if number not in ("", "all") and not number.isdecimal():
+            raise InputError("E_OPTION", f"\\rows {number}", "give how many rows are shown at most, or all")
+        if number:
+            self.output.rows = None if number == "all" else int(number)
+        self.show(f"rows shown at most: {self.output.rows or 'all'}")
+
+    def _watch(self, name: str) -> None:
+        if self.watch is None:
+            raise InputError("E_COMMAND", "\\watch needs a terminal", f"SUBSCRIBE TO {name} prints what changes")
+        self.watch(self.session, name)
+
+    def _unsubscribe(self, name: str) -> None:
+        found = self.subscriptions.pop(name, None)
+        if found is None:
+            raise InputError("E_NAME", f"there is no subscription to {name}", did_you_mean(name, self.subscriptions))
+        found.close()
 
     def listed(self) -> Iterator[str]:
         """Tables and views with their columns."""
@@ -133,11 +219,11 @@ class Repl:
 
     def described(self, name: str) -> Iterator[str]:
         """The columns of a table or view, and the plan of a view."""
-        found = self.session[name]
+        found = self.session[self.statements.spelled(name)]
         width = max(map(len, found.schema()))
         for column, declared in found.schema().items():
             yield f"{column:{width}}  {declared!r}"
-        if name in self.session.views:
+        if found._label in self.session.views:
             yield from ("", *found.explain().split("\n"))
 
     # -------------------------------------------------------------------------------------- completion
@@ -153,6 +239,17 @@ class Repl:
         return commands or [*known, *words]
 
 
+def _is_command(line: str) -> bool:
+    """Whether a line is for the shell, not for SQL.
+
+    >>> [_is_command(t) for t in ("help", " \\\\d t", ".mode csv", "exit;", "help me", "SELECT 1", ".5")]
+    [True, True, True, True, False, False, False]
+    """
+    text = line.strip()
+    dotted = text.startswith(".") and text[1:2].isalpha()
+    return text.startswith("\\") or dotted or text.rstrip(";").strip().lower() in PLAIN
+
+
 def complete(text: str) -> bool:
     """Whether a text ends its last statement.
 
@@ -164,54 +261,3 @@ def complete(text: str) -> bool:
     except TokenError:
         return False  # an open quote or comment
     return not tokens or tokens[-1].token_type == TokenType.SEMICOLON
-
-
-def main(session: Session) -> None:
-    """Talk to a person (or to a pipe)."""
-    repl = Repl(session)
-    if not sys.stdin.isatty():
-        repl.run(sys.stdin)
-        if repl.waiting.strip():
-            repl.line(";")
-        return
-    _prepare_editing(repl)
-    repl.show("SQL ends with a semicolon; \\? for commands, \\q to leave.")
-    while True:
-        try:
-            line = input(MORE if repl.waiting else PROMPT)
-        except EOFError:
-            return
-        except KeyboardInterrupt:
-            repl.waiting = ""
-            repl.show("")
-            continue
-        if not repl.line(line):
-            return
-
-
-def _prepare_editing(repl: Repl) -> None:
-    """History in a file, completion with Tab; without readline neither."""
-    try:
-        import readline
-    except ImportError:
-        return
-
-    def completion(start: str, number: int) -> str | None:
-        found = repl.candidates(start)
-        return found[number] if number < len(found) else None
-
-    readline.set_completer(completion)
-    readline.set_completer_delims(" \t\n,;()=<>+-*/.")
-    readline.parse_and_bind("tab: complete")
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "everview"
-    history = state / "history"
-    with contextlib.suppress(OSError):
-        state.mkdir(parents=True, exist_ok=True)
-        readline.read_history_file(history)
-    readline.set_history_length(10_000)
-
-    def save() -> None:
-        with contextlib.suppress(OSError):
-            readline.write_history_file(history)
-
-    atexit.register(save)

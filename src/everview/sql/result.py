@@ -10,6 +10,7 @@ import numpy as np
 
 from everview.codes.codec import Codec
 from everview.codes.packed import order_key
+from everview.session import shown
 from everview.types import DataType
 
 if TYPE_CHECKING:
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Row = tuple[Any, ...]
+
+LONGEST = 1_000_000
+"""Letters of a value that are printed: plans and texts are not cut."""
 
 
 class Result:
@@ -39,6 +43,11 @@ class Result:
     def columns(self) -> list[str]:
         """Names of the columns."""
         return list(self._codec.names)
+
+    @property
+    def types(self) -> list[DataType]:
+        """Types of the columns."""
+        return list(self._codec.types)
 
     def rows(self) -> list[Row]:
         """The rows as tuples."""
@@ -68,14 +77,13 @@ class Result:
         return f"Result({', '.join(self.columns)}: {len(self)} rows)"
 
     def __str__(self) -> str:
-        cells = [self.columns, *([_shown(v) for v in row] for row in self.rows())]
-        widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
-        lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells]
-        return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
+        return "\n".join(shown.lines(self.columns, self._codec.types, self.rows(), widest=LONGEST))
 
-
-def _shown(value: Any) -> str:
-    return "NULL" if value is None else str(value)
+    def _repr_html_(self) -> str:
+        rows = self.rows()
+        more = shown.left_out(shown.ROWS, len(rows))
+        note = shown.counted(len(rows))
+        return shown.page(self.columns, self._codec.types, rows[: shown.ROWS], f"{more}; {note}" if more else note)
 
 
 def in_order(

@@ -10,22 +10,33 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from everview.errors import InputError
+from everview.errors import EverviewError, InputError
+from everview.io.listing import paths_in
 from everview.io.pipeline import Run
+from everview.sql import reading
 from everview.sql.places import SqlError
 from everview.sql.result import Result
 from everview.sql.statements import Statements
 from everview.sql.subscription import Subscription
 
 if TYPE_CHECKING:
+    from everview.session.batch import Batch
     from everview.session.session import Session
-    from everview.session.view import Batch
 
 Print = Callable[[str], Any]
 
 
-def run(session: Session, path: Path, *, until: str | None = "caught_up", show: Print = print) -> None:
-    """Run a script in a session; `until` is when to stop taking from its sources (None: at Ctrl-C).
+def run(
+    session: Session,
+    path: Path,
+    *,
+    until: str | None = "caught_up",
+    show: Print = print,
+    progress: bool = False,
+    dry: bool = False,
+) -> None:
+    """Run a script in a session; `until` is when to stop taking from its sources (None: at Ctrl-C). Paths in it are
+    relative to the script. `dry`: what it makes is made, and no query is answered and no row changed.
 
     >>> import everview as ev, tempfile
     >>> script = Path(tempfile.mkdtemp()) / "hello.sql"
@@ -40,15 +51,26 @@ def run(session: Session, path: Path, *, until: str | None = "caught_up", show: 
     except OSError as error:
         raise InputError("E_FILE", f"{path} cannot be read: {error.strerror}", "give the path of a script") from None
     started = set[str]()
+    statements = Statements(session)
+    statements.progress, statements.dry = progress, dry
     try:
-        for statement, answer in Statements(session).answers(text):
-            started.add(statement.first if statement.first == "RUN" else statement.start)
-            show_answer(answer, show)
+        with paths_in(path.parent):
+            for statement, answer in statements.answers(text):
+                started.add(statement.first if statement.first == "RUN" else statement.start)
+                show_answer(answer, show)
     except SqlError as error:
         error.message = f"{path.name}, {error.message}"
         raise
     if "CREATE SOURCE" in started and "RUN" not in started:
-        show_answer(session.run(until), show)
+        show_answer(session.run(until, progress=progress), show)
+
+
+def has_run(path: Path) -> bool:
+    """Whether a script says itself when it runs."""
+    try:
+        return any(statement.first == "RUN" for statement in reading.statements(path.read_text()))
+    except (OSError, EverviewError):
+        return False  # running it will tell
 
 
 def show_answer(answer: Any, show: Print) -> None:

@@ -86,7 +86,13 @@ class Statements:
         """Their rows, once they are known."""
         self.returning: list[tuple[str, Expr]] | None = None
         """What the RETURNING that was bound last gives."""
+        self.affected: int | None = None
+        """How many rows the last statement inserted, updated or deleted, if it was one that does."""
         self.subscriptions = 0
+        self.progress = False
+        """Whether RUN shows how far it is"""
+        self.dry = False
+        """Whether statements are only looked at: what they make is made, and nothing is asked or changed"""
         self.plan: Choice | None = None
         self.dialect = "postgres"
 
@@ -115,6 +121,7 @@ class Statements:
         return self.transaction is not None and self.core.transactions.pending() is not None
 
     def _run_one(self, statement: reading.Statement) -> Any:
+        self.affected = None
         if self.failed and self._own() and statement.first not in ("ROLLBACK", "COMMIT"):
             raise statement.source().error_at(
                 statement.tokens[0].start, "E_TRANSACTION", "the transaction has failed before this", "ROLLBACK it"
@@ -160,7 +167,7 @@ class Statements:
         defined.mark(node, self.core.catalog)
         try:
             do = parts.whole(node, source, lambda: self._bind(handler, node, source))
-            return do()
+            return None if self.dry and handler not in _MAKING else do()
         except BaseException as error:
             if staged is not None:
                 del staged[before:]  # a statement that fails inside a transaction changes nothing
@@ -384,6 +391,9 @@ _READING: set[Callable[..., Any]] = {
 }
 """Statements that do not wait for other threads' transactions."""
 
+_MAKING: set[Callable[..., Any]] = {definitions.create, definitions.define, definitions.drop}
+"""Statements that are done also when the others are only looked at."""
+
 _ALONE: set[Callable[..., Any]] = {pipelines.create_source, pipelines.create_sink, pipelines.run}
 """Statements that are many turns."""
 
@@ -412,6 +422,7 @@ def _handler(node: exp.Expr, source: Source) -> _Handler:
     if type(node) not in _HANDLERS:
         first = next(iter(source.tokens[0].text.upper().split()), "''")
         if isinstance(node, exp.Command) and first == "CREATE":
+            reading.check_kind(source)
             reading.check_query(source)
         raise source.refuse(node, f"this statement is not supported: {first}", _STATEMENTS)
     return _HANDLERS[type(node)]

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from everview.errors import did_you_mean
-from everview.session.view import Batch, View
+from everview.session.batch import Batch
+from everview.session.followed import Followed
+from everview.session.view import View
 from everview.sql import names, parts, reading
 from everview.sql.definitions import create_view
 from everview.sql.pipelines import Words
@@ -32,7 +34,7 @@ class Subscription:
     >>> changes.close()
     """
 
-    def __init__(self, view: View, *, snapshot: bool = True, own: bool = False) -> None:
+    def __init__(self, view: Followed, *, snapshot: bool = True, own: bool = False) -> None:
         self._view = view
         self._own = own
         self._kept: deque[Batch] = deque()
@@ -41,8 +43,8 @@ class Subscription:
 
     @property
     def name(self) -> str:
-        """The view's name."""
-        return self._view._name
+        """The name of the table or view."""
+        return self._view._label
 
     @property
     def columns(self) -> list[str]:
@@ -65,7 +67,7 @@ class Subscription:
         if self._stop is not None:
             self._stop()
             self._stop = None
-            if self._own and not self._view._dropped:
+            if self._own and isinstance(self._view, View) and not self._view._dropped:
                 self._view.drop()
 
     def _take(self, batch: Batch) -> None:
@@ -76,19 +78,20 @@ class Subscription:
 
 
 def subscribe(sql: Statements, statement: reading.Statement) -> Subscription:
-    """SUBSCRIBE [TO] view, or TO (query), [WITHOUT SNAPSHOT]"""
+    """SUBSCRIBE [TO] view or table, or TO (query), [WITHOUT SNAPSHOT]"""
     words = Words(statement)
     words.need("SUBSCRIBE")
     words.next_is("TO")
     query = words.brackets()
-    name = "" if query else names.spelled(words.take("a view or a query in brackets"), sql.session.views)
-    if name and name not in sql.session.views:
+    there = [*sql.session.views, *sql.session.tables]
+    name = "" if query else names.spelled(words.take("a view, a table or a query in brackets"), there)
+    if name and name not in there:
         words.at -= 1
-        raise words.error(f"there is no view {name}", did_you_mean(name, sql.session.views), "E_TABLE")
+        raise words.error(f"there is no view or table {name}", did_you_mean(name, there), "E_TABLE")
     snapshot = not words.next_is("WITHOUT", "SNAPSHOT")
     words.end()
     if not query:
-        return Subscription(sql.core.catalog.views[name], snapshot=snapshot)
+        return Subscription(sql.session[name], snapshot=snapshot)
     start = statement.text.index("(")
     blank = "".join("\n" if c == "\n" else " " for c in statement.text[:start])
     source = Source(blank + query, statement.notes, dialect=statement.dialect)

@@ -8,7 +8,9 @@ function alone: a kernel that calls a function of another file, as all of ours d
 callee, silently.) The machine counts too: processor, operating system, LLVM and Python.
 
 The base is `.cache/` in a source checkout, the platform's user cache directory otherwise, or `EVERVIEW_CACHE_DIR` where
-somebody set it. Nothing in it depends on where the sources lie: clones of one commit can share a base, and a directory
+somebody set it. A package that was built with its kernels holds them itself, in `everview/everview-kernels/`. Where the
+base cannot be written (a service without a home), one directory in the system's temporary one serves all processes of
+the user. Nothing in it depends on where the sources lie: clones of one commit can share a base, and a directory
 can be copied to another machine of the same kind or into an image.
 """
 
@@ -19,6 +21,7 @@ import os
 import platform
 import re
 import shutil
+import stat
 import sys
 import tempfile
 import time
@@ -108,18 +111,55 @@ def base_directory() -> Path:
 def archive_path() -> Path:
     """Where the archive of these sources, this build and this machine belongs; its directory exists.
 
-    Where the base cannot be written, a temporary directory serves this process and its children.
+    An archive that came with the package is used as it is. Where the base cannot be written, there is one place per
+    machine and user, which is told when something is to be compiled into it.
     """
-    directory = base_directory() / FOLDER / f"{source_hash()}-{build_mode()}"
-    name = f"{machine_hash()}.kernels"
+    version, name = f"{source_hash()}-{build_mode()}", f"{machine_hash()}.kernels"
+    shipped = PACKAGE / FOLDER / version / name
+    if shipped.exists():
+        return shipped
     try:
+        directory = base_directory() / FOLDER / version
         directory.mkdir(parents=True, exist_ok=True)
         os.utime(directory)  # "last used", for remove_stale
-    except OSError:
-        if not (directory / name).exists():  # an installation that only its owner may change, say
-            os.environ["EVERVIEW_CACHE_DIR"] = tempfile.mkdtemp(prefix=f"{FOLDER}-")
-            return archive_path.__wrapped__()  # type: ignore[no-any-return]
+    except (OSError, RuntimeError) as error:  # RuntimeError: there is no home at all
+        if not isinstance(error, OSError) or not (directory / name).exists():  # one that only its owner may change, say
+            return _elsewhere(version, name)
     return directory / name
+
+
+def _elsewhere(version: str, name: str) -> Path:
+    """The place for compiled kernels where the usual one cannot be written. Child processes are told by the
+    environment.
+    """
+    base = user_temporary()
+    directory = base / FOLDER / version
+    directory.mkdir(parents=True, exist_ok=True)
+    os.environ["EVERVIEW_CACHE_DIR"] = str(base)
+    if not (directory / name).exists():
+        print(
+            f"everview: the usual cache directory cannot be written; compiled kernels are kept in {directory} "
+            "(EVERVIEW_CACHE_DIR names a better place)",
+            file=sys.stderr,
+        )
+    return directory / name
+
+
+def user_temporary() -> Path:
+    """A directory in the system's temporary one that is this user's alone: code is loaded from it. If somebody else has
+    taken its name, one of this process.
+    """
+    path = Path(tempfile.gettempdir()) / f"everview-cache-{os.getuid() if hasattr(os, 'getuid') else os.getlogin()}"
+    with contextlib.suppress(OSError):
+        path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat()
+        if stat.S_ISDIR(found.st_mode) and (not hasattr(os, "getuid") or _only_mine(found)):
+            return path
+    return Path(tempfile.mkdtemp(prefix="everview-cache-"))
+
+
+def _only_mine(found: os.stat_result) -> bool:
+    return found.st_uid == os.getuid() and not found.st_mode & 0o022
 
 
 def remove_stale(current: Path) -> list[Path]:

@@ -1,0 +1,15 @@
+"""The `everview` command. Each command is a thin face; imports happen inside them, so `everview --help` loads nothing.
+
+app           the command itself: versions, and what becomes of errors
+pipelines     run, check
+shell         sql
+directories   ls, explain, subscribe, repair
+about         demo, doctor, bench
+"""
+
+from __future__ import annotations
+
+from everview.cli import about, directories, pipelines, shell
+from everview.cli.app import app, main
+
+__all__ = ["about", "app", "directories", "main", "pipelines", "shell"]

@@ -1,0 +1,69 @@
+"""The command itself: `--version`, and what becomes of errors.
+
+A user's mistake is one message on standard error and exit code 1 (2 for a wrong use of the command line, 130 for
+Ctrl-C); never a traceback of ours. A traceback means a fault in Everview, or in the user's own Python, and then it is
+whole.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+TRUST = "Run the Python functions that the directory brings: only if you trust whoever wrote it."
+
+
+class Commands(TyperGroup):
+    """The commands; an error of Everview's is a message."""
+
+    def invoke(self, ctx: Any) -> Any:
+        from everview.errors import EverviewError, InternalError
+
+        try:
+            return super().invoke(ctx)
+        except InternalError:
+            raise
+        except EverviewError as error:
+            typer.echo(str(error), err=True)
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+        except BrokenPipeError:  # whoever read the output has gone: `everview ls dir | head -1`
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(141) from None
+
+
+app = typer.Typer(
+    name="everview",
+    help="Views that stay up to date: incremental queries by differential dataflow.",
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"everview {version('everview')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def everview(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
+    """Keep subcommands subcommands."""
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    app()

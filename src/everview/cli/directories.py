@@ -1,0 +1,144 @@
+"""Directories of durable sessions, from outside: `everview ls`, `explain`, `subscribe`, `repair`; and their check.
+
+All but `repair` only read, also while a pipeline writes.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from everview.cli.app import TRUST, app
+
+if TYPE_CHECKING:
+    from everview.session.session import Session
+
+State = Annotated[str, typer.Argument(help="Directory of a durable session, or of one on Spark.")]
+Trust = Annotated[bool, typer.Option("--trust", help=TRUST)]
+
+
+def _opened(state: str, trust: bool) -> Session:
+    import everview
+    from everview.cli.places import check_state
+    from everview.errors import InputError
+
+    try:
+        check_state(state)
+    except InputError as error:
+        error.hint = (
+            error.hint.removesuffix("--create makes a new one").rstrip("; ") or "name one that a pipeline wrote"
+        )
+        raise
+    return everview.connect(state, read_only=True, trust=trust)
+
+
+@app.command()
+def ls(state: State, trust: Trust = False) -> None:
+    """Say what a directory holds: tables and views, their columns and rows, and how much room they take."""
+    from everview.errors import EverviewError
+    from everview.session.core import core_of
+
+    with _opened(state, trust) as db:
+        typer.echo(f"{state}: time {db.time}, {_size(db.stats()['bytes'])} of indexes")
+        for kind, names in (("table", db.tables), ("view", db.views)):
+            for name in names:
+                columns = ", ".join(f"{n} {t!r}" for n, t in db[name].schema().items())
+                try:
+                    rows = f"{db[name].count():,}"
+                except EverviewError as error:
+                    rows = error.code
+                typer.echo(f"{kind:5}  {name}  {rows} rows  ({columns})")
+        marks = core_of(db).runtime.offsets
+        for source in sorted({mark.split("/")[1] for mark in marks if mark.startswith("source/")}):
+            typer.echo(f"source {source}  {sum(m.startswith(f'source/{source}/') for m in marks)} positions")
+
+
+def _size(size: int) -> str:
+    """Bytes as people say them.
+
+    >>> _size(999), _size(2_500_000)
+    ('999 bytes', '2.5 MB')
+    """
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size} bytes"
+
+
+@app.command()
+def explain(state: State, view: Annotated[str, typer.Argument(help="The view's name.")], trust: Trust = False) -> None:
+    """Say how a view is computed, and which indexes it keeps and shares."""
+    with _opened(state, trust) as db:
+        typer.echo(db[view].explain())
+
+
+@app.command()
+def subscribe(
+    state: State,
+    view: Annotated[str, typer.Argument(help="The name of a view or table.")],
+    lines: Annotated[bool, typer.Option("--lines", help="Print changes as lines, also on a terminal.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print changes as JSON, an object per line.")] = False,
+    snapshot: Annotated[bool, typer.Option(help="Begin with what is there now.")] = True,
+    during: Annotated[str, typer.Option("--for", help="How long, like 30s; else until Ctrl-C.")] = "",
+    trust: Trust = False,
+) -> None:
+    """Show a view or table while a pipeline changes it: on a terminal a table that updates itself, else the changes."""
+    from everview.io.durations import seconds
+    from everview.sql import live
+
+    with _opened(state, trust) as db:
+        if sys.stdout.isatty() and not (lines or json or during):
+            live.watch(db, view)
+            return
+        wanted = seconds(during) if during else None
+        live.follow(db, view, _said, snapshot=snapshot, seconds=wanted, as_json=json)
+
+
+def _said(line: str) -> None:
+    """Each change at once, also into a pipe."""
+    print(line, flush=True)
+
+
+def check(state: str, deep: bool, trust: bool) -> None:
+    """Read a directory through, and say whether it is whole; nothing in it is changed."""
+    from everview.recovery import checking
+    from everview.session.core import core_of
+
+    with _opened(state, trust) as db:
+        store = core_of(db).runtime.backing.store
+        assert store is not None
+        pieces = checking.read_through(store)
+        typer.echo(f"{pieces} pieces are whole, time {db.time}: {len(db.tables)} tables, {len(db.views)} views")
+        found = db.check() if deep else []
+    for line in checking.told(found):
+        typer.echo(line, err=True)
+    if found:
+        raise typer.Exit(1)
+    if deep:
+        typer.echo("every view is what its tables say")
+
+
+@app.command()
+def repair(
+    state: Annotated[str, typer.Argument(help="Directory of a durable session that is damaged, or does not open.")],
+    into: Annotated[str, typer.Option(help="A new directory, to write into it what can be had back.")] = "",
+    set_aside: Annotated[
+        bool, typer.Option("--set-aside", help="Take a record out of the log that ends every process that runs it.")
+    ] = False,
+) -> None:
+    """Say what is damaged or missing in a directory and what can be had back; nothing is changed without an option."""
+    from everview.store import repair as store
+    from everview.store.files import open_files
+
+    files = open_files(state)
+    if set_aside:
+        typer.echo(f"set aside: {files.where(store.set_aside(files))}")
+    found = store.examine(files)
+    for line in found.report():
+        typer.echo(line)
+    if into:
+        store.rescue(files, found, into)
+        typer.echo(f"written into {into}")
+    raise typer.Exit(0 if found.sound or into else 1)

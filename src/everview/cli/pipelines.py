@@ -1,0 +1,112 @@
+"""Pipelines from files: `everview run`, and `everview check`, which looks at one without touching anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from everview.cli.app import TRUST, app
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(help="A pipeline: .sql, .toml, or .py with a function pipeline(db).")],
+    master: Annotated[str, typer.Option(help="Spark's master; usually local[2].")] = "",
+    embedded: Annotated[bool, typer.Option("--embedded", help="Run in this process, without Spark.")] = False,
+    state: Annotated[str, typer.Option(help="The directory that keeps tables, views and positions.")] = "",
+    shards: Annotated[str, typer.Option(help="Parts to split the state into, on Spark; usually one per slot.")] = "",
+    until: Annotated[str, typer.Option(help='"caught_up", or a duration like 30s; else until Ctrl-C.')] = "",
+    conf: Annotated[list[str] | None, typer.Option(help="A setting of Spark, name=value; may be repeated.")] = None,
+    progress: Annotated[bool, typer.Option(help="Show a progress line.")] = True,
+    trust: Annotated[bool, typer.Option("--trust", help=TRUST)] = False,
+) -> None:
+    """Run a pipeline: take what its sources have, keep its views and sinks up to date. Paths are relative to it."""
+    from everview.io import program
+    from everview.sql import script
+
+    more = program.spark_settings(conf or ())
+    if embedded:
+        _refuse_of_spark(master, shards, conf or [])
+        master = program.EMBEDDED
+    options = {"master": master, "state": state, "shards": shards, "until": until}
+    given = {name: value for name, value in options.items() if value}
+    _check_until(until)
+    if file.suffix == ".sql" and file.is_file():
+        _refuse_until(file, until)
+        _refuse_trust(trust, given)
+        with program.connect(given, more, trust=trust) as (db, _):
+            script.run(db, file, until=until or None, show=typer.echo, progress=progress)
+        return
+    found = program.load(file)
+    settings = found.settings | given
+    _refuse_trust(trust, settings)
+    with program.connect(settings, found.conf | more, trust=trust) as (db, spark):
+        found.build(db, spark)
+        typer.echo(str(db.run(settings.get("until"), progress=progress)))
+
+
+def _refuse_of_spark(master: str, shards: str, conf: list[str]) -> None:
+    """Options of Spark's, without Spark."""
+    from everview.errors import InputError
+
+    for option, value in (("--master", master), ("--shards", shards), ("--conf", conf)):
+        if value:
+            raise InputError(
+                "E_OPTION", f"--embedded runs without Spark: {option} has no meaning then", "leave one of them out"
+            )
+
+
+def _check_until(until: str) -> None:
+    """A wrong duration is told before anything starts."""
+    from everview.io.durations import seconds
+
+    if until and until != "caught_up":
+        seconds(until)
+
+
+def _refuse_until(file: Path, until: str) -> None:
+    from everview.errors import InputError
+    from everview.sql import script
+
+    if until and script.has_run(file):
+        raise InputError(
+            "E_OPTION",
+            f"{file.name} says itself how long it runs: --until {until} has no meaning then",
+            "leave --until out, or take RUN out of the script",
+        )
+
+
+def _refuse_trust(trust: bool, settings: dict[str, str]) -> None:
+    from everview.errors import InputError
+
+    if trust and not settings.get("state"):
+        raise InputError("E_OPTION", "--trust is about the functions in a directory, and none is named", "add --state")
+
+
+@app.command()
+def check(
+    what: Annotated[str, typer.Argument(help="A pipeline's file, or the directory of a durable session.")],
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Compute every view again from its tables, and compare row by row.")
+    ] = False,
+    trust: Annotated[bool, typer.Option("--trust", help=TRUST)] = False,
+) -> None:
+    """Look at a pipeline (reads it, plans it, lists what it reads and writes), or read a directory through and say
+    whether it is whole. Nothing is changed.
+    """
+    from everview.cli import directories
+    from everview.errors import InputError
+    from everview.io.program import KINDS
+
+    path = Path(what)
+    if not (path.is_file() or path.suffix in KINDS):
+        directories.check(what, deep, trust)
+        return
+    if deep or trust:
+        raise InputError("E_OPTION", "--deep and --trust are about directories", "leave them out for a pipeline's file")
+    from everview.cli import planned
+
+    for line in planned.described(path):
+        typer.echo(line)

@@ -1,0 +1,118 @@
+"""What people write who know other libraries, and what to write here.
+
+A collection is a query, not a frame: it has columns, and methods that make more queries. Asked for something else it
+says what it is and what to write instead, in words that fit what was tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from everview.errors import PlanError, did_you_mean
+from everview.expr.language import Expression
+
+
+class UnknownColumn(PlanError, AttributeError):
+    """`c.x` where c has no column x; an AttributeError too, so that hasattr works."""
+
+
+class NotComputed(PlanError, AttributeError):
+    """Rows are asked of a query that is not kept. Not a TypeError: `in` would put its own in the place of ours."""
+
+
+READING = frozenset(
+    (
+        "as_of",
+        "changes",
+        "count",
+        "counts",
+        "errors",
+        "head",
+        "lookup",
+        "rows",
+        "show",
+        "stats",
+        "subscribe",
+        "to_arrow",
+        "to_pandas",
+        "to_polars",
+        "to_spark",
+        "write_to",
+    )
+)
+"""What tables or views have, and queries do not: their rows."""
+
+CHANGING = frozenset({"clear", "delete", "insert", "upsert"})
+"""What only tables have."""
+
+ELSEWHERE = {
+    "aggregate": 'c.group_by("k").agg(total=col.x.sum())',
+    "append": "t.insert(rows)",
+    "assign": "c.with_columns(x=...)",
+    "collect": "v.rows()",
+    "columns": "list(c.schema())",
+    "describe": "c.schema(), or v.stats()",
+    "drop_duplicates": "c.distinct()",
+    "dropDuplicates": "c.distinct()",
+    "dtypes": "c.schema()",
+    "fetchall": "v.rows()",
+    "groupBy": 'c.group_by("k").agg(...)',
+    "groupby": 'c.group_by("k").agg(...)',
+    "merge": "c.join(d, c.x == d.y)",
+    "orderBy": "c.top(10, by=col.x.desc()): only the first rows have an order that can be kept",
+    "order_by": "c.top(10, by=col.x.desc()): only the first rows have an order that can be kept",
+    "printSchema": "c.schema()",
+    "query": "c.filter(c.x > 1)",
+    "sort": "c.top(10, by=col.x.desc()): only the first rows have an order that can be kept",
+    "sort_values": "c.top(10, by=col.x.desc()): only the first rows have an order that can be kept",
+    "sum": "c.agg(total=col.x.sum())",
+    "take": "v.head(5)",
+    "tail": "c.top(5, by=col.x.desc())",
+    "toPandas": "v.to_pandas()",
+    "union": "c.union_all(d), and .distinct() for each row once",
+    "unique": "c.distinct()",
+    "where": "c.filter(c.x > 1)",
+    "withColumn": "c.with_columns(x=...)",
+}
+"""Names of other libraries, and what does the same here."""
+
+KEEP = 'install it, v = db.view("name", c), and then'
+
+
+def missing(c: Any, name: str, columns: Sequence[str]) -> PlanError:
+    """The error for an attribute that is neither a column nor a method."""
+    if name in READING:
+        return NotComputed(
+            "E_NOT_COMPUTED", f"{c!r} is a query that is not computed: it has no {name}()", f"{KEEP} v.{name}(...)"
+        )
+    if name in CHANGING:
+        return NotComputed(
+            "E_NOT_A_TABLE", f"{c!r} is not a table: it has no {name}()", "change the tables that it is made of"
+        )
+    methods = [m for m in dir(type(c)) if not m.startswith("_")]
+    hint = f"write {ELSEWHERE[name]}" if name in ELSEWHERE else did_you_mean(name, [*columns, *methods])
+    if hint.startswith("available"):
+        hint = did_you_mean(name, columns).replace("available:", "columns:") + "; methods: dir(c)"
+    return UnknownColumn("E_COLUMN", f"{c!r} has no column {name!r}", hint)
+
+
+def not_a_name(c: Any, given: Any) -> PlanError:
+    """The error for `c[given]` where that is not the name of a column."""
+    name = c._label or "c"
+    if isinstance(given, Expression):
+        what, hint = "a condition is not the name of a column", f"write {name}.filter({given!r})"
+    elif isinstance(given, (list, tuple)) and all(isinstance(n, str) for n in given):
+        what, hint = "one column has one name", f"write {name}.select({', '.join(map(repr, given))})"
+    elif isinstance(given, (int, slice)):
+        what, hint = "rows have no numbers", "v.head(n) gives some rows, c.top(n, by=...) the first ones"
+    else:
+        what, hint = "the name of a column is needed", f"the columns of {c!r} have names"
+    return UnknownColumn("E_COLUMN", f"{name}[{given!r}]: {what}", hint)
+
+
+def not_computed(c: Any, what: str, instead: str) -> PlanError:
+    """The error for looking at the rows of a query that is not kept."""
+    return NotComputed(
+        "E_NOT_COMPUTED", f"{c!r} is a query that is not computed: it cannot be {what}", f"{KEEP} {instead}"
+    )

@@ -1,0 +1,71 @@
+"""Keys of rows: what people give for one, and what is wrong with those that are there, missing or given twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everview.codes.values import decoder, encode_value
+from everview.errors import InputError
+from everview.session.current_rows import last_of_each
+
+if TYPE_CHECKING:
+    from everview.session.table import Table
+
+
+def key_codes(table: Table, keys: Any) -> np.ndarray:
+    """Keys as columns of codes: a key of one column is its value, of several a tuple."""
+    if not table._key:
+        raise InputError(
+            "E_NO_KEY", f"table {table._label!r} has no key", 'delete whole rows, or declare one: key="column"'
+        )
+    if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
+        raise InputError("E_TYPE", f"keys={keys!r}: a list of keys is needed", "put a single key into a list")
+    names = [table._codec.names[c] for c in table._key]
+    types = [table._codec.types[c] for c in table._key]
+    found = []
+    for key in keys:
+        values = key if isinstance(key, tuple) and (len(names) > 1 or types[0].kind != "tuple") else (key,)
+        if len(values) != len(names):
+            raise InputError(
+                "E_KEY", f"the key is ({', '.join(names)}), got {len(values)} value(s): {key!r}", "give a tuple of them"
+            )
+        pairs = zip(types, values, strict=True)
+        found.append([encode_value(declared, value, table._codec.interner) for declared, value in pairs])
+    return np.array(found, dtype=np.int64).reshape(len(found), len(names)).T
+
+
+def shown_key(table: Table, codes: np.ndarray) -> str:
+    """A key as people know it."""
+    interner = table._codec.interner
+    decoders = [decoder(table._codec.types[c], interner) for c in table._key]
+    return ", ".join(repr(decode(int(code))) for decode, code in zip(decoders, codes, strict=True))
+
+
+def key_present(table: Table, codes: np.ndarray) -> InputError:
+    return InputError(
+        "E_KEY",
+        f"table {table._label!r} has a row with the key {shown_key(table, codes)} already",
+        "upsert(rows) replaces rows by key",
+    )
+
+
+def key_twice(table: Table, keys: np.ndarray) -> InputError:
+    """The error for rows among which a key comes twice."""
+    kept = set(last_of_each(keys).tolist())
+    first = next(i for i in range(keys.shape[1]) if i not in kept)
+    return InputError(
+        "E_KEY",
+        f"table {table._label!r}: the key {shown_key(table, keys[:, first])} is given twice",
+        "upsert(rows) takes the last row of each key",
+    )
+
+
+def key_missing(table: Table, codes: np.ndarray) -> InputError:
+    return InputError(
+        "E_KEY",
+        f"table {table._label!r} has no row with the key {shown_key(table, codes)}",
+        "nothing was deleted; lookup(key) says whether a row is there",
+    )

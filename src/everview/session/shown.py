@@ -1,0 +1,132 @@
+"""Rows as people read them: tables of text for terminals and of HTML for notebooks.
+
+Numbers stand at the right of their column, so that their digits are under each other; texts that are very long are cut,
+and say so with an ellipsis. What is left out is counted, never passed over.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import Any
+
+from everview.types import DataType
+
+ROWS = 20
+"""Rows that are shown if nobody says how many."""
+WIDEST = 60
+"""Letters of a value that are shown."""
+
+Row = tuple[Any, ...]
+
+
+def cell(value: Any, widest: int = WIDEST) -> str:
+    r"""One value on one line.
+
+    >>> cell(None), cell("two\nlines"), cell("x" * 9, widest=5)
+    ('NULL', 'two\\nlines', 'xxxx…')
+    """
+    if value is None:
+        return "NULL"
+    text = str(value)
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return text if len(text) <= widest else text[: widest - 1] + "…"
+
+
+def is_number(declared: DataType) -> bool:
+    """Whether values of a type stand at the right."""
+    return declared.kind in ("int", "float", "decimal")
+
+
+def lines(
+    names: Sequence[str],
+    types: Sequence[DataType],
+    rows: Sequence[Row],
+    *,
+    with_types: bool = False,
+    widest: int = WIDEST,
+) -> list[str]:
+    """A table of text.
+
+    >>> from everview.types import INT, STR
+    >>> print("\\n".join(lines(["name", "n"], [STR, INT], [("fig", 5), ("pear", 12)], with_types=True)))
+    name   n
+    str  int
+    ---- ---
+    fig    5
+    pear  12
+    """
+    heads = [[*names], *([[repr(t) for t in types]] if with_types else [])]
+    cells = [[cell(v, widest) for v in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*heads, *cells, strict=True)]
+    right = [is_number(t) for t in types]
+
+    def line(row: Sequence[str]) -> str:
+        placed = (c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True))
+        return GAP.join(placed).rstrip()
+
+    return [*map(line, heads), GAP.join("-" * w for w in widths), *map(line, cells)]
+
+
+GAP = "  "
+
+
+def left_out(shown: int, total: int) -> str:
+    """What to say about rows that are not shown; empty if all are.
+
+    >>> left_out(20, 1234567), left_out(3, 3)
+    ('... and 1,234,547 more', '')
+    """
+    return f"... and {total - shown:,} more" if total > shown else ""
+
+
+def counted(number: int) -> str:
+    """A number of rows.
+
+    >>> counted(1), counted(12345)
+    ('1 row', '12,345 rows')
+    """
+    return f"{number:,} row{'' if number == 1 else 's'}"
+
+
+def page(names: Sequence[str], types: Sequence[DataType], rows: Sequence[Row], note: str) -> str:
+    """A table of HTML, with a note under it."""
+    style = ["" if is_number(t) else ' style="text-align:left"' for t in types]
+    head = "".join(
+        f"<th{s}>{html.escape(n)}<br><small>{html.escape(repr(t))}</small></th>"
+        for n, t, s in zip(names, types, style, strict=True)
+    )
+    body = "".join(
+        "<tr>" + "".join(f"<td{s}>{html.escape(cell(v))}</td>" for v, s in zip(row, style, strict=True)) + "</tr>"
+        for row in rows
+    )
+    table = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
+    return f'<table style="text-align:right">{table}</table><p>{html.escape(note)}</p>'
+
+
+class Stats(dict[str, Any]):
+    """Measures of a session or view: a dict that prints as a table.
+
+    >>> print(Stats({"time": 3, "bytes": 2048, "arrangements": [{"name": "arrange t", "bytes": 2048}]}))
+    time 3, bytes 2,048
+    arrange t  bytes 2,048
+    """
+
+    def __str__(self) -> str:
+        first = ", ".join(f"{name} {_measure(value)}" for name, value in self.items() if name != "arrangements")
+        held = [{n: _measure(v) for n, v in a.items() if v != []} for a in self.get("arrangements", ())]
+        widest = max((len(a["name"]) for a in held), default=0)
+        rest = [
+            f"{a['name'].ljust(widest)}  {', '.join(f'{n} {v}' for n, v in a.items() if n != 'name')}" for a in held
+        ]
+        return "\n".join([first, *rest])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(str(self))}</pre>"
+
+
+def _measure(value: Any) -> str:
+    if isinstance(value, list):
+        return " and ".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) else str(value)

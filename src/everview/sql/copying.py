@@ -1,0 +1,55 @@
+r"""`\copy`: between tables, queries and files, at the shell.
+
+    \copy t from 'in/t.csv'                     rows of a file, all in one transaction
+    \copy t to 'out/t.parquet'                  a table or view
+    \copy (SELECT ...) to 'out/answer.json'     an answer
+
+The format is told by the file's name. Paths are those of the shell's user, so files=False does not forbid them.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from everview.errors import InputError
+from everview.io.once import load
+from everview.io.pipeline import by_suffix
+from everview.session.table import Table
+
+if TYPE_CHECKING:
+    from everview.session.session import Session
+
+_FORM = re.compile(r"(?P<what>\(.*\)|\S+)\s+(?P<way>from|to)\s+'?(?P<path>[^']+?)'?", re.IGNORECASE | re.DOTALL)
+
+
+def copy(session: Session, text: str) -> str:
+    """Do what follows `\\copy`; what was done.
+
+    >>> import everview as ev, tempfile
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> t.insert([(1,), (2,)])
+    >>> path = f"{tempfile.mkdtemp()}/t.csv"
+    >>> copy(db, f"(SELECT x + 1 AS x FROM t) to '{path}'")
+    'copied 2 rows'
+    >>> copy(db, f"t from {path}"), sorted(t.rows())
+    ('copied 2 rows', [(1,), (2,), (2,), (3,)])
+    """
+    found = _FORM.fullmatch(text.strip())
+    if found is None:
+        raise InputError(
+            "E_SYNTAX", f"\\copy {text} is not understood", "\\copy t from 'file.csv', \\copy v to 'file.csv'"
+        )
+    what, path = found["what"], found["path"]
+    if found["way"].lower() == "from":
+        table = session[what]
+        if not isinstance(table, Table):
+            raise InputError("E_TYPE", f"{what} is a view, which cannot be changed", "copy into a table")
+        return f"copied {load(session, table, by_suffix(path)):,} rows"
+    rows = session.sql(what[1:-1]).to_arrow() if what.startswith("(") else session[what].to_arrow()
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "wb") as file:
+        by_suffix(path).format.write(rows, file)
+    return f"copied {rows.num_rows:,} rows"
