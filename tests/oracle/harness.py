@@ -73,6 +73,7 @@ class ViewPlan:
     build: Callable[[Mapping[str, Any]], Collection]
     at: int = 0
     until: int | None = None
+    plan: str | None = None
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class Run:
         for plan in self.scenario.views:
             if plan.at == number:
                 collection = plan.build(self.tables)
-                watched = Watched(self.db.view(plan.name, collection), collection, self.db.time)
+                watched = Watched(self.db.view(plan.name, collection, plan=plan.plan), collection, self.db.time)
                 watched.view.subscribe(watched.hear)
                 self.watched[plan.name] = watched
                 self._check_rows(plan.name)
@@ -143,7 +144,7 @@ class Run:
         for view in self.scenario.views:
             if view.name in self.watched:
                 watched = self.watched[view.name]
-                watched.view = self.db.view(view.name, view.build(self.tables))
+                watched.view = self.db.view(view.name, view.build(self.tables), plan=view.plan)
                 found.append(watched)
         assert not inside(self.db).catalog.redeclarable
         assert set(self.db.views) == set(self.watched)

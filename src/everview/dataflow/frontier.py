@@ -33,6 +33,7 @@ class Trees(Operator):
     """The best value of every vertex, kept by trees."""
 
     kind = "trees"
+    context = 0
 
     def __init__(
         self, graph: Graph, node: Frontier, start: Arrangement, edges: list[tuple[Arrangement, Arrangement]], label: str
@@ -77,7 +78,8 @@ class Trees(Operator):
         return batches, updates, size + int(trees_k.about_trees(trees_k.TREES_BYTES, self.context))
 
     def _free(self) -> None:
-        trees_k.about_trees(trees_k.DROP_TREES, self.context)
+        if self.context:  # 0: there was no memory to make it
+            trees_k.about_trees(trees_k.DROP_TREES, self.context)
         super()._free()
 
 

@@ -1,13 +1,13 @@
 """Where an operator's rows are when a dataflow has several shards.
 
     HASH_BY_FIRST    rows with equal first columns together, on the shard that the column's hash says
-    SINGLE_SHARD      all on the first shard
-    ANYWHERE    wherever their inputs were
-    Cells       what a join of many inputs reads: in copies, so that all rows of a result meet on one shard
+    SINGLE_SHARD     all on the first shard
+    ANYWHERE         wherever their inputs were
+    HyperCube        what a join of many inputs reads: in copies, so that all rows of a result meet on one shard
 
-**Cells.** A join binds variables, and each of its inputs has some of them. The shards are thought of as a grid with a
-side for each variable, so a result belongs to the cell that the hashes of its values say, and only to that. A row of an
-input knows some of the coordinates; it goes to every cell that has these (Afrati and Ullman, 2010, call it "shares",
+**HyperCube.** A join binds variables, and each of its inputs has some of them. The shards are thought of as a grid with
+a side for each variable, so a result belongs to the cell that the hashes of its values say, and only to that. A row of
+an input knows some of the coordinates; it goes to every cell that has these (Afrati and Ullman, 2010, call it "shares",
 others a hypercube). Then each cell joins what it has, with the operator that one process would use, and every result is
 found in exactly one cell, once.
 
@@ -70,7 +70,7 @@ class HyperCube:
     `inputs` are the variables of the columns of each of the join's inputs, `columns` those of the rows' (-1: none).
 
     >>> rows = np.array([[1, 2, 3], [1, 1, 1]])
-    >>> wedge = Cells(((0, 1), (1, 2), (0, 2)), (1, 2))
+    >>> wedge = HyperCube(((0, 1), (1, 2), (0, 2)), (1, 2))
     >>> [(shard, places.tolist()) for shard, places in wedge.parts(rows, 4)]
     [(0, [1]), (1, [1]), (2, [0, 2]), (3, [0, 2])]
     >>> [wedge.once(rows[:, places], 4, shard).tolist() for shard, places in wedge.parts(rows, 4)]

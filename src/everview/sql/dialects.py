@@ -111,7 +111,7 @@ def in_our_words(node: exp.Expr) -> exp.Expr | None:
 
     >>> call = sqlglot.parse_one("date_format(d, 'yyyy-MM')", read="spark")
     >>> in_our_words(call).sql("postgres")
-    "TO_CHAR(d, 'YYYY-MM')"
+    "TO_CHAR(CAST(d AS TIMESTAMP), 'YYYY-MM')"
     """
     children: dict[str, exp.Expr] = {}
 

@@ -33,11 +33,11 @@ def reshard(store: Store, shards: int, spreads: Mapping[int, Spread]) -> None:
     """Rewrite a store's lists for `shards` shards; `spreads` says where an operator's rows belong.
 
     >>> import tempfile
-    >>> from everview.dataflow.partitioning import BY_FIRST
+    >>> from everview.dataflow.partitioning import HASH_BY_FIRST
     >>> with Store(tempfile.mkdtemp(), shards=2) as store:
     ...     refs = [store.put(Image.of(np.array([row]), 1, 1)) for row in ([1, 3, 5], [2, 4])]
     ...     _ = store.commit(1, adds=[(0, 0, refs[0]), (0, 1, refs[1])])
-    ...     reshard(store, 1, {0: BY_FIRST})
+    ...     reshard(store, 1, {0: HASH_BY_FIRST})
     ...     [store.get(r).columns().tolist() for r in store.manifest.lists[0, 0]], store.manifest.shards
     ([[[1, 3, 5]], [[2, 4]]], 1)
     """

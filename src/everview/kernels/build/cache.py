@@ -97,7 +97,7 @@ def base_directory() -> Path:
     given = os.environ.get("EVERVIEW_CACHE_DIR")
     if given:
         return Path(given)
-    root = PACKAGE.parents[2]
+    root = PACKAGE.parent.parent
     if PACKAGE.parent.name == "src" and (root / "pyproject.toml").is_file():
         return root / ".cache"
     if sys.platform == "darwin":

@@ -78,7 +78,7 @@ class Caller(_End):
     (7, True)
     >>> Caller(new_secret(), b"a demo", 7).proof(reply)
     Traceback (most recent call last):
-    everview.spark.transport.handshake.Stranger
+    everview.spark.transport.handshake.NotAuthenticated
     """
 
     def __init__(self, secret: bytes, purpose: bytes, number: int) -> None:
