@@ -75,6 +75,11 @@ class ViewPlan:
     until: int | None = None
     plan: str | None = None
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What `db.view` is given besides."""
+        return {} if self.plan is None else {"plan": self.plan}
+
 
 @dataclass(frozen=True)
 class Scenario:
@@ -129,7 +134,7 @@ class Run:
         for plan in self.scenario.views:
             if plan.at == number:
                 collection = plan.build(self.tables)
-                watched = Watched(self.db.view(plan.name, collection, plan=plan.plan), collection, self.db.time)
+                watched = Watched(self.db.view(plan.name, collection, **plan.options), collection, self.db.time)
                 watched.view.subscribe(watched.hear)
                 self.watched[plan.name] = watched
                 self._check_rows(plan.name)
@@ -144,7 +149,7 @@ class Run:
         for view in self.scenario.views:
             if view.name in self.watched:
                 watched = self.watched[view.name]
-                watched.view = self.db.view(view.name, view.build(self.tables), plan=view.plan)
+                watched.view = self.db.view(view.name, view.build(self.tables), **view.options)
                 found.append(watched)
         assert not inside(self.db).catalog.redeclarable
         assert set(self.db.views) == set(self.watched)

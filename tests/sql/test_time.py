@@ -78,7 +78,7 @@ def test_time_to_live_by_the_rows_own_time(db: ev.Session) -> None:
             new[ids] = rng.choice([None, now - 20, now, now + 5, now + 40])
         again = rng.sample(sorted(model), min(len(model), 1))
         new.update(dict.fromkeys(again, now + 3))
-        table(db, "ticket").insert([(i, None if e is None else after(e)) for i, e in new.items()])
+        table(db, "ticket").upsert([(i, None if e is None else after(e)) for i, e in new.items()])
         model.update({i: e for i, e in new.items() if e is None or e + 10 > now})
         assert sorted(view.rows()) == sorted((i,) for i in model)
 
