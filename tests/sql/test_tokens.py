@@ -37,7 +37,9 @@ def _without_effect(text: str) -> set[str]:
 
 
 def _queries(path: Path) -> list[str]:
-    return [b.ours for b in harness.blocks(path) if b.kind == "query" and "[" not in b.ours]
+    """All that sqlglot can read: SESSION(...) is a keyword of its own, which our reader gives another name."""
+    found = [b.ours for b in harness.blocks(path) if b.kind == "query" and "[" not in b.ours]
+    return [text for text in found if "SESSION(" not in text.upper()]
 
 
 def test_what_is_dropped_from_some_queries() -> None:
