@@ -333,7 +333,7 @@ def test_a_batch_that_cannot_be_read_says_why_and_spark_is_silent(
 def test_refusals(spark: Any) -> None:
     db = ev.connect()
     with pytest.raises(ev.InputError, match=r"E_SCHEMA\] column 'x'.*not a column type"):
-        db.source("t", spark.sql("select array(1) as x"))
+        db.source("t", spark.sql("select interval '1' month as x"))
     with pytest.raises(ev.InputError, match=r"E_OPTION.*max_rows_per_step has no effect"):
         db.source("t", spark.range(3), max_rows_per_step=2)
     rate = spark.readStream.format("rate").load()

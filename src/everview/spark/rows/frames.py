@@ -31,10 +31,21 @@ def frame_source(frame: DataFrame) -> Source:
 
 def frame_schema(frame: DataFrame) -> pa.Schema:
     """A DataFrame's columns in Arrow's terms."""
-    from pyspark.sql.pandas.types import to_arrow_schema
+    return pa.schema([_arrow_field(each) for each in frame.schema.fields])
 
-    found: pa.Schema = to_arrow_schema(frame.schema, timezone="UTC")
-    return found
+
+def _arrow_field(column: Any) -> pa.Field:
+    from pyspark.errors import PySparkTypeError
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    try:
+        found: pa.Schema = to_arrow_schema(StructType([column]), timezone="UTC")
+    except PySparkTypeError:
+        kind = column.dataType.simpleString()
+        hint = "cast it, to a string say, or leave it out"
+        raise InputError("E_SCHEMA", f"column {column.name!r}: Spark's {kind} is not a column type", hint) from None
+    return found.field(0)
 
 
 def check_session(spark: Any) -> None:
