@@ -26,7 +26,7 @@ import plot
 import real
 import recursive
 
-from everview.dataflow.graph import batch_arrays
+from everview.dataflow.dataflow import batch_arrays
 from everview.dataflow.scopes import EPOCH_BITS
 from everview.kernels.trace import read
 from everview.kernels.trace.trace import NO_SINCE
@@ -42,7 +42,7 @@ Labels = dict[tuple[int, int, int], int]
 def label_differences(db: Any) -> Labels:
     """What the loop that spreads labels holds. It is the only minimum in a loop."""
     (reduce,) = (
-        o for o in core_of(db).runtime.graph.operators() if o.trace is not None and o.label.startswith("min by")
+        o for o in core_of(db).runtime.dataflow.operators() if o.trace is not None and o.label.startswith("min by")
     )
     batch = read.collect(reduce.trace.address, NO_SINCE, 2**62, 1)
     (nodes, labels), times, diffs = batch_arrays(batch, 2)

@@ -67,7 +67,7 @@ def kept_as(view: ev.View) -> list[str]:
 
 def operators(db: ev.Session) -> list[Any]:
     """The operators that keep trees."""
-    return [o for o in inside(db).runtime.graph.operators() if o.kind == "trees"]
+    return [o for o in inside(db).runtime.dataflow.operators() if o.kind == "trees"]
 
 
 def random_step(

@@ -463,9 +463,9 @@ def drop_everything(world: World) -> None:
     for name in list(db.views):
         db[name].drop()
     tables = {table._arrangement.operator for table in inside(db).catalog.tables.values()}
-    left = [o for o in inside(db).runtime.graph.operators() if o not in tables and o.label != "errors"]
+    left = [o for o in inside(db).runtime.dataflow.operators() if o not in tables and o.label != "errors"]
     assert not left, f"left behind: {[o.describe() for o in left]}"
-    assert [o for o in inside(db).runtime.graph.numbered if o is not None and o not in tables] == []
+    assert [o for o in inside(db).runtime.dataflow.numbered if o is not None and o not in tables] == []
 
 
 def main(seed: int, wanted: int, where: str = "embedded", how: str = "signal") -> None:

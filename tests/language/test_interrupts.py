@@ -121,13 +121,13 @@ def test_an_interrupt_waits_for_the_call_and_comes_out_of_it(monkeypatch: pytest
     """It comes after the kernels have made something and before Python knows: the worst moment."""
     with ev.connect() as db:
         t = db.table("t", {"x": int})
-        real = inside(db).runtime.graph.installed
+        real = inside(db).runtime.dataflow.installed
 
         def installed() -> None:
             signal.raise_signal(signal.SIGINT)
             real()
 
-        monkeypatch.setattr(inside(db).runtime.graph, "installed", installed)
+        monkeypatch.setattr(inside(db).runtime.dataflow, "installed", installed)
         with pytest.raises(KeyboardInterrupt):
             db.view("v", t.distinct())
         monkeypatch.undo()

@@ -28,7 +28,7 @@ from typing import Any
 
 import everview as ev
 from everview import col
-from everview.dataflow import graph, streams
+from everview.dataflow import dataflow, streams
 from everview.kernels import make
 from everview.kernels.trace import read
 from tests.inside import inside
@@ -253,7 +253,7 @@ def interleave(seed: int) -> None:
     for owner, names in (
         (make, ("peek", "poke", "make_filled", "drop_block", "push_rows")),
         (read, ("collect", "release")),
-        (graph.Graph, ("assemble", "remove", "install", "run")),
+        (dataflow.Dataflow, ("assemble", "remove", "install", "run")),
         (streams.Stream, ("listed", "detach")),
     ):
         for name in names:

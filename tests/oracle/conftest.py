@@ -30,8 +30,8 @@ def _two_threads() -> Runtime:
 
     def connect(**options: Any) -> ev.Session:
         db = ev.connect(threads=2, **options)
-        assert inside(db).runtime.graph.helper is not None
-        inside(db).runtime.graph.helper.share_from(1)
+        assert inside(db).runtime.dataflow.helper is not None
+        inside(db).runtime.dataflow.helper.share_from(1)
         return db
 
     return Runtime("two threads", connect)

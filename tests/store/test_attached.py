@@ -166,17 +166,17 @@ def test_a_reader_whose_pin_was_lost_is_told(writer: Any, tmp_path: Path) -> Non
 def test_a_transaction_that_fails_is_never_seen(writer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A record is in the log before it is run: a reader that comes by just then must not believe it."""
     reader = attach(tmp_path)
-    run = inside(writer).runtime.graph.run
+    run = inside(writer).runtime.dataflow.run
 
     def interrupted(epochs: int) -> None:
         assert reader.refresh() == 1
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(inside(writer).runtime.graph, "run", interrupted)
+    monkeypatch.setattr(inside(writer).runtime.dataflow, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         writer["t"].insert([(5, "never")])
-    inside(writer).runtime.graph.abort()
-    monkeypatch.setattr(inside(writer).runtime.graph, "run", run)
+    inside(writer).runtime.dataflow.abort()
+    monkeypatch.setattr(inside(writer).runtime.dataflow, "run", run)
     writer["t"].insert([(6, "after")])
     assert reader.refresh() == 2
     same(reader, writer)

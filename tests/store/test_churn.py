@@ -234,7 +234,7 @@ def test_state_that_is_not_found_is_computed_and_the_rest_is_kept(tmp_path: Path
         db.view("lost", t.group_by("y").agg(n=ev.count()))
         t.insert([(1, 2)])
         t.insert([(1, 3)])
-        held = saved.held(inside(db).runtime.graph)
+        held = saved.held(inside(db).runtime.dataflow)
         lost = set(held) - {k for k in held if "by [0]" in k or k.startswith("table")}
         assert len(lost) == 2
         before = saved.fingerprint

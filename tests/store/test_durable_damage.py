@@ -67,13 +67,13 @@ def test_a_record_that_was_being_taken_back_when_the_process_died(tmp_path: Path
 def test_an_interrupt_after_the_step_was_complete_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     db = ev.connect(tmp_path)
     t = db.table("t", {"x": int})
-    run = inside(db).runtime.graph.run
+    run = inside(db).runtime.dataflow.run
 
     def interrupted(epochs: int) -> None:
         run(epochs)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(inside(db).runtime.graph, "run", interrupted)
+    monkeypatch.setattr(inside(db).runtime.dataflow, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         t.insert([(1,)])
     monkeypatch.undo()

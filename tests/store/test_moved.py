@@ -263,7 +263,7 @@ def test_merges_of_loops_on_shards_after_opening_again(tmp_path: Path, monkeypat
     for start in range(0, 40, 10):
         with connect(tmp_path, 2) as db:
             e, r, _ = declare(db)
-            operators = inside(db).runtime.graph.operators()
+            operators = inside(db).runtime.dataflow.operators()
             in_loops = [o.trace.since for o in operators if o.trace and not o.scope.is_root]
             assert in_loops and set(in_loops) == {NO_SINCE}
             for i in range(start, start + 10):

@@ -16,7 +16,7 @@ from pyarrow import fs
 
 import everview as ev
 from everview import col
-from everview.dataflow.graph import Graph
+from everview.dataflow.dataflow import Dataflow
 from everview.recovery import directory as durable
 from everview.recovery.loading import Loaded
 from everview.recovery.opening import open_directory, open_to_write
@@ -83,7 +83,7 @@ def test_a_step_that_fails_leaves_no_record(files: ObjectFiles, monkeypatch: pyt
     sale.insert([("north", 1)])
     before = list(wal_objects.read(files, 0))
     with monkeypatch.context() as patch:
-        patch.setattr(Graph, "run", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(Dataflow, "run", lambda *a: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             sale.insert([("north", 10)])
     assert list(wal_objects.read(files, 0)) == before
@@ -160,16 +160,16 @@ def test_a_writer_that_slept_in_a_step_does_not_take_back_what_another_has_read(
     first, sale, _ = opened(files)
     sale.insert([("north", 1)])
     second: list[Any] = []
-    run = Graph.run
+    run = Dataflow.run
 
     def late(self: Any, epochs: int) -> None:
-        if self is inside(first).runtime.graph:
+        if self is inside(first).runtime.dataflow:
             second.extend(taken_over(files, monkeypatch))
             second[1].insert([("south", 7)])
             raise KeyboardInterrupt
         run(self, epochs)
 
-    monkeypatch.setattr(Graph, "run", late)
+    monkeypatch.setattr(Dataflow, "run", late)
     with pytest.raises((KeyboardInterrupt, ev.StoreError)):
         sale.insert([("north", 10)])
     inside(first).abandon()

@@ -23,8 +23,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from everview.dataflow import frontier, joins, linear, loops, reductions
+from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import levels, serving
-from everview.dataflow.graph import Graph
 from everview.dataflow.identity import Purpose
 from everview.dataflow.operators import Activate, Arrange, Arrangement, Operator, columns
 from everview.dataflow.partitioning import HASH_BY_FIRST, SINGLE_SHARD, HyperCube
@@ -49,24 +49,24 @@ Piece = tuple[str, plan.Node, tuple[int, ...]]
 class Builder:
     """Turns plans into operators of a graph."""
 
-    def __init__(self, graph: Graph) -> None:
-        self.graph = graph
+    def __init__(self, dataflow: Dataflow) -> None:
+        self.dataflow = dataflow
         self.tables: dict[int, Arrangement] = {}
         self.flows: dict[Key, Flow] = {}
         self.arrangements: dict[Key, list[Arrangement]] = {}
         self.in_cells: dict[tuple[Key, HyperCube], list[Arrangement]] = {}
         """what joins of many inputs read on shards: apart from the others, because it has copies"""
         self.loops: dict[Key, loops.LoopBuild] = {}
-        self.outgrown: list[loops.LoopBuild] = []
+        self.retired_loops: list[loops.LoopBuild] = []
         """loops that go on for their readers and cannot tell a newcomer their past (kept: keys hold their ids)"""
-        self.around: dict[int, loops.LoopBuild] = {}
+        self.enclosing: dict[int, loops.LoopBuild] = {}
         """the loops whose bodies are being built, by depth"""
         self._activations: set[tuple[Operator, Scope]] = set()
         self.installed: set[plan.Node] = set()
         self.decided: dict[plan.Node, list[Decision | LoopDecision]] = {}
         """How the joins of what is installed are kept, and why."""
         self._build = Staged(self._made, self._built)
-        self.ahead: dict[Key, Arrangement] = {}
+        self.early_outputs: dict[Key, Arrangement] = {}
         """outputs of reductions that were made before the reductions, for loop variables to read"""
         self.pieces: dict[Piece, list[Operator]] = {}
         """the operators that were made for each thing asked for, the newest last"""
@@ -75,9 +75,9 @@ class Builder:
 
     def add_table(self, node: plan.Table, order: tuple[int, ...], label: str) -> Arrangement:
         """The operator of a base table: its rows, arranged."""
-        made = len(self.graph.numbered)
+        made = len(self.dataflow.numbered)
         with self.making(node):
-            operator = Arrange(self.graph, self.graph.root, len(order), label=label)
+            operator = Arrange(self.dataflow, self.dataflow.root, len(order), label=label)
         operator.check_deletes()
         arrangement = Arrangement(operator, order)
         self.tables[node.id] = arrangement
@@ -90,13 +90,13 @@ class Builder:
         """What to build for a node: what there is of it already is used, monotone loops are kept as trees, joins of
         many inputs are kept as they are told to be or as their shape says; and why so.
         """
-        refused = "it runs on several shards" if self.graph.sharded else ASKED if choice == "rounds" else None
+        refused = "it runs on several shards" if self.dataflow.sharded else ASKED if choice == "rounds" else None
         pruned, loops = as_trees(prune(node, self.installed, self), self.installed, refused)
         found, joins = planned(pruned, choice, self.installed, self.indexed)
         return found, [*loops, *joins]
 
     def install(self, node: plan.Node, keys: tuple[int, ...], choice: Choice | None = None) -> Arrangement:
-        """Plan and build an arrangement of a node; it is there afterwards, but not up to date (see `Graph.installed`).
+        """Plan and build an arrangement of a node; it is there afterwards, but not up to date (`Dataflow.installed`).
         If that fails, `forget_new`.
         """
         pruned, decided = self.planned(node, choice)
@@ -106,8 +106,8 @@ class Builder:
 
     def forget_new(self) -> None:
         """An installation failed: nothing of it stays."""
-        gone = self.graph.unfinished()
-        self.graph.forget_new()
+        gone = self.dataflow.unfinished()
+        self.dataflow.forget_new()
         self.forget(gone)
 
     def stored(self, node: plan.Node, pruned: plan.Node, keys: tuple[int, ...]) -> Arrangement:
@@ -116,8 +116,8 @@ class Builder:
             for arrangement in self.existing(known):
                 if arrangement.serves(keys) and arrangement.operator.scope.is_root:
                     return arrangement
-        made = len(self.graph.numbered)
-        arrangement = self._arrange(pruned, keys, self.graph.root)
+        made = len(self.dataflow.numbered)
+        arrangement = self._arrange(pruned, keys, self.dataflow.root)
         self._note_piece(("view", pruned, keys), made)
         if node != pruned:  # views of this view find it under the name they know
             self.arrangements.setdefault(self.key(node), []).append(arrangement)
@@ -127,7 +127,7 @@ class Builder:
 
     def _note_piece(self, piece: Piece, made: int) -> None:
         self.pieces.pop(piece, None)  # one that was dropped and is made again is the newest
-        self.pieces[piece] = [o for o in self.graph.numbered[made:] if o is not None]
+        self.pieces[piece] = [o for o in self.dataflow.numbered[made:] if o is not None]
 
     def forget(self, gone: set[Operator]) -> None:
         """Operators were dropped: forget whatever led to them."""
@@ -137,41 +137,41 @@ class Builder:
         in_cells = {k: [a for a in v if a.operator not in gone] for k, v in self.in_cells.items()}
         self.in_cells = {k: v for k, v in in_cells.items() if v}
         self.loops = {k: b for k, b in self.loops.items() if not any(v.operator in gone for v in b.variables)}
-        self.outgrown = [b for b in self.outgrown if not any(v.operator in gone for v in b.variables)]
+        self.retired_loops = [b for b in self.retired_loops if not any(v.operator in gone for v in b.variables)]
         self.installed = {n for n in self.installed if (n, ()) in self.arrangements}
         self.decided = {n: d for n, d in self.decided.items() if n in self.installed}
         self.tables = {k: a for k, a in self.tables.items() if a.operator not in gone}
         self._activations = {(o, s) for o, s in self._activations if o not in gone}
-        self.ahead = {k: a for k, a in self.ahead.items() if a.operator not in gone}
+        self.early_outputs = {k: a for k, a in self.early_outputs.items() if a.operator not in gone}
         self.pieces = {p: made for p, made in self.pieces.items() if not all(o.freed for o in made)}
 
     @contextmanager
     def making(self, node: plan.Node) -> Iterator[None]:
         """Operators made inside are for this node: that is what they are known by (`everview.dataflow.identity`)."""
-        before = self.graph.purpose
-        self.graph.purpose = self.purpose(node)
+        before = self.dataflow.purpose
+        self.dataflow.purpose = self.purpose(node)
         try:
             yield
         finally:
-            self.graph.purpose = before
+            self.dataflow.purpose = before
 
     def purpose(self, node: plan.Node) -> Purpose:
         """The node, and the loops whose variables it reads."""
         depths = sorted({depth for depth, _ in free_variables(node)})
-        return Purpose(node, tuple(self.around[d].purpose for d in depths))
+        return Purpose(node, tuple(self.enclosing[d].purpose for d in depths))
 
     def forget_freed(self) -> None:
         """Forget whatever led to operators that are free, in an installation that was cut off."""
-        self.around = {}
-        self.graph.purpose = None
+        self.enclosing = {}
+        self.dataflow.purpose = None
         known = [o for made in self.pieces.values() for o in made]
         known += [a.operator for found in self.arrangements.values() for a in found]
         known += [b.producer for flow in self.flows.values() for b in flow]
-        known += [a.operator for a in (*self.tables.values(), *self.ahead.values())]
+        known += [a.operator for a in (*self.tables.values(), *self.early_outputs.values())]
         known += [v.operator for build in self.loops.values() for v in build.variables]
         gone = {o for o in known if o.freed}
         if gone:
-            self.ahead = {k: a for k, a in self.ahead.items() if not a.operator.freed}
+            self.early_outputs = {k: a for k, a in self.early_outputs.items() if not a.operator.freed}
             self.forget(gone)
 
     # memo
@@ -179,15 +179,15 @@ class Builder:
     def key(self, node: plan.Node) -> Key:
         """The node and the loops whose variables it reads."""
         depths = sorted({depth for depth, _ in free_variables(node)})
-        return node, tuple(id(self.around[d]) for d in depths)
+        return node, tuple(id(self.enclosing[d]) for d in depths)
 
     def scope(self, node: plan.Node) -> Scope:
         """Where the node runs: in the innermost loop whose variable it reads, so what reads a loop's result is outside
         that loop.
         """
-        scope = self.graph.root
+        scope = self.dataflow.root
         for depth, _ in free_variables(node):
-            scope = deeper(scope, self.around[depth].scope)
+            scope = deeper(scope, self.enclosing[depth].scope)
         return scope
 
     def flow(self, node: plan.Node) -> Flow:
@@ -259,7 +259,7 @@ class Builder:
         label = f"by {list(keys)}" if keys else "rows"
         with self.making(node):
             operator = Arrange(
-                self.graph, scope, len(order), label=label, spread=SINGLE_SHARD if gather else HASH_BY_FIRST
+                self.dataflow, scope, len(order), label=label, spread=SINGLE_SHARD if gather else HASH_BY_FIRST
             )
         operator.listen(reordered(flow, order))
         arrangement = Arrangement(operator, order)
@@ -275,7 +275,7 @@ class Builder:
         there = HyperCube(cells.inputs, tuple(cells.columns[c] for c in order))
         label = f"by {list(keys)} in cells"
         with self.making(node):
-            operator = Arrange(self.graph, self.scope(node), len(order), label=label, spread=there)
+            operator = Arrange(self.dataflow, self.scope(node), len(order), label=label, spread=there)
         operator.listen(reordered(self.flow(node), order))
         arrangement = Arrangement(operator, order)
         self.in_cells.setdefault((self.key(node), cells), []).append(arrangement)
@@ -301,7 +301,7 @@ class Builder:
 
     def indexed(self, node: plan.MultiJoin) -> bool:
         """Whether all arrangements that the join needs, outside loops, are there already; on shards they never are."""
-        if self.graph.sharded:
+        if self.dataflow.sharded:
             return False
         there = [self.arrangements.get((i, ()), []) for i in node.inputs]
         parts = [p for i in range(len(node.inputs)) for level in levels(node, i) for p in level.parts]
@@ -313,7 +313,7 @@ class Builder:
         """Let changes of an arrangement outside start the loop of a scope that reads it."""
         if source.operator.scope is not scope and (source.operator, scope) not in self._activations:
             self._activations.add((source.operator, scope))
-            Activate(self.graph, source, scope)
+            Activate(self.dataflow, source, scope)
 
 
 _BUILD: dict[type[plan.Node], Callable[[Builder, Any], Flow]] = {

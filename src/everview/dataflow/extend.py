@@ -21,7 +21,7 @@ from everview.kernels.operators import extend as k
 from everview.plan import nodes as plan
 
 if TYPE_CHECKING:
-    from everview.dataflow.graph import Graph
+    from everview.dataflow.dataflow import Dataflow
 
 TESTS = {"lt": k.TEST_LT, "le": k.TEST_LE, "ne": k.TEST_NE, "eq": k.TEST_EQ}
 
@@ -150,16 +150,16 @@ class Extend(Operator):
 
     kind = "extend"
 
-    def __init__(self, graph: Graph, scope: Scope, node: plan.MultiJoin, pipelines: Sequence[Pipeline]) -> None:
-        super().__init__(graph, scope, len(node.columns), f"{node.strategy} of {len(node.inputs)}")
+    def __init__(self, dataflow: Dataflow, scope: Scope, node: plan.MultiJoin, pipelines: Sequence[Pipeline]) -> None:
+        super().__init__(dataflow, scope, len(node.columns), f"{node.strategy} of {len(node.inputs)}")
         self.node = node
         self.pipelines = pipelines
         arrangements = [a for p in pipelines for a in (p.source, *(a for _, parts in p.levels for a in parts))]
         self.inputs = list(dict.fromkeys(a.operator for a in arrangements))
-        self.tests, constants = _tests(node, graph.encode_literal)
+        self.tests, constants = _tests(node, dataflow.encode_literal)
         words = [0] * k.EXTEND_WORDS
         words[k.EXTEND_SCOPE] = scope.address
-        words[k.EXTEND_STEP] = graph.step_block
+        words[k.EXTEND_STEP] = dataflow.step_block
         words[k.EXTEND_FRESH] = int(scope.is_root)
         words[k.EXTEND_INPUTS] = len(pipelines)
         words[k.EXTEND_TABLE] = self.block([word for i, p in enumerate(pipelines) for word in self._input(i, p)])
@@ -170,7 +170,7 @@ class Extend(Operator):
         words[k.EXTEND_WEIGHTS_ROOM] = WEIGHTS
         self.context = self.block(words)
         self.output()
-        graph.add(self)
+        dataflow.add(self)
 
     def settled(self) -> None:
         make.poke(self.context, k.EXTEND_FRESH, 0)

@@ -22,7 +22,7 @@ from everview.plan.frontier import Frontier, Rule
 
 if TYPE_CHECKING:
     from everview.dataflow.builder import Builder
-    from everview.dataflow.graph import Graph
+    from everview.dataflow.dataflow import Dataflow
 
 KINDS = {"same": forest_k.ALONG_SAME, "add": forest_k.ALONG_ADD, "worst": forest_k.ALONG_WORST}
 
@@ -36,11 +36,16 @@ class Trees(Operator):
     context = 0
 
     def __init__(
-        self, graph: Graph, node: Frontier, start: Arrangement, edges: list[tuple[Arrangement, Arrangement]], label: str
+        self,
+        dataflow: Dataflow,
+        node: Frontier,
+        start: Arrangement,
+        edges: list[tuple[Arrangement, Arrangement]],
+        label: str,
     ) -> None:
-        super().__init__(graph, graph.root, len(node.types), label)
+        super().__init__(dataflow, dataflow.root, len(node.types), label)
         self.spread = HASH_BY_FIRST
-        self.trace = Trace(graph, graph.root, len(node.types))
+        self.trace = Trace(dataflow, dataflow.root, len(node.types))
         self.inputs = [start.operator, *(a.operator for pair in edges for a in pair)]
         self.spec = (node.rules, node.node, node.value, node.largest)
         flip = -1 if node.largest else 0
@@ -56,13 +61,13 @@ class Trees(Operator):
         words[forest_k.FOREST_FLIP] = flip
         words[forest_k.FOREST_OUTPUT] = self.trace.address
         words[forest_k.FOREST_OUT_MAP] = self.block([place[c] for c in range(len(node.types))])
-        words[forest_k.FOREST_SCOPE] = graph.root.address
-        words[forest_k.FOREST_STEP] = graph.step_block
+        words[forest_k.FOREST_SCOPE] = dataflow.root.address
+        words[forest_k.FOREST_STEP] = dataflow.step_block
         words[forest_k.FOREST_FRESH] = 1
         words[forest_k.FOREST_KEY] = self.block([0] * (len(node.question) + 1))
         words[forest_k.FOREST_NODE] = self.block([0, 0])
         self.context = self.forest = self.block(words)
-        graph.add(self)
+        dataflow.add(self)
 
     def instructions(self) -> list[Instruction]:
         return [(trees_k.keep_trees.address, self.context)]
@@ -108,7 +113,7 @@ def frontier(builder: Builder, node: Frontier) -> Flow:
         edges.append((_by_ends(builder, source, rule.near, rule.far), _by_ends(builder, source, rule.far, rule.near)))
     keys = (*node.question, node.node, *(() if node.value is None else (node.value,)))
     start = builder.arrange(node.start, keys)
-    operator = Trees(builder.graph, node, start, edges, node.describe())
+    operator = Trees(builder.dataflow, node, start, edges, node.describe())
     order = tuple(range(len(node.types)))
     builder.arrangements.setdefault(builder.key(node), []).append(Arrangement(operator, order))
     return columns(operator, node.types, order)

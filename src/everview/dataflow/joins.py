@@ -55,7 +55,7 @@ def on_pairs(builder: Builder, left: plan.Node, right: plan.Node, pairs: Pairs) 
     scope = deeper(l.operator.scope, r.operator.scope)
     for side in (l, r):
         builder.activate(side, scope)
-    operator = Join(builder.graph, l, r, len(pairs), scope)
+    operator = Join(builder.dataflow, l, r, len(pairs), scope)
     exprs: list[Expr] = [ColumnRef(t, l.order.index(c)) for c, t in enumerate(left.types)]
     for c, t in enumerate(right.types):
         at = r.order.index(c)
@@ -90,12 +90,12 @@ def multiway(builder: Builder, node: plan.MultiJoin) -> Flow:
         for source, plan, arranged in zip(sources, plans, parts, strict=True)
     ]
     used = [*sources, *(a for arranged in parts for level in arranged for a in level)]
-    scope = builder.graph.root
+    scope = builder.dataflow.root
     for arrangement in used:
         scope = deeper(scope, arrangement.operator.scope)
     for arrangement in used:
         builder.activate(arrangement, scope)
-    operator = Extend(builder.graph, scope, node, pipelines)
+    operator = Extend(builder.dataflow, scope, node, pipelines)
     return columns(operator, node.types, tuple(range(len(node.types))))
 
 
@@ -115,14 +115,14 @@ def _source(builder: Builder, node: plan.MultiJoin, i: int) -> Arrangement:
 
 def _existing(builder: Builder, node: plan.MultiJoin, i: int) -> list[Arrangement]:
     """The arrangements of an input that the join can read: on shards, those in its cells."""
-    if builder.graph.sharded:
+    if builder.dataflow.sharded:
         return builder.in_cells.get((builder.key(node.inputs[i]), _cells(node, i)), [])
     return builder.existing(node.inputs[i])
 
 
 def _arranged(builder: Builder, node: plan.MultiJoin, i: int, keys: tuple[int, ...]) -> Arrangement:
     """One more of them."""
-    if builder.graph.sharded:
+    if builder.dataflow.sharded:
         return builder.arrange_in_cells(node.inputs[i], keys, _cells(node, i))
     return builder.arrange(node.inputs[i], keys)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from everview.dataflow import python_operators as pythonic
+from everview.dataflow import python_operators
 from everview.dataflow.operators import Arrange, Arrangement, PythonMap, columns
 from everview.dataflow.partitioning import ANYWHERE, SINGLE_SHARD
 from everview.dataflow.streams import Flow, deepest, united
@@ -45,11 +45,12 @@ def table(builder: Builder, node: plan.Table) -> Flow:
 def constant(builder: Builder, node: plan.Constant) -> Flow:
     """Rows that come with the operator; with several shards, on one."""
     cols = len(node.types)
-    operator = Arrange(builder.graph, builder.graph.root, cols, label="constant", spread=SINGLE_SHARD)
+    operator = Arrange(builder.dataflow, builder.dataflow.root, cols, label="constant", spread=SINGLE_SHARD)
     rows = [
-        [builder.graph.encode_literal(t, value) for t, value in zip(node.types, row, strict=True)] for row in node.rows
+        [builder.dataflow.encode_literal(t, value) for t, value in zip(node.types, row, strict=True)]
+        for row in node.rows
     ]
-    builder.graph.begin_with(operator, np.array(rows, dtype=np.int64).reshape(len(rows), cols))
+    builder.dataflow.begin_with(operator, np.array(rows, dtype=np.int64).reshape(len(rows), cols))
     builder.arrangements[builder.key(node)] = [Arrangement(operator, tuple(range(cols)))]
     return columns(operator, node.types, tuple(range(cols)))
 
@@ -67,8 +68,8 @@ def filtered(builder: Builder, node: plan.Filter) -> Flow:
 def _linear(builder: Builder, child: plan.Node, exprs: tuple[Expr, ...] | None, predicate: Expr | None) -> Flow:
     flow = builder.flow(child)
     wanted = exprs if exprs is not None else refs(child.types)
-    if lower(wanted, predicate, len(child.types), builder.graph.encode_literal) is None:
-        run = pythonic.expressions(wanted, predicate, builder.graph.interner)
+    if lower(wanted, predicate, len(child.types), builder.dataflow.encode_literal) is None:
+        run = python_operators.expressions(wanted, predicate, builder.dataflow.interner)
         return _python(builder, child, tuple(e.type for e in wanted), run, "expressions")
     own = deepest(wanted, predicate)
     if any(b.depth > 1 and b.depth + own > max(DEEPEST, own + 1) for b in flow):
@@ -87,7 +88,7 @@ def _relayed(builder: Builder, node: plan.Node) -> Flow:
         return flow
     with builder.making(node):
         operator = Arrange(
-            builder.graph, builder.scope(node), len(node.types), stateless=True, label="relay", spread=ANYWHERE
+            builder.dataflow, builder.scope(node), len(node.types), stateless=True, label="relay", spread=ANYWHERE
         )
         operator.listen(flow)
     found = columns(operator, node.types, tuple(range(len(node.types))))
@@ -99,14 +100,14 @@ def _python(
     builder: Builder, child: plan.Node, types: tuple[DataType, ...], run: Callable[..., Any], label: str
 ) -> Flow:
     flow = builder.flow(child)  # first: operators run in the order in which they are made
-    operator = PythonMap(builder.graph, builder.scope(child), len(child.types), len(types), run, label)
+    operator = PythonMap(builder.dataflow, builder.scope(child), len(child.types), len(types), run, label)
     operator.listen(flow)
     return columns(operator, types, tuple(range(len(types))))
 
 
 def flat_map(builder: Builder, node: plan.FlatMap) -> Flow:
     """Every row as the rows a Python function makes of it."""
-    run = pythonic.flat_map(node.function, node.child.types, node.columns, builder.graph.interner)
+    run = python_operators.flat_map(node.function, node.child.types, node.columns, builder.dataflow.interner)
     label = getattr(node.function, "__name__", "flat_map")
     return _python(builder, node.child, node.columns, run, label)
 
@@ -120,7 +121,7 @@ def union(builder: Builder, node: plan.Union) -> Flow:
     """All branches of all inputs; in a loop with priorities, what it starts with is taken as it enters there."""
     entered: dict[plan.Node, Flow] = {}
     for depth, _ in free_variables(node):
-        entered.update(builder.around[depth].entered)
+        entered.update(builder.enclosing[depth].entered)
     flow = united(entered.get(i) or builder.flow(i) for i in node.inputs)
     if len(flow) <= max(MOST_BRANCHES, len(node.inputs)):
         return flow

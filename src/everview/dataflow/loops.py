@@ -44,7 +44,7 @@ class LoopBuild:
 
 def variable(builder: Builder, node: plan.Variable) -> Flow:
     """What a loop variable holds, in the present round."""
-    arrangement = builder.around[node.depth].variables[node.index]
+    arrangement = builder.enclosing[node.depth].variables[node.index]
     return columns(arrangement.operator, node.types, arrangement.order, arrangement.delay)
 
 
@@ -52,7 +52,7 @@ def result(builder: Builder, node: plan.LoopResult) -> Flow:
     """What a loop's body says in its last round: the sum of its differences over all rounds, so only times change."""
     key = builder.key(node.loop)
     if key in builder.loops and not _can_tell(builder, builder.loops[key], node):
-        builder.outgrown.append(builder.loops.pop(key))  # kept: keys hold its id
+        builder.retired_loops.append(builder.loops.pop(key))  # kept: keys hold its id
     _loop(builder, node.loop)
     build = builder.loops[key]
     outside = build.scope.parent
@@ -75,11 +75,11 @@ def _can_tell(builder: Builder, build: LoopBuild, node: plan.LoopResult) -> bool
 @contextmanager
 def _inside(builder: Builder, build: LoopBuild, depth: int) -> Iterator[None]:
     """With the loop's variables at hand."""
-    outer, builder.around = builder.around, {**builder.around, depth: build}
+    outer, builder.enclosing = builder.enclosing, {**builder.enclosing, depth: build}
     try:
         yield
     finally:
-        builder.around = outer
+        builder.enclosing = outer
 
 
 def _loop(builder: Builder, loop: plan.Loop) -> None:
@@ -91,9 +91,9 @@ def _loop(builder: Builder, loop: plan.Loop) -> None:
 
 def _build(builder: Builder, loop: plan.Loop) -> None:
     key = builder.key(loop)
-    parent = builder.graph.root
+    parent = builder.dataflow.root
     for depth, _ in free_variables(loop):
-        parent = deeper(parent, builder.around[depth].scope)
+        parent = deeper(parent, builder.enclosing[depth].scope)
     scope = Scope(parent, levels=_levels(loop) if parent.is_root else 0)
     build = LoopBuild(scope, builder.purpose(loop))
     initials = [None if i is None else builder.flow(i) for i in loop.initials]
@@ -111,14 +111,14 @@ def _build(builder: Builder, loop: plan.Loop) -> None:
         except BaseException:
             builder.loops.pop(key, None)
             raise
-    builder.graph.add_loop(scope)
+    builder.dataflow.add_loop(scope)
 
 
 def _enter(builder: Builder, initial: Flow, loop: plan.Loop, scope: Scope) -> Flow:
     """Rows that enter a prioritized loop: each at the coordinate (its priority, 0)."""
     assert loop.initials[0] is not None
     types = loop.initials[0].types
-    operator = Arrange(builder.graph, scope, len(types), stateless=True, label="by priority")
+    operator = Arrange(builder.dataflow, scope, len(types), stateless=True, label="by priority")
     operator.listen(initial, Route(priority=loop.priority, queued=loop.queued))
     return columns(operator, types, tuple(range(len(types))))
 
@@ -132,18 +132,18 @@ def _variable(builder: Builder, loop: plan.Loop, index: int, body: plan.Node, sc
     variable = plan.Variable(loop.depth, index, body.types)
     keys = _wanted_keys(loop.bodies, variable)
     order = plan.keys_first(keys or (), len(body.types))
-    ahead = _output_ahead(builder, loop, body, scope, order, keys) if empty else None
-    if ahead is not None:
-        arrangement = ahead
+    early_output = _early_output(builder, loop, body, scope, order, keys) if empty else None
+    if early_output is not None:
+        arrangement = early_output
     else:
-        operator = Arrange(builder.graph, scope, len(order), stateless=keys is None, label=f"variable {index}")
+        operator = Arrange(builder.dataflow, scope, len(order), stateless=keys is None, label=f"variable {index}")
         arrangement = Arrangement(operator, order)
     if keys is not None:
         builder.arrangements[builder.key(variable)] = [arrangement]
     return arrangement
 
 
-def _output_ahead(
+def _early_output(
     builder: Builder,
     loop: plan.Loop,
     body: plan.Node,
@@ -168,8 +168,8 @@ def _output_ahead(
         if counts or order != tuple(range(len(order))):
             return None
     count = len(body.keys) if isinstance(body, plan.Reduce) else len(order)
-    operator = Reduce(builder.graph, scope, count, len(order))
-    builder.ahead[builder.key(body)] = Arrangement(operator, order)
+    operator = Reduce(builder.dataflow, scope, count, len(order))
+    builder.early_outputs[builder.key(body)] = Arrangement(operator, order)
     return Arrangement(operator, order, delay=scope.unit)
 
 
@@ -188,7 +188,7 @@ def _close(
     round_again = Route(add=scope.unit, rounds=limit, stop_at_limit=stop)
     for variable, initial, body in zip(build.variables, initials, bodies, strict=True):
         if variable.delay:
-            Activate(builder.graph, variable, scope, limit * scope.unit)
+            Activate(builder.dataflow, variable, scope, limit * scope.unit)
             continue
         order = variable.order
         operator = variable.operator

@@ -32,7 +32,7 @@ from everview.kernels.trace import trace as trace_k
 from everview.kernels.trace.trace import NO_SINCE
 
 if TYPE_CHECKING:
-    from everview.dataflow.graph import Graph
+    from everview.dataflow.dataflow import Dataflow
     from everview.dataflow.identity import Purpose
 
 NEVER = 2**62
@@ -44,13 +44,13 @@ Instruction = tuple[int, int]
 class Trace:
     """A collection's history; owned by one operator, read by many."""
 
-    def __init__(self, graph: Graph, scope: Scope, cols: int, diffs: int = 1, *, stateless: bool = False) -> None:
+    def __init__(self, dataflow: Dataflow, scope: Scope, cols: int, diffs: int = 1, *, stateless: bool = False) -> None:
         self.cols = cols
         self.diffs = diffs
         self.scope = scope
         keep = -1 if scope.is_root else ~EPOCH_MASK
-        since = graph.time if scope.is_root else NO_SINCE
-        self.address = make.make_trace(cols, diffs, keep, since, graph.merge_effort, int(stateless))
+        since = dataflow.time if scope.is_root else NO_SINCE
+        self.address = make.make_trace(cols, diffs, keep, since, dataflow.merge_effort, int(stateless))
         self.stateless = stateless
         self._holds: Counter[int] = Counter()
         self.snapshots: WeakSet[Any] = WeakSet()
@@ -139,14 +139,14 @@ class Operator:
 
     kind = "operator"
 
-    def __init__(self, graph: Graph, scope: Scope, cols: int, label: str = "") -> None:
-        self.graph = graph
+    def __init__(self, dataflow: Dataflow, scope: Scope, cols: int, label: str = "") -> None:
+        self.dataflow = dataflow
         self.scope = scope
         self.cols = cols
         self.label = label
-        self.number = len(graph.numbered)
-        graph.numbered.append(self)
-        self.purpose: Purpose | None = graph.purpose
+        self.number = len(dataflow.numbered)
+        dataflow.numbered.append(self)
+        self.purpose: Purpose | None = dataflow.purpose
         """The part of a plan that it was made for; with `heard`, what it computes (`everview.dataflow.identity`)."""
         self.heard: list[tuple[Branch, Route]] = []
         self.inputs: list[Operator] = []
@@ -178,17 +178,19 @@ class Operator:
         """Receive a flow's rows in the batcher."""
         for branch in flow:
             self.heard.append((branch, route))
-            sink = Sink(branch, self, self.graph.encode_literal, route)
+            sink = Sink(branch, self, self.dataflow.encode_literal, route)
             self.inputs.append(branch.producer)
-            self.graph.attach(branch.producer, sink)
+            self.dataflow.attach(branch.producer, sink)
 
     def receives(self, branch: Branch) -> tuple[int, Scope]:
         """The batcher for a branch's rows and its scope: the outbox if they may belong to another shard."""
-        if not self.graph.sharded or self.spread == ANYWHERE or self._stays(branch):
+        if not self.dataflow.sharded or self.spread == ANYWHERE or self._stays(branch):
             return self.batcher, self.scope
         if not self.outbox:
-            self.outbox = make.make_batcher(make.peek(self.batcher, batcher_k.BATCHER_WIDTH), self.graph.root.address)
-        return self.outbox, self.graph.root
+            self.outbox = make.make_batcher(
+                make.peek(self.batcher, batcher_k.BATCHER_WIDTH), self.dataflow.root.address
+            )
+        return self.outbox, self.dataflow.root
 
     def _stays(self, branch: Branch) -> bool:
         """Whether the branch's rows are on the right shard already."""
@@ -201,7 +203,7 @@ class Operator:
         """Batcher for rows that could not be computed on their way here."""
         if self.errors is None:
             self.errors = Arrange(
-                self.graph, self.graph.root, 1, label=f"errors of {self.label or self.kind}", at_end=True
+                self.dataflow, self.dataflow.root, 1, label=f"errors of {self.label or self.kind}", at_end=True
             )
             self.errors.errors_of = self
         return self.errors.batcher
@@ -209,7 +211,7 @@ class Operator:
     def output(self) -> Stream:
         """The stream of what it says, made when first needed."""
         if self.stream is None:
-            self.stream = Stream(self.cols, self.graph.step_block)
+            self.stream = Stream(self.cols, self.dataflow.step_block)
             self.set_stream(self.stream.address)
         return self.stream
 
@@ -267,7 +269,7 @@ class Arrange(Operator):
 
     def __init__(
         self,
-        graph: Graph,
+        dataflow: Dataflow,
         scope: Scope,
         cols: int,
         *,
@@ -277,18 +279,18 @@ class Arrange(Operator):
         at_end: bool = False,
         spread: Partitioning | HyperCube = HASH_BY_FIRST,
     ) -> None:
-        super().__init__(graph, scope, cols, label)
+        super().__init__(dataflow, scope, cols, label)
         self.spread = ANYWHERE if at_end else SINGLE_SHARD if spread == HASH_BY_FIRST and cols == 0 else spread
-        self.trace = Trace(graph, scope, cols, diffs, stateless=stateless)
+        self.trace = Trace(dataflow, scope, cols, diffs, stateless=stateless)
         self.new_batcher(cols + 1 + diffs)
         words = [0] * arrange_k.ARRANGE_WORDS
         words[arrange_k.ARRANGE_BATCHER] = self.batcher
         words[arrange_k.ARRANGE_TRACE] = self.trace.address
         words[arrange_k.ARRANGE_SCOPE] = scope.address
-        words[arrange_k.ARRANGE_STEP] = graph.step_block
+        words[arrange_k.ARRANGE_STEP] = dataflow.step_block
         self.context = self.block(words)
         self.checked = False
-        graph.add(self, at_end=at_end)
+        dataflow.add(self, at_end=at_end)
 
     def check_deletes(self) -> None:
         """Base tables refuse to delete rows that are not there."""
@@ -325,10 +327,10 @@ class PythonMap(Arrange):
     kind = "python"
 
     def __init__(
-        self, graph: Graph, scope: Scope, cols: int, out: int, run: Callable[..., Any], label: str = ""
+        self, dataflow: Dataflow, scope: Scope, cols: int, out: int, run: Callable[..., Any], label: str = ""
     ) -> None:
         self.run = run
-        super().__init__(graph, scope, cols, stateless=True, label=label)
+        super().__init__(dataflow, scope, cols, stateless=True, label=label)
         self.cols = out
         self.spread = ANYWHERE
 
@@ -345,9 +347,9 @@ class Join(Operator):
     kind = "join"
 
     def __init__(
-        self, graph: Graph, left: Arrangement, right: Arrangement, keys: int, scope: Scope, label: str = ""
+        self, dataflow: Dataflow, left: Arrangement, right: Arrangement, keys: int, scope: Scope, label: str = ""
     ) -> None:
-        super().__init__(graph, scope, left.cols + right.cols - keys, label)
+        super().__init__(dataflow, scope, left.cols + right.cols - keys, label)
         self.left, self.right, self.keys = left, right, keys
         self.spread = left.operator.spread
         self.inputs = [left.operator, right.operator]
@@ -360,11 +362,11 @@ class Join(Operator):
         words[join_k.JOIN_RIGHT_SUB] = int(right.operator.scope.is_root and not scope.is_root)
         words[join_k.JOIN_LEFT_ADD] = left.delay
         words[join_k.JOIN_RIGHT_ADD] = right.delay
-        words[join_k.JOIN_STEP] = graph.step_block
+        words[join_k.JOIN_STEP] = dataflow.step_block
         words[join_k.JOIN_FRESH] = int(scope.is_root and left.operator.old and right.operator.old)
         self.context = self.block(words)
         self.output()
-        graph.add(self)
+        dataflow.add(self)
 
     def instructions(self) -> list[Instruction]:
         return [(join_k.join.address, self.context)]
@@ -392,12 +394,12 @@ class Reduce(Operator):
 
     kind = "reduce"
 
-    def __init__(self, graph: Graph, scope: Scope, keys: int, cols: int, label: str = "") -> None:
-        super().__init__(graph, scope, cols, label)
+    def __init__(self, dataflow: Dataflow, scope: Scope, keys: int, cols: int, label: str = "") -> None:
+        super().__init__(dataflow, scope, cols, label)
         self.keys = keys
         self.context = 0
         self.spread = HASH_BY_FIRST if keys else SINGLE_SHARD
-        self.trace = Trace(graph, scope, cols)
+        self.trace = Trace(dataflow, scope, cols)
         self.new_batcher(keys + 2)
         self.context = self.block([0] * reduction_k.REDUCE_WORDS)
         self.reduction = reduction_k.KIND_DISTINCT
@@ -422,7 +424,7 @@ class Reduce(Operator):
             reduction_k.REDUCE_SPEC: self.block(spec or [0]),
             reduction_k.REDUCE_NSPEC: len(spec or []) // 3,
             reduction_k.REDUCE_TODO: self.batcher,
-            reduction_k.REDUCE_STEP: self.graph.step_block,
+            reduction_k.REDUCE_STEP: self.dataflow.step_block,
             reduction_k.REDUCE_FRESH: int(source.operator.old),
         }
         for scratch in (reduction_k.REDUCE_FOUND, reduction_k.REDUCE_EPOCH_LIST):
@@ -430,7 +432,7 @@ class Reduce(Operator):
             make.poke(words[scratch], 0, 64)
         for field, word in words.items():
             make.poke(self.context, field, word)
-        self.graph.add(self)
+        self.dataflow.add(self)
 
     def instructions(self) -> list[Instruction]:
         found = [(reduce_k.reduce.address, self.context)]
@@ -455,8 +457,8 @@ class Activate(Operator):
 
     kind = "activate"
 
-    def __init__(self, graph: Graph, source: Arrangement, scope: Scope, limit: int = -1) -> None:
-        super().__init__(graph, source.operator.scope, 0)
+    def __init__(self, dataflow: Dataflow, source: Arrangement, scope: Scope, limit: int = -1) -> None:
+        super().__init__(dataflow, source.operator.scope, 0)
         self.inputs = [source.operator]
         words = [0] * activate_k.ACTIVATE_WORDS
         words[activate_k.ACTIVATE_TRACE] = source.trace.address
@@ -467,7 +469,7 @@ class Activate(Operator):
         words[activate_k.ACTIVATE_LIMIT] = limit
         self.activated = scope
         self.context = self.block(words)
-        graph.add(self)
+        dataflow.add(self)
 
     def instructions(self) -> list[Instruction]:
         return [(activate_k.activate.address, self.context)]
@@ -493,7 +495,7 @@ class Arrangement:
         them if `gather`, else those with equal keys.
         """
         spread = SINGLE_SHARD if gather else HASH_BY_FIRST
-        if self.operator.graph.sharded and (gather or keys) and self.operator.spread != spread:
+        if self.operator.dataflow.sharded and (gather or keys) and self.operator.spread != spread:
             return False
         return self.starts(keys)
 

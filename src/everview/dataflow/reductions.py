@@ -12,8 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from everview.dataflow import joins
-from everview.dataflow import python_operators as pythonic
+from everview.dataflow import joins, python_operators
 from everview.dataflow.operators import Arrange, Arrangement, Reduce, columns
 from everview.dataflow.streams import Flow, Route, reordered
 from everview.dataflow.windows import windows
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 
 def threshold(builder: Builder, node: plan.Threshold) -> Flow:
     """Rows once each (distinct), or those that are there more often than they were taken away (positive)."""
-    ahead = builder.ahead.get(builder.key(node))
-    source = builder.arrange(node.child, () if ahead is None else ahead.order, now=True)
+    early_output = builder.early_outputs.get(builder.key(node))
+    source = builder.arrange(node.child, () if early_output is None else early_output.order, now=True)
     kind = reduction_k.KIND_DISTINCT if node.kind == "distinct" else reduction_k.KIND_POSITIVE
     return _reduction(builder, node, source, len(node.types), source.order, kind, label=node.kind)
 
@@ -83,7 +82,7 @@ def _extreme(builder: Builder, node: plan.Reduce) -> Flow:
     source = builder.arrange(narrow, keys, gather=not keys, now=True)
     label = f"{aggregate.kind} by {list(node.keys)}"
     if node.child.types[aggregate.column].kind in INTERNED:
-        run = pythonic.extreme(aggregate.kind == "min", narrow.types, len(keys), builder.graph.interner)
+        run = python_operators.extreme(aggregate.kind == "min", narrow.types, len(keys), builder.dataflow.interner)
         kind = reduction_k.KIND_PYTHON
     else:
         run = None
@@ -104,7 +103,7 @@ def _accumulate(builder: Builder, node: plan.Reduce) -> Flow:
         spec += _accumulators(aggregate, column, declared, accumulators)
     flow = builder.flow(node.child)
     scope = builder.scope(node.child)
-    accumulator = Arrange(builder.graph, scope, keys, diffs=len(accumulators), label=f"totals by {list(node.keys)}")
+    accumulator = Arrange(builder.dataflow, scope, keys, diffs=len(accumulators), label=f"totals by {list(node.keys)}")
     accumulator.listen(reordered(flow, (*node.keys, *values)), Route(accumulators=tuple(accumulators)))
     source = Arrangement(accumulator, tuple(range(keys)))
     label = f"{', '.join(a.kind for a in node.aggregates)} by {list(node.keys)}"
@@ -115,7 +114,7 @@ def _accumulate(builder: Builder, node: plan.Reduce) -> Flow:
 def top(builder: Builder, node: plan.TopK) -> Flow:
     """The first rows of each group in an order: put into the arrangement's, or left to Python for strings."""
     if any(node.child.types[c].kind in INTERNED for c, _ in node.order):
-        run = pythonic.top(node, builder.graph.interner)
+        run = python_operators.top(node, builder.dataflow.interner)
         return _python(builder, node, run, len(node.types), f"top {node.limit}")
     sort_keys = tuple(_sort_key(ColumnRef(node.child.types[c], c), down) for c, down in node.order)
     rest = [c for c in range(len(node.types)) if c not in node.keys]
@@ -133,7 +132,7 @@ def top(builder: Builder, node: plan.TopK) -> Flow:
 
 def python(builder: Builder, node: plan.PythonReduce) -> Flow:
     """Groups as a Python function sees them."""
-    run = pythonic.reduction(node, builder.graph.interner)
+    run = python_operators.reduction(node, builder.dataflow.interner)
     label = getattr(node.function, "__name__", "reduce")
     return _python(builder, node, run, len(node.types), label)
 
@@ -145,7 +144,7 @@ def window(builder: Builder, node: Window) -> Flow:
     narrow = _narrow(node.child, order)
     source = builder.arrange(narrow, tuple(range(len(node.keys))), gather=not node.keys, now=True, plain=True)
     order = (*order, *range(child, len(node.types)))
-    run = windows(node, builder.graph.interner)
+    run = windows(node, builder.dataflow.interner)
     label = f"window by {list(node.keys)}"
     return _reduction(builder, node, source, len(node.keys), order, reduction_k.KIND_PYTHON, label=label, run=run)
 
@@ -176,13 +175,13 @@ def _reduction(
     run: Callable[..., Any] | None = None,
 ) -> Flow:
     """A reduction whose output columns are the node's in `order`; its output arrangement can be shared."""
-    ahead = builder.ahead.pop(builder.key(node), None)
-    if ahead is not None:
-        operator = ahead.operator
-        assert isinstance(operator, Reduce) and ahead.order == order
+    early_output = builder.early_outputs.pop(builder.key(node), None)
+    if early_output is not None:
+        operator = early_output.operator
+        assert isinstance(operator, Reduce) and early_output.order == order
         operator.label = label
     else:
-        operator = Reduce(builder.graph, source.operator.scope, keys, len(order), label)
+        operator = Reduce(builder.dataflow, source.operator.scope, keys, len(order), label)
     operator.bind(source, kind, spec, run)
     builder.arrangements.setdefault(builder.key(node), []).append(Arrangement(operator, order))
     return columns(operator, node.types, order)

@@ -14,7 +14,7 @@ import numpy as np
 
 from everview.codes.interner import Interner
 from everview.dataflow.builder import Builder
-from everview.dataflow.graph import Graph
+from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.identity import identity
 from everview.dataflow.operators import Arrangement
 from everview.kernels import make
@@ -70,13 +70,13 @@ class Replica:
     """A graph and its builder, changed by commands only."""
 
     def __init__(self, interner: Interner, merge_effort: int) -> None:
-        self.graph = Graph(interner, merge_effort, sharded=True)
-        self.builder = Builder(self.graph)
+        self.dataflow = Dataflow(interner, merge_effort, sharded=True)
+        self.builder = Builder(self.dataflow)
 
     def build(self, command: Command) -> Arrangement | None:
-        """Apply a command: new operators are there afterwards, but not up to date (see `Graph.installed`)."""
+        """Apply a command: new operators are there afterwards, but not up to date (see `Dataflow.installed`)."""
         if isinstance(command, Keep):
-            self.builder.forget(self.graph.collect(self.graph.numbered[n] for n in command.roots))  # type: ignore[misc]
+            self.builder.forget(self.dataflow.collect(self.dataflow.numbered[n] for n in command.roots))  # type: ignore[misc]
             return None
         try:
             if isinstance(command, MakeTable):
@@ -86,18 +86,18 @@ class Replica:
         except BaseException:
             self.builder.forget_new()
             raise
-        self.graph.keep_history(arrangement, command.history)
+        self.dataflow.keep_history(arrangement, command.history)
         return arrangement
 
     def load(self, commands: Iterable[Command]) -> None:
         """Build a history of commands whose state comes from elsewhere."""
         for command in commands:
             self.build(command)
-            self.graph.installed()
+            self.dataflow.installed()
 
     def traces(self) -> np.ndarray:
         """Addresses of the traces that hold state, by the number of their operator; 0 where there is none."""
-        held = (None if o is None or o.trace is None or o.trace.stateless else o.trace for o in self.graph.numbered)
+        held = (None if o is None or o.trace is None or o.trace.stateless else o.trace for o in self.dataflow.numbered)
         return np.array([0 if trace is None else trace.address for trace in held], dtype=np.int64)
 
     def contents(self, operators: set[int]) -> Iterator[Added]:
@@ -117,9 +117,9 @@ class Replica:
 
     def fingerprint(self) -> str:
         """A hash of all operators: equal on replicas that had the same commands."""
-        names = (None if o is None else (identity(o, code=False), o.spread) for o in self.graph.numbered)
+        names = (None if o is None else (identity(o, code=False), o.spread) for o in self.dataflow.numbered)
         return hashed(*map(str, names))  # functions count by name: they come with the commands
 
     def close(self) -> None:
         """Free everything."""
-        self.graph.close()
+        self.dataflow.close()

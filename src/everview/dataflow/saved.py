@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from everview.dataflow.graph import Graph
+from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.identity import identity
 from everview.dataflow.operators import Arrange, Operator, Trace
 from everview.kernels import make
@@ -23,9 +23,9 @@ from everview.store.batches import Image
 from everview.store.garbage import Tally
 
 
-def live(graph: Graph) -> list[Operator]:
+def live(dataflow: Dataflow) -> list[Operator]:
     """The operators that exist, in the order in which they were made: their places here are their numbers in files."""
-    return [o for o in graph.numbered if o is not None]
+    return [o for o in dataflow.numbered if o is not None]
 
 
 def state_of(operator: Operator) -> Trace | None:
@@ -113,7 +113,7 @@ def restore_since(trace: Trace, time: int) -> None:
     make.poke(trace.address, trace_k.TRACE_SINCE, time)
 
 
-def fingerprints(graph: Graph) -> tuple[str, ...]:
+def fingerprints(dataflow: Dataflow) -> tuple[str, ...]:
     """What each operator is, in the order of `live`: a description for people, and its identity.
 
     >>> import everview as ev
@@ -121,10 +121,10 @@ def fingerprints(graph: Graph) -> tuple[str, ...]:
     >>> db = ev.connect()
     >>> t = db.table("t", {"x": int})
     >>> v = db.view("v", t.distinct())
-    >>> [text.rpartition(" ")[0] for text in fingerprints(core_of(db).runtime.graph)]
+    >>> [text.rpartition(" ")[0] for text in fingerprints(core_of(db).runtime.dataflow)]
     ["table 't' 1x1 depth 0", "reduce 'distinct' 1x1 depth 0"]
     """
-    return tuple(map(fingerprint, live(graph)))
+    return tuple(map(fingerprint, live(dataflow)))
 
 
 def fingerprint(operator: Operator) -> str:
@@ -132,9 +132,9 @@ def fingerprint(operator: Operator) -> str:
     return f"{describe(operator)} {identity(operator)}"
 
 
-def held(graph: Graph) -> dict[str, Operator]:
+def held(dataflow: Dataflow) -> dict[str, Operator]:
     """The operators that hold state, by their fingerprints; those that have the same hold the same."""
-    named = zip(fingerprints(graph), live(graph), strict=False)
+    named = zip(fingerprints(dataflow), live(dataflow), strict=False)
     return {text: operator for text, operator in named if state_of(operator) is not None}
 
 

@@ -149,7 +149,7 @@ class Sink:
         words[k.SINK_PRIORITY_REG] = -1 if route.priority is None else program.outputs[-1]
         words[k.SINK_LIMIT] = -1
         self._loop_words(words, target.scope, route)
-        _, words[k.SINK_ERROR_AND], words[k.SINK_ERROR_POST] = time_change(branch.producer.scope, target.graph.root)
+        _, words[k.SINK_ERROR_AND], words[k.SINK_ERROR_POST] = time_change(branch.producer.scope, target.dataflow.root)
         words[k.SINK_ERROR_BATCHER] = target.error_batcher() if self.fails else 0
         if route.accumulators:
             flat = [w for kind, column in route.accumulators for w in (kind, -1 if column < 0 else values[column])]

@@ -20,7 +20,7 @@ import numpy as np
 
 from everview.codes.interner import Interner
 from everview.dataflow import saved, shield
-from everview.dataflow.graph import Barrier
+from everview.dataflow.dataflow import Barrier
 from everview.dataflow.operators import Operator, PythonMap, Reduce
 from everview.dataflow.partitioning import HASH_BY_FIRST, HyperCube
 from everview.dataflow.replica import Added, Replica
@@ -79,7 +79,7 @@ class Shard:
 
     def __init__(self, replica: Replica, number: int, shards: int) -> None:
         self.replica = replica
-        self.graph = replica.graph
+        self.dataflow = replica.dataflow
         self.number = number
         self.shards = shards
         self._pc = 0
@@ -87,40 +87,40 @@ class Shard:
     @property
     def needs_python(self) -> bool:
         """Whether operators of it call Python."""
-        found = (o for o in self.graph.numbered if o is not None)
+        found = (o for o in self.dataflow.numbered if o is not None)
         return any(isinstance(o, PythonMap) or (isinstance(o, Reduce) and o.run is not None) for o in found)
 
     # one step
 
     def push(self, operator: int, rows: Rows) -> None:
         """Put rows that belong here into an operator's batcher."""
-        found = self.graph.numbered[operator]
+        found = self.dataflow.numbered[operator]
         assert found is not None
         k.deliver(found.batcher, _columns(found), rows)
 
     def begin(self, epochs: int) -> None:
         """Run a step's first part, up to a stop."""
-        self.graph.assemble()
-        with self.graph.locating():
-            self._pc = self.graph.attend(x.step(self.graph.session, self.graph.time, epochs))
+        self.dataflow.assemble()
+        with self.dataflow.locating():
+            self._pc = self.dataflow.attend(x.step(self.dataflow.session, self.dataflow.time, epochs))
 
     def begin_install(self) -> None:
         """Run the first part of a step that brings new operators up to date."""
-        self.graph.replay_for_new(first=self.number == 0)
-        with self.graph.locating():
-            self._pc = self.graph.attend(x.step(self.graph.session, self.graph.time - 1, 1))
+        self.dataflow.replay_for_new(first=self.number == 0)
+        with self.dataflow.locating():
+            self._pc = self.dataflow.attend(x.step(self.dataflow.session, self.dataflow.time - 1, 1))
 
     @property
     def stop(self) -> Barrier:
         """Where it waits."""
-        item = self.graph.at[self._pc][0]
+        item = self.dataflow.at[self._pc][0]
         assert isinstance(item, Barrier)
         return item
 
     def go(self) -> None:
         """Run on to the next stop."""
-        with self.graph.locating():
-            self._pc = self.graph.attend(x.resume(self.graph.session, self._pc + 1))
+        with self.dataflow.locating():
+            self._pc = self.dataflow.attend(x.resume(self.dataflow.session, self._pc + 1))
 
     def finish(
         self, epochs: int, large_words: int = INLINE_WORDS, keep: Callable[[int, Image], int] | None = None
@@ -130,8 +130,8 @@ class Shard:
         Large batches are given to `keep`, if there is one, with their operator's number. It writes them to a file and
         gives the address where the file lies in memory, and there they stay; or 0.
         """
-        graph = self.graph
-        image.fold_step(graph.session, graph.time + epochs)
+        dataflow = self.dataflow
+        image.fold_step(dataflow.session, dataflow.time + epochs)
         traces = self.replica.traces()
         packed = np.empty(image.packed_words(traces, large_words), dtype=np.int64)
         change = Added(packed)
@@ -145,15 +145,15 @@ class Shard:
                     fresh = saved.fresh_image(trace)
                     if address := keep(number, fresh):
                         image.lie_at(trace, address, saved.header(fresh))
-        image.settle_step(graph.session)
-        graph.time += epochs
+        image.settle_step(dataflow.session)
+        dataflow.time += epochs
         if epochs == 0:
-            graph.installed()
+            dataflow.installed()
         return change
 
     def abort(self, *, installing: bool) -> None:
         """Put all back as it was before the step."""
-        self.graph.abort()
+        self.dataflow.abort()
         if installing:
             self.replica.builder.forget_new()
 
@@ -161,11 +161,11 @@ class Shard:
 
     def check(self) -> None:
         """Refuse to go on if a loop has passed its limit or a sum overflowed."""
-        root = self.graph.root.address
+        root = self.dataflow.root.address
         if make.peek(root, SCOPE_OVERRUN):
-            raise self.graph.failure(x.ENDED_ROUNDS, self._pc)
-        if self.stop.last and make.peek(self.graph.step_block, step_k.STEP_FAULT):
-            raise self.graph.failure(x.ENDED_OVERFLOW, self._pc)
+            raise self.dataflow.failure(x.ENDED_ROUNDS, self._pc)
+        if self.stop.last and make.peek(self.dataflow.step_block, step_k.STEP_FAULT):
+            raise self.dataflow.failure(x.ENDED_OVERFLOW, self._pc)
 
     def agenda(self) -> int:
         """The earliest time that its agenda or its outboxes have for the loop that comes next."""
@@ -179,7 +179,7 @@ class Shard:
         return int(found)
 
     def _boxes(self) -> list[Operator]:
-        return [o for o in self.graph.numbered if o is not None and o.outbox and k.boxed(o.outbox)]
+        return [o for o in self.dataflow.numbered if o is not None and o.outbox and k.boxed(o.outbox)]
 
     def messages(self) -> list[Message]:
         """Empty the outboxes: rows by the shard they belong to."""

@@ -6,8 +6,10 @@ In reading order:
     joins, aggregates, windows    what languages ask for, made of those nodes
     check, keys   what can be told of a plan without computing it
     explain       a plan as a readable list
+    deep, substitute    walking over plans of any depth, and rewriting them
     prune         columns that nobody reads go
     multiway      joins of many inputs: which are done at once
+    monotone, frontier    loops that can be kept as trees
     sizes         how many rows there will be, roughly
     frozen        plans as bytes
     digest        what a plan says, as a hash

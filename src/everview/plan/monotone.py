@@ -26,8 +26,7 @@ Whatever is not recognised stays a loop: `recognised` gives the reason.
 from __future__ import annotations
 
 from collections.abc import Container, Generator, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field
 
 from everview.expr.functions import conjunction
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
@@ -35,6 +34,7 @@ from everview.plan import nodes as plan
 from everview.plan.check import free_variables, free_variables_below
 from everview.plan.deep import Staged, of_node, settled
 from everview.plan.frontier import Along, Frontier, Rule
+from everview.plan.substitute import over_inputs
 from everview.plan.windows import Window
 from everview.types import BOOL, INTERNED
 
@@ -105,23 +105,12 @@ class _Rewriting:
                 self._decide(LoopDecision("rounds", str(reason)))
             else:
                 self._decide(LoopDecision("trees", f"it keeps {found.describe()}"))
-                return self._inside(found)
-        return self._inside(node)
+                return over_inputs(found, self.node)
+        return over_inputs(node, self.node)
 
     def _decide(self, decision: LoopDecision) -> None:
         if decision not in self.decisions:
             self.decisions.append(decision)
-
-    def _inside(self, node: plan.Node) -> plan.Node:
-        changes: dict[str, Any] = {}
-        for each in fields(node):  # type: ignore[arg-type]
-            value = getattr(node, each.name)
-            if isinstance(value, plan.Node):
-                changes[each.name] = self.node(value)
-            elif isinstance(value, tuple) and any(isinstance(v, plan.Node) for v in value):
-                changes[each.name] = tuple(self.node(v) if isinstance(v, plan.Node) else v for v in value)
-        same = all(changes[k] == getattr(node, k) for k in changes)
-        return node if same else replace(node, **changes)  # type: ignore[type-var]
 
 
 def recognised(result: plan.LoopResult) -> Frontier:

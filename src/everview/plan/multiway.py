@@ -21,7 +21,7 @@ columns that must be equal are one variable. Three ways to keep it up to date:
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Generator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from everview.errors import PlanError, did_you_mean
@@ -31,6 +31,7 @@ from everview.expr.nodes import Literal as Constant
 from everview.plan import nodes as plan
 from everview.plan.deep import Staged, drive, settled
 from everview.plan.keys import unique_columns
+from everview.plan.substitute import over_inputs
 
 Choice = Literal["binary", "delta", "wco", "rounds"]
 """How a view is kept: its joins, or ("rounds") its loops as loops, even those that could be kept as trees
@@ -165,7 +166,7 @@ class _Rewriting:
                 found = self._at_once(node, tree)
                 if found is not None:
                     return found
-        return self._inside(node)
+        return over_inputs(node, self.node)
 
     def _tree(self, node: plan.Node) -> Generator[plan.Node, _Tree, _Tree]:
         """The tree of joins that ends here; a single leaf if there is none."""
@@ -184,18 +185,6 @@ class _Rewriting:
             below = yield node.child
             return replace(below, columns=[below.columns[e.index] for e in node.exprs if isinstance(e, ColumnRef)])
         return alone
-
-    def _inside(self, node: plan.Node) -> plan.Node:
-        """The same node over rewritten inputs."""
-        changes: dict[str, Any] = {}
-        for field in fields(node):  # type: ignore[arg-type]
-            value = getattr(node, field.name)
-            if isinstance(value, plan.Node):
-                changes[field.name] = self.node(value)
-            elif isinstance(value, tuple) and any(isinstance(v, plan.Node) for v in value):
-                changes[field.name] = tuple(self.node(v) if isinstance(v, plan.Node) else v for v in value)
-        same = all(changes[k] == getattr(node, k) for k in changes)
-        return node if same else replace(node, **changes)  # type: ignore[type-var]
 
     def _at_once(self, node: plan.Node, tree: _Tree) -> plan.Node | None:
         shape = _Shape(tree)

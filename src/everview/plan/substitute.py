@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
 from everview.plan.deep import drive
 from everview.plan.nodes import Node
+
+
+def over_inputs(node: Node, rewritten: Callable[[Node], Node]) -> Node:
+    """The same node over rewritten inputs; the very node if none of them changed.
+
+    >>> from everview.plan.nodes import Negate, Table
+    >>> from everview.types import INT
+    >>> a, b = (Table(i, (INT,)) for i in range(2))
+    >>> over_inputs(Negate(a), lambda node: b) == Negate(b)
+    True
+    """
+    changes: dict[str, Any] = {}
+    for field in fields(node):  # type: ignore[arg-type]
+        value = getattr(node, field.name)
+        if isinstance(value, Node):
+            changes[field.name] = rewritten(value)
+        elif isinstance(value, tuple) and any(isinstance(v, Node) for v in value):
+            changes[field.name] = tuple(rewritten(v) if isinstance(v, Node) else v for v in value)
+    same = all(changes[name] == getattr(node, name) for name in changes)
+    return node if same else replace(node, **changes)  # type: ignore[type-var]
 
 
 def substituted(node: Node, new: Mapping[Node, Node]) -> Node:
@@ -23,22 +43,9 @@ def substituted(node: Node, new: Mapping[Node, Node]) -> Node:
     def step(one: Node) -> Generator[Node, Node, Node]:
         if one in new:
             return new[one]
-        changed: dict[str, Any] = {}
-        for field in fields(one):  # type: ignore[arg-type]
-            value = getattr(one, field.name)
-            if isinstance(value, Node):
-                made: Any = yield value
-            elif isinstance(value, tuple) and any(isinstance(v, Node) for v in value):
-                items: list[Any] = []
-                for item in value:
-                    items.append((yield item) if isinstance(item, Node) else item)
-                made = tuple(items)
-                if all(a is b for a, b in zip(value, made, strict=True)):
-                    made = value
-            else:
-                continue
-            if made is not value:
-                changed[field.name] = made
-        return replace(one, **changed) if changed else one  # type: ignore[type-var]
+        made: dict[int, Node] = {}
+        for child in one.children():
+            made[id(child)] = yield child
+        return over_inputs(one, lambda child: made[id(child)])
 
     return drive(step, node, {})

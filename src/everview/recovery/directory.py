@@ -23,7 +23,7 @@ from everview.plan.trust import NOBODY, Trust
 from everview.recovery.loading import ENTRY, STEP, Loaded
 from everview.runtime.base import ChangeSet
 from everview.runtime.embedded import EmbeddedRuntime, Restored
-from everview.session import entries as journal
+from everview.session import entries as catalog_entries
 from everview.session.catalog import Unkept
 from everview.session.core import Core
 from everview.session.entries import Entry
@@ -75,12 +75,12 @@ class Directory:
         self._committing = False  # whether a version may have been made that `_wal` does not continue
         self.runtime = EmbeddedRuntime(merge_effort=merge_effort, threads=threads)
         self.core = core = Core(self.runtime, history=history, trust=trust)
-        core.catalog.journal = Unkept()  # until it is open
+        core.catalog.entry_log = Unkept()  # until it is open
         try:
             self._open()
         except BaseException:
             core.closed = True
-            self.runtime.graph.close()
+            self.runtime.dataflow.close()
             raise
 
     def _open(self) -> None:
@@ -97,7 +97,7 @@ class Directory:
         core.clock.resume()
         self._wal.begin()
         core.catalog.redeclarable = {*core.catalog.tables, *core.catalog.views}
-        core.catalog.journal = runtime.log = runtime.backing = self
+        core.catalog.entry_log = runtime.log = runtime.backing = self
         if manifest.is_sharded or self._wal.sealed:
             self._checkpoint()
         elif self._rebuilt:  # what was computed need not be computed the next time
@@ -217,17 +217,17 @@ class Directory:
 
     def _new_version(self) -> dict[str, Any]:
         """Write what is new into the store; returns what the version brings."""
-        store, graph = self._store, self.runtime.graph
+        store, dataflow = self._store, self.runtime.dataflow
         lists = {(n, 0): refs for n, refs in self._put_all()}
         new = [*lists.items(), *((place, ()) for place in store.manifest.lists if place not in lists)]
-        operators = saved.live(graph)
+        operators = saved.live(dataflow)
         sinces = {n: saved.since(t) for n, o in enumerate(operators) if (t := saved.state_of(o)) is not None}
         brings = {
-            "time": graph.time,
+            "time": dataflow.time,
             "replaces": {place: refs for place, refs in new if store.manifest.lists.get(place) != refs},
             "marks": self.runtime.offsets,
             "sinces": {n: s for n, s in sinces.items() if s is not None},
-            "fingerprints": saved.fingerprints(graph),
+            "fingerprints": saved.fingerprints(dataflow),
             **self._new_commands(),
             **self.new_dictionary(),
         }
@@ -236,8 +236,8 @@ class Directory:
 
     def _put_all(self) -> Iterable[tuple[int, tuple[Ref, ...]]]:
         """Every trace's batches in the store; a trace of which little is alive is compacted first."""
-        time = self.runtime.graph.time
-        for number, operator in enumerate(saved.live(self.runtime.graph)):
+        time = self.runtime.dataflow.time
+        for number, operator in enumerate(saved.live(self.runtime.dataflow)):
             trace = saved.state_of(operator)
             if trace is None:
                 continue
@@ -256,7 +256,7 @@ class Directory:
         for image in saved.images(trace):
             ref = self._store.put(image)
             if ref.file:
-                ref = known.get(ref.file) or saved.tally_of(trace, image, self.runtime.graph.time).on(ref)
+                ref = known.get(ref.file) or saved.tally_of(trace, image, self.runtime.dataflow.time).on(ref)
             refs.append(ref)
         return tuple(refs)
 
@@ -265,11 +265,11 @@ class Directory:
         in another order than the store has them.
         """
         catalog = self.core.catalog
-        many = len(catalog.entries) > 2 * len(journal.surviving(catalog.entries)) + 32
+        many = len(catalog.entries) > 2 * len(catalog_entries.surviving(catalog.entries)) + 32
         kept = self.living_entries() if self._rebuilt or many else catalog.entries
         if self._rebuilt or len(kept) < len(catalog.entries):
             functions = Functions(like=catalog.functions)
-            catalog.entries = [(e, journal.encode(e, functions)) for e, _ in kept]
+            catalog.entries = [(e, catalog_entries.encode(e, functions)) for e, _ in kept]
             catalog.functions = functions
             return {"commands": tuple(data for _, data in catalog.entries), "history": True}
         return {"commands": tuple(data for _, data in catalog.entries[self._kept :])}
@@ -277,19 +277,19 @@ class Directory:
     def living_entries(self) -> list[tuple[Entry, bytes]]:
         """The entries without what was dropped, if they alone make no other operators than there are; else all."""
         entries = self.core.catalog.entries
-        kept = journal.surviving(entries)
+        kept = catalog_entries.surviving(entries)
         return kept if self._builds_the_same(kept) else entries
 
     def _builds_the_same(self, entries: list[tuple[Entry, bytes]]) -> bool:
         """Whether these entries alone make no other operators than there are."""
         runtime = EmbeddedRuntime()
         trial = Core(runtime, history=0)
-        trial.catalog.journal = Unkept()
+        trial.catalog.entry_log = Unkept()
         try:
             with runtime.filling(Restored()):
                 for entry, _ in entries:
                     trial.definitions.perform(entry)
-            return saved.held(runtime.graph).keys() <= saved.held(self.runtime.graph).keys()
+            return saved.held(runtime.dataflow).keys() <= saved.held(self.runtime.dataflow).keys()
         finally:
             trial.close()
 
@@ -315,7 +315,7 @@ class Directory:
 
     def _set_limit(self) -> None:
         """The log may grow as large as the state before it is folded, so that writing state costs no more than that."""
-        live = saved.live(self.runtime.graph)
+        live = saved.live(self.runtime.dataflow)
         state = sum(o.trace.measure()[2] for o in live if saved.state_of(o) and o.trace)
         self._limit = self._wal.size + max(LOG_BYTES, state)
 
@@ -332,7 +332,7 @@ class Directory:
         """Be no session any more; the store stays open."""
         self._wal.close()
         self.core.closed = True
-        self.runtime.graph.close()
+        self.runtime.dataflow.close()
 
     def close(self) -> None:
         """Write what is only in the log into files, if it is much, and let others open the directory."""

@@ -29,14 +29,14 @@ def follow_shards(
     runtime = ShardedRuntime(replica, ReadOnlyCluster(store, replica))
     core = Core(runtime, history=history, trust=trust)
     built = Functions(trust=trust)
-    core.catalog.journal = Unkept()
+    core.catalog.entry_log = Unkept()
     core.catalog.functions = Functions(travel=True, like=built)
     shards = StoredShards(store, runtime, core, built)
     try:
         shards.load()
     except BaseException:
         core.closed = True
-        runtime.graph.close()
+        runtime.dataflow.close()
         raise
     runtime.backing = FollowedShards(store, shards)
     return core
@@ -89,7 +89,7 @@ class ReadOnlyCluster:
         return all_contents_of(self._store, operators)
 
     def measure(self) -> np.ndarray:
-        return measure_of(self._store.manifest, len(self._replica.graph.numbered))
+        return measure_of(self._store.manifest, len(self._replica.dataflow.numbered))
 
     def encode_remote(self, target: RemoteTarget, rows: Any) -> RemoteRows | None:
         return None

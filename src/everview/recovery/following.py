@@ -45,7 +45,7 @@ class Follower:
         self._store = store
         self._runtime = EmbeddedRuntime(merge_effort=merge_effort, threads=threads)
         self.core = Core(self._runtime, history=history, trust=trust)
-        self.core.catalog.journal = Unkept()
+        self.core.catalog.entry_log = Unkept()
         self._place = 0  # up to which the log was followed
         try:
             self._loaded = Loaded(self.core, self._runtime, store)
@@ -54,7 +54,7 @@ class Follower:
             self._runtime.backing = self
         except BaseException:
             self.core.closed = True
-            self._runtime.graph.close()
+            self._runtime.dataflow.close()
             raise
 
     def refresh(self) -> None:
@@ -68,7 +68,7 @@ class Follower:
             self._place = 0
             commit = store.follow()
             # a log was collected before it was read, or the directory is Spark's now
-            if commit.time != self._runtime.graph.time or store.manifest.is_sharded:
+            if commit.time != self._runtime.dataflow.time or store.manifest.is_sharded:
                 raise store.stale()
         catalog.redeclarable = {*catalog.tables, *catalog.views}
 

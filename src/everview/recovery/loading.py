@@ -15,7 +15,7 @@ from everview.recovery.migration import begin_again, from_shards
 from everview.recovery.restoring import Kept, Restoring
 from everview.runtime.base import ChangeSet
 from everview.runtime.embedded import EmbeddedRuntime, Restored
-from everview.session import entries as journal
+from everview.session import entries as catalog_entries
 from everview.session.core import Core
 from everview.session.entries import Entry
 from everview.store import Manifest, Store, steps
@@ -48,19 +48,19 @@ class Loaded:
             from_shards(self.core, runtime, self.store, manifest)
             return
         functions = self.core.catalog.functions
-        entries = [(journal.decode(data, where, functions), data) for data in manifest.commands]
+        entries = [(catalog_entries.decode(data, where, functions), data) for data in manifest.commands]
         with runtime.filling(Restored()):
             for entry, data in entries:
                 self.core.definitions.perform(entry, data)
-        if saved.held(runtime.graph).keys() <= set(manifest.fingerprints):
+        if saved.held(runtime.dataflow).keys() <= set(manifest.fingerprints):
             self._put_back(manifest)
         else:
             self._restore(manifest, entries)
-        runtime.graph.time = manifest.time
+        runtime.dataflow.time = manifest.time
 
     def _put_back(self, manifest: Manifest) -> None:
         kept = Kept(self.store, manifest)
-        for operator in saved.live(self.runtime.graph):
+        for operator in saved.live(self.runtime.dataflow):
             if saved.state_of(operator) is not None:
                 kept.fill(operator)
 
@@ -73,11 +73,11 @@ class Loaded:
         )
         self.rebuilt = True
         begin_again(self.core, self.runtime)
-        graph = self.runtime.graph
-        graph.time = manifest.time
-        restoring = Restoring(graph, Kept(self.store, manifest))
+        dataflow = self.runtime.dataflow
+        dataflow.time = manifest.time
+        restoring = Restoring(dataflow, Kept(self.store, manifest))
         with self.runtime.filling(restoring):
-            for entry, data in journal.surviving(entries):
+            for entry, data in catalog_entries.surviving(entries):
                 self.core.definitions.perform(entry, data)
             restoring.fill()
 
@@ -86,16 +86,16 @@ class Loaded:
         shield.hear()  # between records is where opening may be given up
         core, where = self.core, self.store.files.root
         kind, body = payload[:1], memoryview(payload)[1:]
-        entry = journal.decode(body, where, core.catalog.functions) if kind == ENTRY else None
+        entry = catalog_entries.decode(body, where, core.catalog.functions) if kind == ENTRY else None
         core.catalog.functions.require(where)
         if entry is not None:
             core.definitions.perform(entry, bytes(body))
             return
         step = steps.decode(body)
-        if step.time != self.runtime.graph.time:
+        if step.time != self.runtime.dataflow.time:
             raise StoreError(
                 "E_DAMAGED",
-                f"the log of {where} continues time {step.time}, but it is {self.runtime.graph.time} now",
+                f"the log of {where} continues time {step.time}, but it is {self.runtime.dataflow.time} now",
                 "restore the directory from a copy",
             )
         if step.words is not None:

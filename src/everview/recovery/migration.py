@@ -27,7 +27,7 @@ from everview.codes.interner import Interner
 from everview.dataflow import saved, superstep
 from everview.dataflow.builder import Builder
 from everview.dataflow.commands import Commands, rebuild
-from everview.dataflow.graph import Graph
+from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.operator_matching import OperatorMatching
 from everview.dataflow.operators import Arrangement, Operator
 from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
@@ -37,7 +37,7 @@ from everview.plan.frozen import Functions
 from everview.runtime.base import RemoteRows, RemoteTarget
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.runtime.sharded import OnShards, ShardedRuntime, ShardStep
-from everview.session import entries as journal
+from everview.session import entries as catalog_entries
 from everview.session.catalog import Unkept
 from everview.session.core import Core
 from everview.session.entries import Entry
@@ -54,8 +54,8 @@ class StateLost(Exception):
 class Migration:
     """A dataflow under construction, at the present time, that takes over another's state."""
 
-    def __init__(self, graph: Graph, builder: Builder, counterparts: OperatorMatching, origin: Origin) -> None:
-        self._graph = graph
+    def __init__(self, dataflow: Dataflow, builder: Builder, counterparts: OperatorMatching, origin: Origin) -> None:
+        self._dataflow = dataflow
         self._builder = builder
         self._counterparts = counterparts
         self._origin = origin
@@ -63,15 +63,15 @@ class Migration:
 
     def settle(self, compute: Callable[[], None]) -> None:
         """Something was built: if it has counterparts it will get their state, else it is computed now."""
-        new = set(self._graph.new())
+        new = set(self._dataflow.new())
         if not new:
             return
         piece, made = next(reversed(self._builder.pieces.items()))
         if new == set(made) and self._counterparts.find(piece, made):
             self._unfilled += made
-            self._graph.installed()
+            self._dataflow.installed()
             return
-        if any(self._lost(o) for o in self._graph.needed(new)):
+        if any(self._lost(o) for o in self._dataflow.needed(new)):
             raise StateLost
         self.fill()
         compute()
@@ -82,7 +82,7 @@ class Migration:
 
     def leftovers(self) -> bool:
         """Whether there are operators whose counterparts were let go."""
-        return any(self._lost(o) for o in saved.live(self._graph))
+        return any(self._lost(o) for o in saved.live(self._dataflow))
 
     def fill(self) -> None:
         """Give operators their counterparts' batches: those that have none yet."""
@@ -93,13 +93,13 @@ class Migration:
                 if trace.scope.is_root:
                     saved.restore_since(trace, self._origin.since(other))
                 for image in self._origin.images(other):
-                    saved.put_back(trace, image, self._graph.time)
+                    saved.put_back(trace, image, self._dataflow.time)
         self._unfilled.clear()
 
     def holding(self) -> Iterator[tuple[Operator, int | None, Iterable[Image]]]:
         """All that holds state: (operator, since when it knows history, batches), wherever it is yet."""
         unfilled = set(self._unfilled)
-        for operator in saved.live(self._graph):
+        for operator in saved.live(self._dataflow):
             trace = saved.state_of(operator)
             if trace is not None and operator not in unfilled:
                 yield operator, saved.since(trace), saved.images(trace)
@@ -156,8 +156,8 @@ class TakenOver:
     def __init__(self, migration: Migration) -> None:
         self._migration = migration
 
-    def settle(self, graph: Graph) -> None:
-        self._migration.settle(graph.install)
+    def settle(self, dataflow: Dataflow) -> None:
+        self._migration.settle(dataflow.install)
 
     def present(self, rows: Sequence[tuple[int, ...]]) -> Sequence[tuple[int, ...]]:
         return ()
@@ -170,7 +170,7 @@ def from_shards(core: Core, runtime: EmbeddedRuntime, store: Store, manifest: Ma
     where = store.files.root
     rebuild(replica, manifest.built, built, manifest.fingerprints, where)
     declared = Functions(travel=True, like=built)
-    entries = [journal.decode(data, where, declared) for data in manifest.declared]
+    entries = [catalog_entries.decode(data, where, declared) for data in manifest.declared]
     declared.require(where)
     try:
         _take_over(core, runtime, store, entries, OperatorMatching(replica.builder.pieces))
@@ -190,13 +190,13 @@ def begin_again(core: Core, runtime: EmbeddedRuntime) -> None:
 def _take_over(
     core: Core, runtime: EmbeddedRuntime, store: Store, entries: Iterable[Entry], counterparts: OperatorMatching
 ) -> None:
-    runtime.graph.time = store.manifest.time
-    migration = Migration(runtime.graph, runtime.builder, counterparts, _InLists(store))
+    runtime.dataflow.time = store.manifest.time
+    migration = Migration(runtime.dataflow, runtime.builder, counterparts, _InLists(store))
     with runtime.filling(TakenOver(migration)):
         for entry in entries:
             core.definitions.perform(entry)
         if migration.leftovers():  # shards let go of what no view reads whenever they are opened
-            core.definitions.perform(journal.Collected())
+            core.definitions.perform(catalog_entries.Collected())
         if migration.leftovers():
             raise StateLost
         migration.fill()
@@ -246,25 +246,25 @@ def _write_shards(
     origin, functions = directory.runtime, Functions(travel=True)
     built = Commands(Functions(travel=True, like=functions))
     cluster = _OneShard(origin, counterparts, built)
-    replica = Replica(Interner(), origin.graph.merge_effort)
-    replica.graph.time = origin.graph.time
+    replica = Replica(Interner(), origin.dataflow.merge_effort)
+    replica.dataflow.time = origin.dataflow.time
     runtime = ShardedRuntime(replica, cluster)
     core = Core(runtime, history=directory.core.history)
-    core.catalog.journal = Unkept()
+    core.catalog.entry_log = Unkept()
     try:
         with runtime.building(WithoutRows(runtime)):
             for entry in entries:
                 core.definitions.perform(entry)
         if cluster.migration.leftovers():
             raise StateLost
-        lists, sinces = _split_up(cluster.migration, store, shards, origin.graph.time)
+        lists, sinces = _split_up(cluster.migration, store, shards, origin.dataflow.time)
         known = Functions(travel=True, like=functions)
         store.commit(
-            origin.graph.time,
+            origin.dataflow.time,
             replaces={place: lists.get(place, []) for place in {*store.manifest.lists, *lists}},
             commands=(
                 *(BUILT + data for data in built.encoded),
-                *(DECLARED + journal.encode(entry, known) for entry in entries),
+                *(DECLARED + catalog_entries.encode(entry, known) for entry in entries),
             ),
             history=True,
             sinces=sinces,
@@ -309,10 +309,10 @@ class _OneShard:
     def __init__(self, origin: EmbeddedRuntime, counterparts: OperatorMatching, commands: Commands) -> None:
         self._commands = commands
         self.fingerprint = ""
-        replica = Replica(origin.interner, origin.graph.merge_effort)
-        replica.graph.time = origin.graph.time
+        replica = Replica(origin.interner, origin.dataflow.merge_effort)
+        replica.dataflow.time = origin.dataflow.time
         self._shard = Shard(replica, 0, 1)
-        self.migration = Migration(replica.graph, replica.builder, counterparts, _InTraces())
+        self.migration = Migration(replica.dataflow, replica.builder, counterparts, _InTraces())
 
     def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> list[Added]:
         self._commands.append(command)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from everview.dataflow import saved
-from everview.dataflow.graph import Graph
+from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.operators import Operator
 from everview.errors import StoreError
 from everview.store import Manifest, Ref, Store
@@ -69,8 +69,8 @@ def _table(text: str) -> str:
 class Restoring:
     """A dataflow under construction, at the present time, of which some operators have state in a store."""
 
-    def __init__(self, graph: Graph, kept: Kept) -> None:
-        self._graph = graph
+    def __init__(self, dataflow: Dataflow, kept: Kept) -> None:
+        self._dataflow = dataflow
         self._kept = kept
         self._unfilled: list[Operator] = []
 
@@ -78,19 +78,19 @@ class Restoring:
         """A table's rows are in the store."""
         return ()
 
-    def settle(self, graph: Graph) -> None:
+    def settle(self, dataflow: Dataflow) -> None:
         """Something was built: what was kept for it will be put back, if that is all it needs; else it is computed."""
-        new = [o for o in self._graph.new() if saved.state_of(o) is not None]
+        new = [o for o in self._dataflow.new() if saved.state_of(o) is not None]
         without = [o for o in new if self._kept.number(o) is None]
         if not without:
             self._unfilled += new
-            self._graph.installed()
+            self._dataflow.installed()
             return
         for operator in without:
             if saved.is_table(operator):
                 raise self._kept.missing(operator)
         self.fill()
-        graph.install()
+        dataflow.install()
 
     def fill(self) -> None:
         """Put back what was kept for operators that have not got it yet."""

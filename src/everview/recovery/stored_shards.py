@@ -20,7 +20,7 @@ from everview.dataflow.saved import header
 from everview.errors import StoreError
 from everview.plan.frozen import Functions
 from everview.runtime.sharded import ShardedRuntime
-from everview.session import entries as journal
+from everview.session import entries as catalog_entries
 from everview.session.core import Core
 from everview.store import Store
 from everview.store.manifest import BUILT, Commit, Manifest, Ref
@@ -52,23 +52,23 @@ class StoredShards:
             follow(command)
 
         rebuild(runtime.replica, manifest.built, self._functions, manifest.fingerprints, self._store.files.root, build)
-        runtime.graph.time = manifest.time
+        runtime.dataflow.time = manifest.time
         entries = [(self._entry(data), data) for data in manifest.declared]
         with runtime.building(Found(runtime, self._store)):
-            for entry, data in journal.surviving(entries):  # the operators of what was dropped are gone
+            for entry, data in catalog_entries.surviving(entries):  # the operators of what was dropped are gone
                 core.definitions.perform(entry, data)
         runtime.offsets = dict(manifest.marks)
         core.catalog.redeclarable = {*core.catalog.tables, *core.catalog.views}
 
-    def _entry(self, data: Any) -> journal.Entry:
-        return journal.decode(data, self._store.files.root, self._core.catalog.functions)
+    def _entry(self, data: Any) -> catalog_entries.Entry:
+        return catalog_entries.decode(data, self._store.files.root, self._core.catalog.functions)
 
     def _build(self, command: Command) -> None:
         """Build operators whose state is in the directory."""
-        graph = self._runtime.graph
+        dataflow = self._runtime.dataflow
         self._runtime.replica.load([command])
         for number, since in self._store.manifest.sinces.items():
-            operator = graph.numbered[number] if number < len(graph.numbered) else None
+            operator = dataflow.numbered[number] if number < len(dataflow.numbered) else None
             if operator is not None and operator.trace is not None and operator.scope.is_root:
                 saved.set_since(operator.trace, since)
 
@@ -85,7 +85,7 @@ class StoredShards:
             else:
                 with self._runtime.building(Found(self._runtime, self._store)):
                     self._core.definitions.perform(self._entry(data[1:]), data[1:])
-        self._runtime.graph.time = commit.time
+        self._runtime.dataflow.time = commit.time
         change_offsets(self._runtime.offsets, commit.marks)
         self._core.subscriptions.take(self._runtime.caught_up(contents_of(self._store, commit.adds)).changes)
 
@@ -101,7 +101,7 @@ class Found:
         return self._runtime.builder.tables[command.node.id]
 
     def view(self, command: Install) -> Arrangement:
-        builder, numbered = self._runtime.builder, self._runtime.graph.numbered
+        builder, numbered = self._runtime.builder, self._runtime.dataflow.numbered
         built = len(numbered)
         arrangement = builder.stored(command.node, builder.planned(command.node, command.choice)[0], command.keys)
         if len(numbered) != built:

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from everview.codes.interner import Interner
 from everview.dataflow.builder import Builder
+from everview.dataflow.dataflow import ABSENT_HINT, Dataflow
 from everview.dataflow.extend import Extend
-from everview.dataflow.graph import ABSENT_HINT, Graph
 from everview.dataflow.operators import Arrangement, Operator, Trace
 from everview.errors import InputError
 from everview.plan import nodes as plan
@@ -129,7 +129,7 @@ class Runtime(Protocol):
     """Where a dataflow runs."""
 
     interner: Interner
-    graph: Graph
+    dataflow: Dataflow
     """the operators; their traces can be read after `sync`"""
     builder: Builder
     offsets: dict[str, str]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from everview.dataflow.graph import batch_arrays
+from everview.dataflow.dataflow import batch_arrays
 from everview.dataflow.operators import Arrangement, Trace
 from everview.kernels import make
 from everview.kernels.trace import read

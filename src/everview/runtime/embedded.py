@@ -14,8 +14,8 @@ import numpy as np
 
 from everview.codes.interner import Interner
 from everview.dataflow.builder import Builder
+from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import Extend
-from everview.dataflow.graph import Graph
 from everview.dataflow.operators import Arrange, Arrangement, Operator
 from everview.kernels import make
 from everview.plan import nodes as plan
@@ -32,7 +32,7 @@ BULK_ROWS = 256
 class Fill(Protocol):
     """How new operators get their state."""
 
-    def settle(self, graph: Graph) -> None:
+    def settle(self, dataflow: Dataflow) -> None:
         """Something was built: bring it up to date."""
 
     def present(self, rows: Sequence[tuple[int, ...]]) -> Sequence[tuple[int, ...]]:
@@ -42,8 +42,8 @@ class Fill(Protocol):
 class Computed:
     """It is computed from what the operators read."""
 
-    def settle(self, graph: Graph) -> None:
-        graph.install()
+    def settle(self, dataflow: Dataflow) -> None:
+        dataflow.install()
 
     def present(self, rows: Sequence[tuple[int, ...]]) -> Sequence[tuple[int, ...]]:
         return rows
@@ -52,8 +52,8 @@ class Computed:
 class Restored:
     """It is put back from files when all is built."""
 
-    def settle(self, graph: Graph) -> None:
-        graph.installed()
+    def settle(self, dataflow: Dataflow) -> None:
+        dataflow.installed()
 
     def present(self, rows: Sequence[tuple[int, ...]]) -> Sequence[tuple[int, ...]]:
         return ()
@@ -76,15 +76,15 @@ class EmbeddedRuntime:
         self._begin()
 
     def _begin(self) -> None:
-        self.graph = Graph(self.interner, self._merge_effort)
-        self.builder = Builder(self.graph)
+        self.dataflow = Dataflow(self.interner, self._merge_effort)
+        self.builder = Builder(self.dataflow)
         self.captures = Captures()
         if self._threads == 2:
-            self.graph.share_work()
+            self.dataflow.share_work()
 
     def begin_again(self) -> None:
         """Free the dataflow and have an empty one."""
-        self.graph.close()
+        self.dataflow.close()
         self._begin()
 
     @contextmanager
@@ -103,12 +103,12 @@ class EmbeddedRuntime:
     ) -> Arrangement:
         try:
             arrangement = self.builder.add_table(node, order, name)
-            self.graph.keep_history(arrangement, history)
+            self.dataflow.keep_history(arrangement, history)
             present = self._fill.present(rows)
             if present:
-                words = [w for row in present for w in (*(row[c] for c in order), self.graph.time, 1)]
+                words = [w for row in present for w in (*(row[c] for c in order), self.dataflow.time, 1)]
                 make.push_rows(arrangement.operator.batcher, np.array(words, dtype=np.int64), len(present))
-            self._fill.settle(self.graph)
+            self._fill.settle(self.dataflow)
         except BaseException:
             self.builder.forget_new()
             raise
@@ -119,21 +119,21 @@ class EmbeddedRuntime:
     ) -> Arrangement:
         try:
             arrangement = self.builder.install(node, keys, choice)
-            self._fill.settle(self.graph)
+            self._fill.settle(self.dataflow)
         except BaseException:
             self.builder.forget_new()
             raise
-        self.graph.keep_history(arrangement, history)
+        self.dataflow.keep_history(arrangement, history)
         return arrangement
 
     def keep_only(self, roots: list[Operator]) -> None:
-        self.builder.forget(self.graph.collect(roots))
+        self.builder.forget(self.dataflow.collect(roots))
         self.captures.forget_freed()
 
     # steps
 
     def step(self, transactions: list[ChangeSet]) -> StepOutcome:
-        graph, before = self.graph, self.graph.time
+        dataflow, before = self.dataflow, self.dataflow.time
         self._under_way = transactions, before
         if self.log is not None:
             try:
@@ -144,15 +144,15 @@ class EmbeddedRuntime:
         try:
             for offset, changes in enumerate(transactions, 1):
                 _hand_over(changes, before + offset)
-            graph.run(len(transactions))
+            dataflow.run(len(transactions))
         except BaseException as error:
-            if graph.time == before:
+            if dataflow.time == before:
                 return self._aborted(error)
             return self._committed(transactions, error)  # complete, and only then interrupted
         return self._committed(transactions)
 
     def _aborted(self, error: BaseException) -> StepOutcome:
-        self.graph.abort()
+        self.dataflow.abort()
         self._under_way = None
         if self.log is not None:
             try:
@@ -177,11 +177,11 @@ class EmbeddedRuntime:
         return StepOutcome(True, error, self.captures.take())
 
     def settle(self) -> StepOutcome:
-        self.graph.settle()
+        self.dataflow.settle()
         outcome = COMMITTED
         if self._under_way is not None:
             transactions, before = self._under_way
-            if self.graph.time != before:  # it was complete, and then cut off
+            if self.dataflow.time != before:  # it was complete, and then cut off
                 outcome = self._committed(transactions)
             elif self.log is not None:
                 self.log.aborted()
@@ -208,11 +208,11 @@ class EmbeddedRuntime:
         try:
             self.backing.close()
         finally:
-            self.graph.close()
+            self.dataflow.close()
 
     def abandon(self) -> None:
         self.backing.abandon()
-        self.graph.close()
+        self.dataflow.close()
 
 
 def _hand_over(changes: ChangeSet, time: int) -> None:

@@ -168,8 +168,8 @@ class ShardedRuntime:
     """A dataflow whose steps run on a cluster of shards."""
 
     def __init__(self, replica: Replica, cluster: Cluster) -> None:
-        self.interner = replica.graph.interner
-        self.graph, self.builder = replica.graph, replica.builder
+        self.interner = replica.dataflow.interner
+        self.dataflow, self.builder = replica.dataflow, replica.builder
         self.captures = Captures()
         self.offsets: dict[str, str] = {}
         self.backing: Backing = InMemory()
@@ -203,7 +203,7 @@ class ShardedRuntime:
     @whole
     def keep_only(self, roots: list[Operator]) -> None:
         self._build.keep(Keep(tuple(sorted({o.number for o in roots}))))
-        self._filled &= {o for o in self.graph.numbered if o is not None}
+        self._filled &= {o for o in self.dataflow.numbered if o is not None}
         self.captures.forget_freed()
 
     @whole
@@ -215,13 +215,13 @@ class ShardedRuntime:
             inputs: Inputs = {}
             if isinstance(command, MakeTable) and command.rows:
                 rows = np.array(command.rows, dtype=np.int64).T
-                self._distribute(arrangement, rows, max(self.graph.time, 1), 1, inputs)
+                self._distribute(arrangement, rows, max(self.dataflow.time, 1), 1, inputs)
             with self._serving():
                 added = self.cluster.build(command, inputs, self._followed())
         except BaseException:
             self.builder.forget_new()
             raise
-        self.graph.installed()
+        self.dataflow.installed()
         self.fill(self._filled, added)
         return arrangement
 
@@ -238,14 +238,14 @@ class ShardedRuntime:
                 if isinstance(rows, RemoteRows):
                     remote.append(rows)
                 elif (columns := columns_of(rows)).size:
-                    self._distribute(table._arrangement, columns, self.graph.time + offset, diff, inputs)
+                    self._distribute(table._arrangement, columns, self.dataflow.time + offset, diff, inputs)
         try:
             with self._serving():
                 step = ShardStep(inputs, len(transactions), offsets, tuple(remote))
                 added = self.cluster.step(step, self._followed())
         except BaseException as error:
             return StepOutcome(False, error)
-        self.graph.time += len(transactions)
+        self.dataflow.time += len(transactions)
         change_offsets(self.offsets, offsets)
         return self.caught_up(added)
 
@@ -257,11 +257,11 @@ class ShardedRuntime:
     @contextmanager
     def _serving(self) -> Iterator[None]:
         """The shards run: if users' functions run in this process, they do so in this thread."""
-        self.graph.serving = threading.get_ident()
+        self.dataflow.serving = threading.get_ident()
         try:
             yield
         finally:
-            self.graph.serving = 0
+            self.dataflow.serving = 0
 
     def _followed(self) -> Set[int]:
         """Operators whose traces are kept up to date here."""
@@ -296,15 +296,15 @@ class ShardedRuntime:
         """Append what the shards say to the replica's traces of some operators."""
         if not operators:
             return
-        traces = np.zeros(len(self.graph.numbered), dtype=np.int64)
+        traces = np.zeros(len(self.dataflow.numbered), dtype=np.int64)
         for operator in operators:
             assert operator.trace is not None
             traces[operator.number] = operator.trace.address
         for change in added:
-            image.unpack(traces, change.packed, self.graph.time)
+            image.unpack(traces, change.packed, self.dataflow.time)
             for number, words in change.large.items():
                 if traces[number]:
-                    image.unpack(traces, np.concatenate([[number], words]), self.graph.time)
+                    image.unpack(traces, np.concatenate([[number], words]), self.dataflow.time)
 
     def settle(self) -> None:
         """What shards do they undo themselves, but not what another thread's exception has left half done."""
@@ -322,12 +322,12 @@ class ShardedRuntime:
     def close(self) -> None:
         self.cluster.close()
         self.backing.close()
-        self.graph.close()
+        self.dataflow.close()
 
     def abandon(self) -> None:
         self.cluster.close()
         self.backing.abandon()
-        self.graph.close()
+        self.dataflow.close()
 
 
 def batcher_rows(columns: Sequence[np.ndarray] | np.ndarray, time: int, diff: int | np.ndarray) -> np.ndarray:

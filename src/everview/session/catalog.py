@@ -2,7 +2,7 @@
 
 A dataflow is the result of its history: tables made, views installed and dropped, indexes added for lookups. Entries
 (`everview.session.entries`) can be written and done again (`Definitions.perform`), here or elsewhere. A session that
-keeps them has a `Journal`; one in memory has none and keeps no entries.
+keeps them has a `EntryLog`; one in memory has none and keeps no entries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ QUERY = "(query)"
 """The name a SELECT has while it is installed."""
 
 
-class Journal(Protocol):
+class EntryLog(Protocol):
     """Where entries are kept."""
 
     def keep(self, entry: bytes) -> None:
@@ -61,7 +61,7 @@ class Catalog:
         """tables and views that were found when the session was opened: they may be declared once more"""
         self.sql_functions: dict[str, FunctionMade] = {}
         """functions written in SQL, by lower-case name"""
-        self.journal: Journal | None = None
+        self.entry_log: EntryLog | None = None
         self.entries: list[tuple[Entry, bytes]] = []
         """all there were, each with its record, if they are kept"""
         self.trust = trust
@@ -93,29 +93,29 @@ class Catalog:
 
     def note(self, entry: Entry) -> None:
         """Something was done: keep that."""
-        if self.journal is None:
+        if self.entry_log is None:
             return
         known = len(self.functions)
         try:
             data = encode(entry, self.functions)
-            self.journal.keep(data)
+            self.entry_log.keep(data)
         except BaseException:
             self.functions.go_back(known)
             raise
         self.entries.append((entry, data))
-        self.journal.noted()
+        self.entry_log.noted()
 
     def unnoted_views(self) -> list[View]:
         """Views that a turn which was cut off has left: a query's, and those that no entry says were made."""
         found = [self.views[QUERY]] if QUERY in self.views else []
-        if self.journal is not None:
+        if self.entry_log is not None:
             noted = {e.name for e, _ in surviving(self.entries) if isinstance(e, ViewMade)}
             found += [v for n, v in self.views.items() if n not in noted and not n.startswith(TRANSIENT)]
         return found
 
     def unnoted_tables(self) -> list[Table]:
         """Tables that no entry says were made."""
-        if self.journal is None:
+        if self.entry_log is None:
             return []
         noted = {e.name for e, _ in surviving(self.entries) if isinstance(e, TableMade)}
         return [t for n, t in self.tables.items() if n not in noted and not n.startswith(RESERVED_PREFIX)]
@@ -128,14 +128,14 @@ class Catalog:
 
     def require_functions(self) -> None:
         """Refuse to go on without the functions that views use."""
-        if self.journal is not None:
+        if self.entry_log is not None:
             self.functions.require(self.trust.where)
 
     def canonical(self, node: plan.Node) -> plan.Node:
         """Functions with the same code are one where entries are kept: they are when these are read, and must build the
         same then.
         """
-        return node if self.journal is None else canonical(node, self.functions)
+        return node if self.entry_log is None else canonical(node, self.functions)
 
     def defines(self, view: View, collection: Collection) -> bool:
         """Whether a collection is what a view was defined as."""

@@ -71,7 +71,7 @@ class Core:
     def time(self) -> int:
         """The last complete time, transactions that wait in a batch included."""
         queued = self.transactions.queued
-        return self.runtime.graph.time + (len(queued) if queued else 0)
+        return self.runtime.dataflow.time + (len(queued) if queued else 0)
 
     def alive(self) -> None:
         """Refuse if the session is closed."""
@@ -81,7 +81,7 @@ class Core:
     def changing(self) -> None:
         """Called before anything is changed: a step under way calls users' functions, and those must not."""
         self.alive()
-        if self.runtime.graph.serving == threading.get_ident():
+        if self.runtime.dataflow.serving == threading.get_ident():
             raise InputError(
                 "E_REENTRANT",
                 "a function that a step calls cannot change the session",

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from everview.dataflow.graph import batch_arrays
+from everview.dataflow.dataflow import batch_arrays
 from everview.dataflow.operators import Arrangement
 from everview.kernels import make
 from everview.kernels.trace import read

@@ -249,7 +249,7 @@ class Definitions:
         view = View(core, name, collection, collection._node, arrangement)
         view._index = index
         view._plan = plan
-        view._fallible = error_operators(core.runtime.graph, arrangement.operator)
+        view._fallible = error_operators(core.runtime.dataflow, arrangement.operator)
         self._catalog.views[name] = view
         for node in collection._node.walk():
             if isinstance(node, nodes.Table):

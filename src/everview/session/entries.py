@@ -1,4 +1,4 @@
-"""The journal of a catalogue: each thing that made a session's dataflow what it is, as an entry that can be kept.
+"""The entries of a catalog: each thing that made a session's dataflow what it is, in a form that can be kept.
 
 A plan is frozen with the Python functions it uses, each of them once, with the first plan that does. `surviving` leaves
 out what was dropped later, which is what a checkpoint keeps of a history.

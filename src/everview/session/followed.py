@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from everview.codes.codec import Codec
-from everview.dataflow.graph import batch_arrays
+from everview.dataflow.dataflow import batch_arrays
 from everview.dataflow.operators import Arrangement
 from everview.errors import CompactedError, InputError
 from everview.kernels.trace import read

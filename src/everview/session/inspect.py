@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import Extend
-from everview.dataflow.graph import Graph
 from everview.dataflow.operators import Arrange, Operator, Reduce
 from everview.expr.evaluate import evaluate
 from everview.session.shown import Stats
@@ -21,15 +21,15 @@ MOST_SEARCHED = 1_000_000
 """Updates of a table up to which it is searched for a row that failed."""
 
 
-def upstream(graph: Graph, operator: Operator) -> list[Operator]:
+def upstream(dataflow: Dataflow, operator: Operator) -> list[Operator]:
     """Everything an operator depends on, itself included, in program order."""
-    seen = graph.needed([operator], errors=False)
-    return [o for o in graph.operators() if o in seen]
+    seen = dataflow.needed([operator], errors=False)
+    return [o for o in dataflow.operators() if o in seen]
 
 
-def error_operators(graph: Graph, operator: Operator) -> list[Operator]:
+def error_operators(dataflow: Dataflow, operator: Operator) -> list[Operator]:
     """Where the errors of all that an operator depends on are kept."""
-    return [o.errors for o in upstream(graph, operator) if o.errors is not None]
+    return [o.errors for o in upstream(dataflow, operator) if o.errors is not None]
 
 
 def failed_row(core: Core, errors: Operator, time: int) -> tuple[str, tuple[Any, ...]] | None:
@@ -53,20 +53,20 @@ def failed_row(core: Core, errors: Operator, time: int) -> tuple[str, tuple[Any,
 
 def arrangements(core: Core, operator: Operator | None = None) -> list[dict[str, Any]]:
     """Measures of every arrangement (that an operator depends on)."""
-    graph, views = core.runtime.graph, core.catalog.views.values()
+    dataflow, views = core.runtime.dataflow, core.catalog.views.values()
     readers: dict[Operator, int] = {}
-    for other in graph.operators():
+    for other in dataflow.operators():
         for source in set(other.inputs):
             readers[source] = readers.get(source, 0) + 1
     serves: dict[Operator, list[str]] = {}
     for view in views:
         source = view._arrangement.operator
         readers[source] = readers.get(source, 0) + 1
-        for o in upstream(graph, source):
+        for o in upstream(dataflow, source):
             serves.setdefault(o, []).append(view._name)
     found = []
     measured = core.runtime.measure()
-    for o in graph.operators() if operator is None else upstream(graph, operator):
+    for o in dataflow.operators() if operator is None else upstream(dataflow, operator):
         if o.trace is not None and not o.trace.stateless:
             batches, updates, size = measured(o)
             kind = "reduce" if isinstance(o, Reduce) else "arrange" if isinstance(o, Arrange) else o.kind
@@ -90,7 +90,7 @@ def stats(core: Core) -> dict[str, Any]:
     core.alive()
     core.transactions.catch_up()
     held = arrangements(core)
-    operators = core.runtime.graph.operators()
+    operators = core.runtime.dataflow.operators()
     return Stats(
         {
             "time": core.time,
@@ -105,9 +105,9 @@ def stats(core: Core) -> dict[str, Any]:
 
 def explain(core: Core, view: View) -> str:
     """How a view's joins are kept and why, and the arrangements it uses."""
-    graph, operator = core.runtime.graph, view._arrangement.operator
+    dataflow, operator = core.runtime.dataflow, view._arrangement.operator
     lines = [str(view._said(d)) for d in core.runtime.builder.decided.get(view._node, [])]
-    for joined in upstream(graph, operator):
+    for joined in upstream(dataflow, operator):
         if isinstance(joined, Extend):
             lines += [*joined.explain(), *core.runtime.describe(joined)]
     lines.append("arrangements:")

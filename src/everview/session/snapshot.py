@@ -10,7 +10,7 @@ import numpy as np
 
 from everview.codes.codec import Codec
 from everview.codes.values import encode_value
-from everview.dataflow.graph import batch_arrays
+from everview.dataflow.dataflow import batch_arrays
 from everview.dataflow.operators import Arrangement, Trace
 from everview.errors import CompactedError, EverviewError, InputError, RowErrors
 from everview.kernels import make

@@ -161,7 +161,7 @@ class Table(Followed):
     def _now(self) -> Snapshot:
         self._alive()
         self._core.transactions.catch_up()
-        return Snapshot(self._core, self._arrangement, self._codec, self._core.runtime.graph.time)
+        return Snapshot(self._core, self._arrangement, self._codec, self._core.runtime.dataflow.time)
 
     @reads
     def as_of(self, time: int) -> Snapshot:

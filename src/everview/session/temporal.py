@@ -238,13 +238,13 @@ class Clock:
 
     def note(self) -> None:
         """A step is done: this is what the clock showed at its time."""
-        self._shown.append((self.core.runtime.graph.time, self.now))
+        self._shown.append((self.core.runtime.dataflow.time, self.now))
 
     def at(self, time: int) -> dt.datetime | None:
         """What the clock showed at one of the last times; None if that is not known, or nothing follows it."""
         if not self.agenda:
             return None
-        if time >= self.core.runtime.graph.time:
+        if time >= self.core.runtime.dataflow.time:
             known = self.core.runtime.offsets.get(CLOCK_TABLE)
             return moment_of(int(known)) if known else None
         place = bisect_right(self._shown, time, key=lambda noted: noted[0])
@@ -680,4 +680,4 @@ def _at_keys(runtime: Runtime, index: Arrangement, keys: list[int]) -> tuple[Wor
 
 def _at_key(runtime: Runtime, arrangement: Arrangement, key: tuple[int, ...]) -> tuple[Words, Words]:
     """Rows that begin, in the arrangement's order, with these codes."""
-    return read_codes(runtime, arrangement, key, runtime.graph.time)
+    return read_codes(runtime, arrangement, key, runtime.dataflow.time)

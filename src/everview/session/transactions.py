@@ -15,7 +15,7 @@ import numpy as np
 
 from everview.codes.values import decode_value
 from everview.dataflow import shield
-from everview.dataflow.graph import ABSENT_HINT
+from everview.dataflow.dataflow import ABSENT_HINT
 from everview.dataflow.scopes import MAX_EPOCHS
 from everview.errors import EverviewError, InputError, LoopError, MemoryLimitError
 from everview.runtime.base import AbsentRows, Change, ChangeSet, RemoteRows, columns_of, in_table_order
@@ -155,7 +155,7 @@ class Transactions:
         runtime.sync(arrangement.operator)
         pending = [c for changes in self.queued or [] for c in changes] + (self.staged or [])
         staged = [_counted(rows, diff) for other, rows, diff in pending if other is table and len(rows)]
-        return current(arrangement, runtime.graph.time, staged, table._key, keys)
+        return current(arrangement, runtime.dataflow.time, staged, table._key, keys)
 
     # running
 
@@ -231,23 +231,23 @@ class Transactions:
 
     def _name_views(self, error: EverviewError) -> None:
         """Say which views the operator is needed for that was running when a step failed."""
-        graph = self._core.runtime.graph
+        dataflow = self._core.runtime.dataflow
         if error.operator is not None:
-            operator = graph.numbered[error.operator]
+            operator = dataflow.numbered[error.operator]
             views = self._core.catalog.views.values()
-            names = [repr(v._name) for v in views if operator in graph.needed([v._arrangement.operator])]
+            names = [repr(v._name) for v in views if operator in dataflow.needed([v._arrangement.operator])]
             if names:
                 error.message = f"view {', '.join(names)}: {error.message}"
 
     def _name_loop(self, error: LoopError) -> None:
         """Say which views a loop that did not converge belongs to."""
-        graph = self._core.runtime.graph
+        dataflow = self._core.runtime.dataflow
         if error.loop is not None:
-            loop = graph.scopes()[error.loop]
+            loop = dataflow.scopes()[error.loop]
             names = [
                 repr(v._name)
                 for v in self._core.catalog.views.values()
-                if any(loop.contains(o.scope) for o in graph.needed([v._arrangement.operator]))
+                if any(loop.contains(o.scope) for o in dataflow.needed([v._arrangement.operator]))
             ]
             error.message = f"view {', '.join(names)}: {error.message}"
 
@@ -272,7 +272,7 @@ class Transactions:
         """How often a table holds a row, what is staged left aside."""
         runtime = self._core.runtime
         runtime.sync(table._arrangement.operator)
-        return how_often(table._arrangement, runtime.graph.time, row)
+        return how_often(table._arrangement, runtime.dataflow.time, row)
 
     # batches
 

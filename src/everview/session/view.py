@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from everview.codes.codec import Codec
-from everview.dataflow.graph import batch_arrays
+from everview.dataflow.dataflow import batch_arrays
 from everview.dataflow.operators import Arrangement, Operator
 from everview.errors import ClosedError, RowErrors
 from everview.expr.evaluate import ERRORS
@@ -88,7 +88,7 @@ class View(Followed):
         """The present contents."""
         self._alive()
         self._core.transactions.catch_up()
-        return self._read(self._core.runtime.graph.time)
+        return self._read(self._core.runtime.dataflow.time)
 
     def counts(self) -> dict[Row, int]:
         """Each distinct row with its multiplicity."""
@@ -209,7 +209,7 @@ class View(Followed):
         self._alive()
         self._core.transactions.catch_up()
         held = arrangements(self._core, self._arrangement.operator)
-        present = Snapshot(self._core, self._arrangement, self._codec, self._core.runtime.graph.time)
+        present = Snapshot(self._core, self._arrangement, self._codec, self._core.runtime.dataflow.time)
         return Stats(
             {
                 "name": self._name,

@@ -19,7 +19,7 @@ from everview.recovery.directory import Directory
 from everview.recovery.migration import is_embedded, to_shards
 from everview.recovery.stored_shards import StoredShards
 from everview.runtime.sharded import ShardedRuntime
-from everview.session import entries as journal
+from everview.session import entries as catalog_entries
 from everview.session.core import Core
 from everview.session.session import Session
 from everview.spark.driver import cluster
@@ -105,13 +105,13 @@ def _open(
     """The session that the store has."""
     built = Functions(trust=trust)
     replica = Replica(Interner(), merge_effort)
-    found = SparkCluster(spark, store, replica.graph.interner, replica, Functions(travel=True, like=built))
+    found = SparkCluster(spark, store, replica.dataflow.interner, replica, Functions(travel=True, like=built))
     runtime = ShardedRuntime(replica, found)
     core = Core(runtime, history=history, trust=trust)
     try:
         # what was built and what was declared must find the same functions again
         core.catalog.functions = Functions(travel=True, like=built)
-        core.catalog.journal = found
+        core.catalog.entry_log = found
         stored = StoredShards(store, runtime, core, built)
         stored.load(found.follow)
         built.require(store.files.root)  # workers would run them
@@ -124,7 +124,7 @@ def _open(
     except BaseException:
         core.closed = True
         found.close()
-        runtime.graph.close()
+        runtime.dataflow.close()
         raise
     return core, found
 
@@ -132,7 +132,7 @@ def _open(
 def _write_anew(store: Store, core: Core, found: SparkCluster, known: Functions) -> None:
     """Write a catalog that was written otherwise as it is written today."""
     catalog = core.catalog
-    catalog.entries = [(entry, journal.encode(entry, known)) for entry, _ in catalog.entries]
+    catalog.entries = [(entry, catalog_entries.encode(entry, known)) for entry, _ in catalog.entries]
     catalog.functions = known
     store.commit(
         store.manifest.time,
@@ -174,6 +174,6 @@ def _spreads(store: Store, trust: Trust) -> dict[int, Spread]:
     """Where the rows of each operator belong."""
     replica = Replica(Interner(), 1)
     rebuild(replica, store.manifest.built, Functions(trust=trust), store.manifest.fingerprints, store.files.root)
-    found: dict[int, Spread] = {o.number: o.spread for o in replica.graph.numbered if o is not None}
+    found: dict[int, Spread] = {o.number: o.spread for o in replica.dataflow.numbered if o is not None}
     replica.close()
     return found

@@ -77,8 +77,8 @@ def _kept(sql: Statements, collection: Collection) -> Iterator[str]:
     for node in prune(collection._node, core.runtime.builder.installed, core.runtime.builder).walk():
         for kept in core.runtime.builder.arrangements.get((node, ()), []):
             _, updates, size = measure(kept.operator)
-            graph, views = core.runtime.graph, core.catalog.views.values()
-            users = [v._name for v in views if kept.operator in upstream(graph, v._arrangement.operator)]
+            dataflow, views = core.runtime.dataflow, core.catalog.views.values()
+            users = [v._name for v in views if kept.operator in upstream(dataflow, v._arrangement.operator)]
             by = ", ".join(str(c) for c in kept.order)
             what = rows.get(node) or kept.operator.describe()
             used = f", for {', '.join(users)}" if users else ""

@@ -136,8 +136,8 @@ class SparkCluster:
         if isinstance(command, Keep):
             self._drop_lists(command, commands)
             return []
-        graph = self._driver_replica.graph
-        sinces = {o.number: graph.time for o in graph.new() if o.scope.is_root}
+        dataflow = self._driver_replica.dataflow
+        sinces = {o.number: dataflow.time for o in dataflow.new() if o.scope.is_root}
         noted: dict[str, Any] = {
             "commands": commands,
             "sinces": sinces,
@@ -151,9 +151,9 @@ class SparkCluster:
 
     def _drop_lists(self, command: Keep, commands: tuple[bytes, ...]) -> None:
         """Commit that the batches of operators which no root needs are no longer wanted."""
-        graph = self._driver_replica.graph
-        roots = (o for o in (graph.numbered[n] for n in command.roots) if o is not None)
-        numbers = {o.number for o in graph.needed(roots)}
+        dataflow = self._driver_replica.dataflow
+        roots = (o for o in (dataflow.numbered[n] for n in command.roots) if o is not None)
+        numbers = {o.number for o in dataflow.needed(roots)}
         gone: dict[Place, list[Ref]] = {p: [] for p in self._store.manifest.lists if p[0] not in numbers}
         self._store.commit(self._store.manifest.time, replaces=gone, commands=commands)
         self.passed()
@@ -184,7 +184,7 @@ class SparkCluster:
     def keep(self, entry: bytes) -> None:
         """Make an entry of the catalog durable."""
         with put_off():
-            self._store.commit(self._driver_replica.graph.time, commands=(DECLARED + entry,))
+            self._store.commit(self._driver_replica.dataflow.time, commands=(DECLARED + entry,))
             self.passed()
 
     def noted(self) -> None:
@@ -217,7 +217,7 @@ class SparkCluster:
             epochs=step.epochs,
             commands=len(self._commands),
             fingerprint=self._driver_replica.fingerprint(),
-            merge_effort=self._driver_replica.graph.merge_effort,
+            merge_effort=self._driver_replica.dataflow.merge_effort,
             inputs=small,
             input_files=files,
             dictionary=b"" if stored else table_bytes(fresh),
@@ -410,7 +410,7 @@ class SparkCluster:
         return all_contents_of(self._store, operators)
 
     def measure(self) -> np.ndarray:
-        return measure_of(self._store.manifest, len(self._driver_replica.graph.numbered))
+        return measure_of(self._store.manifest, len(self._driver_replica.dataflow.numbered))
 
     def encode_remote(self, target: RemoteTarget, rows: Any) -> EncodedRows | None:
         """Have tasks encode the rows of a DataFrame."""

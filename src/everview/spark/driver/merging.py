@@ -196,7 +196,7 @@ class Merger:
             if place in but:
                 continue
             refs = manifest.lists[place]
-            owner = self._driver_replica.graph.numbered[place[0]]
+            owner = self._driver_replica.dataflow.numbered[place[0]]
             assert owner is not None and owner.trace is not None
             chosen = _alike(refs) if place in changed else ()
             if place in self._unseen and not chosen:

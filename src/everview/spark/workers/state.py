@@ -98,8 +98,8 @@ class LoadedShard:
 
     def _trace(self, operator: int) -> int:
         """The address of an operator's trace; 0 if it was dropped since."""
-        graph = self.shard.graph
-        found = graph.numbered[operator] if operator < len(graph.numbered) else None
+        dataflow = self.shard.dataflow
+        found = dataflow.numbered[operator] if operator < len(dataflow.numbered) else None
         return 0 if found is None or found.trace is None else found.trace.address
 
     def lay(self, files: Files, operator: int, ref: Ref) -> int:
@@ -303,7 +303,7 @@ class WorkerShards:
         """Write a large batch as a file whose name carries the attempt: only the commit makes it count."""
         name = f"{job.version + 1:020d}-{shard}-{operator}-{job.attempt}-{secrets.token_hex(4)}.arrow"
         size, crc = write_batch(self.files, f"{BATCHES}/{name}", image)
-        found = self._held[shard].shard.graph.numbered[operator]
+        found = self._held[shard].shard.dataflow.numbered[operator]
         assert found is not None and found.trace is not None
         return saved.tally_of(found.trace, image, job.time + job.epochs).on(Ref(image.rows, size, name, crc))
 
@@ -326,7 +326,7 @@ class WorkerShards:
             held.read_anew(self.files, self._manifest(job.version).lists, swollen, job.time)
         held.version = job.version
         held.attempt = job.lineage.get(job.version, "")
-        held.shard.graph.time = job.time
+        held.shard.dataflow.time = job.time
         return held
 
     def _usable(self, held: LoadedShard, job: Job, built: int) -> bool:

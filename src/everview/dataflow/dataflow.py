@@ -1,6 +1,6 @@
 """The dataflow graph of a session: its operators in program order, and how a step runs on them.
 
-`Graph` assembles the compiled program from the scopes' items, runs steps, serves operators that need Python, and
+`Dataflow` assembles the compiled program from the scopes' items, runs steps, serves operators that need Python, and
 frees what no view needs any more. Changing the graph happens between steps. A newly installed part gets the history
 of what it reads by *replay*: inside the installing step, every old operator that a new one listens to says all it
 ever said, to the newcomer only.
@@ -49,7 +49,7 @@ class Barrier(NamedTuple):
 ABSENT_HINT = "delete only rows that the table holds, or declare a key and use upsert"
 
 
-class Graph:
+class Dataflow:
     """Operators, program and state of one session."""
 
     def __init__(self, interner: Interner, merge_effort: int = 4, *, sharded: bool = False) -> None:
