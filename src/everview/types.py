@@ -68,7 +68,7 @@ class DataType:
         if self.kind == "decimal":
             name = f"decimal({self.scale})"
         elif self.kind == "numeric":
-            name = f"numeric({self.width or MOST_DIGITS}, {self.scale})"
+            name = "numeric" if self.scale == FREE else f"numeric({self.width or MOST_DIGITS}, {self.scale})"
         elif self.kind in ("tuple", "array", "map"):
             name = f"{self.kind}({', '.join(map(repr, self.items))})"
         elif self.kind == "struct":
@@ -99,6 +99,10 @@ JSON = DataType("json")
 MOST_DIGITS = 38
 """Digits that a numeric can have in all."""
 
+FREE = MOST_DIGITS + 1
+"""The scale of a numeric whose values have each as many digits after the point as they need, up to 38, and up to 38
+before it. It is larger than all other scales, so that the larger of two scales is what both kinds of numbers fit in."""
+
 
 def decimal(scale: int = 6) -> DataType:
     """A decimal with `scale` digits after the point, 18 digits in all.
@@ -112,10 +116,10 @@ def decimal(scale: int = 6) -> DataType:
 def numeric(scale: int, width: int = MOST_DIGITS) -> DataType:
     """A decimal with up to 38 digits in all, `scale` of them after the point.
 
-    >>> numeric(2)
-    numeric(38, 2)
+    >>> numeric(2), numeric(FREE)
+    (numeric(38, 2), numeric)
     """
-    return DataType("numeric", scale=scale, width=width)
+    return DataType("numeric", scale=scale, width=width) if scale < FREE else DataType("numeric", scale=FREE)
 
 
 def array(item: DataType) -> DataType:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from everview.codes.intervals import Interval
 from everview.codes.scalars import DIGITS, shown
 from everview.errors import InputError, did_you_mean
-from everview.types import MOST_DIGITS, DataType, array, char, enum, mapping, numeric, small_int, struct
+from everview.types import FREE, MOST_DIGITS, DataType, array, char, enum, mapping, numeric, small_int, struct
 
 _DEFAULT_SCALE = 6
 
@@ -44,6 +44,7 @@ _NAMES: dict[str, DataType] = {
     "datetime": DataType("timestamp"),
     "timestamptz": DataType("timestamptz"),
     "json": DataType("json"),
+    "numeric": numeric(FREE),
     **{repr(small_int(bits)): small_int(bits) for bits in (8, 16, 32, -8, -16, -32)},
     "Decimal": DataType("decimal", scale=_DEFAULT_SCALE),
 }
@@ -93,6 +94,8 @@ def arrow_type(declared: DataType) -> pa.DataType:
     """
     if declared.kind == "decimal":
         return pa.decimal128(DIGITS, declared.scale)
+    if declared.kind == "numeric" and declared.scale == FREE:
+        return pa.decimal256(2 * MOST_DIGITS, MOST_DIGITS)
     if declared.kind == "numeric":
         return pa.decimal128(declared.width or MOST_DIGITS, declared.scale)
     if declared.kind == "array":
@@ -232,7 +235,9 @@ def _from_arrow(declared: pa.DataType) -> DataType:
     if kinds.is_decimal(declared):
         if declared.precision <= DIGITS:
             return _decimal(declared.scale)
-        return checked_numeric(min(declared.precision, MOST_DIGITS), declared.scale)
+        if declared.precision > MOST_DIGITS:
+            return numeric(FREE)
+        return checked_numeric(declared.precision, declared.scale)
     if kinds.is_list(declared) or kinds.is_large_list(declared) or kinds.is_fixed_size_list(declared):
         return array(_inside(declared.value_type, declared))
     if kinds.is_map(declared):

@@ -29,7 +29,7 @@ from everview.codes.frozen import FrozenDict, FrozenList
 from everview.codes.intervals import Interval
 from everview.codes.scalars import DECODERS, ENCODERS, counted, shown, wrong_type
 from everview.errors import InputError
-from everview.types import MOST_DIGITS, DataType, bounds
+from everview.types import FREE, MOST_DIGITS, DataType, bounds
 
 Pack = Callable[[Any], Any]
 
@@ -147,7 +147,42 @@ def _pack_interval(value: Any, declared: DataType) -> list[int]:
 
 
 def _pack_numeric(value: Any, declared: DataType) -> str:
+    if declared.scale == FREE:
+        return format(trimmed_number(_number(value)), "f")
     return str(numeric_code(value, declared))
+
+
+def trimmed_number(value: Decimal) -> Decimal:
+    """A number of a free scale without idle zeros, if it has no more than 38 digits before and after the point.
+
+    >>> trimmed_number(Decimal("1.50")), trimmed_number(Decimal("1e3"))
+    (Decimal('1.5'), Decimal('1000'))
+    """
+    if not value:
+        return Decimal(0)
+    if value.adjusted() >= MOST_DIGITS:
+        problem = f"{shown(value)} needs more than {MOST_DIGITS} digits before the point"
+        raise InputError("E_RANGE", problem, "use double")
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    kept = len(digits)
+    while not digits[kept - 1]:
+        kept -= 1
+    exponent += len(digits) - kept
+    if exponent < -MOST_DIGITS:
+        raise _too_fine(value, DataType("numeric", scale=MOST_DIGITS))
+    return Decimal((sign, digits[:kept] + (0,) * exponent, min(exponent, 0)))
+
+
+def _number(value: Any) -> Decimal:
+    """What was given as a number, if it is an exact one."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Decimal, int, np.integer)):
+        hint = "write Decimal(str(x))" if isinstance(value, (float, np.floating)) else "write Decimal('1.25')"
+        raise wrong_type(value, "a Decimal", hint)
+    number = value if isinstance(value, Decimal) else Decimal(int(value))
+    if not number.is_finite():
+        raise InputError("E_RANGE", f"{shown(value)} is not a number", "numerics have no NaN and no infinity")
+    return number
 
 
 def numeric_code(value: Any, declared: DataType) -> int:
@@ -156,12 +191,7 @@ def numeric_code(value: Any, declared: DataType) -> int:
     >>> numeric_code(Decimal("1.5"), DataType("numeric", scale=2))
     150
     """
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (Decimal, int, np.integer)):
-        hint = "write Decimal(str(x))" if isinstance(value, (float, np.floating)) else "write Decimal('1.25')"
-        raise wrong_type(value, "a Decimal", hint)
-    number = value if isinstance(value, Decimal) else Decimal(int(value))
-    if not number.is_finite():
-        raise InputError("E_RANGE", f"{shown(value)} is not a number", "numerics have no NaN and no infinity")
+    number = _number(value)
     digits = declared.width or MOST_DIGITS
     if number and number.adjusted() + declared.scale >= digits:
         problem = f"{shown(value)} needs more than {digits} digits at scale {declared.scale}"
@@ -279,6 +309,8 @@ def _unpacker(declared: DataType) -> Pack:
             return uuid.UUID
         case "interval":
             return lambda parts: Interval(*parts)
+        case "numeric" if scale == FREE:
+            return Decimal
         case "numeric":
             return lambda text: numeric_value(int(text), scale)
         case "json":

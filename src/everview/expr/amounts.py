@@ -1,8 +1,9 @@
 """Functions of numerics, intervals, times and zones, and casts between types that the compiled machine does not know.
 
-Numerics: `add sub mod` have the larger scale, `mul` the sum of both up to 38 digits, `div` at least 16 digits after the
-point; a result that has more digits than its scale is rounded half away from zero only in `div`, and fails if it needs
-more than 38 digits in all (see `everview.expr.typed` for the scales).
+Numerics: `add sub mod` have the larger scale, `mul` the sum of both, `div` at least 16 digits after the point; a result
+that has more digits than its scale is rounded half away from zero only in `div`, and fails if it needs more than 38
+digits in all (see `everview.expr.typed` for the scales). Numerics of a free scale keep all digits that a result has, up
+to 38 before and 38 after the point; quotients have as many as PostgreSQL gives them.
 
 Intervals and moments are PostgreSQL's: months first (the day is cut to the month's last), then days, then the time.
 """
@@ -18,6 +19,7 @@ from typing import Any
 
 from everview.codes import intervals, packed
 from everview.codes.intervals import DAY, HOUR, MINUTE, SECOND, Interval
+from everview.expr import typed
 from everview.expr.nodes import Call
 from everview.expr.texts import RowFailure
 from everview.expr.wordings import (
@@ -34,7 +36,7 @@ from everview.expr.wordings import (
     zone_of,
 )
 from everview.kernels.expressions.scalars import ERROR_CAST, ERROR_DIVISION, ERROR_DOMAIN
-from everview.types import DataType, bounds
+from everview.types import FREE, MOST_DIGITS, DataType, bounds
 
 Function = Callable[..., Any]
 _EPOCH = dt.datetime(1970, 1, 1)
@@ -168,17 +170,33 @@ def _exactly(function: Callable[[Decimal, Decimal], Decimal]) -> Callable[[Call]
 
 
 def _divided(call: Call) -> Function:
-    scale = call.type.scale
+    given = call.type.scale
 
     def run(a: Decimal, b: Decimal) -> Decimal:
         if not b:
             raise RowFailure(ERROR_DIVISION)
+        scale = given if given < FREE else _quotient_scale(a, b)
         exact = Fraction(a) / Fraction(b) * 10**scale
         whole = abs(exact.numerator) * 2 + exact.denominator
         found = whole // (2 * exact.denominator)
         return packed.numeric_value(-found if exact < 0 else found, scale)
 
     return run
+
+
+def _quotient_scale(a: Decimal, b: Decimal) -> int:
+    """Digits after the point of a quotient of numbers without a scale: PostgreSQL's rule, 16 that count at least.
+
+    PostgreSQL has numbers as digits to the base 10,000; `weight` is the place of the first of them.
+    """
+    weights, leading, after = [], [], []
+    for number in (a, b):
+        weight = number.adjusted() // 4
+        weights.append(weight if number else 0)
+        leading.append(int(abs(number).scaleb(-4 * weight, EXACT)) if number else 0)
+        after.append(max(0, -int(number.as_tuple().exponent)))
+    weight = weights[0] - weights[1] - (leading[0] <= leading[1])
+    return min(max(typed.DIVISION_SCALE - 4 * weight, *after, 0), MOST_DIGITS)
 
 
 def _modulo(a: Decimal, b: Decimal) -> Decimal:
@@ -206,7 +224,7 @@ def _whole(how: str) -> Callable[[Call], Function]:
 
 def _sum_of_limbs(call: Call) -> Function:
     """A sum from the sums of its limbs (see `limb`)."""
-    scale = call.type.scale
+    scale = min(call.type.scale, MOST_DIGITS)
 
     def run(*sums: int) -> Decimal:
         return packed.numeric_value(sum(part * LIMB**i for i, part in enumerate(sums)), scale)
@@ -215,14 +233,20 @@ def _sum_of_limbs(call: Call) -> Function:
 
 
 LIMB = 10**10
-"""A numeric is summed in four parts of ten digits, which int sums hold for a billion rows."""
-LIMBS = 4
+"""A numeric is summed in parts of ten digits, which int sums hold for a billion rows."""
+
+
+def limbs(declared: DataType) -> int:
+    """In how many parts numbers of a type are summed: four, or eight if 38 digits can be on each side of the point."""
+    return 8 if declared.scale == FREE else 4
 
 
 def _limb(call: Call) -> Function:
     """Part n of a numeric's digits, with the number's sign."""
     at = int(call.args[1].value)  # type: ignore[attr-defined]
     declared = call.args[0].type
+    if declared.scale == FREE:
+        declared = DataType("numeric", scale=MOST_DIGITS, width=2 * MOST_DIGITS)
 
     def run(value: Decimal, _: int) -> int:
         code = packed.numeric_code(value, declared)
@@ -460,4 +484,4 @@ OF_PACKED: dict[str, Callable[[Call], Function]] = {
     "least": _extreme(min),
 }
 
-__all__ = ["INTERVAL_PARTS", "LIMBS", "MAKERS", "OF_PACKED", "cast", "converter", "intervals", "small_cast"]
+__all__ = ["INTERVAL_PARTS", "MAKERS", "OF_PACKED", "cast", "converter", "intervals", "limbs", "small_cast"]

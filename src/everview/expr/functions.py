@@ -273,22 +273,10 @@ def _mul(types: Types) -> tuple[Types, DataType]:
     if t.kind not in ("decimal", "numeric"):
         return (t, t), t
     scales = [x.scale if x.kind in ("decimal", "numeric") else 0 for x in types]
-    if t.kind == "numeric":
-        _check_scales(types, sum(scales), typed.MOST_SCALE)
+    if t.kind == "numeric" or sum(scales) > MAX_SCALE:
         sides = (numeric(scales[0]), numeric(scales[1]))
         return sides, typed.product(*sides)
-    _check_scales(types, sum(scales), MAX_SCALE)
     return (decimal(scales[0]), decimal(scales[1])), decimal(sum(scales))
-
-
-def _check_scales(types: Types, digits: int, most: int) -> None:
-    if digits > most:
-        raise PlanError(
-            "E_TYPE",
-            f"the product of {types[0]!r} and {types[1]!r} would need {digits} digits after the point; "
-            f"{most} is the most",
-            "cast one side to fewer digits first: .cast('decimal(4)')",
-        )
 
 
 def _div(types: Types) -> tuple[Types, DataType]:
@@ -299,7 +287,7 @@ def _div(types: Types) -> tuple[Types, DataType]:
 
 
 def _to_float(types: Types) -> tuple[Types, DataType]:
-    _common(types, NUMBERS)
+    _common(types, NUMBERS | {"numeric"})
     return (FLOAT,) * len(types), FLOAT
 
 

@@ -1,7 +1,8 @@
 """Types of the functions in `everview.expr.valued`: what they take and give.
 
-Scales of numerics: `add sub mod` have the larger of both; `mul` the sum of both (38 at most); `div` the larger of both,
-but 16 at least; avg that of its values, but 6 at least. An int or a decimal beside a numeric becomes one.
+Scales of numerics: `add sub mod` have the larger of both; `mul` the sum of both; `div` the larger of both, but 16 at
+least; avg that of its values, but 6 at least. An int or a decimal beside a numeric becomes one. What has a free scale
+(`everview.types.FREE`) or needs more than 38 digits after the point is of a free scale.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from everview.types import (
     BOOL,
     DATE,
     FLOAT,
+    FREE,
     INT,
     INTERVAL,
     JSON,
@@ -37,18 +39,16 @@ DIVISION_SCALE = 16
 AVERAGE_SCALE = 6
 """Digits after the point that an average of numerics has at least."""
 
-MOST_SCALE = 38
-
 STRS = array(STR)
 
 
 def product(a: DataType, b: DataType) -> DataType:
     """The type of a product of numerics.
 
-    >>> product(numeric(10), numeric(4))
-    numeric(38, 14)
+    >>> product(numeric(10), numeric(4)), product(numeric(20), numeric(20))
+    (numeric(38, 14), numeric)
     """
-    return numeric(min(a.scale + b.scale, MOST_SCALE))
+    return numeric(min(a.scale + b.scale, FREE))
 
 
 def quotient(a: DataType, b: DataType) -> DataType:
@@ -250,7 +250,7 @@ def add_all(add: Callable[..., None], common: Callable[[Sequence[DataType]], Dat
         add(name, doc, rule if null else sure(rule), low, high, custom=True, fails=True, **more)
 
     put("numeric_limb", "part b of a numeric's digits, to be summed", limb, 2, literals=(1,))
-    put("numeric_sum", "a numeric from the sums of its parts", anything(numeric(0)), 4)
+    put("numeric_sum", "a numeric from the sums of its parts", anything(numeric(0)), 4, 8)
     put("numeric_average", "a sum of numerics by their number", anything(numeric(16)), 2)
     put("enum_place", "a label's place among the others", _place(need), 1)
     put("interval_order", "how long an interval is, in microseconds", exactly(INTERVAL, to=INT), 1)

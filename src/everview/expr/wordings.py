@@ -13,9 +13,9 @@ from collections.abc import Callable
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
-from everview.codes import intervals, jsons
+from everview.codes import intervals, jsons, packed
 from everview.codes.frozen import FrozenDict, FrozenList
-from everview.types import DataType, bounds
+from everview.types import FREE, DataType, bounds
 
 EXACT = Context(prec=200)
 
@@ -242,6 +242,8 @@ def rounded(value: Decimal, scale: int) -> Decimal:
     """
     if value and value.adjusted() > 60:
         raise OverflowError(value)
+    if scale >= FREE:
+        return packed.trimmed_number(value)
     return value.quantize(Decimal(1).scaleb(-scale), "ROUND_HALF_UP", EXACT)
 
 

@@ -73,7 +73,7 @@ def _check_constants(op: str, args: list[Expr]) -> None:
         check_pattern(constant)
     if op in ("to_char", "to_date", "parse_timestamp"):
         try:
-            figures.template(constant) if args[0].type.kind in NUMBERS else formats.parts(constant)
+            figures.template(constant) if args[0].type.kind in NUMBERS | {"numeric"} else formats.parts(constant)
         except RowFailure:
             raise PlanError("E_PATTERN", f"the template {constant!r} cannot be read") from None
 

@@ -22,7 +22,7 @@ from everview.expr.resolve import literal
 from everview.expr.wordings import aware, in_zone, of_text, parse_moment, rounded
 from everview.sql.parts import understood
 from everview.sql.places import Source
-from everview.types import MOST_DIGITS, DataType, numeric
+from everview.types import FREE, MOST_DIGITS, DataType, numeric
 
 DAY = 86_400_000_000
 """Microseconds of a day."""
@@ -138,7 +138,7 @@ def _parsed(value: str, target: DataType) -> Any:
         case "float":
             return float(value)
         case "decimal":
-            return round(Decimal(value), target.scale)
+            return rounded(Decimal(value), target.scale)
         case "date":
             return dt.date.fromisoformat(value)
         case "timestamp":
@@ -217,6 +217,6 @@ def _no_interval(node: exp.Interval, text: str, source: Source) -> PlanError:
 
 def checked(value: Decimal, target: DataType) -> Decimal:
     """A number that has no more digits than its type."""
-    if value and value.adjusted() + target.scale >= target.width:
+    if value and target.scale < FREE and value.adjusted() + target.scale >= target.width:
         raise OverflowError(value)
     return value

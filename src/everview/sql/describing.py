@@ -13,7 +13,7 @@ from everview.session.table import Table
 from everview.sql import reading, schemas
 from everview.sql.places import Source
 from everview.sql.result import Result
-from everview.types import MOST_DIGITS, STR, DataType
+from everview.types import FREE, MOST_DIGITS, STR, DataType
 
 if TYPE_CHECKING:
     from everview.sql.statements import Do, Statements
@@ -34,7 +34,7 @@ def sql_name(declared: DataType) -> str:
     match declared.kind:
         case "decimal":
             return f"decimal(18, {declared.scale})"
-        case "numeric":
+        case "numeric" if declared.scale < FREE:
             return f"numeric({declared.width or MOST_DIGITS}, {declared.scale})"
         case "array":
             return f"{sql_name(declared.items[0])}[]"

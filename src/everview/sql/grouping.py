@@ -16,7 +16,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from everview.expr import amounts, functions, typed, variance
+from everview.expr import functions, variance
 from everview.expr.functions import call
 from everview.expr.nodes import Call, ColumnRef, Expr, Udf
 from everview.expr.nodes import Literal as Constant
@@ -33,7 +33,7 @@ from everview.plan.nodes import (
     Threshold,
     Union,
 )
-from everview.sql import named_aggregates, parts
+from everview.sql import composed, named_aggregates, parts
 from everview.sql.callnames import LISTS
 from everview.sql.folds import Folding
 from everview.sql.lists import Documents, Listing
@@ -41,7 +41,7 @@ from everview.sql.places import has_query
 from everview.sql.scalars import Scalars, sort_keys
 from everview.sql.scopes import HIDDEN_FIELD, Field, Relation, Scope, is_outside
 from everview.sql.windows import AGGREGATES, windows_in
-from everview.types import FLOAT, INT, INTERVAL, JSON, STR, DataType, array, numeric
+from everview.types import FLOAT, INT, JSON, STR, DataType, array
 
 
 @dataclass(frozen=True)
@@ -271,6 +271,7 @@ class Grouped(Scalars):
         """Variance or standard deviation: see `everview.expr.variance`."""
         if arg is None:
             raise self.source.error(node, "E_TYPE", f"{node.key} needs a column")
+        arg = functions.cast(arg, FLOAT.optional(arg.type.nullable)) if arg.type.kind == "numeric" else arg
         self._check_type(node, arg, functions.NUMBERS)
         value = joins.canonical(arg)
         of = (value,) if distinct else ()
@@ -282,23 +283,13 @@ class Grouped(Scalars):
     def _composed(self, node: exp.Expr, arg: Expr, distinct: bool) -> Callable[[], Expr]:
         """sum and avg of values that are no code: of their parts, which are ints, put together again."""
         of = (arg,) if distinct else ()
-        if arg.type.kind == "numeric":
-            parts = [call("numeric_limb", arg, Constant(INT, i)) for i in range(amounts.LIMBS)]
-            whole, put = numeric(arg.type.scale).optional(), "numeric_sum"
-        else:
-            parts = [call(f"interval_{part}", arg) for part in ("months", "days", "microseconds")]
-            whole, put = INTERVAL.optional(), "interval_make"
-        found = [self._column(_Slot("sum", part, of, part.type)) for part in parts]
+        put = composed.whole(arg.type)
+        found = [self._column(_Slot("sum", part, of, part.type)) for part in composed.parts(arg)]
         count = self._column(_Slot("count", arg if arg.type.nullable else None, of, INT))
 
         def made() -> Expr:
-            total: Expr = Call(whole, put, tuple(f() for f in found))
-            if isinstance(node, exp.Sum):
-                return total
-            if arg.type.kind == "interval":
-                return call("interval_div", total, call("nullif", count(), Constant(INT, 0)))
-            quotient = numeric(max(arg.type.scale, typed.AVERAGE_SCALE)).optional()
-            return Call(quotient, "numeric_average", (total, call("nullif", count(), Constant(INT, 0))))
+            total = put(*(f() for f in found))
+            return total if isinstance(node, exp.Sum) else composed.average(total, count(), arg.type)
 
         return made
 

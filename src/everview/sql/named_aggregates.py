@@ -77,6 +77,10 @@ def given(node: exp.Expr, grouped: Grouped) -> Given:
     return Given(name, args, order, distinct, inner)
 
 
+AS_FLOATS = ("median", "percentile_cont", "product")
+"""Aggregates of one number that give a float."""
+
+
 def fold(call: Given, test: Expr | None, grouped: Grouped) -> tuple[Folding, tuple[Expr, ...], DataType]:
     """The reduction, the columns it reads (the condition first, if there is one), and the type of its result."""
     fraction = _fraction(call, grouped)
@@ -85,6 +89,8 @@ def fold(call: Given, test: Expr | None, grouped: Grouped) -> tuple[Folding, tup
         what = "two arguments" if wanted == 2 else "one argument"
         raise grouped.source.error(call.node, "E_ARITY", f"{_written(call, grouped)} takes {what}")
     args = tuple(grouped.below.bind(a) for a in call.args)
+    if call.name in PAIRS or call.name in AS_FLOATS:
+        args = tuple(functions.cast(a, FLOAT) if a.type.kind == "numeric" else a for a in args)
     _check_types(call, args, grouped)
     if call.name in ("first", "last") and not call.order:
         raise grouped.source.error(
@@ -127,7 +133,7 @@ def _check_types(call: Given, args: tuple[Expr, ...], grouped: Grouped) -> None:
     name, types = call.name, [a.type for a in args]
     if name.startswith("bit_"):
         good = types[0].kind == "int"
-    elif name in PAIRS or name in ("median", "percentile_cont", "product"):
+    elif name in PAIRS or name in AS_FLOATS:
         good = all(t.kind in functions.NUMBERS for t in types)
     else:
         good = types[-1].kind in functions.ORDERED and (len(types) == 1 or types[0].kind in functions.ORDERED)
@@ -139,6 +145,6 @@ def _check_types(call: Given, args: tuple[Expr, ...], grouped: Grouped) -> None:
 
 
 def _result(name: str, args: tuple[Expr, ...]) -> DataType:
-    if name in PAIRS or name in ("median", "percentile_cont", "product"):
+    if name in PAIRS or name in AS_FLOATS:
         return FLOAT
     return INT if name.startswith("bit_") else args[0].type

@@ -13,6 +13,7 @@ from everview.types import (
     BYTES,
     DATE,
     FLOAT,
+    FREE,
     INT,
     INTERVAL,
     JSON,
@@ -31,9 +32,6 @@ from everview.types import (
     small_int,
     struct,
 )
-
-DEFAULT_SCALE = 6
-"""Digits after the point of a DECIMAL that does not say."""
 
 _T = exp.DataType.Type
 
@@ -164,7 +162,14 @@ def _decimal(kind: exp.DataType, source: Source) -> DataType:
         raise source.refuse(kind, f"of {sizes[0]} digits {scale} cannot be after the point")
     if sizes and sizes[0] > 18:
         return numeric(scale, sizes[0])
-    return decimal(sizes[1] if len(sizes) > 1 else 0 if sizes else DEFAULT_SCALE)
+    return decimal(sizes[1] if len(sizes) > 1 else 0) if sizes else _BARE.get(source.dialect, numeric(FREE))
+
+
+_BARE: dict[str, DataType] = {
+    "duckdb": decimal(3),
+    **dict.fromkeys(("spark", "spark2", "databricks", "hive", "mysql"), decimal(0)),
+}
+"""What a decimal without a number of digits is where that is not as many as a value has."""
 
 
 OWN_NAMES: dict[type[exp.Expr], str] = {exp.GroupConcat: "string_agg", exp.StrPosition: "position"}

@@ -10,7 +10,7 @@ broken by them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,7 +22,7 @@ from everview.expr.nodes import Expr
 from everview.expr.nodes import Literal as Constant
 from everview.plan import joins
 from everview.plan.windows import TO_PEERS, WHOLE, Frame, Window, WindowCall, WindowKind
-from everview.sql import constants
+from everview.sql import composed, constants
 from everview.sql.scalars import Scalars, sort_keys
 from everview.sql.scopes import Relation, Scope
 from everview.types import FLOAT, INT, DataType
@@ -71,6 +71,14 @@ class _Wanted:
         return WindowCall(self.kind, self.type, arg, self.frame, self.number, default)
 
 
+@dataclass(frozen=True)
+class _Composed:
+    """A call that is put together from others: the sum of values that are no code, from the sums of their parts."""
+
+    parts: tuple[_Wanted, ...]
+    put: Callable[..., Expr]
+
+
 Spec = tuple[tuple[Expr, ...], tuple[tuple[Expr, bool], ...]]
 """PARTITION BY and ORDER BY."""
 
@@ -113,7 +121,7 @@ class Windows:
         """Compute the calls and make them columns of the scope."""
         for base in map(self._complete, self.named.values()):
             self._frame(base, self._spec(base))  # also those that no call names must make sense
-        by_spec: dict[Spec, list[tuple[exp.Window, _Wanted]]] = {}
+        by_spec: dict[Spec, list[tuple[exp.Window, _Wanted | _Composed]]] = {}
         for node in calls:
             base = self._complete(node)
             spec = self._spec(base)
@@ -121,10 +129,10 @@ class Windows:
         for spec, wanted in by_spec.items():
             self._add(spec, wanted)
 
-    def _add(self, spec: Spec, wanted: list[tuple[exp.Window, _Wanted]]) -> None:
+    def _add(self, spec: Spec, wanted: list[tuple[exp.Window, _Wanted | _Composed]]) -> None:
         scope = self.scalars.scope
         partition, order = spec
-        calls = list(dict.fromkeys(w for _, w in wanted))
+        calls = list(dict.fromkeys(p for _, w in wanted for p in (w.parts if isinstance(w, _Composed) else (w,))))
         args = [e for w in calls for e in (w.arg, w.default) if e is not None]
         exprs = [*partition, *(e for e, _ in order), *args]
         node, places = joins.with_columns(scope.relation.node, exprs)
@@ -138,7 +146,10 @@ class Windows:
         )
         columns = scope.append(made)[-len(calls) :]
         for found, call in wanted:
-            scope.placed[id(found)] = columns[calls.index(call)]
+            if isinstance(call, _Composed):
+                scope.placed[id(found)] = call.put(*(columns[calls.index(part)] for part in call.parts))
+            else:
+                scope.placed[id(found)] = columns[calls.index(call)]
 
     # ------------------------------------------------------------------------------------ the window
 
@@ -223,7 +234,7 @@ class Windows:
 
     # ----------------------------------------------------------------------------------------- calls
 
-    def _call(self, node: exp.Window, base: exp.Window, spec: Spec) -> _Wanted:
+    def _call(self, node: exp.Window, base: exp.Window, spec: Spec) -> _Wanted | _Composed:
         inner = node.this
         condition = None
         if isinstance(inner, exp.Filter):
@@ -281,7 +292,7 @@ class Windows:
         nullable = default is None or arg.type.nullable or default.type.nullable
         return _Wanted(kind, arg.type.optional(nullable), arg, WHOLE, number, default)
 
-    def _aggregate(self, node: exp.Expr, condition: exp.Expr | None, frame: Frame) -> _Wanted:
+    def _aggregate(self, node: exp.Expr, condition: exp.Expr | None, frame: Frame) -> _Wanted | _Composed:
         self.source.only(node, "this", "big_int")
         if node.this is None:
             raise self.scalars.no_argument(node)
@@ -295,6 +306,10 @@ class Windows:
         if kind == "count":
             return _Wanted(kind, INT, arg if arg is not None and arg.type.nullable else None, frame)
         assert arg is not None
+        if kind in ("sum", "avg") and arg.type.kind in ("numeric", "interval"):
+            return _composed(kind, arg, frame)
+        if kind in ("sum", "avg") and arg.type.width:
+            arg = functions.cast(arg, INT)  # a sum of small ints is no small int
         wanted = functions.NUMBERS if kind in ("sum", "avg") else functions.ORDERED
         if isinstance(node, (exp.LogicalAnd, exp.LogicalOr)):
             wanted = frozenset({"bool"})
@@ -303,6 +318,17 @@ class Windows:
             raise self.source.error(node, "E_TYPE", f"there is no {name} of {arg.type!r}", "cast it first")
         made = FLOAT if kind == "avg" else arg.type
         return _Wanted(kind, made.optional(arg.type.nullable or not _has_itself(frame)), arg, frame)
+
+
+def _composed(kind: WindowKind, arg: Expr, frame: Frame) -> _Composed:
+    """sum and avg of numerics and intervals."""
+    parts, put = composed.parts(arg), composed.whole(arg.type)
+    nullable = arg.type.nullable or not _has_itself(frame)
+    sums = tuple(_Wanted("sum", part.type.optional(nullable), part, frame) for part in parts)
+    if kind == "sum":
+        return _Composed(sums, put)
+    count = _Wanted("count", INT, arg if arg.type.nullable else None, frame)
+    return _Composed((*sums, count), lambda *found: composed.average(put(*found[:-1]), found[-1], arg.type))
 
 
 def _has_itself(frame: Frame) -> bool:

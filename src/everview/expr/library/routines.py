@@ -82,7 +82,7 @@ class Signature:
 
 
 def _cast(given: DataType, kind: str) -> DataType:
-    if kind == "any" or (kind == "number" and given.kind in functions.NUMBERS) or given.kind == kind:
+    if kind == "any" or (kind == "number" and given.kind in functions.NUMBERS | {"numeric"}) or given.kind == kind:
         return given
     wanted = KINDS.get(kind)
     if wanted is None or common_type((given, wanted)) != wanted.optional(given.nullable):
