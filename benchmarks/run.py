@@ -80,6 +80,7 @@ CASES: list[Case] = [
     Case("patterns", "patterns"),
     Case("durable", "durable"),
     Case("tpch", "tpch"),
+    Case("nexmark", "nexmark"),
 ]
 
 

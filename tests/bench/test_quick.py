@@ -16,6 +16,7 @@ WORKLOADS = (
 )
 OTHERS = (
     *("start", "epochs", "install", "proportional", "sharing", "merge", "threads", "rules", "durable", "tpch"),
+    "nexmark",
     *("figure1", "interactive", "patterns"),
 )
 
