@@ -259,3 +259,11 @@ def test_describe(db: ev.Session) -> None:
     for text in ("DESCRIBE nope", "SHOW COLUMNS FROM nope", "DESCRIBE SELECT nope FROM item"):
         with pytest.raises(ev.PlanError):
             db.sql(text)
+
+
+def test_brackets_around_a_query_keep_its_order() -> None:
+    db = ev.connect()
+    db.sql("CREATE TABLE t (id int, s text); INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    assert db.sql("(SELECT s FROM t ORDER BY id DESC)").rows() == [("b",), ("a",)]
+    assert db.sql("((SELECT s FROM t ORDER BY id DESC)) LIMIT 1").rows() == [("b",)]
+    assert db.sql("(SELECT s, id FROM t ORDER BY id DESC) ORDER BY s").rows() == [("a", 1), ("b", 2)]

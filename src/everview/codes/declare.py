@@ -117,7 +117,8 @@ def arrow_field(name: str, declared: DataType) -> pa.Field:
     >>> arrow_field("x", DataType("int"))
     pyarrow.Field<x: int64 not null>
     """
-    return pa.field(name, arrow_type(declared), nullable=declared.nullable)
+    said = {b"everview": b"json"} if declared.kind == "json" else None  # Arrow has texts for it
+    return pa.field(name, arrow_type(declared), nullable=declared.nullable, metadata=said)
 
 
 _ARROW: dict[str, pa.DataType] = {

@@ -29,6 +29,7 @@ from everview.errors import InputError
 from everview.io.changes import DIFF, TIME
 from everview.io.checks import reaching
 from everview.io.files import Files
+from everview.io.listing import Place
 from everview.io.sink import Sink, SinkMode
 from everview.session.batch import Batch
 from everview.store.files import sync_folder
@@ -136,21 +137,7 @@ class FileSink(Sink):
             self._put(name, write)
 
     def _put(self, name: str, write: Callable[[Any], Any]) -> None:
-        files, path, hidden = self._place.filesystem, self._path(name), self._path(f"_tmp-{name}")
-        files.create_dir(posixpath.dirname(path))
-        if not self._place.local:
-            direct = files.type_name.startswith(WHOLE_PUTS)
-            with files.open_output_stream(path if direct else hidden) as file:
-                write(file)
-            if not direct:
-                files.move(hidden, path)
-            return
-        with open(hidden, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(hidden, path)
-        sync_folder(Path(posixpath.dirname(path)))
+        put_whole(self._place, self._path(name), write)
 
     # reading back
 
@@ -167,3 +154,31 @@ class FileSink(Sink):
 def _what_goes_first(changes: pa.Table) -> pa.Table:
     """Rows that go before rows that come: who applies them by key, a few at a time, must not lose what came."""
     return changes.take(np.argsort(changes[DIFF].to_numpy() > 0, kind="stable"))
+
+
+def put_whole(place: Place, path: str, write: Callable[[Any], Any]) -> None:
+    """Have a file appear whole, under its name: it is written under another, forced to disk and renamed."""
+    files, hidden = place.filesystem, posixpath.join(posixpath.dirname(path), f"_tmp-{posixpath.basename(path)}")
+    files.create_dir(posixpath.dirname(path))
+    if not place.local:
+        direct = files.type_name.startswith(WHOLE_PUTS)
+        with files.open_output_stream(path if direct else hidden) as file:
+            write(file)
+        if not direct:
+            files.move(hidden, path)
+        return
+    with open(hidden, "wb") as file:
+        write(file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(hidden, path)
+    sync_folder(Path(posixpath.dirname(path)))
+
+
+def write_whole(files: Files, table: pa.Table) -> None:
+    """Write a table into the one file that is meant."""
+    place = files.place
+    if place.pattern is not None:
+        raise InputError("E_SINK", f"cannot write to a pattern: {place.given!r}", "give the name of a file")
+    with reaching(f"{place.given} cannot be written", "E_SINK", "see to the disk and its permissions"):
+        put_whole(place, place.root, lambda file: files.format.write(table, file))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from everview.codes.declare import arrow_field
 from everview.errors import EverviewError, InputError, did_you_mean
 from everview.io.changes import Envelope
 from everview.io.source import Bad
-from everview.io.texts import value_of_json
+from everview.io.texts import convert, value_of_json
 from everview.types import DataType
 
 Codes = tuple[int, ...]
@@ -59,7 +60,7 @@ class Fitting:
             pass
         good: list[Codes] = []
         kept: list[int] = []
-        for i, row in enumerate(rows.to_pylist() if isinstance(rows, pa.Table) else rows):
+        for i, row in enumerate(self._one_by_one(rows)):
             try:
                 good.append(self.codec.encode_row(self._fitted_row(row)))
                 kept.append(i)
@@ -77,10 +78,21 @@ class Fitting:
         arrays = {}
         for name, declared in self.columns.items():
             if name in rows.column_names:
-                arrays[name] = rows[name]
+                arrays[name] = _read(rows[name], declared)
             elif declared.nullable:
                 arrays[name] = pa.nulls(rows.num_rows, arrow_field(name, declared).type)
         return pa.table(arrays) if arrays else rows
+
+    def _one_by_one(self, rows: pa.Table | list[Any]) -> list[Any]:
+        """Records; what a column holds as JSON's text is its value, as it is where the column is taken as a whole."""
+        if not isinstance(rows, pa.Table):
+            return rows
+        found: list[Any] = rows.to_pylist()
+        for name in (n for n, t in self.columns.items() if t.kind == "json" and n in rows.column_names):
+            for record in found:
+                with suppress(ValueError, TypeError):
+                    record[name] = json.loads(record[name])
+        return found
 
     def _fitted_row(self, row: Any) -> Any:
         if not isinstance(row, Mapping):
@@ -97,6 +109,16 @@ class Fitting:
     def _unknown(self, name: str) -> InputError:
         hint = did_you_mean(name, self.columns)
         return InputError("E_COLUMN", f"there is no column {name!r} in table {self.label!r}", hint)
+
+
+def _read(values: pa.ChunkedArray, declared: DataType) -> pa.ChunkedArray | pa.Array:
+    """A column of a file; intervals are texts in most."""
+    if declared.kind != "interval" or not pa.types.is_string(values.type):
+        return values
+    try:
+        return convert(values, declared)
+    except ValueError:
+        return values  # the one that is wrong is found later
 
 
 def columns_of_rows(rows: list[Codes], width: int) -> np.ndarray:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.csv
@@ -26,10 +27,12 @@ import pyarrow.ipc
 import pyarrow.json
 import pyarrow.parquet
 
-from everview.codes.declare import arrow_field
+from everview.codes.declare import arrow_field, data_type
+from everview.codes.intervals import Interval
 from everview.codes.scalars import shown
 from everview.errors import EverviewError, InputError
 from everview.expr.typed import NEW
+from everview.expr.wordings import text_of
 from everview.io.blocks import BLOCK, blocks, record_ends
 from everview.io.checks import encodable, sign_option
 from everview.io.source import Bad, Wanted
@@ -93,6 +96,8 @@ class Csv(Format):
     quote: str = '"'
     header: bool | Sequence[str] = True
     null: str = ""
+    skip: bool = False
+    """whether there is a line of names though the names are given"""
     _told: bool = field(default=False, compare=False, repr=False)
     suffix = ".csv"
     text = True
@@ -152,9 +157,11 @@ class Csv(Format):
 
     def _names(self, open: Open) -> tuple[list[str], int]:
         """Names of the columns, and where the records begin."""
-        if not isinstance(self.header, bool):
+        if not isinstance(self.header, bool) and not self.skip:
             return list(self.header), 0
         line, end = next(blocks(open(), 0, limit=1, quote=ord(self.quote)), (b"", 0))
+        if not isinstance(self.header, bool):
+            return list(self.header), end
         text = io.StringIO(line.decode("utf-8-sig", "replace"))
         fields = next(csv.reader(text, delimiter=self.delimiter or ",", quotechar=self.quote), [])
         return (fields, end) if self.header else ([f"c{i}" for i in range(len(fields))], 0)
@@ -221,10 +228,36 @@ class Csv(Format):
         return Bad(where, f"[E_WIDTH] {row.actual_columns} fields, not {row.expected_columns}", row.text)
 
     def write(self, table: pa.Table, file: Any) -> None:
+        if self.null or self.quote != '"':
+            self._write_lines(_plain(table), file)
+            return
         options = pa.csv.WriteOptions(
             include_header=self.header is True, delimiter=self.delimiter or ",", quoting_style="needed"
         )
         pa.csv.write_csv(_plain(table), file, write_options=options)
+
+    def _write_lines(self, table: pa.Table, file: Any) -> None:
+        """Write what Arrow's writer has no options for: another sign for quotes, a text for NULL."""
+        columns = [column.cast(pa.string()).to_pylist() for column in table.columns]
+        if self.header is True:
+            file.write(self._line(table.column_names))
+        for start in range(0, table.num_rows, PIECE_ROWS):
+            rows = zip(*(column[start : start + PIECE_ROWS] for column in columns), strict=True)
+            file.write(b"".join(map(self._line, rows)))
+
+    def _line(self, fields: Sequence[str | None]) -> bytes:
+        """A record as text; what would be taken for NULL, or for several fields, is quoted."""
+        delimiter, quote = self.delimiter or ",", self.quote
+        special = (delimiter, quote, "\n", "\r")
+        texts = (
+            self.null
+            if text is None
+            else f"{quote}{text.replace(quote, quote * 2)}{quote}"
+            if text in ("", self.null) or any(sign in text for sign in special)
+            else text
+            for text in fields
+        )
+        return (delimiter.join(texts) + "\n").encode()
 
 
 def _readable(data: bytes) -> bytes:
@@ -357,8 +390,12 @@ class Json(Format):
         return rows
 
     def write(self, table: pa.Table, file: Any) -> None:
-        for batch in table.to_batches(max_chunksize=PIECE_ROWS):
-            lines = [json.dumps(row, ensure_ascii=False, default=json_text) for row in batch.to_pylist()]
+        texts = [f.name for f in table.schema if (f.metadata or {}).get(b"everview") == b"json"]
+        for batch in without_intervals(table).to_batches(max_chunksize=PIECE_ROWS):
+            rows = batch.to_pylist()
+            for row in rows if texts else ():
+                row.update({name: json.loads(row[name]) for name in texts if row[name] is not None})
+            lines = [json.dumps(row, ensure_ascii=False, default=json_text) for row in rows]
             file.write(("\n".join(lines) + "\n").encode() if lines else b"")
 
 
@@ -370,11 +407,11 @@ def _fitted(record: Mapping[str, Any], wanted: Wanted) -> dict[str, Any]:
 
 def json_text(value: Any) -> Any:
     """Values JSON does not have, as texts that `value_of_json` reads back."""
-    if isinstance(value, (dt.date, dt.datetime)):
+    if isinstance(value, (dt.date, dt.datetime, dt.time)):
         return value.isoformat()
     if isinstance(value, bytes):
         return b64encode(value).decode()
-    if isinstance(value, Decimal):
+    if isinstance(value, (Decimal, UUID)):
         return str(value)
     raise TypeError(f"{type(value).__name__} has no JSON form")
 
@@ -387,6 +424,19 @@ def _plain(table: pa.Table) -> pa.Table:
             table = table.set_column(i, column.name, pa.array(texts, pa.string()))
         elif pa.types.is_binary(column.type):
             texts = [None if v is None else b64encode(v).decode() for v in table[i].to_pylist()]
+            table = table.set_column(i, column.name, pa.array(texts, pa.string()))
+        elif pa.types.is_nested(column.type):
+            text = text_of(data_type(column))
+            texts = [None if v is None else text(v) for v in table[i].to_pylist()]
+            table = table.set_column(i, column.name, pa.array(texts, pa.string()))
+    return without_intervals(table)
+
+
+def without_intervals(table: pa.Table) -> pa.Table:
+    """The table with intervals as texts: only Arrow files have such values."""
+    for i, column in enumerate(table.schema):
+        if pa.types.is_interval(column.type):
+            texts = [None if v is None else str(Interval(v[0], v[1], v[2] // 1000)) for v in table[i].to_pylist()]
             table = table.set_column(i, column.name, pa.array(texts, pa.string()))
     return table
 
@@ -430,7 +480,7 @@ class Parquet(Format):
         yield from _rows_after(batches, at - first, at, limit)
 
     def write(self, table: pa.Table, file: Any) -> None:
-        pa.parquet.write_table(table, file)
+        pa.parquet.write_table(without_intervals(table), file)
 
 
 @dataclass

@@ -65,7 +65,7 @@ def _arrow(name: str, data: Any) -> pa.Table:
 def read(core: Core, source: Any, name: str | None, key: Key, schema: Mapping[str, Any] | None) -> Table:
     """See `Session.read`."""
     if name is None:
-        name = _name_of(source)
+        name = name_of(source)
     alone = Pipeline(core)  # not the session's own: nothing of it is read again by `db.run`
     table = alone.source(
         name,
@@ -97,10 +97,10 @@ def load(session: Session, table: Table, source: Source) -> int:
     return taken
 
 
-def _name_of(source: Any) -> str:
+def name_of(source: Any) -> str:
     """A table's name, of a file's.
 
-    >>> _name_of("in/orders-2026.csv.gz")
+    >>> name_of("in/orders-2026.csv.gz")
     'orders_2026'
     """
     place = getattr(source, "place", None)

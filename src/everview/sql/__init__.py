@@ -25,7 +25,8 @@ sqlglot parses; the modules here, in reading order, turn the tree into the plans
     defined       CREATE FUNCTION ... LANGUAGE SQL
     affected, conflicts, changes    INSERT, UPDATE, DELETE, TRUNCATE
     explaining, describing    EXPLAIN, DESCRIBE
-    subscription, pipelines    SUBSCRIBE; CREATE SOURCE, CREATE SINK and RUN
+    words, subscription, pipelines    SUBSCRIBE; CREATE SOURCE, CREATE SINK and RUN
+    files, copies    files in FROM, and COPY
     repl, script  `everview sql` and `everview run`
 
 Whatever cannot be kept up to date is refused with a reason, a line and a column.

@@ -26,7 +26,7 @@ from everview.plan.nodes import ONE_ROW, Filter, Join, Node, Project, Table
 from everview.plan.sizes import Sizes
 from everview.plan.topk import first_rows
 from everview.session.temporal import Term
-from everview.sql import asof, demand, table_functions, timed
+from everview.sql import asof, demand, files, table_functions, timed
 from everview.sql.parameters import PARAMETER
 from everview.sql.places import SqlError, has_query
 from everview.sql.scalars import Scalars, conjuncts
@@ -299,7 +299,9 @@ class FromClause:
             spec = self.source.notes.windows.get(node.this.meta.get("start", -1))
             if spec is not None:
                 relation = timed.window(self.compiler, node, relation, spec)
-            return self._inner_joins(node, self._aliased(relation.called(node.name), node))
+            if not files.is_file(node, self.source):
+                relation = relation.called(node.name)
+            return self._inner_joins(node, self._aliased(relation, node))
         if isinstance(node, exp.Subquery) and _holds_joins(node):
             self.source.only(node, "this", "alias", "joins")
             inside = self._factor(node.this)

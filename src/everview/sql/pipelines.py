@@ -16,14 +16,14 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import sqlglot
-from sqlglot import Token, TokenType
+from sqlglot import TokenType
 
 from everview import io
 from everview.errors import did_you_mean
 from everview.sql.definitions import columns_of
-from everview.sql.places import SqlError
+from everview.sql.files import forbidden
 from everview.sql.reading import Statement
+from everview.sql.words import Words
 
 if TYPE_CHECKING:
     from everview.sql.statements import Statements
@@ -32,56 +32,6 @@ FORMATS: dict[str, Callable[..., Any]] = {"csv": io.csv, "json": io.json, "parqu
 _ENDINGS = {"csv": "csv", "json": "json", "jsonl": "json", "parquet": "parquet", "arrow": "arrow", "feather": "arrow"}
 _SOURCE_OPTIONS = ("key", "mode", "bad", "missing", "change_column", "max_rows_per_step", "every")
 _SINK_OPTIONS = ("mode", "every")
-
-
-class Words:
-    """The tokens of a statement, taken one after the other."""
-
-    def __init__(self, statement: Statement) -> None:
-        self.text = statement.text
-        self.tokens: list[Token] = list(sqlglot.tokenize(statement.text, read="postgres"))
-        self.at = 0
-
-    def error(self, message: str, hint: str = "", code: str = "E_SYNTAX") -> SqlError:
-        """An error at the present token."""
-        token = self.tokens[min(self.at, len(self.tokens) - 1)]
-        before = self.text[: token.start]
-        return SqlError(code, message, hint, before.count("\n") + 1, token.start - before.rfind("\n"), self.text)
-
-    def next_is(self, *words: str) -> bool:
-        """Take these words if they come next."""
-        here = [t.text.upper() for t in self.tokens[self.at : self.at + len(words)]]
-        if here == list(words):
-            self.at += len(words)
-            return True
-        return False
-
-    def need(self, *words: str) -> None:
-        if not self.next_is(*words):
-            raise self.error(f"{' '.join(words)} is missing here")
-
-    def take(self, what: str, *kinds: TokenType) -> str:
-        if self.at >= len(self.tokens) or (kinds and self.tokens[self.at].token_type not in kinds):
-            raise self.error(f"{what} is missing here")
-        self.at += 1
-        return self.tokens[self.at - 1].text
-
-    def brackets(self) -> str:
-        """The text of brackets that come next, with them; empty if none do."""
-        if self.at >= len(self.tokens) or self.tokens[self.at].token_type != TokenType.L_PAREN:
-            return ""
-        start, depth = self.at, 0
-        while self.at < len(self.tokens):
-            kind = self.tokens[self.at].token_type
-            depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
-            self.at += 1
-            if depth == 0:
-                return self.text[self.tokens[start].start : self.tokens[self.at - 1].end + 1]
-        raise self.error("a bracket is not closed")
-
-    def end(self) -> None:
-        if self.at < len(self.tokens):
-            raise self.error(f"{self.tokens[self.at].text!r} is not expected here")
 
 
 def create_source(sql: Statements, statement: Statement) -> Any:
@@ -132,9 +82,9 @@ def run(sql: Statements, statement: Statement) -> Any:
 
 
 def _allowed(sql: Statements, words: Words) -> None:
-    if not sql.core.may_use_files:
-        hint = "the program that opened the session said files=False; let it use db.source and view.write_to"
-        raise words.error("SQL may not read or write files in this session", hint, "E_FORBIDDEN")
+    refusal = forbidden(sql.core)
+    if refusal is not None:
+        raise words.error(refusal.message, refusal.hint, refusal.code)
 
 
 def _place(words: Words, known: Sequence[str]) -> tuple[Any, dict[str, Any]]:

@@ -20,11 +20,21 @@ from everview.errors import did_you_mean
 from everview.expr import functions
 from everview.expr.nodes import ColumnRef, Expr, Literal
 from everview.plan import joins
-from everview.plan.nodes import ONE_ROW, Constant, Filter, Negate, Node, Project, Threshold, TopK, Union
+from everview.plan.nodes import ONE_ROW, Constant, Filter, Negate, Node, Project, Table, Threshold, TopK, Union
 from everview.plan.sizes import Sizes
 from everview.plan.windows import Window, WindowCall
 from everview.session.core import core_of
-from everview.sql import defined, outer_aggregates, parts, recursion, schemas, stars, stream_windows, table_functions
+from everview.sql import (
+    defined,
+    files,
+    outer_aggregates,
+    parts,
+    recursion,
+    schemas,
+    stars,
+    stream_windows,
+    table_functions,
+)
 from everview.sql.from_clause import FromClause
 from everview.sql.grouping import Grouped, aggregates_in, grouping_sets
 from everview.sql.memberships import long_list
@@ -116,6 +126,8 @@ class Compiler:
         """Those whose bodies are being bound."""
         self.used: dict[str, None] = {}
         """Tables and views read, in order."""
+        self.files: dict[Table, files.FileTable] = {}
+        """Files read, by the tables that stand for them."""
 
     @property
     def interner(self) -> Interner:
@@ -162,6 +174,8 @@ class Compiler:
 
     def table(self, node: exp.Table, env: Env) -> Relation:
         """A WITH query, table or view by name."""
+        if files.is_file(node, self.source):
+            return files.relation(self, node)
         full = schemas.full_name(node)
         name = full.lower()
         if name in env and node is not self.target and node.args.get("db") is None:
@@ -455,11 +469,13 @@ class Compiler:
         return scalars.bind(key)
 
     def _limited(self, node: exp.Expr, query: Query) -> Query:
-        """ORDER BY and LIMIT of a set operation: outputs only."""
+        """ORDER BY and LIMIT of a set operation or of brackets: outputs only."""
         order = node.args.get("order")
+        if order is None:
+            return self._top(node, query)
         sorting: list[tuple[Expr, bool]] = []
         types = query.node.types
-        for ordered in order.expressions if order is not None else []:
+        for ordered in order.expressions:
             key = ordered.this
             if isinstance(key, exp.Literal) and not key.is_string:
                 self._numbered(key, [exp.Null()] * len(query.names))
@@ -480,7 +496,7 @@ class Compiler:
         exprs = [*refs, *extra]
         widened = Project(query.node, tuple(exprs)) if extra or len(types) > query.width else query.node
         ordering = tuple((exprs.index(e), down) for e, down in sorting)
-        return self._top(node, replace(query, node=widened, order=ordering or query.order))
+        return self._top(node, replace(query, node=widened, order=ordering))
 
     def _top(self, node: exp.Expr, query: Query) -> Query:
         clause = node.args.get("limit")

@@ -51,7 +51,8 @@ KEYWORDS = (
 
 STARTS = (
     "SELECT", "WITH", "VALUES", "CREATE", "DROP", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "EXPLAIN", "DESCRIBE",
-    "SHOW", "SET", "SUBSCRIBE", "RUN", "BEGIN", "COMMIT", "ROLLBACK", "REPLACE", "FROM", "TABLE", "START", "ALTER",
+    "SHOW", "SET", "COPY", "SUBSCRIBE", "RUN", "BEGIN", "COMMIT", "ROLLBACK", "REPLACE", "FROM", "TABLE",
+    "START", "ALTER",
 )  # fmt: skip
 """Words that begin a statement (of some dialect)."""
 
@@ -275,7 +276,7 @@ def _incomplete(kind: str, before: Sequence[str]) -> str:
 def _syntax_error(error: ParseError | TokenError, source: Source) -> SqlError:
     start = source.tokens[0] if source.tokens else None
     if start is not None and start.text.upper() not in STARTS and start.text.isalpha():
-        hint = did_you_mean(start.text.upper(), STARTS[:18]).replace("available:", "statements begin with")
+        hint = did_you_mean(start.text.upper(), STARTS[:19]).replace("available:", "statements begin with")
         what = f"no statement begins with {start.text}"
         return source.error_at(start.start, "E_SYNTAX", what, hint)
     found = error.errors[0] if isinstance(error, ParseError) and error.errors else {}

@@ -36,6 +36,7 @@ from everview.session.turns import reads, writes
 from everview.sql import (
     changes,
     choice,
+    copies,
     defined,
     definitions,
     describing,
@@ -210,7 +211,10 @@ class Statements:
 
     def collection(self, compiler: Compiler, node: plan.Node, columns: Sequence[str]) -> Collection:
         """A plan as what `db.view` takes."""
-        parents = [self.session[n] for n in compiler.used]
+        parents: list[Collection] = [self.session[n] for n in compiler.used]
+        for place, file in compiler.files.items():
+            columns_of = [Column(n, t) for n, t in file.columns.items()]
+            parents.append(Collection(place, columns_of, self.core, label=repr(file.path)))
         return Collection(
             node, [Column(n, t) for n, t in zip(columns, node.types, strict=True)], self.core, parents=parents
         )
@@ -239,7 +243,9 @@ class Statements:
     def answer(self, query: Query, compiler: Compiler) -> Result:
         """Install, read, sort, drop."""
         inside = [f"c{i}" for i in range(len(query.node.types))]
-        node = substituted(query.node, self.written) if self.written else query.node
+        written: dict[plan.Node, plan.Node] = dict(self.written)
+        written.update({place: file.rows() for place, file in compiler.files.items()})
+        node = substituted(query.node, written) if written else query.node
         collection = self.collection(compiler, own_changes.seen(self.core, node, self.snapshot), inside)
         view = self.session.view(QUERY, collection, plan=self.how_to_join(query.node, compiler.source))
         try:
@@ -364,7 +370,8 @@ class Statements:
 
 _STATEMENTS = (
     "there are SELECT, CREATE TABLE, VIEW, FUNCTION, SOURCE and SINK, DROP, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, "
-    "EXPLAIN, DESCRIBE, SHOW, SET plan, SET dialect, SUBSCRIBE, RUN, BEGIN, COMMIT, ROLLBACK, SAVEPOINT and RELEASE"
+    "COPY, EXPLAIN, DESCRIBE, SHOW, SET plan, SET dialect, SUBSCRIBE, RUN, BEGIN, COMMIT, ROLLBACK, "
+    "SAVEPOINT and RELEASE"
 )
 
 _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
@@ -376,6 +383,7 @@ _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
     "CREATE SOURCE": pipelines.create_source,
     "CREATE SINK": pipelines.create_sink,
     "RUN": pipelines.run,
+    "COPY": copies.copy,
     "SET DIALECT": Statements.set_dialect,
     "SET TIME": settings.set_zone,
     "SET TIMEZONE": settings.set_zone,

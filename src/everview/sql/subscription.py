@@ -14,8 +14,8 @@ from everview.session.followed import Followed
 from everview.session.view import View
 from everview.sql import names, parts, reading
 from everview.sql.definitions import create_view
-from everview.sql.pipelines import Words
 from everview.sql.places import Source
+from everview.sql.words import Words
 
 if TYPE_CHECKING:
     from everview.sql.statements import Statements
