@@ -64,9 +64,14 @@ class FollowerMade:
     now: int
 
     @property
+    def looks_at(self) -> str:
+        """Another table or view that it looks rows up in, if it does."""
+        return str(self.sides[0]) if self.kind == "Lookup" else ""
+
+    @property
     def owner(self) -> bool:
         """Whether it belongs to the table rather than to views."""
-        return self.kind in ("Expiring", "Aging table")
+        return self.kind in ("Expiring", "Aging table", "Watermark")
 
 
 @dataclass(frozen=True)
@@ -210,7 +215,7 @@ def _view(entry: Entry) -> str | None:
 def _gone_with(entries: list[Entry], table: str) -> set[Entry]:
     """A table's entry, and those of what follows it and of the views that read it."""
     made: set[Entry] = {e for e in entries if isinstance(e, TableMade) and e.name == table}
-    made |= {e for e in entries if isinstance(e, FollowerMade) and e.table == table}
+    made |= {e for e in entries if isinstance(e, FollowerMade) and (e.table == table or e.looks_at == table)}
     ids = {e.id for e in made if isinstance(e, (TableMade, FollowerMade))}
     views = {
         e.name

@@ -8,6 +8,7 @@ from everview.expr.nodes import Expr
 from everview.plan import nodes as plan
 from everview.session.entries import FollowerMade
 from everview.session.temporal import ArrivalTTL, Follower, LastRows, RowTTL, TemporalFilter, Term
+from everview.session.watermarks import ClosedWindows, Watermark
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -26,6 +27,10 @@ def described(follower: Follower, now: int) -> FollowerMade:
         kind, exprs, sides = "Passing", tuple(t.expr for t in follower.tests), tuple(t.side for t in follower.tests)
     elif isinstance(follower, LastRows):
         kind, size, partition = "Latest", follower.size, follower.partition
+    elif isinstance(follower, Watermark):
+        kind, exprs = "Watermark", (follower.time, follower.mark)
+    elif isinstance(follower, ClosedWindows):
+        kind, exprs, size = "Closed windows", follower.ends, int(follower.strict)
     else:
         assert isinstance(follower, ArrivalTTL)
         kind, size = "Aging table" if follower.owner else "Aging", follower.size
@@ -42,6 +47,10 @@ def follower_of(core: Core, entry: FollowerMade) -> Follower:
     if entry.kind == "Passing":
         terms = (Term(expr, side) for expr, side in zip(entry.node.exprs, entry.sides, strict=True))
         return TemporalFilter(core, table, tuple(terms))
+    if entry.kind == "Watermark":
+        return Watermark(core, table, *entry.node.exprs)
+    if entry.kind == "Closed windows":
+        return ClosedWindows(core, table, entry.node.exprs, bool(entry.size))
     if entry.kind == "Latest":
         return LastRows(core, table, entry.size, entry.partition)
     return ArrivalTTL(core, table, entry.size, owner=entry.owner)

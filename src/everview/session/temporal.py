@@ -8,6 +8,8 @@ only when told to. Four things follow it, each a *follower* of one base table:
     TemporalFilter   the rows that meet conditions on now(), in a table of their own
     LastRows         the last n rows, or the last n of each partition
 
+Others are in files of their own: watermarks (`watermarks`), truths of conditions (`flags`), look-ups (`lookups`).
+
 Whatever a table's transaction and the passing of time mean for its followers is added to that very transaction, so all
 views see both at one time. A future change is nowhere in the dataflow: a follower only keeps a queue of the moments at
 which something is due, and finds the rows of a moment in an index when it comes. So memory holds what is there, not
@@ -265,7 +267,7 @@ class Clock:
         an earlier moment than now, and nothing has changed its mind since.
         """
         before, now = self.now, self.read()
-        taken: list[tuple[Follower, list[int], int]] = []
+        taken: list[tuple[Follower, list[int], int, Any]] = []
         found: dict[Table, list[tuple[Any, int]]] = {}
         turns = self.agenda.turns(now)
 
@@ -279,14 +281,15 @@ class Clock:
 
         def undo() -> None:
             self.now = before
-            for follower, moments, seen in taken:
+            for follower, moments, seen, memory in taken:
                 follower.queue.add(moments)
                 follower.seen = seen
+                follower.recall(memory)
 
         try:
             note(work)
             for follower in turns:
-                taken.append((follower, [], follower.seen))
+                taken.append((follower, [], follower.seen, follower.memory()))
                 moments = taken[-1][1]
                 moments += follower.queue.take(now)
                 made = follower.respond(found.get(follower.table, []), moments, now)
@@ -314,6 +317,14 @@ class Follower:
         self.queue = Moments()
         self.seen: int = core.clock.read()
         """the moment up to which everything was done: others may have looked at the clock since"""
+
+    def memory(self) -> Any:
+        """What a transaction may change of it that is in no table; asked for before it takes part."""
+        return self.late
+
+    def recall(self, memory: Any) -> None:
+        """The transaction did not take place: be as before."""
+        self.late = memory
 
     def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
         """What a transaction's changes of the table and the moments since `before` mean."""
@@ -400,14 +411,14 @@ class RowTTL(Follower):
         return []
 
     def resume(self, now: int) -> None:
-        until = self._values([self.until], _contents(self.core.runtime, self.table))[0]
+        until = self._values([self.until], contents(self.core.runtime, self.table))[0]
         self.queue.clear()
         self.queue.add(np.unique(until[(until > now) & (until != NULL)]))
 
     def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
         """Of every row whose time has come nothing is left: neither what was there nor what comes too late."""
         columns, counts = self._found(self.index, moments)
-        left = _counted(columns, counts)
+        left = counted(columns, counts)
         for rows, diff in mine:
             until = self._values([self.until], rows)[0]
             late = (until <= now) & (until != NULL)
@@ -417,7 +428,7 @@ class RowTTL(Follower):
             for row in rows[:, late].T.tolist():
                 left[tuple(row)] = left.get(tuple(row), 0) + diff
         return [
-            (self.table, _rows([r] * abs(n), rows_of(self.table)), -1 if n > 0 else 1) for r, n in left.items() if n
+            (self.table, words([r] * abs(n), rows_of(self.table)), -1 if n > 0 else 1) for r, n in left.items() if n
         ]
 
 
@@ -439,7 +450,7 @@ class TemporalFilter(Follower):
         self._until = [t.side == "until" for t in tests]
         self._few = FewRows(tuple(self._exprs), None, core.interner)
         self._indexes = [self._index(t.expr) for t in tests]
-        rows = _contents(core.runtime, table)
+        rows = contents(core.runtime, table)
         self._wait(rows, self.seen)
         kept = rows[:, self._pass(rows, self.seen)]
         name, order = f"{table._label} now", range(rows.shape[0])
@@ -450,7 +461,7 @@ class TemporalFilter(Follower):
 
     def resume(self, now: int) -> None:
         self.queue.clear()
-        self._wait(_contents(self.core.runtime, self.table), now)
+        self._wait(contents(self.core.runtime, self.table), now)
 
     def _wait(self, rows: Words, now: int) -> None:
         self._wait_for(self._values(self._exprs, rows), now)
@@ -480,8 +491,8 @@ class TemporalFilter(Follower):
         """Rows that were there and whose moment has come."""
         found: dict[tuple[int, ...], int] = {}
         for index in self._indexes:
-            found.update(_counted(*self._found(index, moments)))
-        turned = _rows(found, rows_of(self.table))
+            found.update(counted(*self._found(index, moments)))
+        turned = words(found, rows_of(self.table))
         counts = np.array(list(found.values()), dtype=np.int64)
         was, comes = self._pass(turned, before), self._pass(turned, now)
         return [
@@ -519,7 +530,7 @@ class ArrivalTTL(Follower):
         super().__init__(core, table)
         self.size = size
         self.owner = owner
-        rows = _contents(core.runtime, table)
+        rows = contents(core.runtime, table)
         columns = [*table._columns, Column("until", TIMESTAMP)]
         name = f"{table._label} [size {size / 1e6:g} s]"
         self.own = core.definitions.hidden_table(
@@ -534,7 +545,7 @@ class ArrivalTTL(Follower):
 
     def resume(self, now: int) -> None:
         self.queue.clear()
-        self.queue.add(np.unique(_contents(self.core.runtime, self.mirror)[-1]))
+        self.queue.add(np.unique(contents(self.core.runtime, self.mirror)[-1]))
 
     def takes(self, how: str) -> bool:
         return how == "append" and self.table._arrangement.plain
@@ -551,13 +562,13 @@ class ArrivalTTL(Follower):
         return np.ascontiguousarray(np.concatenate([rows, until]))
 
     def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
-        gone = _counted(*self._found(self.index, moments))
+        gone = counted(*self._found(self.index, moments))
         if all(diff > 0 for _, diff in mine):
             made = [(self.own, self._dated(rows, now), 1) for rows, _ in mine]
         else:
             made = self._net(mine, gone, now)
         width = rows_of(self.table)
-        old = _rows((row for row, n in gone.items() for _ in range(n)), width + 1)
+        old = words((row for row, n in gone.items() for _ in range(n)), width + 1)
         made.append((self.own, old, -1))
         if self.owner:
             made.append((self.table, np.ascontiguousarray(old[:width]), -1))
@@ -572,8 +583,8 @@ class ArrivalTTL(Follower):
             (new if diff > 0 else taken).update(map(tuple, rows.T.tolist()))
         lost: list[tuple[int, ...]] = []
         for row, n in taken.items():
-            columns, counts = _at_key(self.core.runtime, self.mirror._arrangement, row)
-            for dated, there in sorted(_counted(columns, counts).items()):
+            columns, counts = at_key(self.core.runtime, self.mirror._arrangement, row)
+            for dated, there in sorted(counted(columns, counts).items()):
                 take = min(there, n)
                 n -= take
                 lost += [dated] * take
@@ -581,8 +592,8 @@ class ArrivalTTL(Follower):
                     gone[dated] -= take
             new[row] -= n  # came and went
         width = rows_of(self.table)
-        arrived = self._dated(_rows((row for row, n in new.items() for _ in range(n)), width), now)
-        return [(self.own, arrived, 1), (self.own, _rows(lost, width + 1), -1)]
+        arrived = self._dated(words((row for row, n in new.items() for _ in range(n)), width), now)
+        return [(self.own, arrived, 1), (self.own, words(lost, width + 1), -1)]
 
 
 class LastRows(Follower):
@@ -597,7 +608,7 @@ class LastRows(Follower):
         order = plan.keys_first(partition, len(columns))
         by = "".join(f" by {', '.join(table._columns[p].name for p in partition)}" for _ in partition[:1])
         name = f"{table._label} [last {size}{by}]"
-        _, (_, new, _) = self.changes([(_contents(core.runtime, table), 1)], [], 0, 0)
+        _, (_, new, _) = self.changes([(contents(core.runtime, table), 1)], [], 0, 0)
         self.own = core.definitions.hidden_table(name, columns, order, new, table)
 
     def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
@@ -614,17 +625,23 @@ class LastRows(Follower):
             new += [r for r in now_there if r not in was]
             lost += list(was - set(now_there))
         width = rows_of(self.table) + 1
-        return [(self.own, _rows(lost, width), -1), (self.own, _rows(new, width), 1)]
+        return [(self.own, words(lost, width), -1), (self.own, words(new, width), 1)]
+
+    def memory(self) -> Any:
+        return self.late, self.number
+
+    def recall(self, memory: Any) -> None:
+        self.late, self.number = memory
 
     def resume(self, now: int) -> None:
-        self.number = int(_contents(self.core.runtime, self.mirror)[-1].max(initial=self.number))
+        self.number = int(contents(self.core.runtime, self.mirror)[-1].max(initial=self.number))
 
     def _part(self, key: tuple[int, ...]) -> list[tuple[int, ...]]:
         """A partition's rows, oldest first."""
         if self.own is None:
             return []
-        columns, counts = _at_key(self.core.runtime, self.own._arrangement, key)
-        return sorted(_counted(columns, counts), key=lambda row: row[-1])
+        columns, counts = at_key(self.core.runtime, self.own._arrangement, key)
+        return sorted(counted(columns, counts), key=lambda row: row[-1])
 
     def _apply(self, there: list[tuple[int, ...]], row: tuple[int, ...], diff: int) -> None:
         if diff > 0:
@@ -648,36 +665,38 @@ def rows_of(table: Table) -> int:
 
 def _columns(rows: Any, width: int) -> Words:
     """A transaction's rows as columns."""
-    return rows if isinstance(rows, np.ndarray) else _rows(rows, width)
+    return rows if isinstance(rows, np.ndarray) else words(rows, width)
 
 
-def _rows(rows: Iterable[Sequence[int]], width: int) -> Words:
+def words(rows: Iterable[Sequence[int]], width: int) -> Words:
+    """Rows of codes as columns."""
     return np.ascontiguousarray(np.array(list(rows), dtype=np.int64).reshape(-1, width).T)
 
 
-def _counted(columns: Words, counts: Words) -> dict[tuple[int, ...], int]:
+def counted(columns: Words, counts: Words) -> dict[tuple[int, ...], int]:
+    """Rows and how often each is there."""
     rows = map(tuple, columns.T.tolist())
     return {row: n for row, n in zip(rows, counts.tolist(), strict=True) if n > 0}
 
 
-def _contents(runtime: Runtime, table: Table) -> Words:
+def contents(runtime: Runtime, table: Table) -> Words:
     """All rows of a table."""
-    columns, counts = _at_key(runtime, table._arrangement, ())
+    columns, counts = at_key(runtime, table._arrangement, ())
     return np.ascontiguousarray(np.repeat(columns, counts, axis=1))
 
 
 def _at_keys(runtime: Runtime, index: Arrangement, keys: list[int]) -> tuple[Words, Words]:
     """Rows whose first column is one of the keys."""
     if len(keys) > BULK_MOMENTS:
-        columns, counts = _at_key(runtime, index, ())
+        columns, counts = at_key(runtime, index, ())
         chosen = np.isin(columns[0], np.array(keys, dtype=np.int64))
         return columns[:, chosen], counts[chosen]
-    found = [_at_key(runtime, index, (k,)) for k in keys]
+    found = [at_key(runtime, index, (k,)) for k in keys]
     if not found:
         return np.empty((index.cols, 0), dtype=np.int64), np.empty(0, dtype=np.int64)
     return np.concatenate([c for c, _ in found], axis=1), np.concatenate([n for _, n in found])
 
 
-def _at_key(runtime: Runtime, arrangement: Arrangement, key: tuple[int, ...]) -> tuple[Words, Words]:
+def at_key(runtime: Runtime, arrangement: Arrangement, key: tuple[int, ...]) -> tuple[Words, Words]:
     """Rows that begin, in the arrangement's order, with these codes."""
     return read_codes(runtime, arrangement, key, runtime.dataflow.time)

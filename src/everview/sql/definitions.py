@@ -23,7 +23,8 @@ from everview.session.core import core_of
 from everview.session.table import Table
 from everview.session.temporal import RowTTL
 from everview.session.view import View
-from everview.sql import choice, constants, defined, names, parts, reading, schemas, settings
+from everview.session.watermarks import Watermark
+from everview.sql import choice, constants, defined, names, parts, reading, schemas, settings, watermarks
 from everview.sql.places import Source
 from everview.sql.query import Compiler
 from everview.sql.scalars import Scalars
@@ -105,6 +106,13 @@ def create_view(sql: Statements, name: str, node: exp.Create, source: Source) ->
             raise source.error(
                 node.expression, "E_DUPLICATE", f"two columns of the view are called {column}", "name them with AS"
             )
+    if source.notes.emit_at is not None and not compiler.emitted:
+        raise source.error_at(
+            source.notes.emit_at,
+            "E_UNSUPPORTED",
+            "EMIT ON WINDOW CLOSE needs a window in FROM",
+            "FROM TUMBLE(t, ts, INTERVAL '1 minute')",
+        )
     plain = joins.take(query.node, range(query.width))
     collection = sql.collection(compiler, plain, columns)
     if compiler.by_size:
@@ -156,12 +164,18 @@ def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) 
         )
     schema, key = _columns(node.this, source)
     ttl = _ttl(sql, node, schema, source)
+    note = source.notes.watermark
+    marks = watermarks.declared(sql.session, note, schema, source) if note is not None else None
+    if source.notes.emit_at is not None:
+        raise source.error_at(source.notes.emit_at, "E_UNSUPPORTED", "EMIT ON WINDOW CLOSE is for views")
 
     def do() -> Table:
-        if not isinstance(ttl, Expr):
-            return sql.session.table(name, schema, key=key or None, ttl=ttl)
-        table = sql.session.table(name, schema, key=key or None)
-        sql.core.definitions.follow(RowTTL(sql.core, table, ttl))
+        lives = ttl if not isinstance(ttl, Expr) else None
+        table = sql.session.table(name, schema, key=key or None, ttl=lives)
+        if marks is not None:
+            sql.core.definitions.follow(Watermark(sql.core, table, *marks))
+        if isinstance(ttl, Expr):
+            sql.core.definitions.follow(RowTTL(sql.core, table, ttl))
         return table
 
     return do

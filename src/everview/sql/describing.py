@@ -10,10 +10,12 @@ from sqlglot import exp
 from everview.codes.codec import Codec
 from everview.errors import did_you_mean
 from everview.session.table import Table
+from everview.session.temporal import moment_of
+from everview.session.watermarks import Watermark
 from everview.sql import reading, schemas
 from everview.sql.places import Source
 from everview.sql.result import Result
-from everview.types import FREE, MOST_DIGITS, STR, DataType
+from everview.types import FREE, INT, MOST_DIGITS, NULL, STR, TIMESTAMP, DataType
 
 if TYPE_CHECKING:
     from everview.sql.statements import Do, Statements
@@ -79,4 +81,12 @@ def _listed(sql: Statements, names: Sequence[str], types: Sequence[DataType], ke
     codec = Codec((STR, STR, STR, STR), ("column", "type", "null", "key"), sql.core.interner)
     said = {True: "yes", False: "no"}
     rows = [(n, sql_name(t), said[t.nullable], said[n in key]) for n, t in zip(names, types, strict=True)]
+    return Result(codec, codec.encode_rows(rows))
+
+
+def watermarks(sql: Statements) -> Result:
+    """SHOW WATERMARKS: how far each table's time has come, and how many rows were late."""
+    found = [f for f in sql.core.clock.followers if isinstance(f, Watermark)]
+    rows = [(f.table._label, None if f.reached == NULL else moment_of(f.reached), f.late) for f in found]
+    codec = Codec((STR, TIMESTAMP.optional(), INT), ("table", "watermark", "late"), sql.core.interner)
     return Result(codec, codec.encode_rows(rows))

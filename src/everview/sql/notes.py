@@ -19,6 +19,17 @@ class TableWindow:
     partition: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class WatermarkNote:
+    """`WATERMARK FOR column AS expression`: where the column stands, and a text that has SELECT before the expression
+    and blanks for everything else.
+    """
+
+    column: str
+    start: int
+    text: str
+
+
 @dataclass
 class Notes:
     """What was taken out of a statement's text, by the offset of the name that it belongs to."""
@@ -29,5 +40,8 @@ class Notes:
     as_of: int | None = None
     definitions: bool = False
     """WITH without a query: every name becomes a view"""
+    watermark: WatermarkNote | None = None
+    emit_at: int | None = None
+    """EMIT ON WINDOW CLOSE, and where"""
     plan: Choice | None = None
     """/*+ plan(...) */: how joins are kept"""

@@ -23,7 +23,6 @@ from everview.plan.substitute import substituted
 from everview.runtime.base import RemoteRows
 from everview.session.core import Core
 from everview.session.table import Table
-from everview.session.temporal import LastRows
 
 
 def seen(core: Core, node: plan.Node, until: int | None = None) -> plan.Node:
@@ -51,14 +50,8 @@ def _with_followers(core: Core, work: list[Any]) -> list[Any]:
     clock = core.clock
     if not clock.followers:
         return work
-    late = [(f, f.late) for f in clock.followers]
-    numbers = [(f, f.number) for f in clock.followers if isinstance(f, LastRows)]
     undo = clock.extend(work)
     undo()
-    for follower, count in late:
-        follower.late = count
-    for last, number in numbers:
-        last.number = number
     return work
 
 

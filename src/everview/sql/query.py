@@ -117,6 +117,8 @@ class Compiler:
         """The table that a statement changes: a table whatever WITH calls so."""
         self.given: Mapping[int, Relation | None] = {}
         """WITH queries that change rows, by identity; see `everview.sql.modifying`."""
+        self.emitted = False
+        """Whether there are windows that EMIT ON WINDOW CLOSE is about."""
         self.loop_depth = 0
         self.called: dict[str, None] = {}
         """Functions written in SQL that are called, in order."""

@@ -7,6 +7,8 @@ place where it was:
     FROM readings [size 300 time]                          a window on a table: its rows of the last 300 seconds
     FROM readings [size 1 tuple partition by sensor]       the last row of each sensor
     SELECT ... AS OF 17                                    the answer at an earlier time
+    CREATE TABLE t (..., WATERMARK FOR ts AS ts - INTERVAL '5 seconds')     how late rows may be
+    CREATE VIEW v AS SELECT ... EMIT ON WINDOW CLOSE       only windows that are complete
     SELECT /*+ plan(delta) */ ...                          how joins are kept (`everview.sql.choice`)
 
 Two liberties are taken over from Liu's thesis: a statement may end with a bracket where the next begins with CREATE,
@@ -29,7 +31,7 @@ from sqlglot.errors import ParseError, TokenError
 from everview.errors import did_you_mean
 from everview.sql.choice import hinted
 from everview.sql.dialects import DEFAULT, reader
-from everview.sql.notes import SESSION, Notes, TableWindow
+from everview.sql.notes import SESSION, Notes, TableWindow, WatermarkNote
 from everview.sql.parts import recorded
 from everview.sql.places import Source, SqlError
 from everview.sql.tokens import stray_commas
@@ -157,6 +159,11 @@ def _noted(text: str, tokens: list[Token]) -> Statement:
             notes.as_of = int(words[i + 2])
             named = words[max(0, i - 2) : i] == ["FOR", "SYSTEM_TIME"]
             remove(i - 2 if named else i, i + 2)
+        elif words[i : i + 2] == ["WATERMARK", "FOR"] and depth == 1 and words[:2] == ["CREATE", "TABLE"]:
+            _note_watermark(text, blank, words, tokens, i, notes, remove)
+    if words[0] == "CREATE" and words[-4:] == ["EMIT", "ON", "WINDOW", "CLOSE"]:
+        notes.emit_at = tokens[-4].start
+        remove(len(tokens) - 4, len(tokens) - 1)
     notes.definitions = _only_defines(words)
     return Statement(
         "".join(letters) + (" SELECT 1" if notes.definitions else ""),
@@ -182,6 +189,29 @@ def _note_limit(words: list[str], tokens: list[Token], at: int, notes: Notes, re
         )
     notes.limits[tokens[at + 7].start] = (form[0].lower(), int(form[4]))
     remove(at, at + 6)
+
+
+def _note_watermark(
+    text: str, blank: str, words: list[str], tokens: list[Token], at: int, notes: Notes, remove: Remove
+) -> None:
+    """WATERMARK FOR column AS expression, up to the comma or bracket behind it"""
+    depth, end = 0, at
+    while end + 1 < len(words) and not (depth == 0 and words[end + 1] in (",", ")")):
+        end += 1
+        depth += (words[end] == "(") - (words[end] == ")")
+    if words[at + 3 : at + 4] != ["AS"] or end < at + 4 or notes.watermark is not None:
+        raise SqlError(
+            "E_SYNTAX",
+            "this watermark is not understood, or is the second of the table",
+            "WATERMARK FOR ts AS ts - INTERVAL '5 seconds'",
+            tokens[at].line,
+            tokens[at].col,
+        )
+    start, first, last = tokens[at].start, tokens[at + 4].start, tokens[end].end + 1
+    query = f"{blank[:start]}SELECT{blank[start + len('SELECT') : first]}{text[first:last]}"
+    notes.watermark = WatermarkNote(tokens[at + 2].text, tokens[at + 2].start, query)
+    before = words[at - 1] == ","
+    remove(at - before, end + (not before and words[end + 1 : end + 2] == [","]))
 
 
 def _window(words: list[str], tokens: list[Token], at: int, remove: Remove) -> TableWindow:

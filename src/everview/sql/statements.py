@@ -290,7 +290,7 @@ class Statements:
         self.dialect = name
 
     def show(self, statement: reading.Statement) -> Result:
-        """SHOW TABLES, SHOW VIEWS, SHOW COLUMNS FROM name, SHOW plan"""
+        """SHOW TABLES, SHOW VIEWS, SHOW WATERMARKS, SHOW COLUMNS FROM name, SHOW plan"""
         what = statement.text.split()[1:]
         rest = " ".join(what).lower()
         if rest.startswith("columns from ") and len(what) == 3 and self.spelled(what[2]) in self.session:
@@ -299,13 +299,15 @@ class Statements:
             return self.texts("plan", [self.plan or "default"])
         if rest == "dialect":
             return self.texts("dialect", [self.dialect])
+        if rest == "watermarks":
+            return describing.watermarks(self)
         found = {"tables": self.session.tables, "views": self.session.views}
         if rest not in found:
             place = Source(statement.text).line_and_column(statement.text.lower().index("show"))
             raise SqlError(
                 "E_UNSUPPORTED",
                 f"there is no SHOW {rest}",
-                "SHOW TABLES, VIEWS, plan, dialect or COLUMNS FROM name",
+                "SHOW TABLES, VIEWS, WATERMARKS, plan, dialect or COLUMNS FROM name",
                 *place,
             )
         return self.texts(rest[:-1], sorted(found[rest]))

@@ -25,7 +25,7 @@ from everview.expr.nodes import ColumnRef, Expr, Literal
 from everview.plan import joins
 from everview.plan.nodes import Constant, Filter, Join, Node, Project
 from everview.plan.windows import TO_PEERS, Window, WindowCall
-from everview.sql import constants
+from everview.sql import constants, watermarks
 from everview.sql.scalars import Scalars
 from everview.sql.scopes import Field, Relation, Scope
 from everview.sql.table_functions import TableCall
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from everview.sql.query import Compiler, Env
 
 _EPOCH = Literal(TIMESTAMP, dt.datetime(1970, 1, 1))
+
+Made = tuple[Node, Callable[[], list[Expr]]]
+"""The rows with their windows, and the ends of windows that a row of the table may be in."""
 
 MOST = 10_000
 """Windows that one row may be in."""
@@ -56,7 +59,10 @@ def relation(compiler: Compiler, call_: TableCall, env: Env) -> Relation:
     node = table.node
     if moment.type.nullable:
         node = Filter(node, call("is_not_null", moment))
-    made = _KINDS[call_.name](node, moment, call_, scalars)
+    made, ends = _KINDS[call_.name](node, moment, call_, scalars)
+    if compiler.standing and compiler.source.notes.emit_at is not None:
+        compiler.emitted = True
+        made = watermarks.closed(compiler, made, node, moment, ends(), call_.name == "session", call_.node)
     return Relation(made, (*table.fields, Field("window_start"), Field("window_end")))
 
 
@@ -116,31 +122,37 @@ def _with_windows(node: Node, start: Expr, end: Expr, width: int) -> Node:
     return Project(node, (*joins.refs(node.types)[:width], start, end))
 
 
-def _tumble(node: Node, moment: Expr, call_: TableCall, scalars: Scalars) -> Node:
+def _tumble(node: Node, moment: Expr, call_: TableCall, scalars: Scalars) -> Made:
     size = _length(call_.args[2], scalars)
     start = _begin(moment, size, _offset(call_, 3, scalars))
-    return _with_windows(node, start, _moved(start, _number(size)), len(node.types))
+    end = _moved(start, _number(size))
+    return _with_windows(node, start, end, len(node.types)), lambda: [end]
 
 
-def _hop(node: Node, moment: Expr, call_: TableCall, scalars: Scalars) -> Node:
+def _hop(node: Node, moment: Expr, call_: TableCall, scalars: Scalars) -> Made:
     slide, size = (_length(a, scalars) for a in call_.args[2:4])
     count = -(-size // slide)
-    joined, shift = _times(node, [-i * slide for i in range(count)], call_, scalars)
-    start = _moved(_begin(moment, slide, _offset(call_, 4, scalars)), shift)
+    shifts = [-i * slide for i in range(count)]
+    joined, shift = _times(node, shifts, call_, scalars)
+    first = _begin(moment, slide, _offset(call_, 4, scalars))
+    start = _moved(first, shift)
     end = _moved(start, _number(size))
     if size % slide:
         joined = Filter(joined, call("gt", end, moment))
-    return _with_windows(joined, start, end, len(node.types))
+    made = _with_windows(joined, start, end, len(node.types))
+    return made, lambda: [_moved(first, _number(s + size)) for s in shifts]
 
 
-def _cumulate(node: Node, moment: Expr, call_: TableCall, scalars: Scalars) -> Node:
+def _cumulate(node: Node, moment: Expr, call_: TableCall, scalars: Scalars) -> Made:
     step, size = (_length(a, scalars) for a in call_.args[2:4])
     if size % step:
         raise scalars.source.error(call_.args[2], "E_RANGE", "the whole window must be a number of steps")
-    joined, shift = _times(node, [i * step for i in range(1, size // step + 1)], call_, scalars)
+    shifts = [i * step for i in range(1, size // step + 1)]
+    joined, shift = _times(node, shifts, call_, scalars)
     start = _begin(moment, size, _offset(call_, 4, scalars))
     end = _moved(start, shift)
-    return _with_windows(Filter(joined, call("gt", end, moment)), start, end, len(node.types))
+    made = _with_windows(Filter(joined, call("gt", end, moment)), start, end, len(node.types))
+    return made, lambda: [_moved(start, _number(s)) for s in shifts]
 
 
 def _times(node: Node, shifts: list[int], call_: TableCall, scalars: Scalars) -> tuple[Node, Expr]:
@@ -152,7 +164,7 @@ def _times(node: Node, shifts: list[int], call_: TableCall, scalars: Scalars) ->
     return Join(node, numbers, (), ()), ColumnRef(INT, len(node.types))
 
 
-def _session(node: Node, moment: Expr, call_: TableCall, scalars: Scalars) -> Node:
+def _session(node: Node, moment: Expr, call_: TableCall, scalars: Scalars) -> Made:
     gap = _number(_length(call_.args[2], scalars))
     width = len(node.types)
     keys = [joins.canonical(scalars.bind(a)) for a in call_.args[3:]]
@@ -171,10 +183,10 @@ def _session(node: Node, moment: Expr, call_: TableCall, scalars: Scalars) -> No
     calls = (WindowCall("min", declared, at), WindowCall("max", declared, at))
     whole = Window(numbered, (*by, number), (), calls)
     first, final = (ColumnRef(declared, number + i) for i in (1, 2))
-    return _with_windows(whole, first, _moved(final, gap), width)
+    return _with_windows(whole, first, _moved(final, gap), width), lambda: [_moved(moment, gap)]
 
 
-_KINDS: dict[str, Callable[[Node, Expr, TableCall, Scalars], Node]] = {
+_KINDS: dict[str, Callable[[Node, Expr, TableCall, Scalars], Made]] = {
     "tumble": _tumble,
     "hop": _hop,
     "cumulate": _cumulate,

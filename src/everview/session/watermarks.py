@@ -1,0 +1,166 @@
+"""Watermarks: how far a table's own time has come, rows that come too late, and windows that are closed.
+
+`WATERMARK FOR ts AS ts - INTERVAL '5 seconds'` on a table says that rows come at most 5 seconds after one another's
+turn. The *watermark* is the largest `ts - 5 seconds` of all rows that have come. A row whose `ts` is before it is
+*late*: it is dropped, and counted. A transaction's rows are compared with the watermark before it, so it does not
+matter in which order they stand; after it, the watermark has moved.
+
+What is before the watermark is complete, so a window that ends there can be told once and for all:
+
+    Watermark        drops late rows; its own table holds the watermark and how many were late, in one row
+    ClosedWindows    the ends of windows up to the watermark, in a table of their own
+
+A view with EMIT ON WINDOW CLOSE joins its windows with that table by their ends. So a step costs what closes in it,
+and what is still open is arranged, but not shown. An end whose rows were deleted stays there, which is no harm.
+
+Both are followers (`everview.session.temporal`), though it is not the clock that they follow: what they add is part of
+the transaction that brings the rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everview.expr.nodes import Expr
+from everview.expr.resolve import Column
+from everview.session.agenda import Moments
+from everview.session.temporal import Change, Follower, Words, contents, rows_of, words
+from everview.types import INT, NULL, TIMESTAMP
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.table import Table
+
+
+class Watermark(Follower):
+    """A table whose late rows are dropped."""
+
+    owner = True
+
+    def __init__(self, core: Core, table: Table, time: Expr, mark: Expr) -> None:
+        super().__init__(core, table)
+        self.time, self.mark = time, mark
+        self.reached: int = NULL
+        """the watermark; NULL before any row with a time has come"""
+        self._move(contents(core.runtime, table))
+        columns = [Column("watermark", TIMESTAMP.optional()), Column("late", INT)]
+        self.own = core.definitions.hidden_table(f"{table._label} watermark", columns, (0, 1), self._row(), table)
+
+    def _row(self) -> Words:
+        return words([(self.reached, self.late)], 2)
+
+    def memory(self) -> Any:
+        return self.late, self.reached
+
+    def recall(self, memory: Any) -> None:
+        self.late, self.reached = memory
+
+    def resume(self, now: int) -> None:
+        kept = contents(self.core.runtime, self.mirror)
+        if kept.shape[1]:
+            self.reached, self.late = map(int, kept[:, 0])
+
+    def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
+        """Late rows go again; the watermark moves by the others."""
+        old, made = self._row(), list[Change]()
+        dropped = self._late(mine)
+        width = rows_of(self.table)
+        if dropped:
+            made.append((self.table, words((row for row, n in dropped.items() for _ in range(n)), width), -1))
+            made.append((self.table, words(self._replaced(mine, dropped), width), 1))
+            self.late += dropped.total()
+        for rows, diff in mine:
+            if diff > 0:
+                self._move(rows)
+        if not np.array_equal(old, self._row()):
+            made += [(self.own, old, -1), (self.own, self._row(), 1)]
+        return made
+
+    def _late(self, mine: list[tuple[Words, int]]) -> Counter[tuple[int, ...]]:
+        """The rows that come too late, without those that only take the place of what leaves in the transaction."""
+        found: Counter[tuple[int, ...]] = Counter()
+        if self.reached == NULL:
+            return found
+        for rows, diff in mine:
+            if diff > 0:
+                time = self._values([self.time], rows)[0]
+                found.update(map(tuple, rows[:, (time < self.reached) & (time != NULL)].T.tolist()))
+        if found:
+            for rows, diff in mine:
+                if diff < 0:
+                    found.subtract(row for row in map(tuple, rows.T.tolist()) if row in found)
+        return +found
+
+    def _replaced(self, mine: list[tuple[Words, int]], dropped: Counter[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """The rows, of a table with a key, that late ones would have replaced: they stay."""
+        key = self.table._key
+        if not key:
+            return []
+        keys = {tuple(row[k] for k in key) for row in dropped}
+        leaving = [row for rows, diff in mine if diff < 0 for row in map(tuple, rows.T.tolist())]
+        return [row for row in leaving if tuple(row[k] for k in key) in keys]
+
+    def _move(self, rows: Words) -> None:
+        marks = self._values([self.mark], rows)[0]
+        self.reached = int(marks[marks != NULL].max(initial=self.reached))  # NULL is less than all moments
+
+
+class ClosedWindows(Follower):
+    """The ends of a table's windows that the watermark has passed."""
+
+    def __init__(self, core: Core, table: Table, ends: tuple[Expr, ...], strict: bool) -> None:
+        super().__init__(core, table)
+        self.ends = ends
+        self.strict = strict
+        """whether a window that ends at the watermark can still grow, as sessions can"""
+        self.watermark = watermark_of(core, table)
+        self._waiting = Moments()
+        self._taken: list[int] = []
+        self.closed = NULL
+        """up to which end they are closed"""
+        self._wait(contents(core.runtime, table))
+        closed = words(((end,) for end in self._close()), 1)
+        column = [Column("window_end", TIMESTAMP)]
+        self.own = core.definitions.hidden_table(f"{table._label} closed", column, (0,), closed, table)
+
+    def memory(self) -> Any:
+        self._taken = []
+        return self.late, self.closed
+
+    def recall(self, memory: Any) -> None:
+        self.late, self.closed = memory
+        self._waiting.add(self._taken)
+
+    def resume(self, now: int) -> None:
+        self._waiting.clear()
+        self.closed = self._reached()
+        self._wait(contents(self.core.runtime, self.table))
+
+    def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
+        for rows, diff in mine:
+            if diff > 0:
+                self._wait(rows)
+        return [(self.own, words(((end,) for end in self._close()), 1), 1)]
+
+    def _reached(self) -> int:
+        """Up to which end windows are closed by the watermark."""
+        reached = self.watermark.reached
+        return reached - self.strict if reached != NULL else NULL
+
+    def _wait(self, rows: Words) -> None:
+        """Wait for the ends of windows that are open; those of late rows, which are dropped, do no harm."""
+        for ends in self._values(self.ends, rows):
+            self._waiting.add(np.unique(ends[(ends > self.closed) & (ends != NULL)]))
+
+    def _close(self) -> list[int]:
+        self.closed = self._reached()
+        self._taken = self._waiting.take(self.closed)
+        return self._taken
+
+
+def watermark_of(core: Core, table: Table) -> Watermark:
+    """A table's watermark; it must have one."""
+    return next(f for f in core.clock.agenda.of(table) if isinstance(f, Watermark))
