@@ -256,6 +256,8 @@ class Definitions:
                 table: Table | None = self._catalog.table_of(node)
                 while table is not None:
                     table._views.add(name)
+                    if table._partner is not None:
+                        table._partner._views.add(name)
                     table = table._origin
         return view
 

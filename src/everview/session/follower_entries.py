@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from everview.expr.nodes import Expr
 from everview.plan import nodes as plan
 from everview.session.entries import FollowerMade
+from everview.session.lookups import LookupJoin
 from everview.session.temporal import ArrivalTTL, Follower, LastRows, RowTTL, TemporalFilter, Term
 from everview.session.watermarks import ClosedWindows, Watermark
 
@@ -31,6 +32,8 @@ def described(follower: Follower, now: int) -> FollowerMade:
         kind, exprs = "Watermark", (follower.time, follower.mark)
     elif isinstance(follower, ClosedWindows):
         kind, exprs, size = "Closed windows", follower.ends, int(follower.strict)
+    elif isinstance(follower, LookupJoin):
+        kind, exprs, sides, partition = "Lookup", follower.keys, (follower.other._label,), follower.by
     else:
         assert isinstance(follower, ArrivalTTL)
         kind, size = "Aging table" if follower.owner else "Aging", follower.size
@@ -51,6 +54,8 @@ def follower_of(core: Core, entry: FollowerMade) -> Follower:
         return Watermark(core, table, *entry.node.exprs)
     if entry.kind == "Closed windows":
         return ClosedWindows(core, table, entry.node.exprs, bool(entry.size))
+    if entry.kind == "Lookup":
+        return LookupJoin(core, table, entry.node.exprs, core.catalog.tables[entry.looks_at], entry.partition)
     if entry.kind == "Latest":
         return LastRows(core, table, entry.size, entry.partition)
     return ArrivalTTL(core, table, entry.size, owner=entry.owner)

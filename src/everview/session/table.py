@@ -49,6 +49,7 @@ class Table(Followed):
         self._dropped = False
         self._views: set[str] = set()
         self._origin: Table | None = None  # the table that this hidden one follows, see `everview.session.temporal`
+        self._partner: Table | None = None  # another one that it holds rows of, see `everview.session.lookups`
 
     # changing
 

@@ -26,7 +26,7 @@ from everview.plan.nodes import ONE_ROW, Filter, Join, Node, Project, Table
 from everview.plan.sizes import Sizes
 from everview.plan.topk import first_rows
 from everview.session.temporal import Term
-from everview.sql import asof, demand, files, table_functions, timed
+from everview.sql import asof, demand, files, table_functions, temporal_joins, timed
 from everview.sql.parameters import PARAMETER
 from everview.sql.places import SqlError, has_query
 from everview.sql.scalars import Scalars, conjuncts
@@ -215,7 +215,11 @@ class FromClause:
         joined = kind == "INNER" or (not kind and self.source.word_before(join.this) == "JOIN")
         if not (side or method or on or using) and joined:
             raise self.source.error(join, "E_JOIN", "an inner join needs ON or USING", "or write CROSS JOIN")
-        right = self._factor(join.this)
+        version = temporal_joins.version_of(join.this)
+        right = self._factor(join.this, versioned=version is not None)
+        if version is not None:
+            self._as_of(right, version, on, how, join)
+            return
         if method == "ASOF":
             self._asof(right, on, using, how, join)
             return
@@ -283,8 +287,13 @@ class FromClause:
             columns = (name,)
         return tuple(Field(n, name) for n in (*columns, *made.names[len(columns) :]))
 
-    def _factor(self, node: exp.Expr) -> Relation:
-        self.source.only(node, "this", "db", "alias", "joins", "with_", "limit", "order", "offset", "expressions")
+    def _factor(self, node: exp.Expr, versioned: bool = False) -> Relation:
+        if not versioned and temporal_joins.version_of(node) is not None:
+            raise self.source.refuse(
+                node, "FOR SYSTEM_TIME AS OF is for the table that a JOIN names", "SELECT ... AS OF 17 is for a whole query"
+            )
+        known = ("this", "db", "alias", "joins", "with_", "limit", "order", "offset", "expressions", "version")
+        self.source.only(node, *known)
         if isinstance(node, exp.Table):
             call_ = table_functions.found(node)
             if call_ is not None and call_.name in STREAMS and not call_.numbered:
@@ -418,6 +427,29 @@ class FromClause:
             hidden = {width + b for _, b in pairs}
             fields = [replace(f, plain=f.plain and i not in hidden) for i, f in enumerate(fields)]
         self._replace(Relation(node, tuple(fields)))
+
+    def _as_of(self, right: Relation, version: exp.Expr, on: exp.Expr | None, how: str, at: exp.Join) -> None:
+        """JOIN t FOR SYSTEM_TIME AS OF: see `everview.sql.temporal_joins`."""
+        self.source.only(version, "this", "expression", "kind")
+        if str(version.args.get("kind")).upper() != "AS OF" or str(version.this).upper() != "TIMESTAMP":
+            raise self.source.refuse(version, "tables are FOR SYSTEM_TIME AS OF one time")
+        if how not in ("inner", "left") or on is None or self.late or at.method:
+            raise self.source.refuse(at, "a join FOR SYSTEM_TIME AS OF is an inner or left one with ON")
+        left = self.joined()
+        both = Relation(Join(left.node, right.node, (), ()), left.fields + right.fields)
+        scope, width = Scope(both, self.source, self.outer), len(left.fields)
+        conditions = [Scalars(self.compiler, scope, self.env).condition(part) for part in conjuncts(on)]
+        node: Node | None
+        if not temporal_joins.is_processing_time(version):
+            conditions.append(temporal_joins.moment(version, self, right, left))
+            node = asof.joined(left.node, right.node, conditions, how, (), split)
+        elif self.compiler.standing:
+            node = temporal_joins.looked_up(self, left, right, split(conditions, width, "inner")[0], how, at)
+        else:
+            node = outer_join(left.node, right.node, conditions, how)
+        if node is None:
+            raise self.source.error(on, "E_JOIN", "a join FOR SYSTEM_TIME AS OF has nothing but equalities in ON")
+        self._replace(Relation(node, both.fields))
 
     def _check_sides(self, how: str, at: exp.Expr) -> None:
         if how in ("right", "full"):

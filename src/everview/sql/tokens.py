@@ -75,6 +75,8 @@ def dropped(tree: exp.Expr, tokens: Sequence[Token], texts: bool = True) -> Iter
 def _words(node: exp.Expr) -> Iterator[str]:
     """Words that a node keeps, or is."""
     yield from re.findall("[A-Z]+", type(node).__name__.upper())
+    if isinstance(node, exp.Version):
+        yield "SYSTEM_TIME"
     for part, value in node.args.items():
         if value:
             yield from part.upper().split("_")

@@ -1,0 +1,105 @@
+"""Look-ups at processing time: every row of a table with what another table had for it when the row came.
+
+`orders JOIN rates FOR SYSTEM_TIME AS OF PROCTIME() AS r ON r.currency = orders.currency` joins each order with the
+rates as they were before the transaction that brings it, and keeps that: later changes of rates touch nothing. When an
+order leaves, what it was joined with leaves, too; of equal orders the oldest goes first.
+
+A `LookupJoin` is a follower (`everview.session.temporal`) of the table on the left. Its own table holds the answer: the
+columns of both, whether there was a partner (there is a row with NULLs if there was none, so that it is known to have
+come), and the number of the arrival. Look-ups go through an index of the other table by the keys.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from everview.expr.nodes import ColumnRef, Expr
+from everview.expr.resolve import Column
+from everview.plan import nodes as plan
+from everview.session.temporal import Change, Follower, Words, at_key, contents, counted, rows_of, words
+from everview.types import BOOL, INT, NULL
+
+if TYPE_CHECKING:
+    from everview.dataflow.operators import Arrangement
+    from everview.session.core import Core
+    from everview.session.table import Table
+
+Row = tuple[int, ...]
+
+
+class LookupJoin(Follower):
+    """A table's rows with their partners in another table when they came."""
+
+    def __init__(self, core: Core, table: Table, keys: tuple[Expr, ...], other: Table, by: tuple[int, ...]) -> None:
+        super().__init__(core, table)
+        self.keys, self.other, self.by = keys, other, by
+        self.number = 0
+        refs = [ColumnRef(c.type, i) for i, c in enumerate(other._columns)]
+        projected = plan.Project(other._node, (*(refs[i] for i in by), *refs))
+        self.index = core.definitions.install(projected, tuple(range(len(by))))
+        columns = [
+            *table._columns,
+            *(Column(c.name, c.type.optional()) for c in other._columns),
+            Column("found", BOOL),
+            Column("number", INT),
+        ]
+        there = words(self._joined(contents(core.runtime, table)), len(columns))
+        name = f"{table._label} with {other._label}"
+        self.own = core.definitions.hidden_table(name, columns, range(len(columns)), there, table)
+        self.own._partner = other
+
+    def indexes(self) -> list[Arrangement]:
+        return [self.index]
+
+    def memory(self) -> Any:
+        return self.late, self.number
+
+    def recall(self, memory: Any) -> None:
+        self.late, self.number = memory
+
+    def resume(self, now: int) -> None:
+        self.number = int(contents(self.core.runtime, self.mirror)[-1].max(initial=self.number))
+
+    def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
+        new: list[Row] = []
+        for rows, diff in mine:
+            if diff > 0:
+                new += self._joined(rows)
+        taken = [row for rows, diff in mine if diff < 0 for row in map(tuple, rows.T.tolist())]
+        gone = self._taken(taken, new) if taken else []
+        width = rows_of(self.mirror)
+        return [(self.own, words(new, width), 1), (self.own, words(gone, width), -1)]
+
+    def _joined(self, rows: Words) -> list[Row]:
+        """Rows that come now, with their partners."""
+        keys = self._values(self.keys, rows).T.tolist()
+        known: dict[Row, list[Row]] = {}
+        found: list[Row] = []
+        for row, key in zip(map(tuple, rows.T.tolist()), map(tuple, keys), strict=True):
+            self.number += 1
+            if key not in known:
+                known[key] = [] if NULL in key else self._partners(key)
+            found += [(*row, *partner, 1, self.number) for partner in known[key]]
+            if not known[key]:
+                found.append((*row, *(NULL,) * rows_of(self.other), 0, self.number))
+        return found
+
+    def _partners(self, key: Row) -> list[Row]:
+        there = counted(*at_key(self.core.runtime, self.index, key))
+        return [row[len(key) :] for row, n in sorted(there.items()) for _ in range(n)]
+
+    def _taken(self, taken: list[Row], new: list[Row]) -> list[Row]:
+        """What goes with rows that leave: of each the oldest that is there, even if it came in this transaction."""
+        width = rows_of(self.table)
+        there: dict[Row, dict[int, list[Row]]] = {}
+        gone: list[Row] = []
+        for row in taken:
+            if row not in there:
+                kept = counted(*at_key(self.core.runtime, self.mirror._arrangement, row))
+                mine = [*(r for r, n in kept.items() for _ in range(n)), *(r for r in new if r[:width] == row)]
+                there[row] = {}
+                for joined in mine:
+                    there[row].setdefault(joined[-1], []).append(joined)
+            if there[row]:  # else it is nowhere, which the step says
+                gone += there[row].pop(min(there[row]))
+        return gone
