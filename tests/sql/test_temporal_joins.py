@@ -51,7 +51,7 @@ class Model:
             "then_inner": Counter((*o, r) for o, r in then if r is not None),
             "then_left": Counter((*o, r) for o, r in then),
             "came_inner": Counter((*o, r) for o, rates in came for r in rates),
-            "came_left": Counter((*o, r) for o, rates in came if o[0] > 1 for r in rates or [None]),
+            "came_left": Counter((*o, r) for o, rates in came if o[0] > 1 for r in (rates or (None,))),
             "sums": Counter(sums.items()),
         }
 
@@ -66,9 +66,8 @@ def _check(db: ev.Session, model: Model) -> None:
 
 
 def _tables(db: ev.Session) -> tuple[ev.Table, ev.Table, ev.Table]:
-    found = [db[name] for name in ("o", "rate", "now_rate")]
-    assert all(isinstance(t, ev.Table) for t in found)
-    return tuple(found)  # type: ignore[return-value]
+    found = [t for t in (db[name] for name in ("o", "rate", "now_rate")) if isinstance(t, ev.Table)]
+    return found[0], found[1], found[2]
 
 
 def _step(db: ev.Session, model: Model, chance: random.Random) -> None:
@@ -79,7 +78,11 @@ def _step(db: ev.Session, model: Model, chance: random.Random) -> None:
         for _ in range(3)
     ]
     new += new[:1]
-    version = (chance.choice(["EUR", "USD"]), chance.randrange(100), START + dt.timedelta(minutes=chance.randrange(100)))
+    version = (
+        chance.choice(["EUR", "USD"]),
+        chance.randrange(100),
+        START + dt.timedelta(minutes=chance.randrange(100)),
+    )
     row = (chance.choice(["EUR", "NOK"]), chance.randrange(100))
     gone = chance.sample(range(len(model.orders)), len(model.orders) // 4)
     leaving = [model.orders[i][0] for i in gone]

@@ -18,10 +18,11 @@ TABLE = "CREATE TABLE t (k int, at timestamp, v int, WATERMARK FOR at AS at - IN
 VIEWS = {
     "tumble": """SELECT window_start, window_end, k, sum(v) AS s FROM TUMBLE(t, at, INTERVAL '10 seconds')
                  GROUP BY window_start, window_end, k""",
-    "hop": """SELECT window_start, window_end, k, sum(v) AS s FROM HOP(t, at, INTERVAL '4 seconds', INTERVAL '10 seconds')
-              GROUP BY window_start, window_end, k""",
+    "hop": """SELECT window_start, window_end, k, sum(v) AS s
+              FROM HOP(t, at, INTERVAL '4 seconds', INTERVAL '10 seconds') GROUP BY window_start, window_end, k""",
     "cumulate": """SELECT window_start, window_end, k, sum(v) AS s
-                   FROM CUMULATE(t, at, INTERVAL '5 seconds', INTERVAL '20 seconds') GROUP BY window_start, window_end, k""",
+                   FROM CUMULATE(t, at, INTERVAL '5 seconds', INTERVAL '20 seconds')
+                   GROUP BY window_start, window_end, k""",
     "session": """SELECT window_start, window_end, k, sum(v) AS s FROM SESSION(t, at, INTERVAL '3 seconds', k)
                   GROUP BY window_start, window_end, k""",
 }
@@ -73,9 +74,9 @@ class Model:
     def take(self, gone: list[Row], new: list[Row]) -> None:
         for row in gone:
             self.rows.remove(row)
-        for row in [] if self.mark is None else new:
-            self.late += row[1] is not None and row[1] < self.mark
-        self.rows += [r for r in new if r[1] is None or self.mark is None or r[1] >= self.mark]
+        mark = -1e9 if self.mark is None else self.mark
+        self.late += sum(r[1] is not None and r[1] < mark for r in new)
+        self.rows += [r for r in new if r[1] is None or r[1] >= mark]
         marks = [r[1] - 5 for r in new if r[1] is not None]
         self.mark = max([*marks, *([] if self.mark is None else [self.mark])], default=None)
 
@@ -113,7 +114,11 @@ def _change(db: ev.Session, gone: list[Row], new: list[Row]) -> None:
 
 def _batch(chance: random.Random, clock: float) -> list[Row]:
     return [
-        (chance.randrange(2), None if chance.random() < 0.1 else clock + chance.randrange(-30, 8) / 2, chance.randrange(9))
+        (
+            chance.randrange(2),
+            None if chance.random() < 0.1 else clock + chance.randrange(-30, 8) / 2,
+            chance.randrange(9),
+        )
         for _ in range(chance.randrange(1, 5))
     ]
 

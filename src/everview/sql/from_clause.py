@@ -290,7 +290,9 @@ class FromClause:
     def _factor(self, node: exp.Expr, versioned: bool = False) -> Relation:
         if not versioned and temporal_joins.version_of(node) is not None:
             raise self.source.refuse(
-                node, "FOR SYSTEM_TIME AS OF is for the table that a JOIN names", "SELECT ... AS OF 17 is for a whole query"
+                node,
+                "FOR SYSTEM_TIME AS OF is for the table that a JOIN names",
+                "SELECT ... AS OF 17 is for a whole query",
             )
         known = ("this", "db", "alias", "joins", "with_", "limit", "order", "offset", "expressions", "version")
         self.source.only(node, *known)

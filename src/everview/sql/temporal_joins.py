@@ -100,7 +100,9 @@ def looked_up(
     table = _table(compiler, base)
     if table is None:
         raise compiler.source.refuse(
-            at, "a look-up at PROCTIME() is for the rows of a base table", "look up first, then join, in a derived table"
+            at,
+            "a look-up at PROCTIME() is for the rows of a base table",
+            "look up first, then join, in a derived table",
         )
     mirror = _mirror(compiler.core, table, tuple(keys), other, tuple(by))
     compiler.used[mirror._label] = None
