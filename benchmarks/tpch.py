@@ -35,7 +35,6 @@ from sqlglot import exp, parse_one
 
 import everview as ev
 from everview.sql import reading
-from everview.sql.places import Source
 from everview.sql.query import Compiler
 
 HERE = common.ROOT / "tests" / "sql" / "tpch"
@@ -131,7 +130,8 @@ def planning_ms(db: ev.Session, text: str) -> float:
 
     def once() -> None:
         (statement,) = reading.statements(text)
-        Compiler(db, Source(statement.text, statement.notes)).query(reading.parsed(statement.text), {}, None)
+        source = statement.source()
+        Compiler(db, source).query(reading.parsed(source), {}, None)
 
     return round(1000 * min(cpu(once) for _ in range(3)), 2)
 

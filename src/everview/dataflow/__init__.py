@@ -8,7 +8,7 @@ In reading order:
     graph         all operators of a session, and how a step runs
     builder       plans to operators, with everything shared that can be
     linear, joins, reductions, loops    how each kind of plan node is built
-    pythonic, windows    what the kernels ask Python to compute
+    python_operators, windows    what the kernels ask Python to compute
     helper_thread a second thread
     identity, saved, counterparts    state as images, for directories, and what it is the state of
     replica, superstep   the same dataflow on several shards, run together

@@ -240,6 +240,7 @@ class Dataflow:
         """Bring what was newly added up to date with the present, in a step that adds no epoch."""
         try:
             self.replay_for_new()
+            make.poke(self.session, x.EXECUTOR_PC, 0)
             self._step(self.time - 1, 1)
         except BaseException:
             self.abort()
@@ -299,7 +300,6 @@ class Dataflow:
         """Run a step to its end. An interrupt may be heard wherever Python runs, when the step is complete, too, and
         nobody knows it yet: `_committed` tells.
         """
-        make.poke(self.session, x.EXECUTOR_PC, 0)
         try:
             answer = x.step(self.session, base, epochs)
             if answer != x.ENDED_DONE:

@@ -23,6 +23,7 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import wraps
+from threading import get_ident
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
@@ -45,11 +46,15 @@ _opened: set[CodeType] = set()
 _usual: dict[int, Handler] = {}  # the handlers that were replaced
 _missed: list[int] = []
 _main = threading.main_thread().ident
+_getsignal = _signal.getsignal
+_plain: list[Any] = []  # the handlers of `SIGNALS` as `up` found them the last time
+_replaced: Replaced = []  # those of them that it replaced
+_shielded: list[Any] = []  # and what it left
 
 
 def _forked() -> None:
     global _main
-    _main = threading.get_ident()
+    _main = get_ident()
 
 
 if hasattr(os, "register_at_fork"):
@@ -76,29 +81,38 @@ def openly(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def up() -> Replaced:
     """Have signals wait wherever a function is `covered`; gives what `down` needs."""
-    if threading.get_ident() != _main:
+    if get_ident() != _main:
         return NOTHING
-    replaced = NOTHING
-    for number in SIGNALS:
-        handler = _signal.getsignal(number)
-        if handler is not _note and callable(handler):
-            _usual[number] = handler
-            _signal.signal(number, _note)
-            replaced = [*replaced, (number, handler)]
-    return replaced
+    found = [*map(_getsignal, SIGNALS)]
+    if found == _shielded:  # by a call further out
+        return NOTHING
+    if found != _plain:
+        _learn(found)
+    for number, _ in _replaced:
+        _signal.signal(number, _note)
+    return _replaced
+
+
+def _learn(found: list[Any]) -> None:
+    """Remember handlers as they are, which of them are to be replaced, and what they are then."""
+    global _plain, _replaced, _shielded
+    _replaced = [(n, h) for n, h in zip(SIGNALS, found, strict=True) if h is not _note and callable(h)]
+    _usual.update(_replaced)
+    _shielded = [_note if callable(handler) else handler for handler in found]
+    _plain = found
 
 
 def down(replaced: Replaced) -> None:
     """The other end: put handlers back, and raise what came meanwhile, unless somebody further out is covered."""
     for number, handler in replaced:
         _signal.signal(number, handler)
-    if _missed and threading.get_ident() == _main and not _waits(_caller(2)):
+    if _missed and get_ident() == _main and not _waits(_caller(2)):
         hear()
 
 
 def hear() -> None:
     """A place where a call may be given up: hand the signals that waited to their handlers, which may raise."""
-    while _missed and threading.get_ident() == _main:
+    while _missed and get_ident() == _main:
         number = _missed.pop(0)
         handler = _usual.get(number)
         if handler is not None:

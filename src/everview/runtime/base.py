@@ -42,7 +42,7 @@ class ChangeSet(list[Change]):
     __slots__ = ("offsets",)
 
     def __init__(self, changes: Iterable[Change] = ()) -> None:
-        super().__init__(changes)
+        list.__init__(self, changes)  # made for every change: quicker than super()
         self.offsets: dict[str, str] = {}
 
 

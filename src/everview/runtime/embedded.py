@@ -216,22 +216,23 @@ class EmbeddedRuntime:
 
 
 def _hand_over(changes: ChangeSet, time: int) -> None:
-    """Put a transaction's rows into the tables' batchers."""
+    """Put a transaction's rows into the tables' batchers; the few rows that are tuples, those of one table at once."""
     few: dict[Arrangement, list[int]] = {}
     for table, rows, diff in changes:
         arrangement = table._arrangement
-        if isinstance(rows, list):
-            words = few.setdefault(arrangement, [])
+        if type(rows) is list:
+            words = few.get(arrangement)
+            if words is None:
+                few[arrangement] = words = []
+            plain, order = arrangement.plain, arrangement.order
             for row in rows:
-                words += row if arrangement.plain else [row[c] for c in arrangement.order]
-                words.append(time)
-                words.append(diff)
+                words += row if plain else [row[c] for c in order]
+                words += (time, diff)
         else:
             _hand_over_columns(arrangement, rows, time, diff)
     for arrangement, words in few.items():
-        make.push_rows(
-            arrangement.operator.batcher, np.array(words, dtype=np.int64), len(words) // (arrangement.cols + 2)
-        )
+        rows = np.array(words, np.int64)
+        make.push_rows(arrangement.operator.batcher, rows, len(words) // (arrangement.cols + 2))
 
 
 def _hand_over_columns(arrangement: Arrangement, rows: np.ndarray, time: int, diff: int) -> None:

@@ -7,9 +7,9 @@ count below zero) and, in a batch, when the transaction ends, so that the error 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -47,14 +47,14 @@ class Transactions:
 
     def pending(self) -> ChangeSet | None:
         """What this thread's transaction has staged so far, if one is under way."""
-        return self.staged if self.staged_by == threading.get_ident() else None
+        return self.staged if self.staged_by == get_ident() else None
 
     def begin(self) -> None:
         """Let this thread's changes be staged from now on."""
         changes = ChangeSet()
         if self._core.lock._is_owned():
             self._of_a_turn = changes
-        self.staged, self.staged_by = changes, threading.get_ident()
+        self.staged, self.staged_by = changes, get_ident()
 
     def settle(self) -> None:
         """A turn was cut off: a transaction that was opened inside it, and could not be ended, has changed nothing."""
@@ -64,18 +64,33 @@ class Transactions:
 
     # staging
 
-    @writes
     def stage(self, table: Table, rows: Rows, diff: int) -> None:
-        """Add a change to the transaction under way, or make it one of its own."""
+        """Add a change to the transaction under way, or make it one of its own.
+
+        In a transaction of this thread's it is one call of a list's, which needs no turn, unless there is something to
+        be settled first: what a turn has left that was cut off may be this very transaction.
+        """
+        staged = self.staged
+        if staged is None or self._core.unsettled or self.staged_by != get_ident():
+            self._stage(table, rows, diff)
+        else:
+            self._check_writable(table)
+            staged.append((table, rows, diff))
+
+    @writes
+    def _stage(self, table: Table, rows: Rows, diff: int) -> None:
+        self._check_writable(table)
+        if self.staged is not None:
+            self.staged.append((table, rows, diff))
+        else:
+            self.accept(ChangeSet(((table, rows, diff),)))
+
+    def _check_writable(self, table: Table) -> None:
         if table._dropped:
             table._alive()
         backing = self._core.runtime.backing
         if backing.read_only:
             backing.check_writable(f"table {table._label!r} cannot be changed")
-        if self.staged is not None:
-            self.staged.append((table, rows, diff))
-        else:
-            self.accept(ChangeSet(((table, rows, diff),)))
 
     def set_offset(self, name: str, value: str) -> None:
         """Keep a text under a name together with the transaction under way: both are committed or neither is. Outside
@@ -162,10 +177,11 @@ class Transactions:
     def accept(self, changes: ChangeSet) -> None:
         """Run a transaction, or queue it in a batch, in a turn that writes. Subscribers are called after it."""
         core = self._core
+        backing = core.runtime.backing
         if core.closed:
             core.alive()
-        if core.runtime.backing.read_only:
-            core.runtime.backing.check_writable("nothing can be committed")
+        if backing.read_only:
+            backing.check_writable("nothing can be committed")
         if core.clock.agenda:
             self._run_timed(changes)
         elif self.queued is not None:
@@ -198,7 +214,8 @@ class Transactions:
     def run(self, transactions: list[ChangeSet]) -> None:
         """Run transactions, one time each, as one step; all or none of them."""
         core = self._core
-        core.changing()
+        if core.closed or core.runtime.dataflow.serving:
+            core.changing()
         outcome = core.runtime.step(transactions)
         if outcome.changes:
             core.subscriptions.take(outcome.changes)
@@ -299,6 +316,11 @@ class Transactions:
                 raise not_there(table, row)
 
 
+Entered = tuple[bool, int, dict[str, str] | None]
+"""What there was when a transaction was entered: whether the right to write was taken then, how many changes the
+transaction around it had staged, and which offsets (None: there was none around it)."""
+
+
 class Transaction:
     """A transaction under way; see `everview.Session.transaction`."""
 
@@ -307,7 +329,7 @@ class Transaction:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._replaced: list[shield.Replaced] = []
-        self._before: list[_Entered] = []
+        self._before: list[Entered] = []
 
     @shield.covered
     def __enter__(self) -> Transaction:
@@ -330,14 +352,17 @@ class Transaction:
     def open(self, *, take: bool = True) -> None:
         """Begin, or join the transaction that this thread has begun; `take` the right to write, if it is not there."""
         core, transactions = self._core, self._core.transactions
-        first = transactions.pending() is None
+        staged = transactions.pending()
+        first = staged is None
         try:
             if take:
                 shield.acquire(core.writing)
-            staged = transactions.pending()
-            self._before.append(_Entered(take, len(staged or ()), dict(staged.offsets) if staged is not None else None))
+                staged = transactions.pending()
             if staged is None:
+                self._before.append((take, 0, None))
                 transactions.begin()
+            else:
+                self._before.append((take, len(staged), dict(staged.offsets)))
         except BaseException:  # raised by another thread: this one may hold what it did not hold before
             if first and take and core.writing._is_owned():
                 self._before.clear()
@@ -348,19 +373,19 @@ class Transaction:
     def end(self, *, undo: bool) -> None:
         """Commit what was changed, or take it back."""
         core, transactions = self._core, self._core.transactions
-        entered = self._before[-1]
+        taken, before, offsets = self._before[-1]
         try:
-            if entered.offsets is not None:
+            if offsets is not None:
                 if undo and transactions.staged is not None:
-                    del transactions.staged[entered.changes :]
-                    transactions.staged.offsets = entered.offsets
+                    del transactions.staged[before:]
+                    transactions.staged.offsets = offsets
             else:
                 changes, transactions.staged = transactions.staged, None
                 if not undo and changes is not None:
                     with core.lock:
-                        turn(core, transactions.accept, changes)
+                        turn(core, transactions.accept, (changes,))
         finally:
-            if entered.taken:
+            if taken:
                 core.writing.release()
             self._before.pop()
             if core.subscriptions.pending:
@@ -370,17 +395,6 @@ class Transaction:
         """An exception that another thread raised here kept `__exit__` from beginning."""
         while self._before and self._core.writing._is_owned():
             self.end(undo=True)
-
-
-class _Entered(NamedTuple):
-    """What there was when a transaction was entered."""
-
-    taken: bool
-    """whether the right to write was taken then"""
-    changes: int
-    """how many the transaction around it had staged"""
-    offsets: dict[str, str] | None
-    """and which offsets; None: there was none around it"""
 
 
 class Together:

@@ -23,7 +23,7 @@ Subscribers are told after the turn, outside the locks: they may read and change
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from everview.session.core import Core
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+NONE: Mapping[str, Any] = {}
 
 
 def reads(function: Function) -> Function:
@@ -46,7 +48,7 @@ def reads(function: Function) -> Function:
             return function(self, *arguments, **named)
         try:
             with core.lock:
-                return turn(core, function, self, *arguments, **named)
+                return turn(core, function, (self, *arguments), named)
         finally:
             if core.subscriptions.pending:
                 core.subscriptions.deliver()
@@ -66,7 +68,7 @@ def writes(function: Function) -> Function:
                 return function(self, *arguments, **named)
         try:
             with core.writing, core.lock:
-                return turn(core, function, self, *arguments, **named)
+                return turn(core, function, (self, *arguments), named)
         finally:
             if core.subscriptions.pending:
                 core.subscriptions.deliver()
@@ -75,7 +77,7 @@ def writes(function: Function) -> Function:
 
 
 @shield.covered
-def turn(core: Core, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+def turn(core: Core, function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any] = NONE) -> Any:
     """Call a function in a turn; `lock` is held. Nobody is told what changed."""
     replaced = shield.up()
     try:
