@@ -36,6 +36,7 @@ from everview.session.session import Session, connect
 from everview.session.snapshot import Snapshot
 from everview.session.table import Table
 from everview.session.view import View
+from everview.session.what_if import WhatIf
 from everview.types import DataType, decimal
 
 __version__ = "0.1.0"
@@ -61,6 +62,7 @@ __all__ = [
     "Table",
     "UdfError",
     "View",
+    "WhatIf",
     "col",
     "connect",
     "count",

@@ -30,6 +30,7 @@ from everview.kernels.operators import stream as stream_k
 from everview.kernels.reduce.context import FAULT_LARGE
 from everview.kernels.run import executor as x
 from everview.kernels.run import step as step_k
+from everview.kernels.trace import image
 from everview.kernels.trace import trace as trace_k
 from everview.types import DataType
 
@@ -45,6 +46,9 @@ class Barrier(NamedTuple):
     scope: Scope | None
     last: bool
 
+
+ANY_SIZE = 1 << 62
+"""Words of a batch, however large."""
 
 ABSENT_HINT = "delete only rows that the table holds, or declare a key and use upsert"
 
@@ -186,7 +190,8 @@ class Dataflow:
         batchers = [box for o in operators for box in (o.batcher, o.outbox) if box]
         scopes = [s.address for s in self.scopes()]
         forests = [o.forest for o in operators if o.forest]
-        self._list(x.EXECUTOR_PROGRAM, x.EXECUTOR_LENGTH, words, 4)
+        self._list(x.EXECUTOR_PROGRAM, x.EXECUTOR_LENGTH, [*words, x.INSTRUCTION_STOP, 0, 0, 0], 4)
+        make.poke(self.session, x.EXECUTOR_LENGTH, len(self.at))  # the stop behind the end is for `suppose`
         self._list(x.EXECUTOR_TRACES, x.EXECUTOR_NTRACES, traces)
         self._list(x.EXECUTOR_BATCHERS, x.EXECUTOR_NBATCHERS, batchers)
         self._list(x.EXECUTOR_SCOPES, x.EXECUTOR_NSCOPES, scopes)
@@ -217,6 +222,42 @@ class Dataflow:
             raise
         self.time = now
         self._target = None
+
+    def suppose(self, wanted: np.ndarray) -> np.ndarray:
+        """Run a step of one epoch after the present time as far as its commit, and undo it: what it would have added to
+        some traces (addresses by the numbers of their operators), packed. Whatever happens, all is as before.
+        """
+        self.assemble()
+        end = len(self.at)
+        make.poke(self.session, x.EXECUTOR_PC, 0)
+        try:
+            make.poke(self.session, x.EXECUTOR_LENGTH, end + 1)
+            self.attend(x.step(self.session, self.time, 1))
+            if make.peek(self.step_block, step_k.STEP_FAULT):
+                raise self.failure(x.ENDED_OVERFLOW, end)
+            return self.fresh(wanted, 1)
+        except BaseException as error:
+            if found := located(error, self._operator_at(int(make.peek(self.session, x.EXECUTOR_PC)))):
+                raise found from None
+            raise
+        finally:
+            self.abort()
+            make.poke(self.session, x.EXECUTOR_LENGTH, end)
+
+    def fresh(self, wanted: np.ndarray, epochs: int) -> np.ndarray:
+        """What the step under way, which has come to its end, adds to some traces. It can still be undone."""
+        image.fold_step(self.session, self.time + epochs)
+        packed = np.empty(image.packed_words(wanted, ANY_SIZE), dtype=np.int64)
+        image.pack(wanted, ANY_SIZE, packed)
+        return packed
+
+    def traces_of(self, operators: Iterable[Operator]) -> np.ndarray:
+        """The addresses of some operators' traces by their numbers; 0 for all others."""
+        traces = np.zeros(len(self.numbered), dtype=np.int64)
+        for operator in operators:
+            assert operator.trace is not None
+            traces[operator.number] = operator.trace.address
+        return traces
 
     def settle(self) -> None:
         """Whatever was under way when it was cut off: a step is complete or undone, an installation is undone, what was

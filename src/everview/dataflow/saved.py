@@ -62,6 +62,16 @@ def image_of(words: np.ndarray, body: np.ndarray | None = None) -> Image:
     return Image(rows, cols, diffs, time if timed else None, diff if weighed else None, body)
 
 
+def packed_entries(packed: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Packed batches one by one: the number of the operator, and the words of the image."""
+    at = 0
+    while at < len(packed):
+        rows, cols, diffs, timed, _, weighed, _ = packed[at + 1 : at + 1 + image_k.IMAGE_HEADER_WORDS].tolist()
+        words = image_k.IMAGE_HEADER_WORDS + rows * (cols + (not timed) + (0 if weighed else diffs))
+        yield int(packed[at]), packed[at + 1 : at + 1 + words]
+        at += 1 + words
+
+
 def fresh_words(trace: int) -> np.ndarray:
     """The image of what a folded step adds to the trace at an address, as words."""
     out = np.empty(image_k.fresh_words(trace), dtype=np.int64)

@@ -12,7 +12,7 @@ everywhere and leaves all shards as they were.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
@@ -150,6 +150,15 @@ class Shard:
         if epochs == 0:
             dataflow.installed()
         return change
+
+    def would_add(self, operators: Set[int], epochs: int) -> Added:
+        """All shards are at the last stop: what the step adds to some operators; then all is put back."""
+        try:
+            with self.dataflow.locating():
+                found = [o for o in self.dataflow.numbered if o is not None and o.number in operators]
+                return Added(self.dataflow.fresh(self.dataflow.traces_of(found), epochs))
+        finally:
+            self.dataflow.abort()
 
     def abort(self, *, installing: bool) -> None:
         """Put all back as it was before the step."""

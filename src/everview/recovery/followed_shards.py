@@ -85,6 +85,13 @@ class ReadOnlyCluster:
     def step(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
         _refuse(self._store)
 
+    def suppose(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
+        raise InputError(
+            "E_READ_ONLY",
+            f"{self._store.files.root} is open for reading only, without the shards that would run the step",
+            "ask what_if in the session that writes there",
+        )
+
     def contents(self, operators: set[int]) -> Iterable[Added]:
         return all_contents_of(self._store, operators)
 

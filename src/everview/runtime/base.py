@@ -8,7 +8,7 @@ already complete.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -118,7 +118,7 @@ class StepOutcome:
     committed: bool
     error: BaseException | None = None
     changes: Mapping[Trace, Captured] = field(default_factory=dict)
-    """of the traces that somebody watches"""
+    """of the traces that somebody watches; if the step was only supposed, of those that were asked for"""
 
 
 COMMITTED = StepOutcome(True)
@@ -153,6 +153,11 @@ class Runtime(Protocol):
 
     def step(self, transactions: list[ChangeSet]) -> StepOutcome:
         """Run transactions, each at a time of its own, as one step: all of them are committed or none is."""
+
+    def suppose(self, changes: ChangeSet, wanted: Collection[Operator]) -> StepOutcome:
+        """Run a transaction as a step that is not committed: what it would change in some operators' traces. Afterwards
+        nothing has happened: no time has passed, and nobody was told anything.
+        """
 
     def sync(self, *operators: Operator) -> None:
         """Have the contents of some operators' traces in this process, from now on."""

@@ -6,15 +6,18 @@ the step is complete, and given back.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from everview.dataflow.dataflow import batch_arrays
-from everview.dataflow.operators import Arrangement, Trace
+from everview.dataflow.operators import Arrangement, Operator, Trace
+from everview.dataflow.saved import image_of, packed_entries
 from everview.kernels import make
 from everview.kernels.trace import read
 from everview.kernels.trace.trace import TRACE_CAPTURE
+from everview.store.batches import Image
 
 
 class Captured(NamedTuple):
@@ -23,6 +26,22 @@ class Captured(NamedTuple):
     columns: np.ndarray
     times: np.ndarray
     diffs: np.ndarray
+
+
+def captured(packed: Iterable[np.ndarray], operators: Iterable[Operator]) -> dict[Trace, Captured]:
+    """What a step adds to some operators' traces, from what the shards say (or the only one)."""
+    found: dict[int, list[Image]] = {}
+    for words in packed:
+        for number, image in packed_entries(words):
+            found.setdefault(number, []).append(image_of(image))
+    changes = {}
+    for operator in operators:
+        if images := found.get(operator.number):
+            assert operator.trace is not None
+            columns = np.concatenate([image.columns() for image in images], axis=1)
+            times, diffs = ([getattr(i, what)() for i in images] for what in ("times", "weights"))
+            changes[operator.trace] = Captured(columns, np.concatenate(times), np.concatenate([d[0] for d in diffs]))
+    return changes
 
 
 class Captures:

@@ -6,7 +6,7 @@ files afterwards, or it is taken over from another dataflow (`everview.recovery.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -22,7 +22,7 @@ from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
 from everview.runtime.backing import Backing, InMemory, StepLog
 from everview.runtime.base import COMMITTED, ChangeSet, Measure, StepOutcome
-from everview.runtime.captures import Captures
+from everview.runtime.captures import Captures, captured
 from everview.store.offsets import change_offsets
 
 BULK_ROWS = 256
@@ -150,6 +150,16 @@ class EmbeddedRuntime:
                 return self._aborted(error)
             return self._committed(transactions, error)  # complete, and only then interrupted
         return self._committed(transactions)
+
+    def suppose(self, changes: ChangeSet, wanted: Collection[Operator]) -> StepOutcome:
+        dataflow = self.dataflow
+        try:
+            _hand_over(changes, dataflow.time + 1)
+            packed = dataflow.suppose(dataflow.traces_of(wanted))
+        except BaseException as error:
+            dataflow.abort()
+            return StepOutcome(False, error)
+        return StepOutcome(False, None, captured([packed], wanted))
 
     def _aborted(self, error: BaseException) -> StepOutcome:
         self.dataflow.abort()

@@ -11,7 +11,7 @@ A `Cluster` runs steps on the shards. `LocalCluster` has them all in this proces
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
@@ -32,7 +32,7 @@ from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
 from everview.runtime.backing import Backing, InMemory
 from everview.runtime.base import COMMITTED, ChangeSet, Measure, RemoteRows, RemoteTarget, StepOutcome, columns_of
-from everview.runtime.captures import Captures
+from everview.runtime.captures import Captures, captured
 from everview.store.offsets import change_offsets
 
 
@@ -64,6 +64,9 @@ class Cluster(Protocol):
         that are wanted.
         """
 
+    def suppose(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
+        """Run a step on all shards and undo it; gives what each shard would have added to the operators wanted."""
+
     def contents(self, operators: set[int]) -> Iterable[Added]:
         """All that some operators' traces hold now."""
 
@@ -92,6 +95,14 @@ class LocalCluster:
     def step(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
         superstep.run(self._shards, NoOtherShards(), step.inputs, step.epochs)
         return [shard.finish(step.epochs) for shard in self._shards]
+
+    def suppose(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
+        superstep.run(self._shards, NoOtherShards(), step.inputs, step.epochs)
+        try:
+            return [shard.would_add(wanted, step.epochs) for shard in self._shards]
+        finally:
+            for shard in self._shards:
+                shard.abort(installing=False)
 
     def contents(self, operators: set[int]) -> Iterable[Added]:
         for shard in self._shards:
@@ -229,6 +240,27 @@ class ShardedRuntime:
 
     @whole
     def step(self, transactions: list[ChangeSet]) -> StepOutcome:
+        try:
+            step = self._shard_step(transactions)
+            with self._serving():
+                added = self.cluster.step(step, self._followed())
+        except BaseException as error:
+            return StepOutcome(False, error)
+        self.dataflow.time += len(transactions)
+        change_offsets(self.offsets, step.offsets)
+        return self.caught_up(added)
+
+    @whole
+    def suppose(self, changes: ChangeSet, wanted: Collection[Operator]) -> StepOutcome:
+        try:
+            step = self._shard_step([changes])
+            with self._serving():
+                added = self.cluster.suppose(step, {o.number for o in wanted})
+        except BaseException as error:
+            return StepOutcome(False, error)
+        return StepOutcome(False, None, captured([a.packed for a in added], wanted))
+
+    def _shard_step(self, transactions: list[ChangeSet]) -> ShardStep:
         inputs: Inputs = {}
         offsets: dict[str, str] = {}
         remote: list[RemoteRows] = []
@@ -239,15 +271,7 @@ class ShardedRuntime:
                     remote.append(rows)
                 elif (columns := columns_of(rows)).size:
                     self._distribute(table._arrangement, columns, self.dataflow.time + offset, diff, inputs)
-        try:
-            with self._serving():
-                step = ShardStep(inputs, len(transactions), offsets, tuple(remote))
-                added = self.cluster.step(step, self._followed())
-        except BaseException as error:
-            return StepOutcome(False, error)
-        self.dataflow.time += len(transactions)
-        change_offsets(self.offsets, offsets)
-        return self.caught_up(added)
+        return ShardStep(inputs, len(transactions), offsets, tuple(remote))
 
     def caught_up(self, added: Iterable[Added]) -> StepOutcome:
         """The shards have committed something: take over what is read here."""

@@ -160,6 +160,18 @@ class Moments:
         if self.first is not None:
             told(self.first)
 
+    def copy(self) -> Moments:
+        """The same moments, told to nobody."""
+        other = Moments()
+        other.become(self)
+        return other
+
+    def become(self, other: Moments) -> None:
+        """Have another queue's moments."""
+        self._heap, self._there, self._runs = list(other._heap), set(other._there), list(other._runs)
+        if self.first is not None:
+            self._told(self.first)
+
     def clear(self) -> None:
         """Forget all of them."""
         self._heap, self._there, self._runs = [], set(), []

@@ -69,6 +69,7 @@ class Definitions:
         """See `Session.table`."""
         core, catalog = self._core, self._catalog
         core.changing()
+        core.transactions.refuse_supposed("tables cannot be made")
         if ttl is not None and not isinstance(ttl, dt.timedelta):
             raise InputError("E_TYPE", f"ttl={ttl!r}", "give how long rows live, as a timedelta")
         if not isinstance(schema, Mapping):
@@ -139,6 +140,7 @@ class Definitions:
         self._core.transactions.catch_up()
         found = self._catalog.tables.get(name)
         if found is None:
+            self._core.transactions.refuse_supposed("tables cannot be made")
             found = self._make_system_table(name, columns)
             with self._or_drop(found):
                 self._catalog.note(TableMade(name, tuple((c.name, c.type) for c in columns), found._key, found._id))
@@ -178,6 +180,7 @@ class Definitions:
     def follow(self, follower: Follower) -> None:
         """Let a follower take part in transactions from now on."""
         clock = self._core.clock
+        self._core.transactions.refuse_supposed("windows and conditions on now() cannot be made")
         entry = described(follower, clock.read())
         same = [f for f in clock.agenda.of(follower.table) if type(f) is type(follower) and f.owner]
         if any(described(f, entry.now) == entry for f in same):
@@ -206,9 +209,11 @@ class Definitions:
         """See `Session.view`."""
         core, catalog = self._core, self._catalog
         core.changing()
+        transient = isinstance(name, str) and name.startswith(TRANSIENT)
+        if not transient:
+            core.transactions.refuse_supposed("views cannot be made")
         if isinstance(name, str) and name in catalog.redeclarable and name in catalog.views:
             return self._same_view(catalog.views[name], collection, index_by)
-        transient = isinstance(name, str) and name.startswith(TRANSIENT)
         if not transient:
             core.runtime.backing.check_writable(f"view {name!r} cannot be made")
         view = self._new_view(name, collection, index_by, history, plan)
@@ -335,6 +340,7 @@ class Definitions:
             self._remove_view(view)
             self.collect()
         else:
+            core.transactions.refuse_supposed("views cannot be dropped")
             core.runtime.backing.check_writable(f"view {view._name!r} cannot be dropped")
             self._catalog.note(ViewDropped(view._name))
             self._remove_view(view)
@@ -345,6 +351,7 @@ class Definitions:
     @reads
     def add_function(self, made: FunctionMade) -> None:
         """Keep a function written in SQL, in the place of one of that name."""
+        self._core.transactions.refuse_supposed("functions cannot be made")
         self._core.runtime.backing.check_writable(f"function {made.name!r} cannot be made")
         if made.name in self._catalog.sql_functions:
             self._forget_function(made.name)
@@ -354,6 +361,7 @@ class Definitions:
     @reads
     def drop_function(self, name: str) -> None:
         """Stop keeping a function, and the views that call it."""
+        self._core.transactions.refuse_supposed("functions cannot be dropped")
         self._core.runtime.backing.check_writable(f"function {name!r} cannot be dropped")
         for user in self.users_of(name):
             if user in self._catalog.views:
@@ -388,6 +396,7 @@ class Definitions:
         """Stop keeping a table."""
         core = self._core
         table._alive()
+        core.transactions.refuse_supposed("tables cannot be dropped")
         core.transactions.catch_up()
         core.runtime.backing.check_writable(f"table {table._label!r} cannot be dropped")
         if table._views and not cascade:

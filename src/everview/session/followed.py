@@ -69,6 +69,10 @@ class Followed(Contents):
         columns, times, diffs = batch_arrays(batch, trace.cols)
         read.release(batch)
         rows = in_order(columns, self._arrangement.order)
+        if (supposed := self._core.transactions.supposed()) is not None:
+            more, counts = supposed.future(self)
+            rows, diffs = np.hstack([rows, more]), np.concatenate([diffs, counts])
+            times = np.concatenate([times, np.full(len(counts), self._core.time + 1)])
         timed, diffs = consolidated(np.concatenate([np.maximum(times, self._installed_at)[None], rows]), diffs)
         return timed[1:], timed[0], diffs
 
@@ -95,6 +99,7 @@ class Followed(Contents):
     def _subscribe(self, subscriber: Subscriber, first: Callable[[Batch], Any] | None = None) -> Subscriber:
         """Tell a subscriber of what comes, and first what is there."""
         self._alive()
+        self._core.transactions.refuse_supposed(f"{self._kind} {self._label!r} cannot be subscribed to")
         with self._core.writing:  # no other thread's transaction falls between what is there and what comes
             self._core.transactions.catch_up()
             if first is not None:

@@ -29,6 +29,7 @@ from everview.session.temporal import RESERVED_PREFIX, moment_of
 from everview.session.transactions import Together, Transaction
 from everview.session.turns import reads, writes
 from everview.session.view import View
+from everview.session.what_if import WhatIf
 
 if TYPE_CHECKING:
     from everview.datalog import Rules
@@ -257,6 +258,38 @@ class Session:
         self._core.alive()
         return Together(self._core)
 
+    def what_if(
+        self,
+        *,
+        delete: Mapping[str, Any] | None = None,
+        insert: Mapping[str, Any] | None = None,
+        upsert: Mapping[str, Any] | None = None,
+    ) -> WhatIf:
+        """Suppose that tables change: `with db.what_if() as w:`, and inside, tables are changed in any way, SQL's included,
+        and read, with all views, as they would be; `w.changes(name)` is what would change. When the block ends nothing
+        has happened. In one line, rows are given by table: `db.what_if(delete={"edge": [(1, 2)]}).changes("reach")`;
+        that is answered when it is first asked, for all views at once.
+
+        It is a step that is run and undone, so it is exact for every view and costs what the step would. A change that
+        would fail fails here, when something is read or the block ends. Other threads see what is true meanwhile, and
+        what they change waits, as for a transaction. Nothing is logged, nobody is told, and time does not pass.
+        Tables and views cannot be made or dropped inside, nor can one `what_if` stand in another (E_WHAT_IF).
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> sale = db.table("sale", {"shop": str, "amount": int})
+        >>> total = db.sql("CREATE VIEW total AS SELECT shop, sum(amount) AS amount FROM sale GROUP BY shop")
+        >>> sale.insert([("north", 5), ("south", 2)])
+        >>> with db.what_if() as w:
+        ...     db.sql("UPDATE sale SET amount = 7 WHERE shop = 'south'")
+        ...     total.lookup("south"), sorted(w.changes("total"))
+        ([('south', 7)], [(('south', 2), -1), (('south', 7), 1)])
+        >>> total.lookup("south"), db.time
+        ([('south', 2)], 1)
+        """
+        self._core.alive()
+        return WhatIf(self._core, {"delete": delete, "insert": insert, "upsert": upsert})
+
     # languages
 
     def sql(self, text: str, *values: Any, **named: Any) -> Any:
@@ -471,6 +504,7 @@ class Session:
         says how far it is; nobody asked, it does so in notebooks.
         """
         self._core.alive()
+        self._core.transactions.refuse_supposed("sources cannot be read")
         return doors.pipeline(self._core).run(until, progress)
 
     # what there is

@@ -223,25 +223,47 @@ def read_key(
     core: Core, arrangement: Arrangement, codec: Codec, columns: tuple[int, ...], key: Any
 ) -> list[tuple[Any, ...]]:
     """Rows whose `columns`, the first of the arrangement, equal the key."""
-    values = key if isinstance(key, tuple) else (key,)
-    if len(values) != len(columns):
-        names = ", ".join(codec.names[c] for c in columns)
-        raise InputError(
-            "E_KEY", f"the key is ({names}), got {len(values)} value(s): {key!r}", "give one value per column"
-        )
-    codes = [encode_value(codec.types[c], v, core.interner) for c, v in zip(columns, values, strict=True)]
-    equals = [_equals(codec.types[c], codes[columns.index(c)]) for c in arrangement.order[: len(columns)]]
+    wanted = _key_codes(codec, columns, key)
+    equals = [wanted[columns.index(c)] for c in arrangement.order[: len(columns)]]
     core.alive()
-    parts = [read_codes(core.runtime, arrangement, start, core.time) for start in product(*equals)]
+    parts = [present_codes(core, arrangement, start) for start in product(*equals)]
     found, counts = parts[0] if len(parts) == 1 else map(np.hstack, zip(*parts, strict=True))
     _refuse_negative(counts)
     rows = codec.decode_rows(found)
     return [row for row, n in zip(rows, counts.tolist(), strict=True) for _ in range(n)]
 
 
+def search(snapshot: Snapshot, columns: tuple[int, ...], key: Any) -> list[tuple[Any, ...]]:
+    """The same where there is no index by these columns, and none can be made."""
+    rows = snapshot._repeated()
+    mine = np.ones(rows.shape[1], dtype=np.bool_)
+    for column, codes in zip(columns, _key_codes(snapshot._codec, columns, key), strict=True):
+        mine &= np.isin(rows[column], codes)
+    return snapshot._codec.decode_rows(np.ascontiguousarray(rows[:, mine]))
+
+
+def _key_codes(codec: Codec, columns: tuple[int, ...], key: Any) -> list[tuple[int, ...]]:
+    """The codes that each of the columns may have."""
+    values = key if isinstance(key, tuple) else (key,)
+    if len(values) != len(columns):
+        names = ", ".join(codec.names[c] for c in columns)
+        raise InputError(
+            "E_KEY", f"the key is ({names}), got {len(values)} value(s): {key!r}", "give one value per column"
+        )
+    types = [codec.types[c] for c in columns]
+    return [_equals(t, encode_value(t, v, codec.interner)) for t, v in zip(types, values, strict=True)]
+
+
 def _equals(declared: DataType, code: int) -> tuple[int, ...]:
     """The codes of values that equal the one with this code: 0.0 and -0.0 are told apart only where rows are kept."""
     return (0, MINUS_ZERO) if declared.kind == "float" and code in (0, MINUS_ZERO) else (code,)
+
+
+def present_codes(core: Core, arrangement: Arrangement, start: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The same now, as this thread sees it: in a `what_if`, as it would be."""
+    found = read_codes(core.runtime, arrangement, start, core.time)
+    supposed = core.transactions.supposed()
+    return found if supposed is None else supposed.added_to(arrangement, start, *found)
 
 
 def read_codes(

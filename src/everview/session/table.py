@@ -162,6 +162,8 @@ class Table(Followed):
     def _now(self) -> Snapshot:
         self._alive()
         self._core.transactions.catch_up()
+        if (supposed := self._core.transactions.supposed()) is not None:
+            return supposed.contents(self)
         return Snapshot(self._core, self._arrangement, self._codec, self._core.runtime.dataflow.time)
 
     @reads

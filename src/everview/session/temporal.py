@@ -260,14 +260,17 @@ class Clock:
         self.core.transactions.commit_empty()
         return self.now
 
-    def extend(self, work: list[Any]) -> Callable[[], None]:
-        """Add to a transaction what it and the time that passed mean for the followers; gives what undoes it.
+    def extend(self, work: list[Any], *, exactly: bool = False) -> Callable[[], None]:
+        """Add to a transaction what it and the time that passed mean for the followers; gives what undoes it. That
+        they wait for further moments is undone only `exactly`, at the price of copying queues: a transaction that fails
+        leaves moments behind at which nothing happens.
 
         Only those do anything for which something is due or whose table is changed. One that was left alone has `seen`
         an earlier moment than now, and nothing has changed its mind since.
         """
         before, now = self.now, self.read()
         taken: list[tuple[Follower, list[int], int, Any]] = []
+        queues: list[tuple[Moments, Moments]] = []
         found: dict[Table, list[tuple[Any, int]]] = {}
         turns = self.agenda.turns(now)
 
@@ -285,10 +288,14 @@ class Clock:
                 follower.queue.add(moments)
                 follower.seen = seen
                 follower.recall(memory)
+            for queue, was in queues:
+                queue.become(was)
 
         try:
             note(work)
             for follower in turns:
+                if exactly:
+                    queues += [(queue, queue.copy()) for queue in follower.queues()]
                 taken.append((follower, [], follower.seen, follower.memory()))
                 moments = taken[-1][1]
                 moments += follower.queue.take(now)
@@ -317,6 +324,10 @@ class Follower:
         self.queue = Moments()
         self.seen: int = core.clock.read()
         """the moment up to which everything was done: others may have looked at the clock since"""
+
+    def queues(self) -> list[Moments]:
+        """All moments that it waits for."""
+        return [self.queue]
 
     def memory(self) -> Any:
         """What a transaction may change of it that is in no table; asked for before it takes part."""

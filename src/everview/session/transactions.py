@@ -7,7 +7,7 @@ count below zero) and, in a batch, when the transaction ends, so that the error 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,11 @@ import numpy as np
 from everview.codes.values import decode_value
 from everview.dataflow import shield
 from everview.dataflow.dataflow import ABSENT_HINT
+from everview.dataflow.operators import Operator, Trace
 from everview.dataflow.scopes import MAX_EPOCHS
 from everview.errors import EverviewError, InputError, LoopError, MemoryLimitError
 from everview.runtime.base import AbsentRows, Change, ChangeSet, RemoteRows, columns_of, in_table_order
+from everview.runtime.captures import Captured
 from everview.session.current_rows import current, how_often, last_of_each, records
 from everview.session.keys import key_missing, key_present, key_twice
 from everview.session.turns import reads, turn, writes
@@ -26,6 +28,7 @@ from everview.session.turns import reads, turn, writes
 if TYPE_CHECKING:
     from everview.session.core import Core
     from everview.session.table import Table
+    from everview.session.what_if import WhatIf
 
 Rows = Any
 """Rows' codes: columns as an array, a list of tuples, or `RemoteRows`"""
@@ -49,9 +52,25 @@ class Transactions:
         """What this thread's transaction has staged so far, if one is under way."""
         return self.staged if self.staged_by == get_ident() else None
 
-    def begin(self) -> None:
+    def supposed(self) -> WhatIf | None:
+        """The `what_if` that this thread is in, if it is in one."""
+        staged = self.staged
+        if staged is None or self.staged_by != get_ident():
+            return None
+        return staged.what_if if isinstance(staged, Supposition) else None
+
+    def refuse_supposed(self, what: str) -> None:
+        """Refuse what cannot be undone inside `what_if`."""
+        if self.supposed() is not None:
+            raise InputError(
+                "E_WHAT_IF",
+                f"{what} inside what_if, after which nothing has happened",
+                "do it before or after; inside, tables can be changed and everything can be read",
+            )
+
+    def begin(self, changes: ChangeSet | None = None) -> None:
         """Let this thread's changes be staged from now on."""
-        changes = ChangeSet()
+        changes = ChangeSet() if changes is None else changes
         if self._core.lock._is_owned():
             self._of_a_turn = changes
         self.staged, self.staged_by = changes, get_ident()
@@ -89,7 +108,7 @@ class Transactions:
         if table._dropped:
             table._alive()
         backing = self._core.runtime.backing
-        if backing.read_only:
+        if backing.read_only and self.supposed() is None:  # that something changes may be supposed there, too
             backing.check_writable(f"table {table._label!r} cannot be changed")
 
     def set_offset(self, name: str, value: str) -> None:
@@ -112,7 +131,7 @@ class Transactions:
     @writes
     def upsert(self, table: Table, codes: np.ndarray) -> None:
         """Replace rows by key: take away what is there under the new rows' keys, then add the last row of each key."""
-        self._core.runtime.backing.check_writable(f"table {table._label!r} cannot be changed")
+        self._check_writable(table)
         with Transaction(self._core):
             table._alive()
             new = np.ascontiguousarray(codes[:, last_of_each(codes[list(table._key)])])
@@ -124,7 +143,7 @@ class Transactions:
     @writes
     def insert_new(self, table: Table, codes: np.ndarray) -> None:
         """Add rows to a table with a key; a key that is there, or is given twice, is an error."""
-        self._core.runtime.backing.check_writable(f"table {table._label!r} cannot be changed")
+        self._check_writable(table)
         with Transaction(self._core):
             table._alive()
             keys = codes[list(table._key)]
@@ -138,7 +157,7 @@ class Transactions:
     @writes
     def delete_keys(self, table: Table, keys: np.ndarray) -> None:
         """Take away the rows under keys, each given once; a key that is not there is an error."""
-        self._core.runtime.backing.check_writable(f"table {table._label!r} cannot be changed")
+        self._check_writable(table)
         with Transaction(self._core):
             table._alive()
             keys = np.ascontiguousarray(keys[:, last_of_each(keys)]) if keys.size else keys
@@ -151,7 +170,7 @@ class Transactions:
     @writes
     def clear(self, table: Table) -> None:
         """Delete all rows of a table."""
-        self._core.runtime.backing.check_writable(f"table {table._label!r} cannot be changed")
+        self._check_writable(table)
         with Transaction(self._core):
             table._alive()
             rows = self.current(table, None)
@@ -210,6 +229,24 @@ class Transactions:
                 undo()
                 raise
             clock.note()
+
+    def suppose(self, changes: ChangeSet, wanted: Collection[Operator]) -> Mapping[Trace, Captured]:
+        """What a transaction would change in some operators' traces, together with what it and the time that passed mean
+        for the clock's followers. In a turn.
+        """
+        core = self._core
+        core.changing()
+        self.catch_up()
+        work = ChangeSet(changes)
+        with core.clock.not_after(work):
+            undo = core.clock.extend(work, exactly=True)
+            try:
+                outcome = core.runtime.suppose(work, wanted)
+            finally:
+                undo()
+        if outcome.error is not None:
+            raise self._explained(outcome.error, [work])
+        return outcome.changes
 
     def run(self, transactions: list[ChangeSet]) -> None:
         """Run transactions, one time each, as one step; all or none of them."""
@@ -316,6 +353,16 @@ class Transactions:
                 raise not_there(table, row)
 
 
+class Supposition(ChangeSet):
+    """What a transaction changes that will not be committed."""
+
+    __slots__ = ("what_if",)
+
+    def __init__(self, what_if: WhatIf) -> None:
+        super().__init__()
+        self.what_if = what_if
+
+
 Entered = tuple[bool, int, dict[str, str] | None]
 """What there was when a transaction was entered: whether the right to write was taken then, how many changes the
 transaction around it had staged, and which offsets (None: there was none around it)."""
@@ -324,10 +371,11 @@ transaction around it had staged, and which offsets (None: there was none around
 class Transaction:
     """A transaction under way; see `everview.Session.transaction`."""
 
-    __slots__ = ("_before", "_core", "_replaced")
+    __slots__ = ("_before", "_core", "_into", "_replaced")
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, into: ChangeSet | None = None) -> None:
         self._core = core
+        self._into = into
         self._replaced: list[shield.Replaced] = []
         self._before: list[Entered] = []
 
@@ -360,7 +408,7 @@ class Transaction:
                 staged = transactions.pending()
             if staged is None:
                 self._before.append((take, 0, None))
-                transactions.begin()
+                transactions.begin(self._into)
             else:
                 self._before.append((take, len(staged), dict(staged.offsets)))
         except BaseException:  # raised by another thread: this one may hold what it did not hold before

@@ -22,7 +22,7 @@ from everview.session.contents import Row
 from everview.session.followed import Followed
 from everview.session.inspect import arrangements, explain, failed_row
 from everview.session.shown import Stats
-from everview.session.snapshot import Snapshot, check_time, first_columns, read_key
+from everview.session.snapshot import Snapshot, check_time, first_columns, read_key, search
 from everview.session.turns import reads
 
 if TYPE_CHECKING:
@@ -88,6 +88,8 @@ class View(Followed):
         """The present contents."""
         self._alive()
         self._core.transactions.catch_up()
+        if (supposed := self._core.transactions.supposed()) is not None:
+            return supposed.contents(self)
         return self._read(self._core.runtime.dataflow.time)
 
     def counts(self) -> dict[Row, int]:
@@ -109,6 +111,8 @@ class View(Followed):
         columns = self._index or first_columns(self._codec, key)
         arrangement = self._arrangement
         if set(arrangement.order[: len(columns)]) != set(columns):
+            if self._core.transactions.supposed() is not None:
+                return search(self._now(), columns, key)
             arrangement = self._core.definitions.index(self, columns)
         return read_key(self._core, arrangement, self._codec, columns, key)
 
@@ -117,7 +121,11 @@ class View(Followed):
         """[(what went wrong, how many rows), ...] now; empty when all is well."""
         self._alive()
         self._core.transactions.catch_up()
-        return self._errors_at(self._core.time)
+        return self._errors_now()
+
+    def _errors_now(self) -> list[tuple[str, int]]:
+        supposed = self._core.transactions.supposed()
+        return self._errors_at(self._core.time) if supposed is None else supposed.errors_now(self)
 
     def _errors_at(self, time: int) -> list[tuple[str, int]]:
         found: list[tuple[str, int]] = []
@@ -136,7 +144,7 @@ class View(Followed):
         self._alive()
         self._core.transactions.catch_up()
         now = self._core.time
-        found = self._errors_at(now if time is None else min(time, now))
+        found = self._errors_now() if time is None else self._errors_at(min(time, now))
         if found:
             what = ", ".join(f"{text} ({n})" for text, n in found)
             when = "" if time is None or time == now else f" at time {time}"

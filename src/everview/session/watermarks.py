@@ -126,6 +126,9 @@ class ClosedWindows(Follower):
         column = [Column("window_end", TIMESTAMP)]
         self.own = core.definitions.hidden_table(f"{table._label} closed", column, (0,), closed, table)
 
+    def queues(self) -> list[Moments]:
+        return [self.queue, self._waiting]
+
     def memory(self) -> Any:
         self._taken = []
         return self.late, self.closed

@@ -50,8 +50,7 @@ def _with_followers(core: Core, work: list[Any]) -> list[Any]:
     clock = core.clock
     if not clock.followers:
         return work
-    undo = clock.extend(work)
-    undo()
+    clock.extend(work, exactly=True)()
     return work
 
 

@@ -14,7 +14,7 @@ from everview.expr.resolve import Column
 from everview.language.collection import Collection
 from everview.plan import nodes as plan
 from everview.session.core import core_of
-from everview.session.snapshot import read_codes
+from everview.session.snapshot import present_codes
 from everview.session.temporal import RESERVED_PREFIX
 from everview.session.turns import writes
 from everview.sql import choice, parts, reading
@@ -127,7 +127,7 @@ class Prepared:
             self._view._refuse_errors()
         arrangement = self._view._arrangement
         start = tuple(row[c] for c in arrangement.order[: len(row)])
-        return read_codes(self._core.runtime, arrangement, start, self._core.time)
+        return present_codes(self._core, arrangement, start)
 
     def _ask(self, row: tuple[int, ...]) -> None:
         """See to it that the values are among those whose answers are kept."""

@@ -16,7 +16,7 @@ import math
 import pickle
 import secrets
 import warnings
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +26,9 @@ import pyarrow as pa
 from everview.codes.interner import Interner
 from everview.dataflow.commands import Commands
 from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
-from everview.dataflow.saved import image_of
+from everview.dataflow.saved import image_of, packed_entries
 from everview.dataflow.superstep import Inputs
 from everview.errors import EverviewError, StoreError
-from everview.kernels.trace import image as image_k
 from everview.plan.frozen import Functions
 from everview.recovery.stored_shards import all_contents_of, contents_of, measure_of
 from everview.runtime.base import AbsentRows, RemoteTarget
@@ -194,8 +193,24 @@ class SparkCluster:
         with put_off(), asking(self._spark):
             return self._run_step(step, wanted, {"marks": step.offsets} if step.offsets else {})
 
+    def suppose(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
+        with put_off(), asking(self._spark):
+            _, answers, _ = self._ask(step, tuple(sorted(wanted)))
+            for answer in answers:
+                self._learn(answer)
+            return [answer.added(shard) for answer in answers for shard in answer.packed]
+
     def _run_step(self, step: ShardStep, wanted: Set[int], noted: dict[str, Any]) -> list[Added]:
         """Run a step and commit it, with what else is noted."""
+        job, answers, words = self._ask(step)
+        added = self._commit(job, answers, wanted, words if job.stored else self._words, noted)
+        for rows in step.remote:
+            if isinstance(rows, EncodedRows):
+                rows.missing = sum(answer.missing.get(rows.table, 0) for answer in answers)
+        return added
+
+    def _ask(self, step: ShardStep, suppose: tuple[int, ...] | None = None) -> tuple[Job, list[Answer], int]:
+        """Have tasks run a step: the job, their answers, and the entries of the dictionary when it began."""
         manifest, inputs = self._store.manifest, step.inputs
         coded = tuple(rows.at(manifest.time + 1) for rows in step.remote if isinstance(rows, EncodedRows))
         attempt = secrets.token_hex(6)
@@ -206,7 +221,7 @@ class SparkCluster:
         else:
             small = {s: [(o, rows.tobytes()) for o, rows in parts] for s, parts in inputs.items()}
         fresh, words = self._interner.export(self._words), len(self._interner)
-        stored = self._saved(fresh) if fresh.nbytes >= FILE_BYTES else ()
+        stored = self._saved(fresh) if fresh.nbytes >= FILE_BYTES and suppose is None else ()
         job = Job(
             root=self._store.files.root,
             version=manifest.version,
@@ -225,19 +240,15 @@ class SparkCluster:
             coded=coded,
             forget=self.forget,
             forgotten=version_of(manifest),
+            suppose=suppose,
         )
         try:
             for shard, name in files.items():
                 write_rows(self._store.files, name, inputs[shard])
-            answers = self._submit(job, self._tasks_for(inputs, job))
+            return job, self._submit(job, self._tasks_for(inputs, job)), words
         finally:
             for name in files.values():
                 self._store.files.delete(f"{BATCHES}/{name}")
-        added = self._commit(job, answers, wanted, words if stored else self._words, noted)
-        for rows in step.remote:
-            if isinstance(rows, EncodedRows):
-                rows.missing = sum(answer.missing.get(rows.table, 0) for answer in answers)
-        return added
 
     def _tasks_for(self, inputs: Inputs, job: Job) -> int:
         """How many tasks a step deserves."""
@@ -355,13 +366,11 @@ class SparkCluster:
         adds: list[tuple[int, int, Ref]] = []
         result: list[Added] = []
         for answer in answers:
-            learned = bytes_table(answer.dictionary)
-            if learned is not None:
-                self._interner.load(learned)
+            self._learn(answer)
             adds += answer.files
             for shard in answer.packed:
                 added = answer.added(shard)
-                for operator, words in _entries(added.packed):
+                for operator, words in packed_entries(added.packed):
                     image = image_of(words)
                     data = words.tobytes()
                     if len(data) <= INLINE_BYTES:
@@ -378,6 +387,12 @@ class SparkCluster:
         with suppress(OSError, StoreError):  # the step is done: lists can be merged next time
             self._tidy({(operator, shard) for operator, shard, _ in adds})
         return result
+
+    def _learn(self, answer: Answer) -> None:
+        """Know the words that tasks have made."""
+        learned = bytes_table(answer.dictionary)
+        if learned is not None:
+            self._interner.load(learned)
 
     def _saved(self, entries: pa.Table) -> tuple[Ref, ...]:
         """Entries of the dictionary, put into the store a piece at a time: the whole once more would take memory."""
@@ -427,13 +442,3 @@ class SparkCluster:
         self._merger.close()
         self.linger(0.0)
         self._forget_broadcast()
-
-
-def _entries(packed: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """The packed batches one by one: (operator, image)."""
-    at = 0
-    while at < len(packed):
-        rows, cols, diffs, timed, _, weighed, _ = packed[at + 1 : at + 1 + image_k.IMAGE_HEADER_WORDS].tolist()
-        words = image_k.IMAGE_HEADER_WORDS + rows * (cols + (not timed) + (0 if weighed else diffs))
-        yield int(packed[at]), packed[at + 1 : at + 1 + words]
-        at += 1 + words

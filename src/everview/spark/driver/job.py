@@ -56,6 +56,8 @@ class Job:
     """seconds for which a worker keeps shards that another has taken over"""
     forgotten: int = 0
     """the version at which the dictionary was last freed of words that nobody needs (`everview.store.dictionary_gc`)"""
+    suppose: tuple[int, ...] | None = None
+    """the operators whose changes are asked for, if the step is to be undone"""
 
 
 @dataclass

@@ -38,7 +38,7 @@ from everview.dataflow import saved, superstep
 from everview.dataflow.commands import read_command
 from everview.dataflow.replica import Keep, Replica
 from everview.dataflow.superstep import Inputs, Shard, ShardChannel
-from everview.errors import InputError, InternalError, StoreError
+from everview.errors import EverviewError, InputError, InternalError, StoreError
 from everview.kernels.trace import image as image_k
 from everview.plan.frozen import Functions
 from everview.plan.trust import EVERYBODY
@@ -219,8 +219,10 @@ class WorkerShards:
         except Exception as error:
             return Answer.failed(self._explained(error, job, held))
         answer = Answer(dictionary=table_bytes(self.interner.export(known)), missing=missing)
+        shards = [each.shard for each in held]
+        if job.suppose is not None:
+            return self._supposed(job, shards, answer)
         try:
-            shards = [each.shard for each in held]
             superstep.side_by_side(shards, words, lambda shard: self._finish(job, shard, answer))
         except BaseException as error:
             for each in held:  # they have taken the step, but nobody will hear of it
@@ -228,6 +230,19 @@ class WorkerShards:
             if isinstance(error, StoreError):
                 return Answer.failed(error)
             raise
+        return answer
+
+    def _supposed(self, job: Job, shards: list[Shard], answer: Answer) -> Answer:
+        """What a step would have added; it is undone."""
+        wanted = frozenset(job.suppose or ())
+        try:
+            for shard in shards:
+                answer.packed[shard.number] = shard.would_add(wanted, job.epochs).packed.tobytes()
+        except EverviewError as error:
+            return Answer.failed(error)
+        finally:
+            for shard in shards:
+                shard.abort(installing=False)
         return answer
 
     def _explained(self, error: Exception, job: Job, held: list[LoadedShard]) -> Exception:

@@ -1,0 +1,354 @@
+"""What would happen if: changes that are made, looked at, and then have not happened.
+
+A step only appends to traces, and is undone by truncation (docs/design/2026-11-15-atomic-steps.md). So a question "what
+if these rows went?" is a step like any other that is stopped before its commit: what it has added to each table and
+view is copied, and the step is undone, all in one turn. Between turns nothing of it is there. Other threads read the
+true state whenever they like; no log, no sink and no subscriber hears of it; a process that dies loses nothing.
+
+Inside the block the changes are staged as a transaction's are (`everview.session.transactions`), in a `Supposition`.
+When this thread first reads something after a change, the step is run with all that was changed so far; what is read is
+what is there, and what the step has added to it. It is an exact answer for every view, because it is the step itself.
+
+Hazard: whatever reads traces directly (`explain`, `stats`, `as_of`, history) sees what is true, not what is supposed.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from everview.codes.codec import Codec
+from everview.dataflow import shield
+from everview.dataflow.dataflow import batch_arrays
+from everview.dataflow.operators import Arrangement, Operator, Trace
+from everview.errors import InputError, RowErrors, did_you_mean
+from everview.expr.evaluate import ERRORS
+from everview.kernels.trace import read
+from everview.kernels.trace.trace import NO_SINCE
+from everview.runtime.captures import Captured
+from everview.session import shown
+from everview.session.followed import Followed
+from everview.session.snapshot import Snapshot, consolidated, in_order
+from everview.session.temporal import RESERVED_PREFIX
+from everview.session.transactions import Supposition, Transaction
+from everview.session.turns import reads
+from everview.session.view import View
+from everview.types import INT, STR
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.table import Table
+
+Row = tuple[Any, ...]
+
+HOW = ("delete", "insert", "upsert")
+"""What can be given in one line, in the order in which it is done."""
+
+
+class WhatIf:
+    """Changes that are only supposed; made by `db.what_if`.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> edge = db.table("edge", {"src": int, "dst": int})
+    >>> rules = db.datalog("reach(X) :- edge(1, X). reach(Y) :- reach(X), edge(X, Y).")
+    >>> edge.insert([(1, 2), (2, 3), (1, 3), (3, 4)])
+    >>> with db.what_if() as w:
+    ...     edge.delete([(3, 4)])
+    ...     print(w.changes("reach"), sorted(rules.reach.rows()))
+    [((4,), -1)] [(2,), (3,)]
+    >>> sorted(rules.reach.rows()), db.time
+    ([(2,), (3,), (4,)], 1)
+    >>> db.what_if(delete={"edge": [(1, 2)]}).changes("reach")
+    [((2,), -1)]
+    >>> print(db.what_if(delete={"edge": [(1, 2)]}, insert={"edge": [(4, 1)]}))
+    what if, at time 1
+    name   come  go
+    -----  ----  --
+    edge      1   1
+    reach     1   1
+    """
+
+    def __init__(self, core: Core, given: Mapping[str, Mapping[str, Any] | None]) -> None:
+        self._core = core
+        self._given = [(how, name, rows) for how in HOW for name, rows in _by_table(core, how, given.get(how))]
+        self._transaction: Transaction | None = None
+        self._staged: Supposition | None = None
+        self._answer: _Answer | None = None
+
+    # the block
+
+    @shield.covered
+    def __enter__(self) -> WhatIf:
+        core = self._core
+        core.alive()
+        core.changing()
+        if core.transactions.pending() is not None:
+            inside = "another what_if" if core.transactions.supposed() is not None else "an open transaction"
+            raise InputError(
+                "E_WHAT_IF",
+                f"what_if cannot begin inside {inside}",
+                "end that first, or make these changes inside it, too",
+            )
+        self._answer = None
+        staged = Supposition(self)
+        transaction = Transaction(core, into=staged)
+        transaction.__enter__()
+        self._transaction, self._staged = transaction, staged
+        try:
+            for how, name, rows in self._given:
+                getattr(core.session[name], how)(rows)
+        except BaseException as error:
+            self._leave(error)
+            raise
+        return self
+
+    @shield.covered
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        try:
+            if kind is None:
+                self._current()
+        finally:
+            self._leave(error)
+
+    def _leave(self, error: BaseException | None) -> None:
+        transaction, self._transaction, self._staged = self._transaction, None, None
+        if transaction is not None:
+            transaction.__exit__(Undone, error, None)
+
+    # questions
+
+    def changes(self, name: str) -> list[tuple[Row, int]]:
+        """[(row, diff), ...]: the rows of a view or table that would come (positive) and go (negative)."""
+        answer = self._asked()
+        found = answer.of(name)
+        answer.refuse_errors(found)
+        return found.changes()
+
+    @property
+    def changed(self) -> tuple[str, ...]:
+        """The names of the tables and views that would not be the same."""
+        return tuple(name for name, found in self._asked().named.items() if len(found.diffs))
+
+    def errors(self, name: str) -> list[tuple[str, int]]:
+        """[(what would go wrong, for how many rows), ...] in a view."""
+        answer = self._asked()
+        return answer.errors_of(answer.of(name))
+
+    def __repr__(self) -> str:
+        if self._answer is None:
+            return f"WhatIf({len(self._given if self._staged is None else self._staged)} changes, not asked yet)"
+        return f"WhatIf(time {self._answer.time}, would change: {', '.join(self.changed) or 'nothing'})"
+
+    def _rows(self) -> list[Row]:
+        named = self._asked().named
+        return [
+            (name, int(found.diffs[found.diffs > 0].sum()), -int(found.diffs[found.diffs < 0].sum()))
+            for name, found in named.items()
+            if len(found.diffs)
+        ]
+
+    def __str__(self) -> str:
+        rows = self._rows()
+        head = f"what if, at time {self._asked().time}"
+        return "\n".join([head, *(shown.lines(COLUMNS, TYPES, rows) if rows else ["nothing would change"])])
+
+    def _repr_html_(self) -> str:
+        note = f"what if, at time {self._asked().time}"
+        return shown.page(COLUMNS, TYPES, self._rows(), note) if self.changed else f"<p>{html.escape(str(self))}</p>"
+
+    def _asked(self) -> _Answer:
+        """The answer to what was given, or to what was changed so far, or in the end."""
+        if self._staged is None and self._answer is None:
+            with self:
+                pass
+        elif self._staged is not None:
+            if self._core.transactions.supposed() is not self:
+                raise InputError("E_WHAT_IF", "another thread is in this what_if", "ask there, or when it is over")
+            self._current()
+        assert self._answer is not None
+        return self._answer
+
+    # answers
+
+    @reads
+    def _current(self) -> _Answer:
+        """What the changes so far mean; computed again only if there are others since, or time has passed."""
+        staged, core = self._staged, self._core
+        assert staged is not None
+        core.alive()
+        if self._answer is None or not self._answer.is_of(staged, core.runtime.dataflow.time):
+            self._answer = None
+            core.transactions.catch_up()
+            self._answer = _Answer(core, staged)
+        return self._answer
+
+    # what this thread reads meanwhile
+
+    def contents(self, what: Followed) -> Snapshot:
+        """A table's or view's contents, as they would be."""
+        answer, core = self._current(), self._core
+        change = answer.change(what._arrangement)
+        if isinstance(what, View):
+            answer.refuse_errors(answer.of(what._name))
+        snapshot = Snapshot(core, what._arrangement, what._codec, core.runtime.dataflow.time)
+        if len(change.diffs):
+            snapshot._copy = _together(snapshot._contents(), change)
+        return snapshot
+
+    def added_to(
+        self, arrangement: Arrangement, start: tuple[int, ...], columns: np.ndarray, counts: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of an arrangement that begin with some codes (in its order), as they would be."""
+        change = self._current().change(arrangement)
+        mine = np.ones(len(change.diffs), dtype=np.bool_)
+        for place, code in zip(arrangement.order, start, strict=False):
+            mine &= change.columns[place] == code
+        if not mine.any():
+            return columns, counts
+        return _together((columns, counts), _Change(change.columns[:, mine], change.diffs[mine]))
+
+    def future(self, what: Followed) -> tuple[np.ndarray, np.ndarray]:
+        """What would change in a table or view: codes in its order of columns, and diffs."""
+        return self._current().change(what._arrangement)
+
+    def errors_now(self, view: View) -> list[tuple[str, int]]:
+        """What would go wrong in a view."""
+        answer = self._current()
+        return answer.errors_of(answer.of(view._name))
+
+
+class Undone(Exception):
+    """Why the transaction of a `what_if` ends."""
+
+
+class _Change(NamedTuple):
+    """What is supposed to change: columns of codes in the collection's order, and diffs."""
+
+    columns: np.ndarray
+    diffs: np.ndarray
+
+
+class _Found(NamedTuple):
+    """What would change in a table or view."""
+
+    name: str
+    codec: Codec
+    columns: np.ndarray
+    diffs: np.ndarray
+    fallible: tuple[Operator, ...]
+
+    def changes(self) -> list[tuple[Row, int]]:
+        """Row by row."""
+        return list(zip(self.codec.decode_rows(self.columns), self.diffs.tolist(), strict=True))
+
+
+class _Answer:
+    """What some changes would do to every table and view."""
+
+    def __init__(self, core: Core, staged: Supposition) -> None:
+        """In a turn."""
+        self._changes = list(staged)
+        self.time = core.runtime.dataflow.time
+        catalog = core.catalog
+        indexes = [a for v in catalog.views.values() for a in (v._arrangement, *v._more)]
+        indexes += [t._arrangement for t in catalog.tables.values()]
+        fallible = {o for v in catalog.views.values() for o in v._fallible}
+        wanted = list({a.operator: None for a in indexes} | dict.fromkeys(fallible))
+        found = core.transactions.suppose(staged, wanted)
+        self._by_index = {a: _change(found, a) for a in indexes}
+        self._errors = {o: _errors(core, o, found, self.time) for o in fallible}
+        self.named = {
+            name: _Found(name, what._codec, *self._by_index[what._arrangement], _fallible(what))
+            for name, what in _named(core)
+        }
+
+    def is_of(self, staged: Supposition, time: int) -> bool:
+        """Whether these are the changes that it is the answer to, and nothing has happened since."""
+        same = len(staged) == len(self._changes) and all(a is b for a, b in zip(staged, self._changes, strict=True))
+        return same and time == self.time
+
+    def of(self, name: str) -> _Found:
+        """What would change in a table or view."""
+        if not isinstance(name, str) or name not in self.named:
+            hint = did_you_mean(name, self.named)
+            raise InputError("E_NAME", f"no table or view is called {name!r}", hint)
+        return self.named[name]
+
+    def change(self, arrangement: Arrangement) -> _Change:
+        """What would change in an arrangement; one that was made since, for a query, has it in its plan already."""
+        empty = np.empty((arrangement.cols, 0), dtype=np.int64), np.empty(0, dtype=np.int64)
+        return self._by_index.get(arrangement) or _Change(*empty)
+
+    def errors_of(self, found: _Found) -> list[tuple[str, int]]:
+        """What would go wrong in a view, and for how many rows."""
+        return [told for operator in found.fallible for told in self._errors[operator]]
+
+    def refuse_errors(self, found: _Found) -> None:
+        """Refuse to say what would be in a view that would lack rows."""
+        if errors := self.errors_of(found):
+            what = ", ".join(f"{text} ({n})" for text, n in errors)
+            raise RowErrors(
+                "E_ROWS",
+                f"view {found.name!r} would hold rows that could not be computed: {what}",
+                "guard the expression with when(...); errors() of what_if lists them",
+            )
+
+
+COLUMNS = ("name", "come", "go")
+TYPES = (STR, INT, INT)
+
+
+def _by_table(core: Core, how: str, given: Any) -> list[tuple[str, Any]]:
+    """The rows that are given for each table, in one line."""
+    if given is None:
+        return []
+    if not isinstance(given, Mapping):
+        raise InputError("E_TYPE", f"what_if({how}={given!r})", f'name the tables: {how}={{"table": [rows]}}')
+    for name in given:
+        if name not in core.catalog.tables:
+            known = [n for n in core.catalog.tables if not n.startswith(RESERVED_PREFIX)]
+            what = f"{name!r} is a view" if name in core.catalog.views else f"no table is called {name!r}"
+            raise InputError("E_NAME", f"what_if({how}=...): {what}", did_you_mean(name, known))
+    return [(name, rows) for name, rows in given.items() if not _is_empty(rows)]
+
+
+def _is_empty(rows: Any) -> bool:
+    return isinstance(rows, (list, tuple)) and not rows
+
+
+def _named(core: Core) -> Iterable[tuple[str, Table | View]]:
+    catalog = core.catalog
+    yield from ((n, t) for n, t in catalog.tables.items() if not n.startswith(RESERVED_PREFIX))
+    yield from catalog.views.items()
+
+
+def _fallible(what: Table | View) -> tuple[Operator, ...]:
+    return tuple(what._fallible) if isinstance(what, View) else ()
+
+
+def _change(found: Mapping[Trace, Captured], arrangement: Arrangement) -> _Change:
+    captured = found.get(arrangement.trace)
+    if captured is None:
+        return _Change(np.empty((arrangement.cols, 0), dtype=np.int64), np.empty(0, dtype=np.int64))
+    return _Change(in_order(captured.columns, arrangement.order), captured.diffs)
+
+
+def _errors(core: Core, operator: Operator, found: Mapping[Trace, Captured], time: int) -> list[tuple[str, int]]:
+    """Errors that are there, and those that would be."""
+    assert operator.trace is not None
+    core.runtime.sync(operator)
+    batch = read.collect(operator.trace.address, NO_SINCE, max(time, operator.trace.since), 0)
+    columns, _, counts = batch_arrays(batch, 1)
+    read.release(batch)
+    if operator.trace in found:
+        columns, counts = _together((columns, counts), _Change(found[operator.trace].columns, found[operator.trace][2]))
+    return [(ERRORS[code], n) for code, n in zip(columns[0].tolist(), counts.tolist(), strict=True)]
+
+
+def _together(there: tuple[np.ndarray, np.ndarray], change: _Change) -> tuple[np.ndarray, np.ndarray]:
+    columns, counts = there
+    return consolidated(np.hstack([columns, change.columns]), np.concatenate([counts, change.diffs]))
