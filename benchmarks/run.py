@@ -77,6 +77,7 @@ CASES: list[Case] = [
     Case("rules", "rules"),
     Case("figure1", "figure1"),
     Case("interactive", "interactive"),
+    Case("what_if", "what_if"),
     Case("patterns", "patterns"),
     Case("durable", "durable"),
     Case("tpch", "tpch"),

@@ -1,4 +1,4 @@
-"""Directories of durable sessions, from outside: `everview ls`, `explain`, `subscribe`, `repair`; and their check.
+"""Directories of durable sessions, from outside: `everview ls`, `explain`, `what-if`, `subscribe`, `repair`, `check`.
 
 All but `repair` only read, also while a pipeline writes.
 """
@@ -72,6 +72,26 @@ def explain(state: State, view: Annotated[str, typer.Argument(help="The view's n
     """Say how a view is computed, and which indexes it keeps and shares."""
     with _opened(state, trust) as db:
         typer.echo(db[view].explain())
+
+
+@app.command("what-if")
+def what_if(
+    state: State,
+    statements: Annotated[str, typer.Argument(help="SQL that changes tables, like DELETE FROM edge WHERE src = 1.")],
+    views: Annotated[list[str] | None, typer.Argument(help="Views and tables to list; all if none are named.")] = None,
+    trust: Trust = False,
+) -> None:
+    """Say what would change in views if SQL changed tables. Nothing is changed, also while a pipeline writes."""
+    from everview.session import shown
+
+    with _opened(state, trust) as db, db.what_if() as w:
+        for name in views or ():
+            w.errors(name)  # it is there
+        db.sql(statements)
+        typer.echo(str(w))
+        for name in views or w.changed:
+            for row, diff in w.changes(name):
+                typer.echo(f"{name} {diff:+d}  {', '.join(shown.cell(v) for v in row)}")
 
 
 @app.command()

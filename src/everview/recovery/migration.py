@@ -329,6 +329,9 @@ class _OneShard:
     def step(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
         raise InternalError("E_INTERNAL", "a session that is being moved runs no steps")
 
+    def suppose(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
+        raise InternalError("E_INTERNAL", "a session that is being moved supposes nothing")
+
     def contents(self, operators: set[int]) -> Iterable[Added]:
         return ()
 

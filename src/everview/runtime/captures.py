@@ -6,7 +6,7 @@ the step is complete, and given back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,6 @@ from everview.dataflow.saved import image_of, packed_entries
 from everview.kernels import make
 from everview.kernels.trace import read
 from everview.kernels.trace.trace import TRACE_CAPTURE
-from everview.store.batches import Image
 
 
 class Captured(NamedTuple):
@@ -28,20 +27,31 @@ class Captured(NamedTuple):
     diffs: np.ndarray
 
 
-def captured(packed: Iterable[np.ndarray], operators: Iterable[Operator]) -> dict[Trace, Captured]:
-    """What a step adds to some operators' traces, from what the shards say (or the only one)."""
-    found: dict[int, list[Image]] = {}
-    for words in packed:
-        for number, image in packed_entries(words):
-            found.setdefault(number, []).append(image_of(image))
-    changes = {}
-    for operator in operators:
-        if images := found.get(operator.number):
-            assert operator.trace is not None
-            columns = np.concatenate([image.columns() for image in images], axis=1)
-            times, diffs = ([getattr(i, what)() for i in images] for what in ("times", "weights"))
-            changes[operator.trace] = Captured(columns, np.concatenate(times), np.concatenate([d[0] for d in diffs]))
-    return changes
+class Supposed(Mapping[Trace, Captured]):
+    """What a step would add to some operators' traces, from what the shards say (or the only one): put together where
+    somebody looks.
+    """
+
+    def __init__(self, packed: Iterable[np.ndarray], operators: Iterable[Operator]) -> None:
+        self._images: dict[int, list[np.ndarray]] = {}
+        for words in packed:
+            for number, image in packed_entries(words):
+                self._images.setdefault(number, []).append(image)
+        self._numbers = {o.trace: o.number for o in operators if o.trace is not None and o.number in self._images}
+
+    def __getitem__(self, trace: Trace) -> Captured:
+        images = [image_of(words) for words in self._images[self._numbers[trace]]]
+        parts = [(image.columns(), image.times(), image.weights()[0]) for image in images]
+        if len(parts) == 1:
+            return Captured(*parts[0])
+        columns, times, diffs = zip(*parts, strict=True)
+        return Captured(np.concatenate(columns, axis=1), np.concatenate(times), np.concatenate(diffs))
+
+    def __iter__(self) -> Iterator[Trace]:
+        return iter(self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
 
 
 class Captures:

@@ -22,7 +22,7 @@ from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
 from everview.runtime.backing import Backing, InMemory, StepLog
 from everview.runtime.base import COMMITTED, ChangeSet, Measure, StepOutcome
-from everview.runtime.captures import Captures, captured
+from everview.runtime.captures import Captures, Supposed
 from everview.store.offsets import change_offsets
 
 BULK_ROWS = 256
@@ -159,7 +159,7 @@ class EmbeddedRuntime:
         except BaseException as error:
             dataflow.abort()
             return StepOutcome(False, error)
-        return StepOutcome(False, None, captured([packed], wanted))
+        return StepOutcome(False, None, Supposed([packed], wanted))
 
     def _aborted(self, error: BaseException) -> StepOutcome:
         self.dataflow.abort()

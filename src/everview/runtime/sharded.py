@@ -32,7 +32,7 @@ from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
 from everview.runtime.backing import Backing, InMemory
 from everview.runtime.base import COMMITTED, ChangeSet, Measure, RemoteRows, RemoteTarget, StepOutcome, columns_of
-from everview.runtime.captures import Captures, captured
+from everview.runtime.captures import Captures, Supposed
 from everview.store.offsets import change_offsets
 
 
@@ -258,7 +258,7 @@ class ShardedRuntime:
                 added = self.cluster.suppose(step, {o.number for o in wanted})
         except BaseException as error:
             return StepOutcome(False, error)
-        return StepOutcome(False, None, captured([a.packed for a in added], wanted))
+        return StepOutcome(False, None, Supposed([a.packed for a in added], wanted))
 
     def _shard_step(self, transactions: list[ChangeSet]) -> ShardStep:
         inputs: Inputs = {}

@@ -265,8 +265,8 @@ class Session:
         insert: Mapping[str, Any] | None = None,
         upsert: Mapping[str, Any] | None = None,
     ) -> WhatIf:
-        """Suppose that tables change: `with db.what_if() as w:`, and inside, tables are changed in any way, SQL's included,
-        and read, with all views, as they would be; `w.changes(name)` is what would change. When the block ends nothing
+        """Suppose that tables change: `with db.what_if() as w:`, and inside, change tables in any way, by SQL too, and
+        read them and all views as they would be; `w.changes(name)` is what would change. When the block ends nothing
         has happened. In one line, rows are given by table: `db.what_if(delete={"edge": [(1, 2)]}).changes("reach")`;
         that is answered when it is first asked, for all views at once.
 

@@ -231,8 +231,8 @@ class Transactions:
             clock.note()
 
     def suppose(self, changes: ChangeSet, wanted: Collection[Operator]) -> Mapping[Trace, Captured]:
-        """What a transaction would change in some operators' traces, together with what it and the time that passed mean
-        for the clock's followers. In a turn.
+        """What a transaction, and what it and the passing of time mean for the clock's followers, would change in some
+        operators' traces. In a turn.
         """
         core = self._core
         core.changing()

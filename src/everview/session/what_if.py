@@ -15,12 +15,11 @@ Hazard: whatever reads traces directly (`explain`, `stats`, `as_of`, history) se
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from everview.codes.codec import Codec
 from everview.dataflow import shield
 from everview.dataflow.dataflow import batch_arrays
 from everview.dataflow.operators import Arrangement, Operator, Trace
@@ -124,14 +123,17 @@ class WhatIf:
     def changes(self, name: str) -> list[tuple[Row, int]]:
         """[(row, diff), ...]: the rows of a view or table that would come (positive) and go (negative)."""
         answer = self._asked()
-        found = answer.of(name)
-        answer.refuse_errors(found)
-        return found.changes()
+        what = answer.of(name)
+        answer.refuse_errors(what)
+        change = answer.change(what._arrangement)
+        if change is None:
+            return []
+        return list(zip(what._codec.decode_rows(change.columns), change.diffs.tolist(), strict=True))
 
     @property
     def changed(self) -> tuple[str, ...]:
         """The names of the tables and views that would not be the same."""
-        return tuple(name for name, found in self._asked().named.items() if len(found.diffs))
+        return tuple(name for name, _ in self._asked().changed())
 
     def errors(self, name: str) -> list[tuple[str, int]]:
         """[(what would go wrong, for how many rows), ...] in a view."""
@@ -144,12 +146,8 @@ class WhatIf:
         return f"WhatIf(time {self._answer.time}, would change: {', '.join(self.changed) or 'nothing'})"
 
     def _rows(self) -> list[Row]:
-        named = self._asked().named
-        return [
-            (name, int(found.diffs[found.diffs > 0].sum()), -int(found.diffs[found.diffs < 0].sum()))
-            for name, found in named.items()
-            if len(found.diffs)
-        ]
+        changed = self._asked().changed()
+        return [(name, int(diffs[diffs > 0].sum()), -int(diffs[diffs < 0].sum())) for name, diffs in changed]
 
     def __str__(self) -> str:
         rows = self._rows()
@@ -193,9 +191,9 @@ class WhatIf:
         answer, core = self._current(), self._core
         change = answer.change(what._arrangement)
         if isinstance(what, View):
-            answer.refuse_errors(answer.of(what._name))
+            answer.refuse_errors(what)
         snapshot = Snapshot(core, what._arrangement, what._codec, core.runtime.dataflow.time)
-        if len(change.diffs):
+        if change is not None:
             snapshot._copy = _together(snapshot._contents(), change)
         return snapshot
 
@@ -204,6 +202,8 @@ class WhatIf:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Rows of an arrangement that begin with some codes (in its order), as they would be."""
         change = self._current().change(arrangement)
+        if change is None:
+            return columns, counts
         mine = np.ones(len(change.diffs), dtype=np.bool_)
         for place, code in zip(arrangement.order, start, strict=False):
             mine &= change.columns[place] == code
@@ -213,12 +213,12 @@ class WhatIf:
 
     def future(self, what: Followed) -> tuple[np.ndarray, np.ndarray]:
         """What would change in a table or view: codes in its order of columns, and diffs."""
-        return self._current().change(what._arrangement)
+        none = np.empty((what._arrangement.cols, 0), dtype=np.int64), np.empty(0, dtype=np.int64)
+        return self._current().change(what._arrangement) or none
 
     def errors_now(self, view: View) -> list[tuple[str, int]]:
         """What would go wrong in a view."""
-        answer = self._current()
-        return answer.errors_of(answer.of(view._name))
+        return self._current().errors_of(view)
 
 
 class Undone(Exception):
@@ -232,68 +232,58 @@ class _Change(NamedTuple):
     diffs: np.ndarray
 
 
-class _Found(NamedTuple):
-    """What would change in a table or view."""
-
-    name: str
-    codec: Codec
-    columns: np.ndarray
-    diffs: np.ndarray
-    fallible: tuple[Operator, ...]
-
-    def changes(self) -> list[tuple[Row, int]]:
-        """Row by row."""
-        return list(zip(self.codec.decode_rows(self.columns), self.diffs.tolist(), strict=True))
-
-
 class _Answer:
-    """What some changes would do to every table and view."""
+    """What some changes would do to every table and view. Rows are decoded when they are asked for."""
 
     def __init__(self, core: Core, staged: Supposition) -> None:
         """In a turn."""
         self._changes = list(staged)
         self.time = core.runtime.dataflow.time
         catalog = core.catalog
-        indexes = [a for v in catalog.views.values() for a in (v._arrangement, *v._more)]
-        indexes += [t._arrangement for t in catalog.tables.values()]
-        fallible = {o for v in catalog.views.values() for o in v._fallible}
-        wanted = list({a.operator: None for a in indexes} | dict.fromkeys(fallible))
-        found = core.transactions.suppose(staged, wanted)
-        self._by_index = {a: _change(found, a) for a in indexes}
-        self._errors = {o: _errors(core, o, found, self.time) for o in fallible}
-        self.named = {
-            name: _Found(name, what._codec, *self._by_index[what._arrangement], _fallible(what))
-            for name, what in _named(core)
-        }
+        views = catalog.views.values()
+        wanted = dict.fromkeys(t._arrangement.operator for t in catalog.tables.values())
+        for view in views:
+            wanted[view._arrangement.operator] = None
+            wanted |= dict.fromkeys([*(a.operator for a in view._more), *view._fallible])
+        self._found = core.transactions.suppose(staged, wanted)
+        self._errors = {o: _errors(core, o, self._found, self.time) for v in views for o in v._fallible}
+        self.named: dict[str, Table | View] = {**catalog.tables, **catalog.views}
 
     def is_of(self, staged: Supposition, time: int) -> bool:
         """Whether these are the changes that it is the answer to, and nothing has happened since."""
         same = len(staged) == len(self._changes) and all(a is b for a, b in zip(staged, self._changes, strict=True))
         return same and time == self.time
 
-    def of(self, name: str) -> _Found:
-        """What would change in a table or view."""
+    def of(self, name: str) -> Table | View:
+        """The table or view of that name that there was."""
         if not isinstance(name, str) or name not in self.named:
-            hint = did_you_mean(name, self.named)
-            raise InputError("E_NAME", f"no table or view is called {name!r}", hint)
+            known = [n for n in self.named if not n.startswith(RESERVED_PREFIX)]
+            raise InputError("E_NAME", f"no table or view is called {name!r}", did_you_mean(name, known))
         return self.named[name]
 
-    def change(self, arrangement: Arrangement) -> _Change:
-        """What would change in an arrangement; one that was made since, for a query, has it in its plan already."""
-        empty = np.empty((arrangement.cols, 0), dtype=np.int64), np.empty(0, dtype=np.int64)
-        return self._by_index.get(arrangement) or _Change(*empty)
+    def changed(self) -> list[tuple[str, np.ndarray]]:
+        """Which tables and views would not be the same, and the diffs of the rows that come and go."""
+        shown = ((n, w._arrangement.trace) for n, w in self.named.items() if not n.startswith(RESERVED_PREFIX))
+        return [(name, self._found[trace].diffs) for name, trace in shown if trace in self._found]
 
-    def errors_of(self, found: _Found) -> list[tuple[str, int]]:
+    def change(self, arrangement: Arrangement) -> _Change | None:
+        """What would change in an arrangement; in one that was made since, for a query, it is in the plan already."""
+        captured = self._found.get(arrangement.trace)
+        if captured is None:
+            return None
+        return _Change(in_order(captured.columns, arrangement.order), captured.diffs)
+
+    def errors_of(self, what: Table | View) -> list[tuple[str, int]]:
         """What would go wrong in a view, and for how many rows."""
-        return [told for operator in found.fallible for told in self._errors[operator]]
+        return [told for o in what._fallible for told in self._errors[o]] if isinstance(what, View) else []
 
-    def refuse_errors(self, found: _Found) -> None:
+    def refuse_errors(self, what: Table | View) -> None:
         """Refuse to say what would be in a view that would lack rows."""
-        if errors := self.errors_of(found):
-            what = ", ".join(f"{text} ({n})" for text, n in errors)
+        if errors := self.errors_of(what):
+            told = ", ".join(f"{text} ({n})" for text, n in errors)
             raise RowErrors(
                 "E_ROWS",
-                f"view {found.name!r} would hold rows that could not be computed: {what}",
+                f"view {what._label!r} would hold rows that could not be computed: {told}",
                 "guard the expression with when(...); errors() of what_if lists them",
             )
 
@@ -318,23 +308,6 @@ def _by_table(core: Core, how: str, given: Any) -> list[tuple[str, Any]]:
 
 def _is_empty(rows: Any) -> bool:
     return isinstance(rows, (list, tuple)) and not rows
-
-
-def _named(core: Core) -> Iterable[tuple[str, Table | View]]:
-    catalog = core.catalog
-    yield from ((n, t) for n, t in catalog.tables.items() if not n.startswith(RESERVED_PREFIX))
-    yield from catalog.views.items()
-
-
-def _fallible(what: Table | View) -> tuple[Operator, ...]:
-    return tuple(what._fallible) if isinstance(what, View) else ()
-
-
-def _change(found: Mapping[Trace, Captured], arrangement: Arrangement) -> _Change:
-    captured = found.get(arrangement.trace)
-    if captured is None:
-        return _Change(np.empty((arrangement.cols, 0), dtype=np.int64), np.empty(0, dtype=np.int64))
-    return _Change(in_order(captured.columns, arrangement.order), captured.diffs)
 
 
 def _errors(core: Core, operator: Operator, found: Mapping[Trace, Captured], time: int) -> list[tuple[str, int]]:

@@ -1,0 +1,117 @@
+"""What a question costs, compared with doing it: `db.what_if(delete=...).changes(view)` beside `table.delete(...)`.
+
+A graph of 100,000 nodes and 500,000 edges; for each of some views alone, random edges (one, or a thousand) are supposed
+to go, then do go, then come back. The bar is 1.2 times the step. `ratio` compares the question with the step; both
+again with their changes listed, as Python rows, is `listed_ratio`. Asking costs some tens of microseconds however small
+the step is (`least_ms`: a question about a table that no view reads), which steps of one row show.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any, TypeVar
+
+import common
+import numpy as np
+
+import everview as ev
+from everview import col
+
+T = TypeVar("T")
+
+VIEWS = ("degree", "two_hops", "reach_rounds", "reach_trees")
+
+
+def collection(name: str, edge: ev.Table, root: ev.Table) -> tuple[ev.Collection, Any]:
+    """A view's collection, and how its plan is chosen."""
+
+    def step(found: Any) -> ev.Collection:
+        return found.join(edge, found.node == edge.src).select(node=edge.dst).union_all(root).distinct()
+
+    far = edge.alias("far")
+    hops = edge.join(far, edge.dst == far.src).select(src=edge.src, dst=far.dst)
+    return {
+        "degree": (edge.group_by("src").agg(n=ev.count(), far=col.dst.max()), None),
+        "two_hops": (hops.group_by("src").agg(n=ev.count()), None),
+        "reach_rounds": (root.iterate(step), "rounds"),
+        "reach_trees": (root.iterate(step), None),
+    }[name]
+
+
+def measure(name: str, nodes: int, edges: int, changed: int, times: int) -> dict[str, Any]:
+    """Median milliseconds of asking and of doing."""
+    dice = np.random.default_rng(7)
+    with ev.connect() as db:
+        edge, root = db.table("edge", {"src": int, "dst": int}), db.table("root", {"node": int})
+        made, plan = collection(name, edge, root)
+        db.view(name, made, plan=plan)
+        root.insert([(0,)])
+        rows = np.unique(dice.integers(0, nodes, size=(edges, 2)), axis=0)
+        edge.insert(common.columns(("src", "dst"), rows))
+        idle = db.table("idle", {"x": int})
+        idle.insert([(1,)])
+        least = [timed(lambda: db.what_if(delete={"idle": [(1,)]}).changed)[0] for _ in range(50)]
+        seconds: dict[str, list[float]] = {"what_if": [], "what_if_listed": [], "step": [], "step_listed": []}
+        changes = 0
+        for _ in range(times):
+            chosen = rows[dice.choice(len(rows), changed, replace=False)]
+            gone: Any = [tuple(chosen[0].tolist())] if changed == 1 else common.columns(("src", "dst"), chosen)
+            asked, question = timed(lambda gone=gone: _asked(db, gone))  # type: ignore[misc]
+            listing, listed = timed(lambda question=question: question.changes(name))  # type: ignore[misc]
+            done, _ = timed(lambda gone=gone: edge.delete(gone))  # type: ignore[misc]
+            reading, read = timed(lambda: db[name].changes(since=db.time - 1))
+            assert sorted(listed) == sorted((row, diff) for row, _, diff in read)
+            edge.insert(gone)
+            changes += len(listed)
+            for what, took in zip(seconds, (asked, asked + listing, done, done + reading), strict=True):
+                seconds[what].append(took)
+        ms = {f"{what}_ms": round(median(found) * 1e3, 4) for what, found in seconds.items()}
+        return {
+            "view": name,
+            "rows": changed,
+            "changes": changes // times,
+            **ms,
+            "least_ms": round(median(least) * 1e3, 4),
+            "ratio": round(ms["what_if_ms"] / ms["step_ms"], 3),
+            "listed_ratio": round(ms["what_if_listed_ms"] / ms["step_listed_ms"], 3),
+        }
+
+
+def _asked(db: ev.Session, gone: Any) -> ev.WhatIf:
+    question = db.what_if(delete={"edge": gone})
+    assert question.changed
+    return question
+
+
+def timed(do: Callable[[], T]) -> tuple[float, T]:
+    """CPU seconds of a call, and its answer."""
+    start = time.process_time()
+    answer = do()
+    return time.process_time() - start, answer
+
+
+def main() -> None:
+    """Print JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=100_000)
+    parser.add_argument("--edges", type=int, default=500_000)
+    parser.add_argument("--times", type=int, default=100)
+    parser.add_argument("--quick", action="store_true", help="a small graph, for tests")
+    options = parser.parse_args()
+    if options.quick:
+        options.nodes, options.edges, options.times = 1000, 4000, 10
+    found = [
+        measure(name, options.nodes, options.edges, changed, options.times if changed == 1 else options.times // 5)
+        for name in VIEWS
+        for changed in (1, 1000)
+    ]
+    report = {"benchmark": "what_if", "quick": options.quick, "nodes": options.nodes, "edges": options.edges}
+    print(json.dumps({**report, "results": found}))
+
+
+if __name__ == "__main__":
+    main()
