@@ -10,6 +10,7 @@ import pytest
 import everview as ev
 from everview import count
 from everview.session import current_rows as standing
+from tests.inside import inside
 
 
 def check(db: Any, table: Any, view: Any, expected: dict[Any, Any], width: int) -> None:
@@ -67,3 +68,19 @@ def test_a_rolled_back_upsert_leaves_what_was_there() -> None:
             t.upsert({"k": list(range(500)), "v": [1] * 500})
             raise RuntimeError
         assert set(t.rows()) == {(k, 0) for k in range(1000)}
+
+
+def test_a_change_by_key_repairs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction inside a turn is part of it, not a turn after one that was cut off: repairing reads the whole
+    dataflow, ten times the work of a small change.
+    """
+    with ev.connect() as db:
+        table = db.table("t", {"k": int, "v": int}, key="k")
+        view = db.view("total", table.agg(v=ev.col.v.sum()))
+        repaired: list[int] = []
+        monkeypatch.setattr(inside(db).transactions, "settle", lambda: repaired.append(db.time))
+        table.insert([(1, 10)])
+        table.upsert([(1, 11), (2, 20)])
+        table.delete(keys=[2])
+        assert view.rows() == [(11,)]
+        assert repaired == []

@@ -430,14 +430,22 @@ class Transaction:
             else:
                 changes, transactions.staged = transactions.staged, None
                 if not undo and changes is not None:
-                    with core.lock:
-                        turn(core, transactions.accept, (changes,))
+                    self._commit(changes)
         finally:
             if taken:
                 core.writing.release()
             self._before.pop()
             if core.subscriptions.pending:
                 core.subscriptions.deliver()
+
+    def _commit(self, changes: ChangeSet) -> None:
+        """In a turn of its own, or as part of the turn under way, which puts things in order if it is cut off."""
+        core = self._core
+        if core.lock._is_owned():
+            core.transactions.accept(changes)
+            return
+        with core.lock:
+            turn(core, core.transactions.accept, (changes,))
 
     def __del__(self) -> None:
         """An exception that another thread raised here kept `__exit__` from beginning."""
