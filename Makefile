@@ -35,7 +35,7 @@ help: ## show this list
 setup: $(WARM) ## make .venv, install packages, compile kernels
 	@echo "ready: $(PY)"
 
-demo: $(WARM) ## a story of less than a minute: components in a sliding window, and a page to look at
+demo: $(WARM) ## where does the money go? a story of less than a minute, and a page to look at
 	@$(PY) -m everview.cli demo
 
 # Both builds compile side by side, one core each; the stages themselves run one after the other, cheapest first.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -15,21 +16,33 @@ BENCHMARKS = Path(__file__).resolve().parents[3] / "benchmarks"
 """where they are in a source checkout; nowhere in an installed package"""
 
 
+class Story(StrEnum):
+    """What can be told."""
+
+    money = "money"
+    mentions = "mentions"
+
+
 @app.command()
 def demo(
+    story: Annotated[
+        Story, typer.Option(help="money: who pays a sanctioned account; mentions: the window of the 2013 paper.")
+    ] = Story.money,
     fast: Annotated[bool, typer.Option("--fast", help="Less of everything: a few seconds.")] = False,
     data: Annotated[
-        Path | None, typer.Option(help="Mentions to use: a file of lines `src dst unixtime`, or .gz.")
+        Path | None,
+        typer.Option(help="Data of yours: a CSV file (at,what,id,payer,payee,via,amount); mentions: src dst unixtime."),
     ] = None,
     keep: Annotated[
-        Path | None, typer.Option(help="A directory for the page and the stream's files, which then stay.")
+        Path | None, typer.Option(help="A directory for the page, the state and the stream's files.")
     ] = None,
-    spark: Annotated[bool, typer.Option(help="Read the stream through Spark, if it starts.")] = True,
+    embedded: Annotated[bool, typer.Option("--embedded", "--no-spark", help="Without Spark.")] = False,
+    show: Annotated[bool, typer.Option("--open/--no-open", help="Open the page where there is a display.")] = True,
 ) -> None:
-    """Who talks with whom: components of a mention graph, in a window that slides forwards and backwards."""
-    from everview import demo as story
+    """Where does the money go? Rings of accounts, and who pays a sanctioned one, over a stream of payments."""
+    from everview import demo as stories
 
-    story.run(data=data, fast=fast, spark=spark, keep=keep)
+    stories.run(story.value, data=data, fast=fast, spark=not embedded, keep=keep, show=show)
 
 
 @app.command()

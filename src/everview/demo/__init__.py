@@ -1,23 +1,34 @@
-"""The story `everview demo` tells: who talks with whom, through a window that slides over time, forwards and backwards.
+"""The stories that `everview demo` tells: money, and mentions.
 
-Mentions (somebody answers or comments on somebody) are edges of a graph. Of those inside a time window, the strongly
-connected components are kept up to date, with their sizes and the tag that is used most in each: a loop in a loop,
-with joins and aggregates behind it. It is the demonstration of the differential dataflow paper (McSherry and others,
-CIDR 2013, appendix), with questions and answers in place of tweets.
+- `money`: rings of accounts, and who pays a sanctioned one within six hops, over a stream of payments;
+- `mentions`: strongly connected components in a window that slides, the demonstration of the 2013 paper.
 
-One idea per file, in reading order:
-
-- `data`: the mentions, from a file or made up;
-- `program`: the views;
-- `window`: what a slide is, by hand and as a source of a pipeline;
-- `stream`: new mentions as files, read by Spark Structured Streaming or by Everview itself;
-- `recompute`: the same answers from scratch, to compare with;
-- `record`: what each slide did;
-- `dashboard`: the terminal;
-- `page`: the picture that stays;
-- `story`: the acts, in order.
+What they share: `spark`, a session that starts meanwhile and is quiet; `listening`, what several views were told;
+`pages`, a page with its data inside.
 """
 
-from everview.demo.story import run
+from __future__ import annotations
 
-__all__ = ["run"]
+from pathlib import Path
+from typing import Literal
+
+Name = Literal["money", "mentions"]
+
+
+def run(
+    story: Name = "money",
+    *,
+    data: Path | None = None,
+    fast: bool = False,
+    spark: bool = True,
+    keep: Path | None = None,
+    show: bool = True,
+) -> Path:
+    """Tell a story on the terminal; returns the path of its page, which `show` opens where there is a display."""
+    if story == "mentions":
+        from everview.demo import mentions
+
+        return mentions.run(data=data, fast=fast, spark=spark, keep=keep)
+    from everview.demo import money
+
+    return money.run(data_file=data, fast=fast, spark=spark, keep=keep, show=show)

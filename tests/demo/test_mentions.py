@@ -1,4 +1,4 @@
-"""The demo as a newcomer runs it: it ends, says what it did, and its page holds what recomputation says."""
+"""The story of mentions as it is run: it ends, says what it did, and its page holds what recomputation says."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from everview.demo import recompute, story, stream
-from everview.demo.data import TAGS, Mentions, load
-from everview.demo.story import DAY, FAST
+from everview.demo.mentions import recompute, story
+from everview.demo.mentions.data import TAGS, Mentions, load
+from everview.demo.mentions.story import DAY, FAST
+from everview.demo.spark import place
 from everview.errors import InputError
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 
 
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "everview.cli", "demo", *arguments]
+    command = [sys.executable, "-m", "everview.cli", "demo", "--story", "mentions", *arguments]
     return subprocess.run(
         command,
         capture_output=True,
@@ -153,7 +154,7 @@ def test_bad_data_is_refused(tmp_path: Path, text: str | None, code: str) -> Non
 
 
 def test_a_place_for_files_is_refused_before_the_story_begins(tmp_path: Path) -> None:
-    stream.place(tmp_path).joinpath("0009.parquet").write_text("")
+    place(tmp_path, "mentions").joinpath("0009.parquet").write_text("")
     (tmp_path / "file").write_text("")
     for keep, code in ((tmp_path, "E_NOT_EMPTY"), (tmp_path / "file", "E_FILE")):
         with pytest.raises(InputError) as refused:

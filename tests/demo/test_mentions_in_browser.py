@@ -6,36 +6,23 @@ window and prints the document.
 
 from __future__ import annotations
 
-import json
-import re
-import shutil
-import subprocess
-from html import unescape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
-from everview.demo import page
-from everview.demo.data import Mentions
-from everview.demo.record import SHOWN, Act, Frame, Slide
-from everview.demo.window import Window
+from everview.demo.mentions import page
+from everview.demo.mentions.data import Mentions
+from everview.demo.mentions.record import SHOWN, Act, Frame, Slide
+from everview.demo.mentions.window import Window
+from tests.demo.browser import NEEDS_CHROMIUM, watch
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (apt-get install chromium)")
-
-FLAGS = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
-    *("--disable-component-update", "--disable-sync", "--disable-quic", "--window-size=1200,800"),
-    *("--virtual-time-budget=3000", "--dump-dom"),
-]
+pytestmark = NEEDS_CHROMIUM
 
 MEMBERS = [{1: 1, 2: 1}, {1: 1, 2: 1, 5: 5, 6: 5, 7: 5}, {5: 5, 6: 5}]
 """node -> component, in each frame"""
 
-WATCH = """<script>
+WATCH = """
 const seen = [], slider = document.getElementById("time");
 const texts = line => [...line.cells].map(cell => cell.textContent.trim());
 const cells = id => [...document.querySelectorAll(`#${id} tr`)].map(texts);
@@ -56,14 +43,9 @@ for (const target of [2, 1, 0, 1]) { slider.value = target; slider.dispatchEvent
 document.getElementById("play").click();
 setTimeout(() => {
   document.getElementById("play").click();
-  const note = document.createElement("pre"), acts = document.getElementById("acts").textContent;
-  note.id = "seen";
-  note.textContent = JSON.stringify({seen, played: Number(slider.value), errors: window.problems, acts});
-  document.body.append(note);
+  report({seen, played: Number(slider.value), acts: document.getElementById("acts").textContent});
 }, 1000);
-</script>"""
-
-CATCH = "<script>window.problems = []; window.onerror = what => { window.problems.push(String(what)); };</script>"
+"""
 
 
 def frames() -> list[Frame]:
@@ -88,15 +70,7 @@ def watched(folder: Path) -> dict[str, Any]:
     mentions = Mentions("made up <here>", 1_700_000_000, 3600, nobody, nobody, nobody, nobody)
     act = Act("1. An act", [frame.slide for frame in frames()])
     path = page.write(folder / "page.html", mentions, "a test", [act], frames())
-    text = path.read_text().replace("<style>", CATCH + "<style>", 1).replace("</html>", WATCH + "</html>")
-    path.write_text(text)
-    assert CHROMIUM is not None
-    command = [CHROMIUM, *FLAGS, f"--user-data-dir={folder / 'profile'}", path.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    found = re.search(r'<pre id="seen">(.*?)</pre>', done.stdout, re.DOTALL)
-    assert found, done.stderr[-2000:]
-    seen: dict[str, Any] = json.loads(unescape(found[1]))
-    return seen
+    return watch(path, WATCH)
 
 
 def test_the_slider_goes_forwards_and_backwards(tmp_path: Path) -> None:

@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from everview.demo.program import Program
-from everview.demo.recompute import method
-from everview.demo.window import Window
-from everview.session.batch import Batch
-from everview.session.view import View
+from everview.demo.listening import Differences, Listener
+from everview.demo.mentions.program import Program
+from everview.demo.mentions.recompute import method
+from everview.demo.mentions.window import Window
 
 SHOWN = ("member", "size", "favourite", "link")
 """The views whose changes are counted as coming out, and kept for the page."""
-
-Differences = list[tuple[tuple[Any, ...], int]]
 
 
 @dataclass(frozen=True)
@@ -136,24 +132,15 @@ def _mean(slides: list[Slide], what: str) -> float:
 
 
 class Recorder:
-    """Listens to the views and tells slides apart. What it hears is decoded later, so that listening costs nothing."""
+    """Listens to the views and tells slides apart."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._heard: list[tuple[str, Batch]] = []
-        for name in ("current", *SHOWN):
-            view: View = getattr(program, name)
-            view.subscribe(self._listener(name), snapshot=False)
-
-    def _listener(self, name: str) -> Callable[[Batch], None]:
-        return lambda batch: self._heard.append((name, batch))
+        self._listener = Listener({name: getattr(program, name) for name in ("current", *SHOWN)})
 
     def slid(self, window: Window, seconds: float) -> Frame:
         """What has changed since the last call is this slide's doing."""
-        heard, self._heard = self._heard, []
-        rows: dict[str, Differences] = {name: [] for name in ("current", *SHOWN)}
-        for name, batch in heard:
-            rows[name].extend(batch.rows())
+        rows = self._listener.heard()
         came_in = sum(abs(diff) for _, diff in rows.pop("current"))
         return Frame(Slide(window, seconds, came_in, sum(map(len, rows.values()))), rows)
 

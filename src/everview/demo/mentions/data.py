@@ -22,7 +22,7 @@ from everview.errors import InputError
 
 Ints = NDArray[np.int64]
 
-SHARED = Path(__file__).resolve().parents[4] / "shared" / "data" / "sx-mathoverflow.txt.gz"
+SHARED = Path(__file__).resolve().parents[5] / "shared" / "data" / "sx-mathoverflow.txt.gz"
 """Where a checkout's neighbour keeps the real data."""
 
 HOUR = 3600

@@ -1,30 +1,22 @@
 """The picture that stays: one HTML file with the graph drawn and a slider of time, and nothing from the network.
 
 The page holds differences, not windows: the first frame's contents, then what every slide changed. Its script adds
-them up when the slider goes forward and subtracts them when it goes back, as the views did. `page.html` is the page
-with a place for the data.
+them up when the slider goes forward and subtracts them when it goes back, as the views did.
 """
 
 from __future__ import annotations
 
-import json
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from everview.demo.data import TAGS, Mentions
-from everview.demo.record import Act, Frame
-
-PLACE = "/*DATA*/null"
+from everview.demo import pages
+from everview.demo.mentions.data import TAGS, Mentions
+from everview.demo.mentions.record import Act, Frame
 
 
 def write(path: Path, mentions: Mentions, fed_by: str, acts: list[Act], frames: list[Frame]) -> Path:
     """Write the page; gives its path."""
-    template = files("everview.demo").joinpath("page.html").read_text(encoding="utf-8")
-    text = json.dumps(contents(mentions, fed_by, acts, frames), separators=(",", ":"))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(template.replace(PLACE, text.replace("</", "<\\/")), encoding="utf-8")
-    return path
+    return pages.write(path, __package__, contents(mentions, fed_by, acts, frames))
 
 
 def contents(mentions: Mentions, fed_by: str, acts: list[Act], frames: list[Frame]) -> dict[str, Any]:

@@ -19,13 +19,14 @@ import pyarrow as pa
 from rich.console import Console
 
 import everview as ev
-from everview.demo import page, stream
-from everview.demo.dashboard import Dashboard, span
-from everview.demo.data import Mentions, load
-from everview.demo.program import Program, install
-from everview.demo.recompute import Answer, maintained, recompute
-from everview.demo.record import Act, Frame, Recorder, together
-from everview.demo.window import Follower, Window, slide
+from everview.demo.mentions import page, stream
+from everview.demo.mentions.dashboard import Dashboard, span
+from everview.demo.mentions.data import Mentions, load
+from everview.demo.mentions.program import Program, install
+from everview.demo.mentions.recompute import Answer, maintained, recompute
+from everview.demo.mentions.record import Act, Frame, Recorder, together
+from everview.demo.mentions.window import Follower, Window, slide
+from everview.demo.spark import SparkStart, place
 from everview.session.batch import Batch
 
 DAY = 24
@@ -69,8 +70,8 @@ def run(*, data: Path | None = None, fast: bool = False, spark: bool = True, kee
     console = Console()
     started = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="everview-demo-") as scratch:
-        folder = stream.place(keep or Path(scratch))
-        starting = stream.SparkStart(Path(scratch)) if spark else None
+        folder = place(keep or Path(scratch), "mentions")
+        starting = SparkStart(folder.parent / "spark.log") if spark else None
         try:
             story = _Story(console, plan, load(data, plan.slots), folder)
             story.introduce()
@@ -141,7 +142,7 @@ class _Story:
                     self._compare(act, window)
         self._window = window
 
-    def follow(self, starting: stream.SparkStart | None, started: float) -> None:
+    def follow(self, starting: SparkStart | None, started: float) -> None:
         """Shrink the window and let it follow a stream."""
         plan = self._plan
         session = self._spark(starting, started + plan.patience - time.perf_counter())
@@ -193,7 +194,7 @@ class _Story:
         act.taken = db.run(until="caught_up").rows["mention"]
         return follower.window
 
-    def _spark(self, starting: stream.SparkStart | None, patience: float) -> object:
+    def _spark(self, starting: SparkStart | None, patience: float) -> object:
         if starting is None:
             return None
         if self._console.is_terminal:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from everview.demo.program import Program
+from everview.demo.mentions.program import Program
 from everview.io.source import Chunk, Source, Wanted
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from everview.demo.data import TAGS, Ints, Mentions
-from everview.demo.program import Program
+from everview.demo.mentions.data import TAGS, Ints, Mentions
+from everview.demo.mentions.program import Program
 
 
 @dataclass(frozen=True)

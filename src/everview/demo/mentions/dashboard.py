@@ -15,10 +15,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from everview.demo.data import Mentions
-from everview.demo.program import Program
-from everview.demo.record import Act, Slide
-from everview.demo.window import Window
+from everview.demo.mentions.data import Mentions
+from everview.demo.mentions.program import Program
+from everview.demo.mentions.record import Act, Slide
+from everview.demo.mentions.window import Window
 
 EVERY = {True: 0.1, False: 1.0}
 """Seconds between two pictures: in a terminal, and not."""
