@@ -39,9 +39,10 @@ def ls(state: State, trust: Trust = False) -> None:
     """Say what a directory holds: tables and views, their columns and rows, and how much room they take."""
     from everview.errors import EverviewError
     from everview.session.core import core_of
+    from everview.session.memory import size
 
     with _opened(state, trust) as db:
-        typer.echo(f"{state}: time {db.time}, {_size(db.stats()['bytes'])} of indexes")
+        typer.echo(f"{state}: time {db.time}, {size(db.stats()['bytes'])} of indexes")
         for kind, names in (("table", db.tables), ("view", db.views)):
             for name in names:
                 columns = ", ".join(f"{n} {t!r}" for n, t in db[name].schema().items())
@@ -55,16 +56,45 @@ def ls(state: State, trust: Trust = False) -> None:
             typer.echo(f"source {source}  {sum(m.startswith(f'source/{source}/') for m in marks)} positions")
 
 
-def _size(size: int) -> str:
-    """Bytes as people say them.
+@app.command()
+def top(
+    state: State,
+    once: Annotated[bool, typer.Option("--once", help="Show it once, also on a terminal.")] = False,
+    trust: Trust = False,
+) -> None:
+    """Say what a directory's tables and views hold: sizes, who shares them, what dropping one would free."""
+    from rich.console import Console, Group
+    from rich.live import Live
+    from rich.table import Table as Shown
+    from rich.text import Text
 
-    >>> _size(999), _size(2_500_000)
-    ('999 bytes', '2.5 MB')
-    """
-    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= factor:
-            return f"{size / factor:.1f} {unit}"
-    return f"{size} bytes"
+    from everview.session.memory import RIGHT, Memory
+    from everview.sql import live
+
+    def drawn(found: Memory) -> Group:
+        parts: list[Shown | Text] = [Text(f"{state}, time {found['time']}: {found.summary()}")]
+        for heads, rows in found.tables():
+            table = Shown(*heads)
+            for column in table.columns:
+                column.justify = "right" if column.header in RIGHT else "left"
+            for row in rows:
+                table.add_row(*(f"{v:,}" if isinstance(v, int) else Text(v) for v in row))
+            parts.append(table)
+        return Group(*parts)
+
+    console = Console()
+    with _opened(state, trust) as db:
+        if once or not console.is_terminal:
+            console.print(drawn(db.memory()))
+            return
+        with Live(console=console, auto_refresh=False, screen=True) as screen:
+            while True:
+                screen.update(drawn(db.memory()), refresh=True)
+                live.advance(db, TOP_SECONDS)
+
+
+TOP_SECONDS = 1.0
+"""How often `everview top` looks again."""
 
 
 @app.command()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from typing import Any, NoReturn
 
 import numpy as np
 
 from everview.codes.interner import Interner
+from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.replica import Added, Command, Replica
 from everview.dataflow.superstep import Inputs
 from everview.errors import InputError
@@ -94,6 +95,9 @@ class ReadOnlyCluster:
 
     def contents(self, operators: set[int]) -> Iterable[Added]:
         return all_contents_of(self._store, operators)
+
+    def dataflows(self) -> Sequence[Dataflow]:
+        return ()
 
     def measure(self) -> np.ndarray:
         return measure_of(self._store.manifest, len(self._replica.dataflow.numbered))

@@ -335,6 +335,9 @@ class _OneShard:
     def contents(self, operators: set[int]) -> Iterable[Added]:
         return ()
 
+    def dataflows(self) -> Sequence[Dataflow]:
+        return ()
+
     def measure(self) -> np.ndarray:
         return self._shard.replica.measure()
 

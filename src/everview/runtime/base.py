@@ -162,6 +162,9 @@ class Runtime(Protocol):
     def sync(self, *operators: Operator) -> None:
         """Have the contents of some operators' traces in this process, from now on."""
 
+    def dataflows(self) -> tuple[Sequence[Dataflow], Sequence[Dataflow]]:
+        """The dataflows of this process: those that run, and those that are only read."""
+
     def measure(self) -> Measure:
         """How to measure the state of operators, as of now."""
 

@@ -205,6 +205,9 @@ class EmbeddedRuntime:
     def sync(self, *operators: Operator) -> None:
         """Traces are always complete here."""
 
+    def dataflows(self) -> tuple[Sequence[Dataflow], Sequence[Dataflow]]:
+        return [self.dataflow], ()
+
     def measure(self) -> Measure:
         return lambda o: o.measure()
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from everview.codes.interner import Interner
 from everview.dataflow import superstep
+from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import Extend
 from everview.dataflow.operators import Arrangement, Operator
 from everview.dataflow.partitioning import shares
@@ -70,6 +71,9 @@ class Cluster(Protocol):
     def contents(self, operators: set[int]) -> Iterable[Added]:
         """All that some operators' traces hold now."""
 
+    def dataflows(self) -> Sequence[Dataflow]:
+        """Those of the shards that are in this process."""
+
     def measure(self) -> np.ndarray:
         """Batches, updates and bytes held for each operator number, over all shards."""
 
@@ -107,6 +111,9 @@ class LocalCluster:
     def contents(self, operators: set[int]) -> Iterable[Added]:
         for shard in self._shards:
             yield from shard.replica.contents(operators)
+
+    def dataflows(self) -> Sequence[Dataflow]:
+        return [shard.dataflow for shard in self._shards]
 
     def measure(self) -> np.ndarray:
         return sum((shard.replica.measure() for shard in self._shards[1:]), self._shards[0].replica.measure())
@@ -297,6 +304,9 @@ class ShardedRuntime:
         ordered = columns[list(arrangement.order)]
         for shard, here in operator.spread.parts(ordered, self.cluster.shards):
             inputs.setdefault(shard, []).append((operator.number, batcher_rows(ordered[:, here], time, diff)))
+
+    def dataflows(self) -> tuple[Sequence[Dataflow], Sequence[Dataflow]]:
+        return self.cluster.dataflows(), [self.dataflow]
 
     def measure(self) -> Measure:
         measures = self.cluster.measure().tolist()

@@ -14,6 +14,7 @@ The parts know each other through the core alone. How calls from several threads
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,10 @@ from everview.types import DataType
 
 if TYPE_CHECKING:
     from everview.session.session import Session
+
+
+CORES: weakref.WeakSet[Core] = weakref.WeakSet()
+"""The sessions of this process: they share its memory."""
 
 
 class Core:
@@ -66,6 +71,7 @@ class Core:
         self.session: Session
         """its public face"""
         self.closed = False
+        CORES.add(self)
 
     @property
     def time(self) -> int:

@@ -24,6 +24,7 @@ from everview.runtime.embedded import EmbeddedRuntime
 from everview.session import doors, inspect
 from everview.session.core import Core
 from everview.session.definitions import check_count
+from everview.session.memory import Memory, memory
 from everview.session.table import Table
 from everview.session.temporal import RESERVED_PREFIX, moment_of
 from everview.session.transactions import Together, Transaction
@@ -515,6 +516,27 @@ class Session:
         which views depend on it.
         """
         return inspect.stats(self._core)
+
+    @reads
+    def memory(self) -> Memory:
+        """What holds how much memory: "total" bytes; "arrangements", each with its size, its readers, and the tables
+        and views that it is "for"; "holders", those tables and views, each with its "share" of what is held in common
+        and what would be "freed" if it were dropped; "dictionary" (of texts), "history" (what only earlier times need),
+        "working" (scratch space), "copies"; and of the process, "resident", "peak" and "unused". It prints as tables.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> t = db.table("t", {"k": int, "x": int})
+        >>> v = db.view("v", t.group_by("k").agg(s=t.x.sum()))
+        >>> w = db.view("w", t.filter(t.x > 3).select("k").distinct())
+        >>> t.insert([(i % 100, i) for i in range(10_000)])
+        >>> found = db.memory()
+        >>> sorted((h["name"], h["kind"]) for h in found["holders"])
+        [('t', 'table'), ('v', 'view'), ('w', 'view')]
+        >>> sum(h["share"] for h in found["holders"]) / sum(a["bytes"] for a in found["arrangements"]) > 0.999
+        True
+        """
+        return memory(self._core)
 
     @reads
     def check(self) -> list[Difference]:

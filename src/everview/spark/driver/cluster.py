@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from everview.codes.interner import Interner
 from everview.dataflow.commands import Commands
+from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
 from everview.dataflow.saved import image_of, packed_entries
 from everview.dataflow.superstep import Inputs
@@ -423,6 +424,9 @@ class SparkCluster:
 
     def contents(self, operators: set[int]) -> Iterable[Added]:
         return all_contents_of(self._store, operators)
+
+    def dataflows(self) -> Sequence[Dataflow]:
+        return ()
 
     def measure(self) -> np.ndarray:
         return measure_of(self._store.manifest, len(self._driver_replica.dataflow.numbered))

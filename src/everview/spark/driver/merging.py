@@ -31,11 +31,12 @@ from typing import Any
 import pyarrow as pa
 
 from everview.dataflow import saved
+from everview.dataflow.allocator import give_back
 from everview.dataflow.operators import Trace
 from everview.dataflow.replica import Replica
 from everview.kernels import make
 from everview.kernels.trace import trace as trace_k
-from everview.spark.workers.state import give_back, in_a_worker, share_memory
+from everview.spark.workers.state import in_a_worker, share_memory
 from everview.spark.workers.tasks import drain
 from everview.store import garbage
 from everview.store.batches import Image, to_bytes, write_batch

@@ -28,13 +28,13 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from everview.codes.interner import Interner
 from everview.dataflow import saved, superstep
+from everview.dataflow.allocator import give_back, unused_memory
 from everview.dataflow.commands import read_command
 from everview.dataflow.replica import Keep, Replica
 from everview.dataflow.superstep import Inputs, Shard, ShardChannel
@@ -478,21 +478,6 @@ def _keep_tidy() -> None:
                 host.tidy()
 
 
-class _MallInfo(ctypes.Structure):
-    """glibc's `struct mallinfo2`."""
-
-    _fields_: ClassVar = [(name, ctypes.c_size_t) for name in (*"abcdefgh", "unused", "rest")]
-
-
-def unused_memory() -> int:
-    """Bytes that were freed and not returned to the system (see `everview.kernels.memory`), where that can be told."""
-    libc = ctypes.CDLL(None)
-    if not hasattr(libc, "mallinfo2"):
-        return 0
-    libc.mallinfo2.restype = _MallInfo
-    return int(libc.mallinfo2().unused)
-
-
 def share_memory() -> None:
     """Let all threads of a worker, and Arrow, allocate from one heap: what one of them freed another can use. Each
     would have its own, steps start threads, and Arrow's takes a gigabyte of address space, which
@@ -502,13 +487,6 @@ def share_memory() -> None:
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):
         libc.mallopt(-8, 1)  # M_ARENA_MAX
-
-
-def give_back() -> None:
-    """Return freed memory to the system."""
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "malloc_trim"):
-        libc.malloc_trim(0)
 
 
 def in_a_worker() -> bool:

@@ -1,0 +1,225 @@
+"""What holds how much memory: arrangements, whom they are for, the dictionary, and what only a step needs.
+
+Arrangements are shared, so a view has no size of its own. Two numbers stand for it: its *share* (an arrangement's bytes
+are divided among the tables and views that need it, so that shares add up to the whole), and what would be *freed* if
+it were dropped, which is what nobody else needs.
+
+    total = arrangements + copies + dictionary + working
+
+`copies` are the replicas that a sharded session reads; `working` is memory of the compiled kernels that is no
+arrangement's: scratch space and inboxes, kept to be used again (all sessions of the process share it). The process has
+more: `unused` is what was freed and not given back to the system, and the rest of `resident` is Python and libraries.
+
+`history` is a part of the arrangements: updates that are kept only so that earlier times can be read. It is told from
+the number of deletions among them, each of which makes two updates superfluous; so it is about right.
+
+Hazard: on Spark the arrangements are in the store and in workers' memory, and only copies are here: `bytes` of an
+arrangement is what the store has, and `total` leaves it out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import html
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from everview.dataflow.allocator import unused_memory
+from everview.dataflow.dataflow import Dataflow
+from everview.dataflow.operators import Operator, Trace
+from everview.kernels import make
+from everview.kernels.guarding import CELL_TRACKED_WORDS
+from everview.kernels.memory import cell
+from everview.kernels.trace import batch as batch_k
+from everview.kernels.trace import trace as trace_k
+from everview.session import shown
+from everview.session.core import CORES, Core
+from everview.session.inspect import arrangements
+from everview.types import INT, STR
+
+
+class Memory(dict[str, Any]):
+    """What `db.memory()` gives: a dict that prints as tables.
+
+    >>> print(Memory(total=2_500_000, arrangements=[], holders=[], dictionary=300, copies=0, working=0, history=0))
+    total 2.5 MB: arrangements 0 bytes (of which history 0 bytes), copies 0 bytes, dictionary 300 bytes, working 0 bytes
+    """
+
+    def summary(self) -> str:
+        """The numbers that are the whole's."""
+        held = size(sum(a["bytes"] for a in self["arrangements"]))
+        parts = ", ".join(f"{what} {size(self[what])}" for what in ("copies", "dictionary", "working"))
+        text = f"total {size(self['total'])}: arrangements {held} (of which history {size(self['history'])}), {parts}"
+        if "resident" in self:
+            text += f"; the process has {size(self['resident'])}, at most {size(self['peak'])} so far"
+        return text
+
+    def tables(self) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
+        """Heads and rows: who holds how much, and what is held, the largest first."""
+        holders = [(h["name"], h["kind"], size(h["share"]), size(h["freed"])) for h in self["holders"]]
+        kept = [
+            (a["name"], a["scope"], a["updates"], size(a["bytes"]), a["readers"], ", ".join(a["for"]))
+            for a in self["arrangements"]
+        ]
+        return [
+            (("name", "kind", "share", "freed if dropped"), holders),
+            (("arrangement", "scope", "updates", "size", "readers", "for"), kept),
+        ]
+
+    def __str__(self) -> str:
+        lines = [self.summary()]
+        for heads, rows in self.tables():
+            if rows:
+                types = [INT if isinstance(v, int) or h in RIGHT else STR for h, v in zip(heads, rows[0], strict=True)]
+                lines += ["", *shown.lines(heads, types, rows)]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        parts = [f"<p>{html.escape(self.summary())}</p>"]
+        for heads, rows in self.tables():
+            types = [INT if h in RIGHT else STR for h in heads]
+            parts.append(shown.page(heads, types, rows, "") if rows else "")
+        return "".join(parts)
+
+
+RIGHT = ("share", "freed if dropped", "updates", "size", "readers")
+"""Columns of numbers."""
+
+
+def size(count: int) -> str:
+    """Bytes as people say them.
+
+    >>> size(999), size(2_500_000)
+    ('999 bytes', '2.5 MB')
+    """
+    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= factor:
+            return f"{count / factor:.1f} {unit}"
+    return f"{count} bytes"
+
+
+def memory(core: Core) -> Memory:
+    """See `Session.memory`; in a turn."""
+    core.alive()
+    core.transactions.catch_up()
+    needed = _needed(core)
+    held = arrangements(core)
+    described = []
+    for entry, operator in zip(held, _stateful(core.runtime.dataflow), strict=True):
+        entry["for"] = needed.get(operator, [])
+        entry["history"] = _history(core, operator, entry)
+        described.append((operator, entry))
+    running, replicas = core.runtime.dataflows()
+    copies = sum(b for d in replicas for b in _held(d))
+    here = sum(b for d in running for b in _held(d))
+    dictionary = core.interner.nbytes
+    working = max(0, 8 * int(cell[CELL_TRACKED_WORDS]) - sum(_of_process()))
+    resident, peak = _resident()
+    return Memory(
+        {
+            "time": core.time,
+            "total": here + copies + dictionary + working,
+            "arrangements": sorted((e for _, e in described), key=lambda e: -e["bytes"]),
+            "holders": _holders(core, described),
+            "history": sum(e["history"] for _, e in described),
+            "copies": copies,
+            "elsewhere": 0 if running else sum(a["bytes"] for a in held),
+            "dictionary": dictionary,
+            "working": working,
+            "unused": unused_memory(),
+            "resident": resident,
+            "peak": peak,
+        }
+    )
+
+
+def _stateful(dataflow: Dataflow) -> list[Operator]:
+    return [o for o in dataflow.operators() if o.trace is not None and not o.trace.stateless]
+
+
+def _held(dataflow: Dataflow) -> Iterable[int]:
+    """Bytes of each arrangement in this process."""
+    return (o.measure()[2] for o in _stateful(dataflow))
+
+
+def _of_process() -> Iterable[int]:
+    for core in list(CORES):
+        if not core.closed:
+            for dataflow in (d for some in core.runtime.dataflows() for d in some):
+                yield from _held(dataflow)
+
+
+def _needed(core: Core) -> dict[Operator, list[str]]:
+    """The tables and views that each operator is needed for; followers of the clock belong to their tables."""
+    catalog, dataflow = core.catalog, core.runtime.dataflow
+    found: dict[Operator, list[str]] = {}
+    roots: dict[str, set[Operator]] = {}
+    for table in catalog.tables.values():
+        owner = table
+        while owner._origin is not None:
+            owner = owner._origin
+        roots.setdefault(owner._label, set()).add(table._arrangement.operator)
+    for follower in core.clock.followers:
+        roots.setdefault(follower.table._label, set()).update(a.operator for a in follower.indexes())
+    for name, view in catalog.views.items():
+        roots.setdefault(name, set()).update(a.operator for a in (view._arrangement, *view._more))
+    for name, operators in roots.items():
+        for operator in dataflow.needed(operators):
+            found.setdefault(operator, []).append(name)
+    return found
+
+
+def _holders(core: Core, held: list[tuple[Operator, dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Each table's and view's share, and what would go with it."""
+    share: dict[str, float] = {}
+    freed: dict[str, int] = {}
+    for _, entry in held:
+        for name in entry["for"]:
+            share[name] = share.get(name, 0.0) + entry["bytes"] / len(entry["for"])
+            freed.setdefault(name, 0)
+        if len(entry["for"]) == 1:
+            freed[entry["for"][0]] += entry["bytes"]
+    views = core.catalog.views
+    found = [
+        {"name": n, "kind": "view" if n in views else "table", "share": round(s), "freed": freed[n]}
+        for n, s in share.items()
+    ]
+    return sorted(found, key=lambda h: -h["share"])
+
+
+def _history(core: Core, operator: Operator, entry: dict[str, Any]) -> int:
+    """About how many bytes of an arrangement outside loops only earlier times need."""
+    trace = operator.trace
+    if trace is None or not operator.scope.is_root or not entry["updates"] or trace.since >= core.runtime.dataflow.time:
+        return 0
+    superfluous = min(2 * _deletions(trace), entry["updates"])
+    return int(entry["bytes"] * superfluous / entry["updates"])
+
+
+def _deletions(trace: Trace) -> int:
+    """How many of a trace's updates take something away."""
+    count = 0
+    table = make.peek(trace.address, trace_k.TRACE_TABLE)
+    for place in range(make.peek(trace.address, trace_k.TRACE_COUNT)):
+        batch = make.peek(table, place)
+        if make.peek(batch, batch_k.BATCH_DIFF_MASK):
+            start = make.peek(batch, batch_k.BATCH_DATA) + 8 * make.peek(batch, batch_k.BATCH_DIFF_AT)
+            words = (ctypes.c_int64 * make.batch_rows(batch)).from_address(start)
+            count += int((np.ctypeslib.as_array(words) < 0).sum())
+    return count
+
+
+def _resident() -> tuple[int, int]:
+    """Bytes of memory that the process has, and the most that it had so far; 0 where the system does not say."""
+    found = {"VmRSS": 0, "VmHWM": 0}
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            name, _, rest = line.partition(":")
+            if name in found:
+                found[name] = 1024 * int(rest.split()[0])
+    except OSError:
+        pass
+    return found["VmRSS"], found["VmHWM"]
