@@ -169,7 +169,7 @@ def parse(text: str) -> Program:
     """
     try:
         tree = _lark().parse(text)
-        statements: list[Any] = _Reader().transform(tree)
+        statements: list[Any] = _Reader(text).transform(tree)
     except UnexpectedInput as error:
         raise syntax_error(text, error, "a rule ends with a full stop: p(X) :- q(X).") from None
     except VisitError as error:
@@ -221,8 +221,9 @@ class _Called:
 class _Reader(Transformer[Any, Any]):
     """The tree as rules; a name followed by brackets is a _Called until its place says what it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: str) -> None:
         super().__init__()
+        self._source = source
         self._words: dict[int, Place] = {}  # bare words and variables, by where they stand
         self._variables: set[int] = set()
 
@@ -243,19 +244,24 @@ class _Reader(Transformer[Any, Any]):
         return _flat(statements)
 
     def fact(self, meta: Any, parts: list[Any]) -> list[Rule]:
-        return [_rule(head, (), head.place if len(parts[0]) > 1 else _place(meta)) for head in parts[0]]
+        text = self._text(meta)
+        return [_rule(head, (), replace(head.place if len(parts[0]) > 1 else _place(meta), text=text)) for head in parts[0]]
 
     def rule(self, meta: Any, parts: list[Any]) -> list[Rule]:
         heads, sign, body = parts
         self._refuse_small_variables(meta, sign.start_pos)
         found: list[Rule] = []
         for head in heads:
-            place = head.place if len(heads) > 1 else _place(meta)
+            place = replace(head.place if len(heads) > 1 else _place(meta), text=self._text(meta))
             whole = _rule(head, _conjunction(body), place)
             counts = any(isinstance(t, Aggregate) and t.kind in COUNTING for t in whole.head)
             branches = body.branches if isinstance(body, Or) and not counts else (_conjunction(body),)
             found += [_rule(head, branch, place) for branch in branches]
         return found
+
+    def _text(self, meta: Any) -> str:
+        """A statement as it was written, in one line."""
+        return " ".join(self._source[meta.start_pos : meta.end_pos].split())
 
     def calls(self, _meta: Any, parts: list[Any]) -> list[Any]:
         return parts

@@ -19,7 +19,7 @@ from everview.datalog import aggregates
 from everview.datalog.bodies import PROPOSITION, Bodies, unsafe
 from everview.datalog.groups import aggregated
 from everview.datalog.scopes import apart
-from everview.datalog.solutions import Relation, Solutions, cast_to, common, distinct, union
+from everview.datalog.solutions import Relation, Solutions, cast_alike, cast_to, common, distinct, union
 from everview.datalog.syntax import (
     COUNTING,
     Aggregate,
@@ -73,6 +73,8 @@ class Strata:
         self.done: dict[str, Relation] = {}
         self.open: dict[str, Relation | None] = {}
         self.bodies = Bodies(self._find, self._suggest)
+        self.made_by: dict[Node, str] = {}
+        """for the plan of each rule's head, the rule as it was written"""
         for number, rule in enumerate(rules):
             for part in aggregates.split(apart(_with_functions(rule, functions or {})), number):
                 self.rules.setdefault(part.name, []).append(part)
@@ -232,6 +234,9 @@ class Strata:
         bag = any(kind in COUNTING for kind in shape.kinds)
         parts = [self.facts(facts) if r.is_fact else self._rule(r, bag) for r in first]
         places = [r.place for r in first]
+        for part, casted, rule in zip(parts, cast_alike(parts, places, _shown(name)), first, strict=True):
+            text = rule.place.text if not rule.is_fact or len(facts) == 1 else ""
+            self.made_by.update(dict.fromkeys((part, casted), text))
         node = union(parts, places, _shown(name))
         node = aggregated(node, shape.kinds, rules[0].place) if shape.aggregates else distinct(node)
         found = Relation(node, self._columns(name))

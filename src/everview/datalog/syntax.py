@@ -21,6 +21,8 @@ class Place:
     column: int
     word: str = field(default="", repr=False, compare=False)
     """the bare word that stands there: a string, unless somebody meant a variable"""
+    text: str = field(default="", repr=False, compare=False)
+    """the statement that begins there, as it was written"""
 
     def error(self, code: str, message: str, hint: str = "") -> DatalogError:
         """An error at this place."""

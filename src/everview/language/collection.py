@@ -140,13 +140,7 @@ class Collection:
 
     def explain(self) -> str:
         """The logical plan as a list of steps."""
-        names: dict[Node, tuple[str, ...]] = {}
-        labels: dict[Node, str] = {}
-        for c in _family(self):
-            names.setdefault(c._node, tuple(column.name for column in c._columns))
-            if c._label and not c._parents:
-                labels[c._node] = c._label
-        return Explained(explain(self._node, names, labels))
+        return Explained(explain(self._node, *known_names(self)))
 
     # ----------------------------------------------------------------------------------- row by row
 
@@ -436,6 +430,17 @@ def common_owner(*collections: Collection) -> Any:
 def check_names(c: Collection, where: str = "the view") -> None:
     """Refuse a result whose columns cannot be told apart by name."""
     refuse_duplicates([col.name for col in c._columns], where)
+
+
+def known_names(collection: Collection) -> tuple[dict[Node, tuple[str, ...]], dict[Node, str]]:
+    """The names of columns that are known of a collection's plan and what it was made from, and those of tables."""
+    names: dict[Node, tuple[str, ...]] = {}
+    labels: dict[Node, str] = {}
+    for c in _family(collection):
+        names.setdefault(c._node, tuple(column.name for column in c._columns))
+        if c._label and not c._parents:
+            labels[c._node] = c._label
+    return names, labels
 
 
 def _family(c: Collection) -> Iterator[Collection]:

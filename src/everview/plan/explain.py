@@ -88,6 +88,20 @@ def numbered(node: Node) -> dict[Node, str]:
     return explainer.shown
 
 
+def texts(node: Node, names: Names, labels: Mapping[Node, str]) -> dict[Node, str]:
+    """What `explain` says of each node, without what it reads.
+
+    >>> from everview.types import INT
+    >>> table = Table(0, (INT,))
+    >>> texts(Reduce(table, (), (Aggregate("sum", 0, INT),)), {table: ["x"]}, {})[table]
+    'Table 0 (x int)'
+    """
+    explainer = _Explainer(node, names, labels)
+    for _ in explainer.lines([node]):
+        pass
+    return explainer.texts
+
+
 def describe(e: expr.Expr, names: Sequence[str]) -> str:
     """One expression as text, with these names of columns.
 
@@ -136,6 +150,7 @@ class _Explainer:
         self.free = free_variables_below(node)
         self.shown: dict[Node, str] = {}
         self.columns: dict[Node, list[str]] = {}
+        self.texts: dict[Node, str] = {}
         self.numbers = itertools.count()
 
     def lines(self, roots: Sequence[Node], level: int = 0) -> Iterator[str]:
@@ -147,7 +162,9 @@ class _Explainer:
                 yield from self.loop(node, level)
                 continue
             self.columns[node] = self.names(node)
-            text = f"{_title(node)}{self.inputs(node)}{self.detail(node)}"
+            title, detail = _title(node), self.detail(node)
+            text = f"{title}{self.inputs(node)}{detail}"
+            self.texts[node] = f"{title}{detail}"
             self.shown[node] = f"r{next(self.numbers)}"
             yield f"{'  ' * level}{self.shown[node]} := {text}"
 

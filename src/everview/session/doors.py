@@ -24,6 +24,13 @@ if TYPE_CHECKING:
     from everview.session.table import Table
     from everview.session.view import View
     from everview.sql.prepared import Prepared
+    from everview.why.derivation import Derivation, Witnesses
+
+
+def why(view: View, row: Any, number: int | None, time: int | None) -> Derivation | Witnesses:
+    from everview.why.ask import why
+
+    return why(view, row, number, time)
 
 
 # languages

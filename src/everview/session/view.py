@@ -212,6 +212,27 @@ class View(Followed):
         return replace(decision, why=why) if why and decision.why == ASKED else decision
 
     @reads
+    def why(self, row: Any, *, all: int | None = None, time: int | None = None) -> Any:  # noqa: A002
+        """Why a row is here: a `Derivation`, whose `children` are rows that it follows from, down to rows of tables.
+
+        What a loop found is explained by what it had found before, so nothing explains itself. Of an aggregate's rows
+        some are shown. Everything is looked up when asked for: nothing is kept, and no time passes. `all=k` gives up to
+        k such explanations (`Witnesses`), none of which needs all that another needs. `time` asks about an earlier
+        time, as far as history reaches.
+
+        >>> import everview as ev
+        >>> from everview import col
+        >>> db = ev.connect()
+        >>> sales = db.table("sales", {"shop": str, "amount": int})
+        >>> best = db.view("best", sales.group_by("shop").agg(most=col.amount.max()))
+        >>> sales.insert([("north", 5), ("north", 7), ("south", 2)])
+        >>> print(best.why(("north", 7)))
+        best('north', 7)  Reduce by shop: most = max(amount); 1 of 2 rows shown
+        └─ sales('north', 7)
+        """
+        return doors.why(self, row, all, time)
+
+    @reads
     def stats(self) -> dict[str, Any]:
         """Rows, time, and the arrangements in use: rows, bytes, batches, readers."""
         self._alive()

@@ -1,0 +1,13 @@
+"""Why a row is in a view, and why another is not.
+
+In reading order:
+
+    access        rows of one moment, found by some of their columns in what is kept
+    linear, groups, contents    any plan, read backwards
+    loops, kept   how rows came into loops, and what operators know of that
+    steps         one step back, for each kind of node
+    derivation    the answer: a tree of rows
+    told          the steps in people's own names
+    drawing       trees in terminals and notebooks
+    ask           from a view's row to its derivation
+"""

@@ -1,0 +1,132 @@
+"""Rows of one moment, found by some of their columns, in what the session keeps anyway.
+
+A question about a row is answered by looking things up: the edges that lead to a node, the members of a group. Tables
+are arranged, and so is much of what views are made of. `Access` looks for an arrangement of a plan whose first columns
+are known; if there is none it reads the whole of one, once, and sorts it for the length of the question. Nothing is
+installed and nothing stays.
+
+A bag here is a dictionary from rows (tuples of codes) to multiplicities that are not zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from everview.dataflow.operators import Arrangement
+from everview.plan import nodes as plan
+from everview.session.snapshot import read_codes
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+
+Row = tuple[int, ...]
+Bag = dict[Row, int]
+Bound = Mapping[int, int]
+"""Columns whose codes are known."""
+
+NOTHING_BOUND: dict[int, int] = {}
+
+
+def matches(row: Row, bound: Bound) -> bool:
+    """Whether a row has the codes that are known."""
+    return all(row[c] == code for c, code in bound.items())
+
+
+def added(bags: Iterable[Bag]) -> Bag:
+    """The sum of bags.
+
+    >>> added([{(1,): 1, (2,): 1}, {(1,): -1}])
+    {(2,): 1}
+    """
+    total: Bag = {}
+    for bag in bags:
+        for row, count in bag.items():
+            total[row] = total.get(row, 0) + count
+    return {row: count for row, count in total.items() if count}
+
+
+class Access:
+    """What a session keeps, as of a time."""
+
+    def __init__(self, core: Core, time: int) -> None:
+        self.core = core
+        self.time = time
+        self._readable: dict[int, tuple[plan.Node, list[Arrangement]]] = {}
+        self._sorted: dict[tuple[Arrangement, int], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]] = {}
+
+    def arrangements(self, node: plan.Node) -> list[Arrangement]:
+        """Arrangements of a plan outside loops that still know the time."""
+        known = self._readable.get(id(node))
+        if known is None:
+            found = self.core.runtime.builder.arrangements.get((node, ()), [])
+            known = self._readable[id(node)] = (node, [a for a in found if self._knows(a)])
+        return known[1]
+
+    def _knows(self, arrangement: Arrangement) -> bool:
+        trace, operator = arrangement.trace, arrangement.operator
+        return not (operator.freed or trace.stateless) and operator.scope.is_root and trace.since <= self.time
+
+    def size(self, node: plan.Node) -> int | None:
+        """How many updates an arrangement of the plan holds; None if there is none."""
+        found = self.arrangements(node)
+        return found[0].trace.measure()[1] if found else None
+
+    def prefix(self, node: plan.Node, columns: Iterable[int]) -> int:
+        """How many of these columns are in front in some arrangement of the plan."""
+        known = set(columns)
+        return max((_leading(a, known) for a in self.arrangements(node)), default=0)
+
+    def rows(self, node: plan.Node, bound: Bound) -> Bag | None:
+        """The rows of a plan that is kept; None if it is not."""
+        found = self.arrangements(node)
+        if not found:
+            return None
+        best = found[0]
+        if bound:
+            best = max(found, key=lambda a: _leading(a, bound))
+            if not _leading(best, bound):
+                return self._scanned(best, bound)
+        return self.read(best, bound)
+
+    def read(self, arrangement: Arrangement, bound: Bound) -> Bag:
+        """The rows of an arrangement that begin with codes that are known, and agree with the others."""
+        start = tuple(bound[c] for c in arrangement.order[: _leading(arrangement, bound)])
+        columns, counts = read_codes(self.core.runtime, arrangement, start, self.time)
+        return bag_of(columns, counts, bound if len(start) < len(bound) else NOTHING_BOUND)
+
+    def _scanned(self, arrangement: Arrangement, bound: Bound) -> Bag:
+        """The same by sorting all rows by one of the columns, once."""
+        column = min(bound)
+        key = (arrangement, column)
+        if key not in self._sorted:
+            columns, counts = read_codes(self.core.runtime, arrangement, (), self.time)
+            order = np.argsort(columns[column], kind="stable")
+            self._sorted[key] = np.ascontiguousarray(columns[:, order]), counts[order]
+        columns, counts = self._sorted[key]
+        low, high = np.searchsorted(columns[column], [bound[column], bound[column]], side="left")
+        high = int(np.searchsorted(columns[column], bound[column], side="right"))
+        return bag_of(columns[:, low:high], counts[low:high], bound)
+
+
+def _leading(arrangement: Arrangement, known: Iterable[int]) -> int:
+    """How many of an arrangement's first columns are known."""
+    known = known if isinstance(known, (set, dict)) else set(known)
+    found = 0
+    for column in arrangement.order:
+        if column not in known:
+            break
+        found += 1
+    return found
+
+
+def bag_of(columns: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], bound: Bound) -> Bag:
+    """Columns of codes as a bag of the rows that agree with what is known."""
+    if not len(counts):
+        return {}
+    rows = zip(*columns.tolist(), strict=True) if len(columns) else iter([()] * len(counts))
+    pairs = zip(rows, counts.tolist(), strict=True)
+    return {row: n for row, n in pairs if n and (not bound or matches(row, bound))}

@@ -1,0 +1,334 @@
+"""The rows of any plan at one moment, as far as some of their columns are known.
+
+This is a plan read backwards. What is known of a row is handed down, node by node, until something is found that is
+kept (`everview.why.access`), and what comes up is computed on the way: a join looks up the side of which more is known
+and then, for each key found there, the other. So a question about one row costs what leads to it. Where nothing is
+known, or nothing is kept, it costs what computing the plan from scratch costs; it is right in any case.
+
+Inside a loop the same plan means something else in every round: `inside` says, for each enclosing loop, what its
+variables hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Protocol
+
+from everview.codes.values import encode_value
+from everview.errors import CompactedError, InternalError
+from everview.expr.nodes import ColumnRef, Literal
+from everview.plan import nodes as plan
+from everview.plan.check import free_variables
+from everview.why import linear
+from everview.why.access import Access, Bag, Bound, Row, added, matches
+from everview.why.groups import GROUPINGS, Grouping, groups, output
+
+if TYPE_CHECKING:
+    from everview.why.loops import Histories
+
+_SERIALS = count()
+
+MANY_KEYS = 64
+"""Keys up to which the other side of a join is always looked up key by key."""
+
+UNKNOWN_SIZE = 1_000_000.0
+
+
+class Variables(Protocol):
+    """What the variables of a loop hold in some round."""
+
+    serial: int
+    size: int
+
+    def rows(self, index: int, bound: Bound) -> Bag:
+        """The rows of a variable."""
+
+
+Inside = Mapping[int, Variables]
+"""For each loop around, by its depth, what its variables hold."""
+
+OUTSIDE: Inside = {}
+
+
+class Given:
+    """Variables whose rows are at hand."""
+
+    def __init__(self, bags: Sequence[Bag]) -> None:
+        self.serial = next(_SERIALS)
+        self.bags = bags
+        self.size = sum(map(len, bags))
+        self._by: dict[tuple[int, int], dict[int, Bag]] = {}
+
+    def rows(self, index: int, bound: Bound) -> Bag:
+        bag = self.bags[index]
+        if not bound or not bag:
+            return bag
+        if len(bound) == len(next(iter(bag))):
+            row = tuple(bound[c] for c in range(len(bound)))
+            return {row: bag[row]} if row in bag else {}
+        if len(bag) < 16:
+            return {row: n for row, n in bag.items() if matches(row, bound)}
+        column = min(bound)
+        if (index, column) not in self._by:
+            by: dict[int, Bag] = {}
+            for row, n in bag.items():
+                by.setdefault(row[column], {})[row] = n
+            self._by[index, column] = by
+        found = self._by[index, column].get(bound[column], {})
+        return found if len(bound) == 1 else {row: n for row, n in found.items() if matches(row, bound)}
+
+
+class Contents:
+    """Rows of plans; whatever was asked once is remembered for the length of one question."""
+
+    histories: Histories
+    """what loops come to, and how"""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self.interner = access.core.interner
+        self._known: dict[tuple[int, tuple[int, ...], tuple[tuple[int, int], ...]], Bag] = {}
+        self._depths: dict[int, tuple[plan.Node, tuple[int, ...]]] = {}
+
+    def forget(self) -> None:
+        """Forget what was found so far."""
+        self._known.clear()
+
+    def depths(self, node: plan.Node) -> tuple[int, ...]:
+        """The depths of the loops whose variables a plan reads."""
+        known = self._depths.get(id(node))
+        if known is None:
+            found = tuple(sorted({depth for depth, _ in free_variables(node)}))
+            known = self._depths[id(node)] = (node, found)  # the node is kept: ids are for those that live
+        return known[1]
+
+    def place(self, node: plan.Node, inside: Inside) -> tuple[int, ...]:
+        """What tells apart the rounds in which a plan may be looked at."""
+        return tuple(inside[d].serial for d in self.depths(node))
+
+    def count(self, node: plan.Node, inside: Inside, row: Row) -> int:
+        """How often a row is there."""
+        return self.rows(node, inside, dict(enumerate(row))).get(row, 0)
+
+    def rows(self, node: plan.Node, inside: Inside, bound: Bound) -> Bag:
+        """The rows of a plan that have the codes that are known."""
+        key = (id(node), self.place(node, inside), tuple(sorted(bound.items())))
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._rows(node, inside, bound)
+        return found
+
+    def _rows(self, node: plan.Node, inside: Inside, bound: Bound) -> Bag:
+        if not self.depths(node):
+            kept = self.access.rows(node, bound)
+            if kept is not None:
+                return kept
+        if isinstance(node, plan.Variable):
+            return inside[node.depth].rows(node.index, bound)
+        if isinstance(node, plan.Project | plan.Filter | plan.FlatMap):
+            return self._linear(node, inside, bound)
+        if isinstance(node, plan.Union):
+            return added(self.rows(i, inside, bound) for i in node.inputs)
+        if isinstance(node, plan.Negate):
+            return {row: -n for row, n in self.rows(node.child, inside, bound).items()}
+        if isinstance(node, plan.Join):
+            return self._join(node, inside, bound)
+        if isinstance(node, plan.Threshold):
+            found = self.rows(node.child, inside, bound)
+            return {row: 1 if node.kind == "distinct" else n for row, n in found.items() if n > 0}
+        if isinstance(node, GROUPINGS):
+            return self._grouped(node, inside, bound)
+        if isinstance(node, plan.LoopResult):
+            return self.histories.result(node, inside, bound)
+        if isinstance(node, plan.Constant):
+            return self._constant(node, bound)
+        if isinstance(node, plan.MultiJoin):
+            return self._multiway(node, inside, bound)
+        if isinstance(node, plan.Table):
+            raise CompactedError(
+                "E_COMPACTED",
+                f"time {self.access.time} is no longer known of a table that is needed to explain the row",
+                "keep more history with ev.connect(history=...)",
+            )
+        raise InternalError("E_INTERNAL", f"a {type(node).__name__} cannot be read backwards")
+
+    def _constant(self, node: plan.Constant, bound: Bound) -> Bag:
+        rows = (
+            tuple(encode_value(t, v, self.interner) for t, v in zip(node.types, row, strict=True)) for row in node.rows
+        )
+        return added({row: 1} for row in rows if matches(row, bound))
+
+    def _linear(self, node: plan.Project | plan.Filter | plan.FlatMap, inside: Inside, bound: Bound) -> Bag:
+        below = linear.below(node, bound, self.interner)
+        if below is None:
+            return {}
+        found: Bag = {}
+        child = self.rows(node.child, inside, below)
+        made = linear.images(node, list(child), self.interner)
+        for images, n in zip(made, child.values(), strict=True):
+            for row in images:
+                if matches(row, bound):
+                    found[row] = found.get(row, 0) + n
+        return {row: n for row, n in found.items() if n}
+
+    # groups
+
+    def group(self, node: Grouping, inside: Inside, key: Row) -> Bag:
+        """The rows of one group."""
+        return self.rows(node.child, inside, dict(zip(node.keys, key, strict=True)))
+
+    def _grouped(self, node: Grouping, inside: Inside, bound: Bound) -> Bag:
+        below = {}
+        keys_first = isinstance(node, plan.Reduce | plan.PythonReduce)
+        for i, k in enumerate(node.keys):
+            at = i if keys_first else k
+            if at in bound and below.setdefault(k, bound[at]) != bound[at]:
+                return {}
+        found: Bag = {}
+        for key, group in groups(self.rows(node.child, inside, below), node.keys).items():
+            for row, n in output(node, key, group, self.interner).items():
+                if matches(row, bound):
+                    found[row] = found.get(row, 0) + n
+        return found
+
+    # joins
+
+    def _join(self, node: plan.Join, inside: Inside, bound: Bound) -> Bag:
+        sides = sides_of(node, bound)
+        if sides is None:
+            return {}
+        left, right = sides
+        keys = (node.left_keys, node.right_keys)
+        known = [frozenset(left), frozenset(right)]
+        nodes = (node.left, node.right)
+        costs = [self.cost(n, inside, k) for n, k in zip(nodes, known, strict=True)]
+        keyed = [self.cost(n, inside, k | frozenset(c)) for n, k, c in zip(nodes, known, keys, strict=True)]
+        first = 0 if costs[0] * (1 + keyed[1]) <= costs[1] * (1 + keyed[0]) else 1
+        one = self.rows(nodes[first], inside, sides[first])
+        if not one:
+            return {}
+        other = 1 - first
+        wanted: dict[Row, list[Row]] = {}
+        for row in one:
+            wanted.setdefault(tuple(row[c] for c in keys[first]), []).append(row)
+        alone = keys[other] and (len(wanted) <= MANY_KEYS or len(wanted) * keyed[other] < costs[other])
+        found: Bag = {}
+        for key, partners in self._partners(nodes[other], inside, sides[other], keys[other], wanted, bool(alone)):
+            for row in wanted[key]:
+                for partner, m in partners.items():
+                    l, r = (row, partner) if first == 0 else (partner, row)
+                    if linear.keys_match(node, l, r):
+                        found[l + r] = found.get(l + r, 0) + one[row] * m
+        return {row: n for row, n in found.items() if n}
+
+    def _partners(
+        self, node: plan.Node, inside: Inside, bound: Bound, keys: tuple[int, ...], wanted: Mapping[Row, object], alone: bool
+    ) -> list[tuple[Row, Bag]]:
+        """The rows of the other side for each key: looked up one by one, or all of them at once."""
+        if alone:
+            found = []
+            for key in wanted:
+                of_key = agreeing(bound, zip(keys, key, strict=True))
+                if of_key is not None:
+                    found.append((key, self.rows(node, inside, of_key)))
+            return found
+        by_key = groups(self.rows(node, inside, bound), keys)
+        return [(key, by_key[key]) for key in wanted if key in by_key]
+
+    def _multiway(self, node: plan.MultiJoin, inside: Inside, bound: Bound) -> Bag:
+        """One input after the other, each with what is known of its variables."""
+        from_codes = self._tested(node)
+        partial: dict[tuple[tuple[int, int], ...], int] = {tuple(sorted(bound.items())): 1}
+        for child, variables in zip(node.inputs, node.variables, strict=True):
+            further: dict[tuple[tuple[int, int], ...], int] = {}
+            for assigned, n in partial.items():
+                known = dict(assigned)
+                below = {c: known[v] for c, v in enumerate(variables) if v in known}
+                for row, m in self.rows(child, inside, below).items():
+                    both = known | {v: row[c] for c, v in enumerate(variables) if v >= 0}
+                    key = tuple(sorted(both.items()))
+                    further[key] = further.get(key, 0) + n * m
+            partial = further
+        rows = {tuple(dict(a)[v] for v in range(len(node.columns))): n for a, n in partial.items()}
+        return {row: n for row, n in rows.items() if n and from_codes(row)}
+
+    def _tested(self, node: plan.MultiJoin) -> Callable[[Row], bool]:
+        """Whether a row passes the comparisons of a join."""
+
+        def code(operand: plan.Operand, row: Row) -> int:
+            if isinstance(operand, int):
+                return row[operand]
+            assert isinstance(operand, Literal)
+            return encode_value(operand.type, operand.value, self.interner)
+
+        def passes(row: Row) -> bool:
+            for op, *operands in node.tests:
+                a, b = (code(o, row) for o in operands)
+                if not (a < b if op == "lt" else a <= b if op == "le" else a != b):
+                    return False
+            return True
+
+        return passes
+
+    # what looking up would cost, roughly
+
+    def cost(self, node: plan.Node, inside: Inside, known: frozenset[int]) -> float:
+        """How many rows will have to be looked at if these columns are known."""
+        if isinstance(node, plan.Variable):
+            size = float(inside[node.depth].size)
+            return 1.0 + (size if not known else size / 100)
+        if not self.depths(node):
+            size_kept = self.access.size(node)
+            if size_kept is not None:
+                ahead = self.access.prefix(node, known)
+                return 1.0 + size_kept / 100.0**ahead + (size_kept / 100 if known and not ahead else 0)
+        if isinstance(node, plan.Constant):
+            return float(len(node.rows))
+        if isinstance(node, plan.Project):
+            columns = {e.index for c in known if isinstance(e := node.exprs[c], ColumnRef)}
+            return self.cost(node.child, inside, frozenset(columns))
+        if isinstance(node, plan.FlatMap):
+            return self.cost(node.child, inside, frozenset())
+        if isinstance(node, plan.Filter | plan.Negate | plan.Threshold):
+            return self.cost(node.child, inside, known)
+        if isinstance(node, plan.Union):
+            return sum(self.cost(i, inside, known) for i in node.inputs)
+        if isinstance(node, plan.Join):
+            width = len(node.left.types)
+            left = frozenset(c for c in known if c < width)
+            right = frozenset(c - width for c in known if c >= width)
+            a = self.cost(node.left, inside, left)
+            b = self.cost(node.right, inside, right)
+            return min(
+                a * self.cost(node.right, inside, right | frozenset(node.right_keys)),
+                b * self.cost(node.left, inside, left | frozenset(node.left_keys)),
+            )
+        if isinstance(node, GROUPINGS):
+            keys = node.keys
+            places = range(len(keys)) if isinstance(node, plan.Reduce | plan.PythonReduce) else keys
+            return self.cost(node.child, inside, frozenset(k for k, at in zip(keys, places, strict=True) if at in known))
+        return UNKNOWN_SIZE / (1000.0 if known else 1.0)
+
+
+def agreeing(bound: Bound, more: Iterable[tuple[int, int]]) -> dict[int, int] | None:
+    """What is known, with more; None if they say different things of a column."""
+    found = dict(bound)
+    for column, code in more:
+        if found.setdefault(column, code) != code:
+            return None
+    return found
+
+
+def sides_of(node: plan.Join, bound: Bound) -> tuple[dict[int, int], dict[int, int]] | None:
+    """What is known of either side of a pair: a key is known of both; None if there can be no pair."""
+    width = len(node.left.types)
+    left = {c: code for c, code in bound.items() if c < width}
+    right = {c - width: code for c, code in bound.items() if c >= width}
+    for l, r in zip(node.left_keys, node.right_keys, strict=True):
+        if l in left and right.setdefault(r, left[l]) != left[l]:
+            return None
+        if r in right and left.setdefault(l, right[r]) != right[r]:
+            return None
+    return left, right
+

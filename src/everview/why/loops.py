@@ -1,0 +1,133 @@
+"""How rows came into loops: in which round, and what the round before held.
+
+A loop applies its bodies round after round: the variables of round n are what the bodies make of those of round
+n - 1. A row of the result is explained by the round in which it came, *and stayed*: it was made of rows of the round
+before, and those came in earlier rounds still. So nothing explains itself, whatever the loop does.
+
+    Forward     runs the loop again, from its beginning, and keeps every round: always possible, costs the loop
+    Rounds      reads the loop's own differences, which carry the round: outside of other loops, as of now
+    Forest      reads the trees of a monotone loop (`everview.plan.monotone`), which keep no rounds: a vertex came
+                because of its parent; as of now
+
+The last two are shortcuts. They say what to look at, and what is found there must be seen to make the row; if it does
+not, the question is asked again with the next of them (`NoWay`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from everview.errors import LoopError
+from everview.plan import nodes as plan
+from everview.why.access import Bag, Bound, Row
+from everview.why.contents import Contents, Given, Inside, Variables
+
+if TYPE_CHECKING:
+    from everview.why.kept import Kept
+
+MOST_ROUNDS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Came:
+    """How a row came into a loop: in a round, if that is known, of what the variables held before; None: it was there
+    at the beginning.
+    """
+
+    round: int | None
+    before: Variables | None
+
+
+class History(Protocol):
+    """How the rows of one loop came."""
+
+    def result(self, index: int, bound: Bound) -> Bag:
+        """What the loop comes to."""
+
+    def came(self, index: int, row: Row, upto: int | None, sign: int) -> Came | None:
+        """How a row came that is there in round `upto` (None: the last); None if that is not known."""
+
+
+class NoWay(Exception):
+    """What a history says does not explain a row."""
+
+    def __init__(self, loop: plan.Loop) -> None:
+        super().__init__("a row of a loop is not explained")
+        self.loop = loop
+
+
+class Forward:
+    """The loop, run again."""
+
+    def __init__(self, contents: Contents, loop: plan.Loop, inside: Inside) -> None:
+        now: list[Bag] = [{} if i is None else contents.rows(i, inside, {}) for i in loop.initials]
+        self.rounds = [Given(now)]
+        self._began: dict[tuple[int, Row, int, int], int] = {}
+        limit = MOST_ROUNDS if loop.max_rounds is None else loop.max_rounds
+        for _ in range(limit):
+            there = {**inside, loop.depth: self.rounds[-1]}
+            new = [contents.rows(body, there, {}) for body in loop.bodies]
+            if new == now:
+                return
+            self.rounds.append(Given(new))
+            now = new
+        if loop.at_limit == "error":
+            raise LoopError("E_LOOP_LIMIT", f"a loop did not converge in {limit} rounds", "look at an earlier time")
+
+    def result(self, index: int, bound: Bound) -> Bag:
+        return self.rounds[-1].rows(index, bound)
+
+    def came(self, index: int, row: Row, upto: int | None, sign: int) -> Came | None:
+        last = len(self.rounds) - 1 if upto is None else upto
+        n = last
+        while n > 0 and self.rounds[n - 1].bags[index].get(row, 0) * sign > 0:
+            n -= 1
+        return Came(n, None if n == 0 else self.rounds[n - 1])
+
+
+class Histories:
+    """The histories of all loops that one question meets."""
+
+    def __init__(self, contents: Contents, kept: Kept | None) -> None:
+        self.contents = contents
+        self.kept = kept
+        self._forward: dict[tuple[int, tuple[int, ...]], tuple[plan.Loop, Forward]] = {}
+        self._short: dict[int, tuple[plan.Loop, list[History]]] = {}
+        contents.histories = self
+
+    def of(self, loop: plan.Loop, inside: Inside) -> History:
+        """The history of a loop: the quickest that has not failed."""
+        short = self._shortcuts(loop)
+        return short[0] if short else self.forward(loop, inside)
+
+    def forward(self, loop: plan.Loop, inside: Inside) -> Forward:
+        """The loop, run again, once for each round of the loops around it."""
+        key = (id(loop), self.contents.place(loop, inside))
+        if key not in self._forward:
+            self._forward[key] = (loop, Forward(self.contents, loop, inside))
+        return self._forward[key][1]
+
+    def result(self, node: plan.LoopResult, inside: Inside, bound: Bound) -> Bag:
+        """The rows of a loop's result."""
+        return self.of(node.loop, inside).result(node.index, bound)
+
+    def failed(self, loop: plan.Loop) -> bool:
+        """What was said of a loop does not explain its rows; whether there is another history to try."""
+        short = self._shortcuts(loop)
+        if not short:
+            return False
+        short.pop(0)
+        self.contents.forget()  # what was read through the shortcut may be another loop's
+        return True
+
+    def _shortcuts(self, loop: plan.Loop) -> list[History]:
+        if id(loop) not in self._short:
+            found: Sequence[History] = ()
+            if self.kept is not None and not self.contents.depths(loop):
+                found = self.kept.histories(loop)
+            self._short[id(loop)] = (loop, list(found))
+        return self._short[id(loop)][1]
+
+

@@ -1,0 +1,292 @@
+"""One step back: why a row is in a plan, told by rows of what the plan reads.
+
+A *goal* is a row that is there and wants a reason; a *step* is the reason, and its children are goals again. Every
+kind of node has one rule (`_RULES`). Where several rows would do, the one with the least codes is taken, so that the
+same question always has the same answer. Goals that are met again are not explained again: what is found is a graph
+without circles, whose leaves are rows of tables and constants.
+
+Counts may be negative between a negation and the next threshold. So a goal has a sign: +1 asks why a row is there, -1
+why it was taken away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from everview.errors import InternalError
+from everview.plan import nodes as plan
+from everview.plan.windows import Window
+from everview.why import linear
+from everview.why.access import Bag, Bound, Row
+from everview.why.contents import Contents, Inside, Variables
+from everview.why.groups import Grouping, in_order
+from everview.why.loops import Came, Histories, NoWay
+
+SAMPLE = 5
+"""Rows of a group that are shown."""
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Goal:
+    """A row of a plan that is there (sign +1), or is counted negative (-1). `upto`: of a loop's row, the round in which
+    it is looked at; None: the last.
+    """
+
+    node: plan.Node
+    inside: Inside
+    row: Row
+    sign: int = 1
+    upto: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Absent:
+    """What must not be there: rows of a plan with these codes."""
+
+    node: plan.Node
+    inside: Inside
+    bound: Bound
+
+
+@dataclass(frozen=True)
+class Seen:
+    """How much a step looked at: rows of the group, how many distinct ones, and the place of the row in an order."""
+
+    rows: int
+    distinct: int
+    place: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Why a goal holds."""
+
+    goal: Goal
+    children: tuple[Goal, ...] = ()
+    absent: tuple[Absent, ...] = ()
+    seen: Seen | None = None
+    round: int | None = None
+
+
+class Search:
+    """Steps for a goal and all goals that it leads to."""
+
+    def __init__(self, contents: Contents, histories: Histories) -> None:
+        self.contents = contents
+        self.histories = histories
+        self.steps: dict[Key, Step] = {}
+        self._rounds: dict[int, tuple[plan.Loop, Inside, int | None]] = {}
+        self._results: dict[tuple[int, int], plan.LoopResult] = {}
+        self._came: dict[Key, Came] = {}
+
+    def explain(self, root: Goal) -> Step:
+        """The step for a goal; those of all goals below it are in `steps`."""
+        while True:
+            try:
+                return self._explain(root)
+            except NoWay as failed:
+                if not self.histories.failed(failed.loop):
+                    raise InternalError("E_INTERNAL", "a row of a loop has no explanation", "please report it") from None
+                self.steps.clear()
+                self._came.clear()
+
+    def _explain(self, root: Goal) -> Step:
+        todo = [root]
+        while todo:
+            goal = todo.pop()
+            key = self.key(goal)
+            if key not in self.steps:
+                step = self.step(goal)
+                self.steps[key] = step
+                todo.extend(reversed(step.children))
+        return self.steps[self.key(root)]
+
+    def key(self, goal: Goal) -> Key:
+        """What makes two goals the same: a loop's row is the same in all rounds since it came."""
+        node = goal.node
+        at = self.came(goal) if isinstance(node, plan.LoopResult) else None
+        since = None if at is None else at.round if at.round is not None else -1
+        return id(node), self.contents.place(node, goal.inside), goal.row, goal.sign, since
+
+    def step(self, goal: Goal) -> Step:
+        """The reason for one goal."""
+        return _RULES[type(goal.node)](self, goal)
+
+    # rows of one row
+
+    def linear(self, goal: Goal) -> Step:
+        node = goal.node
+        assert isinstance(node, plan.Project | plan.FlatMap)
+        known = linear.below(node, dict(enumerate(goal.row)), self.contents.interner)
+        assert known is not None
+        child = self.contents.rows(node.child, goal.inside, known)
+        rows = sorted(row for row, n in child.items() if n * goal.sign > 0)
+        made = linear.images(node, rows, self.contents.interner)
+        row = next(r for r, images in zip(rows, made, strict=True) if goal.row in images)
+        return Step(goal, (Goal(node.child, goal.inside, row, goal.sign),))
+
+    def same(self, goal: Goal) -> Step:
+        """The row as it is: of a filter, or of what counts rows once."""
+        assert isinstance(goal.node, plan.Filter | plan.Threshold)
+        return Step(goal, (Goal(goal.node.child, goal.inside, goal.row, goal.sign),))
+
+    def negate(self, goal: Goal) -> Step:
+        assert isinstance(goal.node, plan.Negate)
+        return Step(goal, (Goal(goal.node.child, goal.inside, goal.row, -goal.sign),))
+
+    def leaf(self, goal: Goal) -> Step:
+        return Step(goal)
+
+    # rows of several plans
+
+    def union(self, goal: Goal) -> Step:
+        """The first input that has the row; and what a negation among them does not have."""
+        node = goal.node
+        assert isinstance(node, plan.Union)
+        counts = [self.contents.count(i, goal.inside, goal.row) * goal.sign for i in node.inputs]
+        chosen = next(i for i, n in zip(node.inputs, counts, strict=True) if n > 0)
+        bound = dict(enumerate(goal.row))
+        absent = [
+            Absent(i.child, goal.inside, bound)
+            for i, n in zip(node.inputs, counts, strict=True)
+            if isinstance(i, plan.Negate) and n == 0 and goal.sign > 0
+        ]
+        return Step(goal, (Goal(chosen, goal.inside, goal.row, goal.sign),), tuple(absent))
+
+    def join(self, goal: Goal) -> Step:
+        node = goal.node
+        assert isinstance(node, plan.Join)
+        width = len(node.left.types)
+        sides = ((node.left, goal.row[:width]), (node.right, goal.row[width:]))
+        return Step(goal, tuple(self._signed(n, goal.inside, row) for n, row in sides))
+
+    def multiway(self, goal: Goal) -> Step:
+        node = goal.node
+        assert isinstance(node, plan.MultiJoin)
+        children = []
+        for child, variables in zip(node.inputs, node.variables, strict=True):
+            known = {c: goal.row[v] for c, v in enumerate(variables) if v >= 0}
+            children.append(self._signed(child, goal.inside, min(self.contents.rows(child, goal.inside, known))))
+        return Step(goal, tuple(children))
+
+    def _signed(self, node: plan.Node, inside: Inside, row: Row) -> Goal:
+        return Goal(node, inside, row, 1 if self.contents.count(node, inside, row) > 0 else -1)
+
+    # rows of groups
+
+    def reduce(self, goal: Goal) -> Step:
+        """The winning rows of extremes, and some of the rows that were counted or added up."""
+        node = goal.node
+        assert isinstance(node, plan.Reduce)
+        group = self.contents.group(node, goal.inside, goal.row[: len(node.keys)])
+        chosen: dict[Row, None] = {}
+        totals = False
+        for a, code in zip(node.aggregates, goal.row[len(node.keys) :], strict=True):
+            if a.kind in ("min", "max") and a.column is not None:
+                chosen[min(row for row, n in group.items() if row[a.column] == code and n > 0)] = None
+            else:
+                totals = True
+        if totals:
+            chosen.update(dict.fromkeys(sorted(group)[:SAMPLE]))
+        return self._of_group(goal, node, group, list(chosen))
+
+    def top(self, goal: Goal) -> Step:
+        node = goal.node
+        assert isinstance(node, plan.TopK)
+        group = self.contents.group(node, goal.inside, tuple(goal.row[k] for k in node.keys))
+        place = 1
+        for row, n in in_order(node, group, self.contents.interner):
+            if row == goal.row:
+                break
+            place += n
+        return self._of_group(goal, node, group, [goal.row], place)
+
+    def window(self, goal: Goal) -> Step:
+        node = goal.node
+        assert isinstance(node, Window)
+        own = goal.row[: len(node.child.types)]
+        group = self.contents.group(node, goal.inside, tuple(own[k] for k in node.keys))
+        others = [row for row in sorted(group)[:SAMPLE] if row != own]
+        return self._of_group(goal, node, group, [own, *others[: SAMPLE - 1]])
+
+    def python(self, goal: Goal) -> Step:
+        node = goal.node
+        assert isinstance(node, plan.PythonReduce)
+        group = self.contents.group(node, goal.inside, goal.row[: len(node.keys)])
+        return self._of_group(goal, node, group, sorted(group)[:SAMPLE])
+
+    def _of_group(self, goal: Goal, node: Grouping, group: Bag, rows: list[Row], place: int | None = None) -> Step:
+        children = tuple(Goal(node.child, goal.inside, row, 1 if group[row] > 0 else -1) for row in rows)
+        return Step(goal, children, seen=Seen(sum(group.values()), len(group), place))
+
+    # rows of loops
+
+    def came(self, goal: Goal) -> Came:
+        """How a loop's row came."""
+        node = goal.node
+        assert isinstance(node, plan.LoopResult)
+        key = (id(node), self.contents.place(node, goal.inside), goal.row, goal.sign, goal.upto)
+        if key not in self._came:
+            history = self.histories.of(node.loop, goal.inside)
+            found = history.came(node.index, goal.row, goal.upto, goal.sign)
+            if found is None:
+                raise NoWay(node.loop)
+            if found.before is not None:
+                before = None if found.round is None else found.round - 1
+                self._rounds[found.before.serial] = (node.loop, goal.inside, before)
+            self._came[key] = found
+        return self._came[key]
+
+    def loop(self, goal: Goal) -> Step:
+        node = goal.node
+        assert isinstance(node, plan.LoopResult)
+        loop, came = node.loop, self.came(goal)
+        initial = loop.initials[node.index]
+        if came.before is None:
+            assert initial is not None
+            child = Goal(initial, goal.inside, goal.row, goal.sign)
+        else:
+            child = Goal(loop.bodies[node.index], {**goal.inside, loop.depth: came.before}, goal.row, goal.sign)
+        if self.contents.count(child.node, child.inside, child.row) * goal.sign <= 0:
+            raise NoWay(loop)
+        return Step(goal, (child,), round=came.round)
+
+    def variable(self, goal: Goal) -> Step:
+        """A row of a loop's variable is one of the loop, in an earlier round."""
+        node = goal.node
+        assert isinstance(node, plan.Variable)
+        loop, inside, upto = self._rounds[goal.inside[node.depth].serial]
+        return Step(goal, (Goal(self.result_of(loop, node.index), inside, goal.row, goal.sign, upto),))
+
+    def loop_of(self, variables: Variables) -> plan.Loop:
+        """The loop that holds this in some round."""
+        return self._rounds[variables.serial][0]
+
+    def result_of(self, loop: plan.Loop, index: int) -> plan.LoopResult:
+        """The result of a loop as a node, the same each time."""
+        return self._results.setdefault((id(loop), index), plan.LoopResult(loop, index))
+
+
+_RULES: dict[type[plan.Node], Callable[[Search, Goal], Step]] = {
+    plan.Table: Search.leaf,
+    plan.Constant: Search.leaf,
+    plan.Project: Search.linear,
+    plan.FlatMap: Search.linear,
+    plan.Filter: Search.same,
+    plan.Threshold: Search.same,
+    plan.Negate: Search.negate,
+    plan.Union: Search.union,
+    plan.Join: Search.join,
+    plan.MultiJoin: Search.multiway,
+    plan.Reduce: Search.reduce,
+    plan.TopK: Search.top,
+    plan.PythonReduce: Search.python,
+    Window: Search.window,
+    plan.LoopResult: Search.loop,
+    plan.Variable: Search.variable,
+}
+"""The rule of each kind of node."""

@@ -1,0 +1,241 @@
+"""From steps to what people read: derivations with the names that people gave.
+
+A plan has many nodes that nobody has a name for. What stays of the steps is rows of tables, of views, of recursions,
+and those of steps that looked at many rows at once (aggregates, first rows, windows); all between them is left out, and
+its reasons become those of the row above. A row of a Datalog relation has the rule that made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from everview.codes.codec import Codec
+from everview.datalog.program import rules_of
+from everview.language.collection import known_names
+from everview.plan import nodes as plan
+from everview.plan.explain import texts
+from everview.session.temporal import RESERVED_PREFIX
+from everview.types import NULL
+from everview.why.contents import sides_of
+from everview.why.derivation import Derivation
+from everview.why.groups import GROUPINGS
+from everview.why.linear import below
+from everview.why.steps import Absent, Goal, Key, Search, Step
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.view import View
+
+
+@dataclass(frozen=True)
+class Named:
+    """What a plan is called, and its columns."""
+
+    name: str
+    columns: tuple[str, ...]
+    kind: str = "view"
+    how: str = ""
+    width: int = 0
+    """of a table that belongs to views: how many of its columns are people's"""
+
+
+class Names:
+    """The names of plans in a session, seen from one of its views."""
+
+    def __init__(self, core: Core, view: View) -> None:
+        self.core = core
+        self.view = view
+        self._views: dict[plan.Node, Named] = {}
+        for name, rules in rules_of(core).items():
+            relation = rules._relations[name]
+            self._views[relation.node] = Named(name, relation.columns)
+        for other in core.catalog.views.values():
+            if not other._name.startswith("("):
+                self._views.setdefault(other._node, _of_view(other))
+        self._views[view._node] = _of_view(view)
+        self._tables: dict[plan.Node, Named] = {}
+        self._texts: Mapping[plan.Node, str] | None = None
+        self._rules = [rules._strata.made_by for rules in dict.fromkeys(rules_of(core).values())]
+
+    def of(self, node: plan.Node) -> Named | None:
+        """What a plan is called, if anything."""
+        return self.table(node) if isinstance(node, plan.Table) else self._views.get(node)
+
+    def table(self, node: plan.Table) -> Named:
+        """A table; one that follows the clock for views is called by the name of the one it follows."""
+        if node not in self._tables:
+            table = self.core.catalog.table_of(node)
+            origin, how = table._origin or table, ""
+            if table._origin is not None:
+                how = f"in {table._label.removeprefix(RESERVED_PREFIX)}"
+            columns = tuple(c.name for c in origin._columns)
+            self._tables[node] = Named(origin._label, columns, "table", how, len(columns))
+        return self._tables[node]
+
+    def recursion(self, node: plan.LoopResult) -> Named:
+        """A loop's rows: by the view that it is, or as a part of the view that is asked about."""
+        found = self._views.get(node)
+        if found is None:
+            which = f" {node.index + 1}" if len(node.loop.bodies) > 1 else ""
+            found = self._views[node] = Named(f"{self.view._name}'s recursion{which}", (), "loop")
+        return found
+
+    def text(self, node: plan.Node) -> str:
+        """What a step does."""
+        if self._texts is None:
+            self._texts = texts(self.view._node, *known_names(self.view._source))
+        return self._texts.get(node, type(node).__name__)
+
+    def rule(self, node: plan.Node) -> str:
+        """The rule of a program that a plan is the body of."""
+        return next((made[node] for made in self._rules if node in made), "")
+
+
+def _of_view(view: View) -> Named:
+    return Named(view._name, tuple(c.name for c in view._columns))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What a goal contributes to the row above it."""
+
+    pieces: tuple[Derivation, ...] = ()
+    rule: str = ""
+    how: tuple[str, ...] = ()
+
+
+def _common(rules: list[str]) -> str:
+    """The rule that made all of some rows, if it was one."""
+    return rules[0] if rules and len(set(rules)) == 1 else ""
+
+
+class Telling:
+    """Derivations for the steps of a search."""
+
+    def __init__(self, search: Search, names: Names) -> None:
+        self.search = search
+        self.names = names
+        self._parts: dict[Key, _Part] = {}
+
+    def tell(self, root: Goal) -> Derivation:
+        """The derivation of a view's row."""
+        search = self.search
+        todo = [(root, False)]
+        while todo:
+            goal, ready = todo.pop()
+            key = search.key(goal)
+            if key in self._parts:
+                continue
+            step = search.steps[key]
+            if ready:
+                self._parts[key] = self._part(step)
+            else:
+                todo.append((goal, True))
+                todo.extend((child, False) for child in reversed(step.children))
+        part = self._parts[search.key(root)]
+        view = self.names.view
+        row = self.decoded(root.node.types, root.row)
+        if len(part.pieces) == 1 and (part.pieces[0].source, part.pieces[0].row) == (view._name, row):
+            return part.pieces[0]
+        return self._derived(root, _of_view(view), part)
+
+    def decoded(self, types: plan.Types, row: tuple[int, ...]) -> tuple[Any, ...]:
+        """A row's values."""
+        names = [f"c{i}" for i in range(len(types))]
+        return Codec(types, names, self.search.contents.interner).decode_row(row)
+
+    def _part(self, step: Step) -> _Part:
+        goal, node = step.goal, step.goal.node
+        if isinstance(node, plan.Constant):
+            return _Part(rule=self.names.rule(node))
+        if isinstance(node, plan.Table):
+            table = self.names.table(node)
+            row = self.decoded(node.types, goal.row)[: table.width]
+            return _Part((Derivation(row, table.name, "table", columns=table.columns, how=table.how),))
+        below = [self._parts[self.search.key(c)] for c in step.children]
+        pieces = list(dict.fromkeys(p for part in below for p in part.pieces))
+        pieces += [self._absence(a) for a in step.absent]
+        part = _Part(tuple(pieces), _common([p.rule for p in below]), below[0].how if len(below) == 1 else ())
+        if isinstance(node, plan.Variable):
+            return part
+        if isinstance(node, plan.LoopResult):
+            return _Part((self._derived(goal, self.names.recursion(node), part, step.round),))
+        named = self.names.of(node) if not self.search.contents.depths(node) else None
+        if isinstance(node, GROUPINGS):
+            part = self._grouped(step, part)
+        if isinstance(node, plan.FlatMap):
+            part = replace(part, how=(*part.how, self.names.text(node)))
+        rule = self.names.rule(node)
+        if rule:
+            part = replace(part, rule=rule)
+        return part if named is None else _Part((self._derived(goal, named, part),))
+
+    def _grouped(self, step: Step, part: _Part) -> _Part:
+        seen = step.seen
+        assert seen is not None
+        text = self.names.text(step.goal.node)
+        row = self.decoded(step.goal.node.types, step.goal.row)
+        how = "; ".join((*part.how, *([f"number {seen.place} of {seen.rows}"] if seen.place is not None else [])))
+        of = None if seen.place is not None else seen.rows
+        return _Part((Derivation(row, text, "group", part.pieces, how=how, of=of, rule=part.rule),))
+
+    def _derived(self, goal: Goal, named: Named, part: _Part, number: int | None = None) -> Derivation:
+        row = self.decoded(goal.node.types, goal.row)
+        how = "; ".join(dict.fromkeys(part.how))
+        kind: Any = named.kind
+        rule, children, of = part.rule, part.pieces, None
+        if len(children) == 1 and children[0].kind == "group":
+            group = children[0]
+            how = "; ".join(t for t in (how, group.source, group.how) if t)
+            rule, children, of = rule or group.rule, group.children, group.of
+        return Derivation(row, named.name, kind, children, named.columns, rule, how, number, of)
+
+    # what is not there
+
+    def _absence(self, absent: Absent) -> Derivation:
+        node, inside, bound = self._blame(absent)
+        interner = self.search.contents.interner
+        codes = tuple(bound.get(c, NULL) for c in range(len(node.types)))
+        optional = tuple(t.optional() for t in node.types)
+        names = [f"c{i}" for i in range(len(optional))]
+        row = Codec(optional, names, interner).decode_row(codes)
+        if isinstance(node, plan.Variable):
+            loop = self.search.loop_of(inside[node.depth])
+            named: Named | None = self.names.recursion(self.search.result_of(loop, node.index))
+        else:
+            named = self.names.of(node) if not self.search.contents.depths(node) else None
+        width = named.width if named is not None and named.width else len(row)
+        source = self.names.text(node) if named is None else named.name
+        return Derivation(row[:width], source, "absent", columns=() if named is None else named.columns)
+
+    def _blame(self, absent: Absent) -> tuple[plan.Node, Any, dict[int, int]]:
+        """The plan nearest to people's own that lacks rows."""
+        node, inside, bound = absent.node, absent.inside, dict(absent.bound)
+        contents = self.search.contents
+        while True:
+            named = not contents.depths(node) and not isinstance(node, plan.Table) and self.names.of(node)
+            if named:
+                return node, inside, bound
+            if isinstance(node, plan.Project | plan.Filter):
+                further = below(node, bound, contents.interner)
+                if further is None or (isinstance(node, plan.Filter) and contents.rows(node.child, inside, further)):
+                    return node, inside, bound
+                if isinstance(node, plan.Project) and contents.rows(node.child, inside, further):
+                    return node, inside, bound
+                node, bound = node.child, further
+            elif isinstance(node, plan.Threshold):
+                node = node.child
+            elif isinstance(node, plan.Join):
+                sides = sides_of(node, bound)
+                if sides is None:
+                    return node, inside, bound
+                if not contents.rows(node.right, inside, sides[1]):
+                    node, bound = node.right, sides[1]
+                elif not contents.rows(node.left, inside, sides[0]):
+                    node, bound = node.left, sides[0]
+                else:
+                    return node, inside, bound
+            else:
+                return node, inside, bound
