@@ -245,7 +245,9 @@ class _Reader(Transformer[Any, Any]):
 
     def fact(self, meta: Any, parts: list[Any]) -> list[Rule]:
         text = self._text(meta)
-        return [_rule(head, (), replace(head.place if len(parts[0]) > 1 else _place(meta), text=text)) for head in parts[0]]
+        return [
+            _rule(head, (), replace(head.place if len(parts[0]) > 1 else _place(meta), text=text)) for head in parts[0]
+        ]
 
     def rule(self, meta: Any, parts: list[Any]) -> list[Rule]:
         heads, sign, body = parts

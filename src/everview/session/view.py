@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from everview.codes.codec import Codec
 from everview.dataflow.dataflow import batch_arrays
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from everview.io.durations import Duration
     from everview.io.outlet import Outlet
     from everview.session.core import Core
+    from everview.why.derivation import Derivation, Witnesses
 
 
 class View(Followed):
@@ -211,8 +212,14 @@ class View(Followed):
         why = self._source._plan_why
         return replace(decision, why=why) if why and decision.why == ASKED else decision
 
+    @overload
+    def why(self, row: Any, *, all: None = None, time: int | None = None) -> Derivation: ...
+
+    @overload
+    def why(self, row: Any, *, all: int, time: int | None = None) -> Witnesses: ...
+
     @reads
-    def why(self, row: Any, *, all: int | None = None, time: int | None = None) -> Any:  # noqa: A002
+    def why(self, row: Any, *, all: int | None = None, time: int | None = None) -> Derivation | Witnesses:
         """Why a row is here: a `Derivation`, whose `children` are rows that it follows from, down to rows of tables.
 
         What a loop found is explained by what it had found before, so nothing explains itself. Of an aggregate's rows

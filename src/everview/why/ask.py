@@ -37,10 +37,12 @@ class Question:
         self.view = view
         self.time = now if time is None else time
         if self.time > now:
-            raise InputError("E_FUTURE", f"time {time} has not come yet; it is {now} now", "ask about db.time or before")
+            raise InputError(
+                "E_FUTURE", f"time {time} has not come yet; it is {now} now", "ask about db.time or before"
+            )
         self.access = Access(core, self.time)
         self.contents = Contents(self.access)
-        kept = Kept(core, view) if self.time == core.runtime.dataflow.time else None
+        kept = Kept(self.access, view) if self.time == core.runtime.dataflow.time else None
         self.histories = Histories(self.contents, kept)
         self.search = Search(self.contents, self.histories)
 
@@ -79,5 +81,3 @@ def why(view: View, row: Any, number: int | None, time: int | None) -> Derivatio
         return question.derivation(codes)
     finally:
         sys.setrecursionlimit(limit)
-
-

@@ -35,11 +35,18 @@ MANY_KEYS = 64
 UNKNOWN_SIZE = 1_000_000.0
 
 
+def new_serial() -> int:
+    """A number for what variables hold, never given again."""
+    return next(_SERIALS)
+
+
 class Variables(Protocol):
     """What the variables of a loop hold in some round."""
 
     serial: int
     size: int
+    partial: bool
+    """whether there may be more rows than those that are said"""
 
     def rows(self, index: int, bound: Bound) -> Bag:
         """The rows of a variable."""
@@ -54,8 +61,9 @@ OUTSIDE: Inside = {}
 class Given:
     """Variables whose rows are at hand."""
 
-    def __init__(self, bags: Sequence[Bag]) -> None:
-        self.serial = next(_SERIALS)
+    def __init__(self, bags: Sequence[Bag], *, partial: bool = False) -> None:
+        self.serial = new_serial()
+        self.partial = partial
         self.bags = bags
         self.size = sum(map(len, bags))
         self._by: dict[tuple[int, int], dict[int, Bag]] = {}
@@ -179,7 +187,7 @@ class Contents:
         return self.rows(node.child, inside, dict(zip(node.keys, key, strict=True)))
 
     def _grouped(self, node: Grouping, inside: Inside, bound: Bound) -> Bag:
-        below = {}
+        below: dict[int, int] = {}
         keys_first = isinstance(node, plan.Reduce | plan.PythonReduce)
         for i, k in enumerate(node.keys):
             at = i if keys_first else k
@@ -223,7 +231,13 @@ class Contents:
         return {row: n for row, n in found.items() if n}
 
     def _partners(
-        self, node: plan.Node, inside: Inside, bound: Bound, keys: tuple[int, ...], wanted: Mapping[Row, object], alone: bool
+        self,
+        node: plan.Node,
+        inside: Inside,
+        bound: Bound,
+        keys: tuple[int, ...],
+        wanted: Mapping[Row, object],
+        alone: bool,
     ) -> list[tuple[Row, Bag]]:
         """The rows of the other side for each key: looked up one by one, or all of them at once."""
         if alone:
@@ -307,7 +321,9 @@ class Contents:
         if isinstance(node, GROUPINGS):
             keys = node.keys
             places = range(len(keys)) if isinstance(node, plan.Reduce | plan.PythonReduce) else keys
-            return self.cost(node.child, inside, frozenset(k for k, at in zip(keys, places, strict=True) if at in known))
+            return self.cost(
+                node.child, inside, frozenset(k for k, at in zip(keys, places, strict=True) if at in known)
+            )
         return UNKNOWN_SIZE / (1000.0 if known else 1.0)
 
 
@@ -331,4 +347,3 @@ def sides_of(node: plan.Join, bound: Bound) -> tuple[dict[int, int], dict[int, i
         if r in right and left.setdefault(l, right[r]) != right[r]:
             return None
     return left, right
-

@@ -59,9 +59,7 @@ def lines(root: Derivation) -> list[tuple[str, Derivation, bool]]:
             continue
         last = len(d.children) - 1
         for i, child in reversed(list(enumerate(d.children))):
-            todo.append(
-                (below + ("└─ " if i == last else "├─ "), below + ("   " if i == last else "│  "), child)
-            )
+            todo.append((below + ("└─ " if i == last else "├─ "), below + ("   " if i == last else "│  "), child))
     return found
 
 

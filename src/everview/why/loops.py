@@ -129,5 +129,3 @@ class Histories:
                 found = self.kept.histories(loop)
             self._short[id(loop)] = (loop, list(found))
         return self._short[id(loop)][1]
-
-

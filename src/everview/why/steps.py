@@ -54,10 +54,12 @@ class Absent:
 
 @dataclass(frozen=True)
 class Seen:
-    """How much a step looked at: rows of the group, how many distinct ones, and the place of the row in an order."""
+    """How much a step looked at: rows of the group, how many distinct ones (None: more than were looked at), and the
+    place of the row in an order.
+    """
 
-    rows: int
-    distinct: int
+    rows: int | None
+    distinct: int | None
     place: int | None = None
 
 
@@ -82,6 +84,7 @@ class Search:
         self._rounds: dict[int, tuple[plan.Loop, Inside, int | None]] = {}
         self._results: dict[tuple[int, int], plan.LoopResult] = {}
         self._came: dict[Key, Came] = {}
+        self._keys: dict[Goal, Key] = {}
 
     def explain(self, root: Goal) -> Step:
         """The step for a goal; those of all goals below it are in `steps`."""
@@ -90,9 +93,12 @@ class Search:
                 return self._explain(root)
             except NoWay as failed:
                 if not self.histories.failed(failed.loop):
-                    raise InternalError("E_INTERNAL", "a row of a loop has no explanation", "please report it") from None
+                    raise InternalError(
+                        "E_INTERNAL", "a row of a loop has no explanation", "please report it"
+                    ) from None
                 self.steps.clear()
                 self._came.clear()
+                self._keys.clear()
 
     def _explain(self, root: Goal) -> Step:
         todo = [root]
@@ -107,10 +113,13 @@ class Search:
 
     def key(self, goal: Goal) -> Key:
         """What makes two goals the same: a loop's row is the same in all rounds since it came."""
-        node = goal.node
-        at = self.came(goal) if isinstance(node, plan.LoopResult) else None
-        since = None if at is None else at.round if at.round is not None else -1
-        return id(node), self.contents.place(node, goal.inside), goal.row, goal.sign, since
+        known = self._keys.get(goal)
+        if known is None:
+            node, since = goal.node, None
+            if type(node) is plan.LoopResult:
+                since = self.came(goal).round
+            known = self._keys[goal] = (id(node), self.contents.place(node, goal.inside), goal.row, goal.sign, since)
+        return known
 
     def step(self, goal: Goal) -> Step:
         """The reason for one goal."""
@@ -221,7 +230,9 @@ class Search:
 
     def _of_group(self, goal: Goal, node: Grouping, group: Bag, rows: list[Row], place: int | None = None) -> Step:
         children = tuple(Goal(node.child, goal.inside, row, 1 if group[row] > 0 else -1) for row in rows)
-        return Step(goal, children, seen=Seen(sum(group.values()), len(group), place))
+        whole = not any(goal.inside[depth].partial for depth in self.contents.depths(node.child))
+        seen = Seen(sum(group.values()), len(group), place) if whole else Seen(None, None, place)
+        return Step(goal, children, seen=seen)
 
     # rows of loops
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from everview.codes.codec import Codec
+from everview.codes.values import Decode, decoder
 from everview.datalog.program import rules_of
 from everview.language.collection import known_names
 from everview.plan import nodes as plan
@@ -118,6 +118,7 @@ class Telling:
         self.search = search
         self.names = names
         self._parts: dict[Key, _Part] = {}
+        self._decoders: dict[plan.Types, list[Decode]] = {}
 
     def tell(self, root: Goal) -> Derivation:
         """The derivation of a view's row."""
@@ -143,8 +144,11 @@ class Telling:
 
     def decoded(self, types: plan.Types, row: tuple[int, ...]) -> tuple[Any, ...]:
         """A row's values."""
-        names = [f"c{i}" for i in range(len(types))]
-        return Codec(types, names, self.search.contents.interner).decode_row(row)
+        decoders = self._decoders.get(types)
+        if decoders is None:
+            interner = self.search.contents.interner
+            decoders = self._decoders[types] = [decoder(t, interner) for t in types]
+        return tuple([decode(code) for decode, code in zip(decoders, row, strict=True)])
 
     def _part(self, step: Step) -> _Part:
         goal, node = step.goal, step.goal.node
@@ -196,11 +200,8 @@ class Telling:
 
     def _absence(self, absent: Absent) -> Derivation:
         node, inside, bound = self._blame(absent)
-        interner = self.search.contents.interner
         codes = tuple(bound.get(c, NULL) for c in range(len(node.types)))
-        optional = tuple(t.optional() for t in node.types)
-        names = [f"c{i}" for i in range(len(optional))]
-        row = Codec(optional, names, interner).decode_row(codes)
+        row = self.decoded(tuple(t.optional() for t in node.types), codes)
         if isinstance(node, plan.Variable):
             loop = self.search.loop_of(inside[node.depth])
             named: Named | None = self.names.recursion(self.search.result_of(loop, node.index))
