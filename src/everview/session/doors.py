@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from everview.session.table import Table
     from everview.session.view import View
     from everview.sql.prepared import Prepared
+    from everview.why.absence import WhyNot
     from everview.why.derivation import Derivation, Witnesses
 
 
@@ -31,6 +32,12 @@ def why(view: View, row: Any, number: int | None, time: int | None) -> Derivatio
     from everview.why.ask import why
 
     return why(view, row, number, time)
+
+
+def why_not(view: View, row: Any, time: int | None) -> WhyNot:
+    from everview.why.ask import why_not
+
+    return why_not(view, row, time)
 
 
 # languages

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from everview.io.durations import Duration
     from everview.io.outlet import Outlet
     from everview.session.core import Core
+    from everview.why.absence import WhyNot
     from everview.why.derivation import Derivation, Witnesses
 
 
@@ -238,6 +239,25 @@ class View(Followed):
         └─ sales('north', 7)
         """
         return doors.why(self, row, all, time)
+
+    @reads
+    def why_not(self, row: Any, *, time: int | None = None) -> WhyNot:
+        """Why a row is not here: for each way in which it could have come, what that lacks. Values may be left open
+        with None or `...`.
+
+        >>> import everview as ev
+        >>> from everview import col
+        >>> db = ev.connect()
+        >>> sales = db.table("sales", {"shop": str, "amount": int})
+        >>> large = db.view("large", sales.filter(col.amount > 4))
+        >>> sales.insert([("north", 3)])
+        >>> print(large.why_not(("north", None)))
+        large('north', _) is not there:
+        - Filter amount > 4 is not true for ('north', 3)
+        >>> large.why_not(("south", 9)).missing()
+        [('sales', ('south', 9))]
+        """
+        return doors.why_not(self, row, time)
 
     @reads
     def stats(self) -> dict[str, Any]:

@@ -4,10 +4,12 @@ In reading order:
 
     access        rows of one moment, found by some of their columns in what is kept
     linear, groups, contents    any plan, read backwards
-    loops, kept   how rows came into loops, and what operators know of that
+    loops, finals, kept    how rows came into loops, and what operators know of that
     steps         one step back, for each kind of node
     derivation    the answer: a tree of rows
     told          the steps in people's own names
     drawing       trees in terminals and notebooks
+    witnesses     several explanations of one row
+    absence       what a row lacks that is not there
     ask           from a view's row to its derivation
 """

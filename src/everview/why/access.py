@@ -112,6 +112,28 @@ class Access:
         return bag_of(columns[:, low:high], counts[low:high], bound)
 
 
+class Supposed(Access):
+    """The same with some more rows in tables: what depends on those is not kept, and is computed."""
+
+    def __init__(self, access: Access, rows: Mapping[plan.Table, Bag]) -> None:
+        super().__init__(access.core, access.time)
+        self._more = rows
+        self._touched: dict[int, tuple[plan.Node, bool]] = {}
+
+    def rows(self, node: plan.Node, bound: Bound) -> Bag | None:
+        if isinstance(node, plan.Table) and node in self._more:
+            there = super().rows(node, bound)
+            more = {row: n for row, n in self._more[node].items() if matches(row, bound)}
+            return None if there is None else added([there, more])
+        return None if self._depends(node) else super().rows(node, bound)
+
+    def _depends(self, node: plan.Node) -> bool:
+        if id(node) not in self._touched:
+            touched = any(isinstance(n, plan.Table) and n in self._more for n in node.walk())
+            self._touched[id(node)] = (node, touched)
+        return self._touched[id(node)][1]
+
+
 def _leading(arrangement: Arrangement, known: Iterable[int]) -> int:
     """How many of an arrangement's first columns are known."""
     known = known if isinstance(known, (set, dict)) else set(known)

@@ -7,17 +7,23 @@ earlier time, all that is read must still be known as of then: tables and views 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from everview.errors import InputError
+from everview.codes.values import encode_value
+from everview.errors import InputError, PlanError
+from everview.plan import nodes as plan
 from everview.session.snapshot import check_time
+from everview.why.absence import Absences, WhyNot
 from everview.why.access import Access, Row
 from everview.why.contents import OUTSIDE, Contents
-from everview.why.derivation import Derivation, Witnesses
+from everview.why.derivation import Derivation, Values, Witnesses
 from everview.why.kept import Kept
 from everview.why.loops import Histories
 from everview.why.steps import Goal, Search
 from everview.why.told import Names, Telling
+from everview.why.witnesses import witnesses
 
 if TYPE_CHECKING:
     from everview.session.view import View
@@ -53,6 +59,18 @@ class Question:
             row = (row,)
         return tuple(codec.encode_rows([tuple(row) if isinstance(row, list) else row])[:, 0].tolist())
 
+    def pattern(self, row: Any) -> tuple[dict[int, int], Values]:
+        """The codes of the values that are given, and the values, None for those that are open (None or ...)."""
+        codec = self.view._codec
+        values = codec.as_tuple(row) if isinstance(row, tuple | list | dict) else (row,)
+        if len(values) != len(codec.types):
+            names = ", ".join(codec.names)
+            raise InputError("E_WIDTH", f"{row!r} has {len(values)} values, not {len(codec.types)}", f"give {names}")
+        known = {c: v for c, v in enumerate(values) if v is not None and v is not ...}
+        interner = self.view._core.interner
+        bound = {c: encode_value(codec.types[c], v, interner) for c, v in known.items()}
+        return bound, tuple(known.get(c) for c in range(len(values)))
+
     def there(self, row: Row) -> bool:
         """Whether a row is in the view."""
         return self.contents.count(self.view._node, OUTSIDE, row) > 0
@@ -63,21 +81,60 @@ class Question:
         self.search.explain(root)
         return Telling(self.search, Names(self.view._core, self.view)).tell(root)
 
+    def witnesses(self, row: Row, number: int) -> Witnesses:
+        """Up to so many reasons why a row is there. A loop that was stopped is no reason for itself at its end: then
+        there is the one that is known.
+        """
+        if any(isinstance(n, plan.Loop) and n.at_limit == "stop" for n in self.view._node.walk()):
+            return Witnesses((self.derivation(row),), truncated=True)
+        root = Goal(self.view._node, OUTSIDE, row)
+        names = Names(self.view._core, self.view)
+        found, truncated = witnesses(self.contents, self.histories, names, root, number)
+        return Witnesses(tuple(found) or (self.derivation(row),), truncated)
 
-def why(view: View, row: Any, number: int | None, time: int | None) -> Derivation | Witnesses:
-    """See `View.why`; in a turn."""
-    view._alive()
-    view._core.transactions.catch_up()
-    question = Question(view, time)
-    codes = question.row(row)
+
+@contextmanager
+def _deep() -> Iterator[None]:
+    """With room for plans of many nodes on top of each other."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, DEEP))
     try:
-        if not question.there(codes):
-            when = "" if time is None else f" at time {time}"
-            raise InputError(
-                "E_ABSENT", f"{row!r} is not in view {view._name!r}{when}", "why_not(row) says what it lacks"
-            )
-        return question.derivation(codes)
+        yield
+    except RecursionError:
+        what = "the view's plan has too many steps on top of each other to be read backwards"
+        raise PlanError("E_WHY_DEPTH", what, "install a part of it as a view of its own") from None
     finally:
         sys.setrecursionlimit(limit)
+
+
+def why(view: View, row: Any, number: int | None, time: int | None) -> Derivation | Witnesses:
+    """See `View.why`; in a turn."""
+    if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
+        raise InputError("E_TYPE", f"why: all={number!r} is no number of explanations", "give 1 or more")
+    with _deep():
+        question = _asked(view, time)
+        codes = question.row(row)
+        if not question.there(codes):
+            when = "" if time is None else f" at time {time}"
+            what = f"{row!r} is not in view {view._name!r}{when}"
+            raise InputError("E_ABSENT", what, "why_not(row) says what it lacks")
+        return question.derivation(codes) if number is None else question.witnesses(codes, number)
+
+
+def why_not(view: View, row: Any, time: int | None) -> WhyNot:
+    """See `View.why_not`; in a turn."""
+    with _deep():
+        question = _asked(view, time)
+        bound, values = question.pattern(row)
+        there = question.contents.rows(view._node, OUTSIDE, bound)
+        if any(n > 0 for n in there.values()):
+            what = f"{row!r} is in view {view._name!r}"
+            raise InputError("E_PRESENT", what, "why(row) explains it")
+        telling = Telling(question.search, Names(view._core, view))
+        return WhyNot(view._name, values, Absences(telling).ways(view._node, bound))
+
+
+def _asked(view: View, time: int | None) -> Question:
+    view._alive()
+    view._core.transactions.catch_up()
+    return Question(view, time)

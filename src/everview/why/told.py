@@ -122,6 +122,19 @@ class Telling:
 
     def tell(self, root: Goal) -> Derivation:
         """The derivation of a view's row."""
+        part = self._told(root)
+        view = self.names.view
+        row = self.decoded(root.node.types, root.row)
+        if len(part.pieces) == 1 and (part.pieces[0].source, part.pieces[0].row) == (view._name, row):
+            return part.pieces[0]
+        return self._derived(root, _of_view(view), part)
+
+    def pieces(self, goal: Goal) -> tuple[Derivation, ...]:
+        """The nearest rows with names that explain a row of any plan."""
+        self.search.explain(goal)
+        return self._told(goal).pieces
+
+    def _told(self, root: Goal) -> _Part:
         search = self.search
         todo = [(root, False)]
         while todo:
@@ -135,12 +148,7 @@ class Telling:
             else:
                 todo.append((goal, True))
                 todo.extend((child, False) for child in reversed(step.children))
-        part = self._parts[search.key(root)]
-        view = self.names.view
-        row = self.decoded(root.node.types, root.row)
-        if len(part.pieces) == 1 and (part.pieces[0].source, part.pieces[0].row) == (view._name, row):
-            return part.pieces[0]
-        return self._derived(root, _of_view(view), part)
+        return self._parts[search.key(root)]
 
     def decoded(self, types: plan.Types, row: tuple[int, ...]) -> tuple[Any, ...]:
         """A row's values."""

@@ -1,0 +1,364 @@
+"""Why a row is not there: what each way to it lacks.
+
+The plan is read backwards with what is known of the row, and where it finds nothing it asks what would have to be
+there. A *lack* is one answer: rows of tables that are missing, conditions that fail for the rows that come nearest,
+rows that are there and must not be. A join lacks what its right side lacks for a row of the left, or the other way
+round; every input of a union is a way of its own; a loop's rows may lack other rows of the loop, and so on, until it
+has gone round a few times.
+
+Of many ways the few nearest are told: those that miss the fewest rows, and of which most is known. Lacks that name only
+rows of tables with all their values are exact: add these rows, and the row is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from everview.plan import nodes as plan
+from everview.types import NULL
+from everview.why import drawing, linear
+from everview.why.access import Bag, Bound, Row, Supposed, matches
+from everview.why.contents import Contents, Inside, agreeing, sides_of
+from everview.why.derivation import Values
+from everview.why.finals import Final
+from everview.why.groups import GROUPINGS, Grouping, in_order, output
+from everview.why.steps import Goal
+from everview.why.told import Telling
+
+NEAREST = 4
+"""Rows that come near, and ways to one row, that are looked at."""
+
+MOST_ROUNDS = 8
+"""How often a loop is gone round."""
+
+BUDGET = 2_000
+"""Plans that are asked what they lack."""
+
+NOT_ENOUGH = "something else stands in the way as well"
+
+TOLD = 6
+"""Ways that are told."""
+
+
+@dataclass(frozen=True)
+class Lack:
+    """What one way to a row lacks; `failed` is what adding rows alone does not mend."""
+
+    missing: tuple[tuple[plan.Table, tuple[tuple[int, int], ...]], ...] = ()
+    failed: tuple[str, ...] = ()
+    rule: str = ""
+    rounds: int = 0
+
+    def order(self) -> tuple[Any, ...]:
+        """The nearest come first."""
+        known = sum(len(table.types) - len(bound) for table, bound in self.missing)
+        return len(self.failed), bool(known), len(self.missing), known, self.rounds
+
+    def __add__(self, other: Lack) -> Lack:
+        both = tuple(dict.fromkeys((*self.missing, *other.missing)))
+        failed = tuple(dict.fromkeys((*self.failed, *other.failed)))
+        return Lack(both, failed, self.rule or other.rule, max(self.rounds, other.rounds))
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way in which the row could have come, and what it lacks."""
+
+    missing: tuple[tuple[str, Values], ...]
+    """(table, row) with None for values that are open"""
+    failed: tuple[str, ...]
+    """what else stands in the way"""
+    rule: str = ""
+
+    def __str__(self) -> str:
+        rows = (f"{table}({', '.join('_' if v is None else repr(v) for v in row)})" for table, row in self.missing)
+        parts = [f"there is no row {row}" for row in rows]
+        text = "; ".join([*self.failed, *parts]) or "nothing is missing"
+        return f"{text}  ({self.rule})" if self.rule else text
+
+
+@dataclass(frozen=True)
+class WhyNot:
+    """Why a row is not in a view: for each way in which it could have come, what that lacks, the nearest first.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> edge = db.table("edge", {"src": str, "dst": str})
+    >>> rules = db.datalog('reach("a"). reach(Y) :- reach(X), edge(X, Y).')
+    >>> edge.insert([("a", "b"), ("c", "d")])
+    >>> print(rules.reach.why_not(("d",)))
+    reach('d') is not there:
+    - there is no row edge('b', 'd')  (reach(Y) :- reach(X), edge(X, Y).)
+    - there is no row edge('a', 'd')  (reach(Y) :- reach(X), edge(X, Y).)
+    - there is no row edge('b', 'c')  (reach(Y) :- reach(X), edge(X, Y).)
+    - there is no row edge('a', 'c')  (reach(Y) :- reach(X), edge(X, Y).)
+    >>> rules.reach.why_not(("d",)).missing()
+    [('edge', ('b', 'd'))]
+    """
+
+    source: str
+    row: Values
+    ways: tuple[Way, ...]
+
+    def missing(self) -> list[tuple[str, Values]]:
+        """The rows of tables that the nearest way lacks, with None for values that are open. If nothing else stands in
+        its way, the row is there once they are.
+        """
+        return list(self.ways[0].missing) if self.ways else []
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs."""
+        ways = [{"missing": list(w.missing), "failed": list(w.failed), "rule": w.rule} for w in self.ways]
+        return {"source": self.source, "row": self.row, "ways": ways}
+
+    def __str__(self) -> str:
+        values = ", ".join("_" if v is None else repr(v) for v in self.row)
+        ways = [f"- {way}" for way in self.ways] or ["- no way to it is known"]
+        return "\n".join([f"{self.source}({values}) is not there:", *ways])
+
+    def _repr_html_(self) -> str:
+        return drawing.plain(str(self))
+
+
+class Absences:
+    """What plans lack."""
+
+    def __init__(self, telling: Telling) -> None:
+        self.telling = telling
+        self.contents: Contents = telling.search.contents
+        self.budget = BUDGET
+        self._loops: dict[int, tuple[plan.Loop, Inside]] = {}
+        self._asked: set[tuple[int, int, tuple[tuple[int, int], ...]]] = set()
+        self._final: dict[tuple[int, tuple[int, ...]], Final] = {}
+
+    def ways(self, node: plan.Node, bound: Bound) -> tuple[Way, ...]:
+        """The nearest ways to a row."""
+        known = dict(bound)
+        found = sorted(set(self.lacks(node, {}, known)), key=Lack.order)
+        if not any(isinstance(n, plan.Loop) for n in node.walk()):
+            found = sorted((self._tried(lack, node, known) for lack in found), key=Lack.order)
+        told = [self._told(lack) for lack in found]
+        return tuple(dict.fromkeys(told))[:TOLD]
+
+    def _tried(self, lack: Lack, node: plan.Node, bound: Bound) -> Lack:
+        """The lack, with what is found by supposing that its rows were there. Loops would have to be run: there, and
+        where values are open, it is not tried.
+        """
+        if lack.failed or any(len(known) < len(table.types) for table, known in lack.missing):
+            return lack
+        rows: dict[plan.Table, Bag] = {}
+        for table, known in lack.missing:
+            rows.setdefault(table, {})[tuple(code for _, code in known)] = 1
+        supposed = Contents(Supposed(self.contents.access, rows))
+        there = supposed.rows(node, {}, bound)
+        return lack if any(n > 0 for n in there.values()) else replace(lack, failed=(NOT_ENOUGH,))
+
+    def _told(self, lack: Lack) -> Way:
+        missing = []
+        for table, bound in lack.missing:
+            named = self.telling.names.table(table)
+            missing.append((named.name, self.pattern(table, dict(bound))[: named.width]))
+        return Way(tuple(missing), lack.failed, lack.rule)
+
+    def pattern(self, node: plan.Node, bound: Bound) -> Values:
+        """What is known of a row, as values; None for what is open."""
+        codes = tuple(bound.get(c, NULL) for c in range(len(node.types)))
+        return self.telling.decoded(tuple(t.optional() for t in node.types), codes)
+
+    # what one plan lacks
+
+    def lacks(self, node: plan.Node, inside: Inside, bound: dict[int, int]) -> list[Lack]:
+        """What there would have to be for such a row; nothing if there is one."""
+        self.budget -= 1
+        if self.budget < 0:
+            return []
+        if isinstance(node, plan.Table):
+            return [Lack(((node, tuple(sorted(bound.items()))),))]
+        if isinstance(node, plan.Project | plan.Filter | plan.FlatMap):
+            found = self._linear(node, inside, bound)
+        elif isinstance(node, plan.Union):
+            found = self._union(node, inside, bound)
+        elif isinstance(node, plan.Join):
+            found = self._join(node, inside, bound)
+        elif isinstance(node, plan.MultiJoin):
+            found = self._multiway(node, inside, bound)
+        elif isinstance(node, plan.Threshold):
+            found = self.lacks(node.child, inside, bound)
+        elif isinstance(node, GROUPINGS):
+            found = self._group(node, inside, bound)
+        elif isinstance(node, plan.LoopResult):
+            found = self._loop(node, inside, bound)
+        elif isinstance(node, plan.Variable):
+            found = self._variable(node, inside, bound)
+        else:
+            found = [Lack(failed=(f"{self._shown(node, bound)} is not among the rows that are written down",))]
+        rule = self.telling.names.rule(node)
+        return self._nearest(replace(lack, rule=rule or lack.rule) for lack in found)
+
+    def _nearest(self, lacks: Iterable[Lack]) -> list[Lack]:
+        return sorted(set(lacks), key=lambda lack: (lack.order(), str(lack.missing), lack.failed))[: 2 * NEAREST]
+
+    def _shown(self, node: plan.Node, bound: Bound) -> str:
+        return f"({', '.join('_' if v is None else repr(v) for v in self.pattern(node, bound))})"
+
+    def _linear(self, node: plan.Project | plan.Filter | plan.FlatMap, inside: Inside, bound: Bound) -> list[Lack]:
+        below = linear.below(node, bound, self.contents.interner)
+        text = self.telling.names.text(node)
+        if below is None:
+            return [Lack(failed=(f"{text} never gives {self._shown(node, bound)}",))]
+        near = sorted(row for row, n in self.contents.rows(node.child, inside, below).items() if n > 0)
+        if not near:
+            return self._refused(node, below, bound) or self.lacks(node.child, inside, below)
+        rows = ", ".join(f"({drawing.shown(self.telling.decoded(node.child.types, row))})" for row in near[:NEAREST])
+        failure = linear.failure(node, near[0], self.contents.interner)
+        if failure:
+            return [Lack(failed=(f"{text}: {failure} for {rows}",))]
+        what = "is not true" if isinstance(node, plan.Filter) else f"gives no {self._shown(node, bound)}"
+        return [Lack(failed=(f"{text} {what} for {rows}",))]
+
+    def _refused(self, node: plan.Project | plan.Filter | plan.FlatMap, below: Bound, bound: Bound) -> list[Lack]:
+        """Whether a row that is known in full would not pass, if it were there."""
+        if isinstance(node, plan.FlatMap) or len(below) < len(node.child.types):
+            return []
+        row = tuple(below[c] for c in range(len(below)))
+        (made,) = linear.images(node, [row], self.contents.interner)
+        if any(matches(image, bound) for image in made):
+            return []
+        values = drawing.shown(self.telling.decoded(node.child.types, row))
+        what = "is not true" if isinstance(node, plan.Filter) else f"gives no {self._shown(node, bound)}"
+        return [Lack(failed=(f"{self.telling.names.text(node)} {what} for ({values})",))]
+
+    def _union(self, node: plan.Union, inside: Inside, bound: dict[int, int]) -> list[Lack]:
+        """Every input that adds rows is a way; one that takes them away stands in the way."""
+        found: list[Lack] = []
+        for each in node.inputs:
+            if isinstance(each, plan.Negate):
+                continue
+            there = sorted(row for row, n in self.contents.rows(each, inside, bound).items() if n > 0)
+            if not there:
+                found += self.lacks(each, inside, bound)
+            else:
+                found += [self._taken_away(node, inside, row) for row in there[:NEAREST]]
+        return found
+
+    def _taken_away(self, node: plan.Union, inside: Inside, row: Row) -> Lack:
+        """What takes a row away that would be there."""
+        reasons: list[str] = []
+        for each in node.inputs:
+            if isinstance(each, plan.Negate) and self.contents.count(each.child, inside, row) > 0:
+                if self.contents.depths(each.child):
+                    reasons.append(
+                        f"{self.telling.names.text(each.child)} has {self._shown(node, dict(enumerate(row)))}"
+                    )
+                else:
+                    own = self.telling.decoded(node.types, row)
+                    for piece in self.telling.pieces(Goal(each.child, inside, row)):
+                        if piece.kind != "absent" and piece.row != own:
+                            reasons.append(f"{drawing.title(piece)} is there")
+        return Lack(failed=tuple(dict.fromkeys(reasons)) or ("it is taken away as often as it is there",))
+
+    # pairs
+
+    def _join(self, node: plan.Join, inside: Inside, bound: dict[int, int]) -> list[Lack]:
+        sides = sides_of(node, bound)
+        if sides is None:
+            return [Lack(failed=("its keys are not equal",))]
+        nodes = (node.left, node.right)
+        keys = (node.left_keys, node.right_keys)
+        found: list[Lack] = []
+        there = [self._some(n, inside, s) for n, s in zip(nodes, sides, strict=True)]
+        for one, other in ((0, 1), (1, 0)):
+            for row in there[one]:
+                wanted = agreeing(sides[other], zip(keys[other], (row[k] for k in keys[one]), strict=True))
+                if wanted is not None and not self.contents.rows(nodes[other], inside, wanted):
+                    found += self.lacks(nodes[other], inside, wanted)
+        if not there[0] and not there[1]:
+            left = self.lacks(node.left, inside, sides[0])
+            right = self.lacks(node.right, inside, sides[1])
+            found += [a + b for a in left[:NEAREST] for b in right[:NEAREST]]
+        return found
+
+    def _some(self, node: plan.Node, inside: Inside, bound: Bound) -> list[Row]:
+        """The rows that come nearest: those that were there first, as far as codes tell."""
+        return sorted(row for row, n in self.contents.rows(node, inside, bound).items() if n > 0)[:NEAREST]
+
+    def _multiway(self, node: plan.MultiJoin, inside: Inside, bound: dict[int, int]) -> list[Lack]:
+        """One input after the other, each with what those before it say."""
+        total = Lack()
+        known = dict(bound)
+        for child, variables in zip(node.inputs, node.variables, strict=True):
+            below = {c: known[v] for c, v in enumerate(variables) if v in known}
+            there = self._some(child, inside, below)
+            if there:
+                known |= {v: there[0][c] for c, v in enumerate(variables) if v >= 0}
+            else:
+                lacks = self.lacks(child, inside, below)
+                if not lacks:
+                    return []
+                total += lacks[0]
+        return [total]
+
+    # groups
+
+    def _group(self, node: Grouping, inside: Inside, bound: dict[int, int]) -> list[Lack]:
+        first = isinstance(node, plan.Reduce | plan.PythonReduce)
+        key = {k: bound[at] for i, k in enumerate(node.keys) if (at := i if first else k) in bound}
+        group = self.contents.rows(node.child, inside, key)
+        if first and not group:
+            return self.lacks(node.child, inside, self._valued(node, key, bound))
+        text = self.telling.names.text(node)
+        if isinstance(node, plan.TopK):
+            there = sorted(row for row, n in group.items() if n > 0 and matches(row, bound))
+            if not there:
+                return self.lacks(node.child, inside, bound)
+            places = [row for row, _ in in_order(node, group, self.contents.interner)]
+            return [Lack(failed=(f"{text}: it is number {places.index(there[0]) + 1} of {len(places)}",))]
+        if not first and not group:
+            return self.lacks(node.child, inside, {c: code for c, code in bound.items() if c < len(node.child.types)})
+        made = sorted(row for row in output(node, *self._one(node, group), self.contents.interner))
+        rows = ", ".join(f"({drawing.shown(self.telling.decoded(node.types, row))})" for row in made[:NEAREST])
+        return [Lack(failed=(f"{text} gives {rows} instead",))]
+
+    def _one(self, node: Grouping, group: Bag) -> tuple[Row, Bag]:
+        """One group of several, the first."""
+        key = min(tuple(row[k] for k in node.keys) for row in group)
+        return key, {row: n for row, n in group.items() if tuple(row[k] for k in node.keys) == key}
+
+    def _valued(self, node: Grouping, key: dict[int, int], bound: Bound) -> dict[int, int]:
+        """What a single row would have to be to make a group's row: that of an extreme or a sum has its value."""
+        found = dict(key)
+        if isinstance(node, plan.Reduce):
+            for i, a in enumerate(node.aggregates, len(node.keys)):
+                same = a.kind in ("min", "max") or (a.kind == "sum" and a.column is not None)
+                if same and i in bound and a.column is not None:
+                    found.setdefault(a.column, bound[i])
+        return found
+
+    # loops
+
+    def _loop(self, node: plan.LoopResult, inside: Inside, bound: dict[int, int]) -> list[Lack]:
+        loop = node.loop
+        key = (id(loop), self.contents.place(loop, inside))
+        if key not in self._final:
+            self._final[key] = final = Final(self.telling.search.histories.of(loop, inside))
+            self._loops[final.serial] = (loop, inside)
+        return self._again(self._final[key], loop, inside, node.index, bound)
+
+    def _variable(self, node: plan.Variable, inside: Inside, bound: dict[int, int]) -> list[Lack]:
+        held = inside[node.depth]
+        loop, outer = self._loops[held.serial]
+        found = self._again(held, loop, outer, node.index, bound)
+        return [replace(lack, rounds=lack.rounds + 1) for lack in found]
+
+    def _again(self, held: Any, loop: plan.Loop, outer: Inside, index: int, bound: dict[int, int]) -> list[Lack]:
+        """What the loop lacks for one of its rows; a row that is asked about already is not asked about again."""
+        asked = (held.serial, index, tuple(sorted(bound.items())))
+        if asked in self._asked or len(self._asked) >= MOST_ROUNDS:
+            return []
+        self._asked.add(asked)
+        try:
+            return self.lacks(loop.bodies[index], {**outer, loop.depth: held}, bound)
+        finally:
+            self._asked.discard(asked)
