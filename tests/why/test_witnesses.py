@@ -137,11 +137,11 @@ def test_adding_what_is_missing_makes_the_row_appear(seed: int) -> None:
             tried += 1
             with db.transaction():
                 for table_name, row in missing:
-                    db[table_name].insert([row])  # type: ignore[union-attr]
+                    db[table_name].insert([row])
             assert (a, b) in view.rows(), (view._name, a, b, missing)
             with db.transaction():
                 for table_name, row in missing:
-                    db[table_name].delete([row])  # type: ignore[union-attr]
+                    db[table_name].delete([row])
         assert tried > 40
 
 

@@ -38,6 +38,8 @@ BUDGET = 2_000
 
 NOT_ENOUGH = "something else stands in the way as well"
 
+_WRITTEN = "is not among the rows that are written down"
+
 TOLD = 6
 """Ways that are told."""
 
@@ -90,12 +92,12 @@ class WhyNot:
     >>> edge.insert([("a", "b"), ("c", "d")])
     >>> print(rules.reach.why_not(("d",)))
     reach('d') is not there:
-    - there is no row edge('b', 'd')  (reach(Y) :- reach(X), edge(X, Y).)
     - there is no row edge('a', 'd')  (reach(Y) :- reach(X), edge(X, Y).)
-    - there is no row edge('b', 'c')  (reach(Y) :- reach(X), edge(X, Y).)
+    - there is no row edge('b', 'd')  (reach(Y) :- reach(X), edge(X, Y).)
     - there is no row edge('a', 'c')  (reach(Y) :- reach(X), edge(X, Y).)
+    - there is no row edge('b', 'c')  (reach(Y) :- reach(X), edge(X, Y).)
     >>> rules.reach.why_not(("d",)).missing()
-    [('edge', ('b', 'd'))]
+    [('edge', ('a', 'd'))]
     """
 
     source: str
@@ -136,11 +138,13 @@ class Absences:
     def ways(self, node: plan.Node, bound: Bound) -> tuple[Way, ...]:
         """The nearest ways to a row."""
         known = dict(bound)
-        found = sorted(set(self.lacks(node, {}, known)), key=Lack.order)
+        found = self.lacks(node, {}, known)
         if not any(isinstance(n, plan.Loop) for n in node.walk()):
-            found = sorted((self._tried(lack, node, known) for lack in found), key=Lack.order)
-        told = [self._told(lack) for lack in found]
-        return tuple(dict.fromkeys(told))[:TOLD]
+            found = [self._tried(lack, node, known) for lack in found]
+        fixed = [lack for lack in found if not lack.failed]  # rows that are written down never change
+        found = fixed if fixed and all(_WRITTEN in "".join(x.failed) for x in found if x.failed) else found
+        told = sorted(((lack.order(), self._told(lack)) for lack in found), key=lambda pair: (pair[0], str(pair[1])))
+        return tuple(dict.fromkeys(way for _, way in told))[:TOLD]
 
     def _tried(self, lack: Lack, node: plan.Node, bound: Bound) -> Lack:
         """The lack, with what is found by supposing that its rows were there. Loops would have to be run: there, and
@@ -193,7 +197,7 @@ class Absences:
         elif isinstance(node, plan.Variable):
             found = self._variable(node, inside, bound)
         else:
-            found = [Lack(failed=(f"{self._shown(node, bound)} is not among the rows that are written down",))]
+            found = [Lack(failed=(f"{self._shown(node, bound)} {_WRITTEN}",))]
         rule = self.telling.names.rule(node)
         return self._nearest(replace(lack, rule=rule or lack.rule) for lack in found)
 
