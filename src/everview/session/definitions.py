@@ -120,7 +120,7 @@ class Definitions:
 
     @reads
     def hidden_table(
-        self, name: str, columns: Sequence[Column], order: Iterable[int], rows: np.ndarray, origin: Table
+        self, name: str, columns: Sequence[Column], order: Iterable[int], rows: np.ndarray, origin: Table | None
     ) -> Table:
         """A table that belongs to views, with rows that are there from the present time on."""
         core = self._core

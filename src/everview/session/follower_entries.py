@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from everview.expr.nodes import Expr
 from everview.plan import nodes as plan
 from everview.session.entries import FollowerMade
+from everview.session.flags import ClockFlags, Ticks
 from everview.session.lookups import LookupJoin
 from everview.session.temporal import ArrivalTTL, Follower, LastRows, RowTTL, TemporalFilter, Term
 from everview.session.watermarks import ClosedWindows, Watermark
@@ -32,6 +33,10 @@ def described(follower: Follower, now: int) -> FollowerMade:
         kind, exprs = "Watermark", (follower.time, follower.mark)
     elif isinstance(follower, ClosedWindows):
         kind, exprs, size = "Closed windows", follower.ends, int(follower.strict)
+    elif isinstance(follower, ClockFlags):
+        kind, exprs = "Flags", follower.moments
+    elif isinstance(follower, Ticks):
+        kind, sides = "Ticks", (follower.unit,)
     elif isinstance(follower, LookupJoin):
         kind, exprs, sides, partition = "Lookup", follower.keys, (follower.other._label,), follower.by
     else:
@@ -43,6 +48,8 @@ def described(follower: Follower, now: int) -> FollowerMade:
 
 def follower_of(core: Core, entry: FollowerMade) -> Follower:
     """The follower that an entry describes, made anew."""
+    if entry.kind == "Ticks":
+        return Ticks(core, str(entry.sides[0]))
     table = core.catalog.tables[entry.table]
     assert isinstance(entry.node, plan.Project)
     if entry.kind == "Expiring":
@@ -54,6 +61,8 @@ def follower_of(core: Core, entry: FollowerMade) -> Follower:
         return Watermark(core, table, *entry.node.exprs)
     if entry.kind == "Closed windows":
         return ClosedWindows(core, table, entry.node.exprs, bool(entry.size))
+    if entry.kind == "Flags":
+        return ClockFlags(core, table, entry.node.exprs)
     if entry.kind == "Lookup":
         return LookupJoin(core, table, entry.node.exprs, core.catalog.tables[entry.looks_at], entry.partition)
     if entry.kind == "Latest":

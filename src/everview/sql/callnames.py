@@ -19,7 +19,7 @@ _SYNTAX = {"left", "right", "overlay"}
 """Functions that sqlglot must read, because they are more than a name and arguments."""
 
 SCALARS: frozenset[str] = (
-    frozenset({*LIBRARY, "to_timestamp", "random", "setseed", "gen_random_uuid"}) - _INSIDE - _SYNTAX
+    frozenset({*LIBRARY, "to_timestamp", "time_bucket", "random", "setseed", "gen_random_uuid"}) - _INSIDE - _SYNTAX
 )
 """Functions of rows by name."""
 

@@ -127,10 +127,15 @@ def _to_timestamp(node: exp.Anonymous, scalars: Scalars) -> Expr:
     return routine(op, node.expressions, node, scalars)
 
 
+ORIGINS = {"date_bin": "2000-01-01", "time_bucket": "2000-01-03"}
+"""Where bins begin that do not say: as documented here, and as in Timescale and DuckDB, where weeks begin on Mondays."""
+
+
 def _date_bin(node: exp.Anonymous, scalars: Scalars) -> Expr:
-    """date_bin(interval, moment[, origin]): the interval is a constant"""
+    """date_bin(interval, moment[, origin]): the interval is a constant; time_bucket is the same elsewhere"""
+    name = node.name.lower()
     if len(node.expressions) not in (2, 3):
-        raise scalars.source.error(node, "E_ARITY", "date_bin takes an interval, a timestamp and an origin")
+        raise scalars.source.error(node, "E_ARITY", f"{name} takes an interval, a timestamp and an origin")
     stride = node.expressions[0]
     if isinstance(stride, exp.Literal) and stride.is_string:
         stride = exp.Interval(this=stride)
@@ -141,13 +146,13 @@ def _date_bin(node: exp.Anonymous, scalars: Scalars) -> Expr:
         raise scalars.source.error(
             node.expressions[0],
             "E_RANGE",
-            "date_bin needs some days, hours, minutes or seconds",
+            f"{name} needs some days, hours, minutes or seconds",
             "date_trunc has months",
         )
     given = node.expressions[1:]
     moments = [scalars.bind(g) for g in given]
     args = _coerced(LIBRARY["date_bin"], [Literal(INT, microseconds), *moments], [stride, *given], scalars)
-    origin = [] if len(given) == 2 else [constants.text_as("2000-01-01", TIMESTAMP, node, scalars.source)]
+    origin = [] if len(given) == 2 else [constants.text_as(ORIGINS[name], TIMESTAMP, node, scalars.source)]
     return called("date_bin", [*args, *origin], node, scalars)
 
 
@@ -155,7 +160,7 @@ def _date_bin_of_rows(node: exp.Anonymous, scalars: Scalars) -> Expr:
     """date_bin with an interval that is computed"""
     given = list(node.expressions)
     args = _coerced(LIBRARY["date_bin"], [scalars.bind(g) for g in given], given, scalars)
-    origin = [] if len(given) == 3 else [constants.text_as("2000-01-01", TIMESTAMP, node, scalars.source)]
+    origin = [] if len(given) == 3 else [constants.text_as(ORIGINS[node.name.lower()], TIMESTAMP, node, scalars.source)]
     return called("date_bin", [*args, *origin], node, scalars)
 
 
@@ -191,6 +196,7 @@ def _random(node: exp.Anonymous, scalars: Scalars) -> Expr:
 SPECIAL: dict[str, Callable[[exp.Anonymous, Scalars], Expr]] = {
     "to_timestamp": _to_timestamp,
     "date_bin": _date_bin,
+    "time_bucket": _date_bin,
     "age": _age,
     "make_interval": _make_interval,
     "random": _random,

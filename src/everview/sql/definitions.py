@@ -233,7 +233,7 @@ def _ttl(sql: Statements, node: exp.Create, schema: dict[str, Any], source: Sour
         return dt.timedelta(microseconds=microseconds)
     relation = Relation(plan.Table(-1, tuple(schema.values())), tuple(map(Field, schema)))
     bound = Scalars(Compiler(sql.session, source, standing=True), Scope(relation, source), {}).bind(given)
-    if bound.type.kind not in ("date", "timestamp"):
+    if bound.type.kind not in ("date", "timestamp", "timestamptz"):
         raise source.error(given, "E_TYPE", f"a time to live is an interval or a timestamp, not {bound.type!r}")
     return functions.cast(bound, TIMESTAMP)
 

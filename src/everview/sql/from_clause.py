@@ -26,7 +26,7 @@ from everview.plan.nodes import ONE_ROW, Filter, Join, Node, Project, Table
 from everview.plan.sizes import Sizes
 from everview.plan.topk import first_rows
 from everview.session.temporal import Term
-from everview.sql import asof, demand, files, table_functions, temporal_joins, timed
+from everview.sql import asof, clock_columns, demand, files, table_functions, temporal_joins, timed, truths
 from everview.sql.parameters import PARAMETER
 from everview.sql.places import SqlError, has_query
 from everview.sql.scalars import Scalars, conjuncts
@@ -62,6 +62,8 @@ class FromClause:
         """Conditions with subqueries: they are applied to the joined rows."""
         self.wanted: list[Node] = []
         """Further leaves that are no relations of the FROM: of these only says whether there is a partner."""
+        self.placed: dict[int, Expr] = {}
+        """Parts of the text that follow the clock and are columns, by identity."""
         self.terms: list[tuple[int, Term, exp.Expr]] = []
         """Conditions on now(): the leaf they are about, over its columns, and where they stand."""
         self.comma = False
@@ -97,14 +99,16 @@ class FromClause:
         return Relation(node, tuple(f for leaf in self.leaves for f in leaf.fields))
 
     def scope(self) -> Scope:
-        return Scope(self.relation, self.source, self.outer)
+        scope = Scope(self.relation, self.source, self.outer)
+        scope.placed.update(self.placed)
+        return scope
 
     def where(self, node: exp.Expr | None) -> None:
         """Add conditions to those of the joins."""
         for part in conjuncts(node):
             if has_query(part):
                 self.late.append(part)
-            elif self.compiler.standing and timed.mentions_now(part):
+            elif self.compiler.standing and timed.mentions_now(part) and not self.placed:
                 self._follow_clock(part)
             else:
                 self.conditions.append(Scalars(self.compiler, self.scope(), self.env).condition(part))
@@ -120,6 +124,40 @@ class FromClause:
             if not columns or max(columns) >= starts[owner + 1]:
                 raise self.source.refuse(part, "now() is compared with columns of several tables", timed.HINT)
             self.terms.append((owner, Term(shifted(term.expr, -starts[owner]), term.side), part))
+
+    def follow_clock(self, select: exp.Select) -> None:
+        """Make columns of what follows the clock in a SELECT, unless it is nothing but plain conditions in WHERE."""
+        where = select.args.get("where")
+        tests = [part for part in conjuncts(where.this if where else None) if truths.reads_clock(part)]
+        others = [select.args.get(a) for a in ("group", "having", "qualify", "order")]
+        nodes = [*select.expressions, *(select.args.get("windows") or []), *(n for n in others if n is not None)]
+        nodes = [n for n in nodes if truths.reads_clock(n)]
+        if nodes or not all(self._is_plain(part) for part in tests):
+            clock_columns.place(self, [*tests, *nodes])
+
+    def _is_plain(self, part: exp.Expr) -> bool:
+        """Whether a condition on now() can filter a table before anything else."""
+        if has_query(part):
+            return False
+        scalars = Scalars(self.compiler, self.scope(), self.env)
+        try:
+            return bool(timed.terms(part, scalars))
+        except SqlError as error:
+            if error.code == "E_UNSUPPORTED":
+                return False
+            raise
+
+    def widen(self, at: int, node: Node, more: int) -> None:
+        """A leaf gets further columns, which nobody can name; what was bound is moved."""
+        end = sum(len(leaf.fields) for leaf in self.leaves[: at + 1])
+        old = self.leaves[at]
+        self.leaves[at] = replace(old, node=node, fields=(*old.fields, *[HIDDEN_FIELD] * more))
+
+        def behind(expr: Expr) -> Expr:
+            return moved(expr, {c: c if c < end else c + more for c in expr.columns()})
+
+        self.conditions = [behind(c) for c in self.conditions]
+        self.placed = {place: behind(expr) for place, expr in self.placed.items()}
 
     def has_key(self) -> bool:
         """Whether there is one row at most (for each context): the only table has a key, and it is given."""

@@ -274,6 +274,8 @@ class Compiler:
     def _select(self, select: exp.Select, env: Env, outer: Outer | None) -> Query:
         self.source.only(select, *CLAUSES)
         clause = FromClause.of(select, self, env, outer)
+        if self.standing:
+            clause.follow_clock(select)
         where = select.args.get("where")
         for part in conjuncts(where.this if where else None):
             if long_list(part) is not None:
@@ -283,6 +285,7 @@ class Compiler:
         clause.late = [p for p in clause.late if not self.subqueries(clause.scope(), env).join_early(p, clause)]
         single = clause.has_key()
         scope = Scope(clause.joined(), self.source, outer)
+        scope.placed.update(clause.placed)
         for part in clause.late:
             self.subqueries(scope, env).keep_where(part)
         context = len(outer.positions) if outer is not None else 0

@@ -15,7 +15,6 @@ asked once, it is the table as it is.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -27,6 +26,7 @@ from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.session.lookups import LookupJoin
 from everview.session.watermarks import Watermark
+from everview.sql.base_tables import base_table, over_table, rebuilt
 from everview.sql.scalars import Scalars
 from everview.sql.scopes import Relation, Scope
 from everview.types import TIMESTAMP
@@ -70,7 +70,7 @@ def moment(version: exp.Expr, clause: FromClause, right: Relation, left: Relatio
 
 def versions(compiler: Compiler, right: Relation, at: exp.Expr) -> Expr:
     """The time of a table's rows: that of its watermark."""
-    table = _table(compiler, right.node)
+    table = base_table(compiler, right.node)
     found = None
     if table is not None:
         found = next((f.time for f in compiler.core.clock.agenda.of(table) if isinstance(f, Watermark)), None)
@@ -88,7 +88,7 @@ def looked_up(
 ) -> plan.Node:
     """The left with the partners that its rows had when they came."""
     compiler = clause.compiler
-    other = _table(compiler, right.node)
+    other = base_table(compiler, right.node)
     by = [k.index if isinstance(k, ColumnRef) else -1 for k in condition.right]
     if other is None or condition.residual is not None or not by or min(by) < 0:
         raise compiler.source.refuse(
@@ -96,8 +96,8 @@ def looked_up(
             "a look-up at PROCTIME() is in a base table, by equalities with its columns",
             "cast the left's side to the column's type; put other conditions into WHERE",
         )
-    keys, base = _over_table(left.node, condition.left)
-    table = _table(compiler, base)
+    base, keys = over_table(left.node, condition.left)
+    table = base_table(compiler, base)
     if table is None:
         raise compiler.source.refuse(
             at,
@@ -110,34 +110,7 @@ def looked_up(
     node = mirror._node
     if how == "inner":
         node = plan.Filter(node, ColumnRef(node.types[width + more], width + more))
-    return _rebuilt(left.node, joins.take(node, range(width + more)), more)
-
-
-def _table(compiler: Compiler, node: plan.Node) -> Table | None:
-    """The base table that a node is, if it is one that people see."""
-    found = compiler.core.catalog.table_of(node) if isinstance(node, plan.Table) else None
-    return found if found is not None and found._origin is None else None
-
-
-def _over_table(node: plan.Node, exprs: Sequence[Expr]) -> tuple[list[Expr], plan.Node]:
-    """Expressions over what filters and projects a table, as ones over the table."""
-    found = list(exprs)
-    while isinstance(node, (plan.Filter, plan.Project)):
-        if isinstance(node, plan.Project):
-            mapping = dict(enumerate(node.exprs))
-            found = [e.remap(mapping) for e in found]
-        node = node.child
-    return found, node
-
-
-def _rebuilt(node: plan.Node, base: plan.Node, more: int) -> plan.Node:
-    """Filters and projections over another base, whose last columns are passed on."""
-    if isinstance(node, plan.Filter):
-        return plan.Filter(_rebuilt(node.child, base, more), node.predicate)
-    if isinstance(node, plan.Project):
-        below = _rebuilt(node.child, base, more)
-        return plan.Project(below, (*node.exprs, *joins.refs(below.types)[-more:]))
-    return base
+    return rebuilt(left.node, joins.take(node, range(width + more)), more)
 
 
 def _mirror(core: Core, table: Table, keys: tuple[Expr, ...], other: Table, by: tuple[int, ...]) -> Table:

@@ -12,6 +12,7 @@ views.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -37,7 +38,7 @@ CLOCK_CALLS = (exp.CurrentTimestamp, exp.Localtimestamp, exp.CurrentDate)
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GT, exp.LTE: exp.GTE, exp.GT: exp.LT, exp.GTE: exp.LTE}
 _OPPOSITE: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.GTE, exp.LTE: exp.GT, exp.GT: exp.LTE, exp.GTE: exp.LT}
 
-HINT = "in a view, compare it (<, <=, >, >=, BETWEEN) with columns of one table, in WHERE or ON"
+HINT = "in a view, compare it (<, <=, >, >=, BETWEEN) with columns of one table, or use current_date"
 
 
 def mentions_now(node: exp.Expr) -> bool:
@@ -50,7 +51,7 @@ def terms(node: exp.Expr, scalars: Scalars) -> list[Term]:
     inner = node.unnest() if isinstance(node, exp.Paren) else node
     if isinstance(inner, exp.Not) and type(inner.this.unnest()) in _OPPOSITE:
         inner = _as(_OPPOSITE[type(inner.this.unnest())], inner.this.unnest())
-    if isinstance(inner, exp.EQ) and _is_a_day(inner, scalars):  # that day: neither before nor after
+    if isinstance(inner, exp.EQ) and is_a_day(inner, scalars):  # that day: neither before nor after
         both = (_as(exp.GTE, inner), _as(exp.LTE, inner))
         return [term for part in both for term in _bound(part, scalars)]
     if isinstance(inner, exp.Between):
@@ -65,29 +66,65 @@ def _as(kind: type[exp.Expr], node: exp.Expr) -> exp.Expr:
     return kind(this=node.this, expression=node.expression)
 
 
-def _bound(node: exp.Expr, scalars: Scalars) -> list[Term]:
+@dataclass(frozen=True)
+class Compared:
+    """A comparison with the clock: `moment op now() + months + shift` (microseconds), or with the day it is then."""
+
+    op: type[exp.Expr]
+    moment: Expr
+    by_day: bool
+    months: int
+    shift: int
+
+
+def compared(node: exp.Expr, scalars: Scalars) -> Compared:
+    """A comparison with now(), moved by a constant, that stands on the right."""
     node = constants.without_difference(node) if type(node) in _FLIPPED and isinstance(node, exp.Binary) else node
     op, value, now = type(node), node.this, node.args.get("expression")
     if op not in _FLIPPED or now is None or mentions_now(value) == mentions_now(now):
         raise scalars.source.refuse(node, *_why_not(node))
     if mentions_now(value):
         op, value, now = _FLIPPED[op], now, value
-    by_day, shift = _shift(now, scalars)
+    by_day, months, shift = _shift(now, scalars)
     bound = scalars.bind(value)
-    if bound.type.kind not in ("date", "timestamp"):
+    if isinstance(bound, Literal) and bound.type.kind == "str" and bound.value is not None:
+        bound = constants.text_as(bound.value, TIMESTAMP, value, scalars.source)
+    if bound.type.kind not in ("date", "timestamp", "timestamptz"):
         raise scalars.source.error(node, "E_TYPE", f"now() is compared with a date or timestamp, not {bound.type!r}")
-    moment = _moved(functions.cast(bound, TIMESTAMP), -shift)
-    if by_day:
+    return Compared(op, functions.cast(bound, TIMESTAMP), by_day, months, shift)
+
+
+def plain_terms(found: Compared) -> list[Term]:
+    """A comparison without months as terms."""
+    op, moment = found.op, moved(found.moment, -found.shift)
+    if found.by_day:
         return [_by_day(op, moment)]
     if op in (exp.GTE, exp.LT):
-        moment = _moved(moment, 1)
+        moment = moved(moment, 1)
     return [Term(moment, "until" if op in (exp.GT, exp.GTE) else "from")]
 
 
-def _is_a_day(node: exp.EQ, scalars: Scalars) -> bool:
+def _bound(node: exp.Expr, scalars: Scalars) -> list[Term]:
+    found = compared(node, scalars)
+    if found.months:
+        raise scalars.source.refuse(node, "months differ in length, so they cannot be turned round here", "use days")
+    return plain_terms(found)
+
+
+def is_a_day(node: exp.EQ, scalars: Scalars) -> bool:
     """Whether an equality compares with today, or a day so many days from it."""
     sides = [side for side in (node.this, node.expression) if mentions_now(side)]
-    return len(sides) == 1 and _shift(sides[0], scalars)[0]
+    if len(sides) != 1 or not _is_shift(sides[0]):
+        return False
+    return _shift(sides[0], scalars)[0]
+
+
+def _is_shift(node: exp.Expr) -> bool:
+    """Whether it is now(), its day, or moved from it."""
+    inner = node.unnest()
+    if isinstance(inner, (exp.Add, exp.Sub, exp.Cast)):
+        return _is_shift(inner.this)
+    return isinstance(inner, CLOCK_CALLS)
 
 
 def _why_not(node: exp.Expr) -> tuple[str, str]:
@@ -102,9 +139,9 @@ def _why_not(node: exp.Expr) -> tuple[str, str]:
 def _by_day(op: type[exp.Expr], moment: Expr) -> Term:
     """Compared with the beginning of today: truth changes at midnights."""
     if op in (exp.GT, exp.LTE):
-        moment = _moved(moment, -1)
+        moment = moved(moment, -1)
     day = functions.call("date_trunc", Literal(STR, "day"), moment)
-    return Term(_moved(day, constants.DAY), "until" if op in (exp.GT, exp.GTE) else "from")
+    return Term(moved(day, constants.DAY), "until" if op in (exp.GT, exp.GTE) else "from")
 
 
 def refuse_precision(node: exp.Expr, scalars: Scalars) -> None:
@@ -113,38 +150,41 @@ def refuse_precision(node: exp.Expr, scalars: Scalars) -> None:
         raise scalars.source.refuse(node.this, "now() has no precision", "date_trunc('second', now())")
 
 
-def _moved(moment: Expr, by: int) -> Expr:
+def moved(moment: Expr, by: int) -> Expr:
+    """So many microseconds later."""
     return functions.call("timestamp_add", moment, Literal(INT, by)) if by else moment
 
 
-def _shift(node: exp.Expr, scalars: Scalars) -> tuple[bool, int]:
-    """now() plus or minus a constant: whether only its day counts, and microseconds."""
+def _shift(node: exp.Expr, scalars: Scalars) -> tuple[bool, int, int]:
+    """now() plus or minus a constant: whether only its day counts, months, and microseconds."""
     if isinstance(node, exp.Paren):
         return _shift(node.this, scalars)
     if isinstance(node, (exp.CurrentTimestamp, exp.Localtimestamp)):
         refuse_precision(node, scalars)
-        return False, 0
+        return False, 0, 0
     if isinstance(node, exp.CurrentDate):
-        return True, 0
+        return True, 0, 0
     if isinstance(node, exp.Cast) and names.data_type(node.to, scalars.source).kind == "date":
-        by_day, shift = _shift(node.this, scalars)
-        if by_day or shift == 0:
-            return True, shift
+        by_day, months, shift = _shift(node.this, scalars)
+        if by_day or (months, shift) == (0, 0):
+            return True, months, shift
     if isinstance(node, (exp.Add, exp.Sub)) and mentions_now(node.this) and not mentions_now(node.expression):
-        by_day, shift = _shift(node.this, scalars)
-        return by_day, shift + (1 if isinstance(node, exp.Add) else -1) * _distance(node.expression, by_day, scalars)
+        by_day, months, shift = _shift(node.this, scalars)
+        sign = 1 if isinstance(node, exp.Add) else -1
+        more, distance = _distance(node.expression, by_day, scalars)
+        if more and (months or shift):
+            raise scalars.source.refuse(node, "months are added to now() first, and once", "now() - interval '1 month 1 day'")
+        return by_day, months + sign * more, shift + sign * distance
     raise scalars.source.refuse(node, "this is not a constant distance from now()", HINT)
 
 
-def _distance(node: exp.Expr, by_day: bool, scalars: Scalars) -> int:
+def _distance(node: exp.Expr, by_day: bool, scalars: Scalars) -> tuple[int, int]:
+    """Months and microseconds."""
     if isinstance(node, exp.Interval):
-        months, microseconds = constants.interval(node, scalars.source)
-        if months:
-            raise scalars.source.refuse(node, "months differ in length, so they cannot be turned round", "use days")
-        return microseconds
+        return constants.interval(node, scalars.source)
     value = scalars.bind(node)
     if by_day and isinstance(value, Literal) and value.type.kind == "int" and value.value is not None:
-        return int(value.value) * constants.DAY
+        return 0, int(value.value) * constants.DAY
     raise scalars.source.refuse(node, "this is not a constant distance from now()", HINT)
 
 

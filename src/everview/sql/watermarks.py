@@ -22,6 +22,7 @@ from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.session.watermarks import ClosedWindows, Watermark
 from everview.sql import names, reading
+from everview.sql.base_tables import base_table, over_table
 from everview.sql.notes import WatermarkNote
 from everview.sql.places import Source
 from everview.sql.scalars import Scalars
@@ -93,12 +94,8 @@ def _closing(core: Core, table: Table, ends: tuple[Expr, ...], strict: bool) -> 
 
 def _of_table(compiler: Compiler, node: plan.Node, exprs: list[Expr], at: exp.Expr) -> tuple[Table, list[Expr]]:
     """The base table that a node filters and projects, and expressions over the node as ones over the table."""
-    while isinstance(node, (plan.Filter, plan.Project)):
-        if isinstance(node, plan.Project):
-            mapping = dict(enumerate(node.exprs))
-            exprs = [e.remap(mapping) for e in exprs]
-        node = node.child
-    table = compiler.core.catalog.table_of(node) if isinstance(node, plan.Table) else None
-    if table is None or table._origin is not None:
+    base, found = over_table(node, exprs)
+    table = base_table(compiler, base)
+    if table is None:
         raise compiler.source.refuse(at, "EMIT ON WINDOW CLOSE is for windows over a base table with a watermark")
-    return table, exprs
+    return table, found

@@ -104,8 +104,11 @@ def narrow(scope: Scope, nodes: Iterable[exp.Expr], context: int) -> None:
                 used |= set(scope.matches(column))
             elif not isinstance(column.parent, exp.Count):
                 used |= {i for i, f in enumerate(relation.fields) if f.name}
+    used |= {column for placed in scope.placed.values() for column in placed.columns()}
     kept = sorted(used) or [0]
     scope.relation = Relation(joins.take(relation.node, kept), tuple(relation.fields[i] for i in kept))
+    refs = {old: scope.relation.ref(new) for new, old in enumerate(kept)}
+    scope.placed = {place: expr.remap({c: refs[c] for c in expr.columns()}) for place, expr in scope.placed.items()}
 
 
 class Windows:
