@@ -17,16 +17,17 @@ VIEWS = {
     "flag": "SELECT id, ts > now() - INTERVAL '3 days' AS recent, NOT ts <= now() AS future FROM t",
     "either": "SELECT id FROM t WHERE ts > now() - INTERVAL '2 days' OR k = 1",
     "both": "SELECT id FROM t WHERE (ts < now() OR d = current_date) AND z > now() - INTERVAL '5 days'",
-    "word": """SELECT id, CASE WHEN ts > now() THEN 'to come' WHEN ts BETWEEN now() - INTERVAL '2 days' AND now() THEN 'new'
-               ELSE 'old' END AS word FROM t""",
+    "word": """SELECT id, CASE WHEN ts > now() THEN 'to come'
+               WHEN ts BETWEEN now() - INTERVAL '2 days' AND now() THEN 'new' ELSE 'old' END AS word FROM t""",
     "counts": """SELECT k, count(*) AS n, count(*) FILTER (WHERE ts > now() - INTERVAL '1 day') AS today,
                  sum(CASE WHEN d < current_date THEN 1 ELSE 0 END) AS past FROM t GROUP BY k""",
     "by_flag": "SELECT ts > now() - INTERVAL '4 days' AS recent, count(*) AS n FROM t GROUP BY 1",
     "months": "SELECT id FROM t WHERE ts > now() - INTERVAL '1 month'",
     "months_left": "SELECT id FROM t WHERE ts <= now() + INTERVAL '1 month 2 days'",
-    "months_or_equal": "SELECT id, ts >= now() - INTERVAL '2 months' AS a, ts < now() - INTERVAL '2 months' AS b FROM t",
+    "equal": "SELECT id, ts >= now() - INTERVAL '2 months' AS a, ts < now() - INTERVAL '2 months' AS b FROM t",
     "months_of_days": "SELECT id FROM t WHERE d >= current_date - INTERVAL '1 month'",
-    "days_after": "SELECT id, d > current_date - INTERVAL '3 months' AS a, d < current_date + INTERVAL '1 month' AS b FROM t",
+    "days_after": """SELECT id, d > current_date - INTERVAL '3 months' AS a, d < current_date + INTERVAL '1 month' AS b
+                     FROM t""",
     "year": "SELECT id FROM t WHERE ts BETWEEN now() - INTERVAL '1 year' AND now() - INTERVAL '1 month'",
     "zoned": "SELECT id FROM t WHERE z > now() - INTERVAL '36 hours'",
     "age": "SELECT id, current_date - d AS days, now()::date > d AS past FROM t",
@@ -95,10 +96,15 @@ def test_the_last_days_of_months_hour_by_hour() -> None:
     db = ev.connect()
     db.advance(dt.datetime(2023, 3, 27, 22))
     db.sql("CREATE TABLE t (ts timestamp)")
-    texts = {f"m{i}": f"SELECT ts FROM t WHERE ts {op} now() - INTERVAL '1 month'" for i, op in enumerate(("<", "<=", ">", ">="))}
+    texts = {
+        f"m{i}": f"SELECT ts FROM t WHERE ts {op} now() - INTERVAL '1 month'"
+        for i, op in enumerate(("<", "<=", ">", ">="))
+    }
     for name, text in texts.items():
         db.sql(f"CREATE VIEW {name} AS {text}")
-    db.sql("INSERT INTO t VALUES ('2023-02-28 00:00'), ('2023-02-28 05:00'), ('2023-02-27 05:00'), ('2023-03-01 00:00')")
+    db.sql(
+        "INSERT INTO t VALUES ('2023-02-28 00:00'), ('2023-02-28 05:00'), ('2023-02-27 05:00'), ('2023-03-01 00:00')"
+    )
     flips = 0
     for _ in range(104):
         before = db["m2"].rows()

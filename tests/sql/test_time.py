@@ -287,7 +287,10 @@ def test_the_computers_clock() -> None:
         ("CREATE VIEW v AS SELECT now() AS n FROM log", "views cannot depend on the clock"),
         ("CREATE VIEW v AS SELECT max(ts) AS m FROM log HAVING max(ts) > now()", "views cannot depend on the clock"),
         ("CREATE VIEW v AS SELECT 1 FROM log WHERE ts = now()", "an equality with now() holds for a moment only"),
-        ("CREATE VIEW v AS SELECT 1 FROM log WHERE ts = now() OR x = 1", "an equality with now() holds for a moment only"),
+        (
+            "CREATE VIEW v AS SELECT 1 FROM log WHERE ts = now() OR x = 1",
+            "an equality with now() holds for a moment only",
+        ),
         ("CREATE VIEW v AS SELECT 1 FROM log a LEFT JOIN log b ON b.ts > now()", "for an outer join"),
         (
             "CREATE VIEW v AS SELECT 1 FROM log WHERE ts > now() - interval '1 day' - interval '1 month'",

@@ -128,7 +128,7 @@ def _to_timestamp(node: exp.Anonymous, scalars: Scalars) -> Expr:
 
 
 ORIGINS = {"date_bin": "2000-01-01", "time_bucket": "2000-01-03"}
-"""Where bins begin that do not say: as documented here, and as in Timescale and DuckDB, where weeks begin on Mondays."""
+"""Where bins begin that do not say: 2000-01-01; as in Timescale and DuckDB, where weeks begin on Mondays."""
 
 
 def _date_bin(node: exp.Anonymous, scalars: Scalars) -> Expr:

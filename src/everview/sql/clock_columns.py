@@ -15,8 +15,8 @@ from sqlglot import exp
 from everview.expr.nodes import ColumnRef, Expr
 from everview.sql import timed, truths
 from everview.sql.grouping import aggregates_in
-from everview.sql.places import SqlError
-from everview.sql.scalars import Scalars
+from everview.sql.places import SqlError, has_query
+from everview.sql.scalars import Scalars, conjuncts
 from everview.sql.scopes import HIDDEN_FIELD, Relation
 from everview.sql.windows import windows_in
 
@@ -24,7 +24,30 @@ if TYPE_CHECKING:
     from everview.sql.from_clause import FromClause
 
 
-def place(clause: FromClause, nodes: list[exp.Expr]) -> None:
+def follow(clause: FromClause, select: exp.Select) -> None:
+    """Make columns of what follows the clock in a SELECT, unless it is nothing but plain conditions in WHERE."""
+    where = select.args.get("where")
+    tests = [part for part in conjuncts(where.this if where else None) if truths.reads_clock(part)]
+    others = [select.args.get(a) for a in ("group", "having", "qualify", "order")]
+    nodes = [*select.expressions, *(select.args.get("windows") or []), *(n for n in others if n is not None)]
+    nodes = [n for n in nodes if truths.reads_clock(n)]
+    if nodes or not all(_is_plain(clause, part) for part in tests):
+        _place(clause, [*tests, *nodes])
+
+
+def _is_plain(clause: FromClause, part: exp.Expr) -> bool:
+    """Whether a condition on now() can filter a table before anything else."""
+    if has_query(part):
+        return False
+    try:
+        return bool(timed.terms(part, Scalars(clause.compiler, clause.scope(), clause.env)))
+    except SqlError as error:
+        if error.code == "E_UNSUPPORTED":
+            return False
+        raise
+
+
+def _place(clause: FromClause, nodes: list[exp.Expr]) -> None:
     """Make columns of what follows the clock in expressions."""
     if clause.terms:
         raise clause.source.refuse(

@@ -26,7 +26,7 @@ from everview.plan.nodes import ONE_ROW, Filter, Join, Node, Project, Table
 from everview.plan.sizes import Sizes
 from everview.plan.topk import first_rows
 from everview.session.temporal import Term
-from everview.sql import asof, clock_columns, demand, files, table_functions, temporal_joins, timed, truths
+from everview.sql import asof, demand, files, table_functions, temporal_joins, timed
 from everview.sql.parameters import PARAMETER
 from everview.sql.places import SqlError, has_query
 from everview.sql.scalars import Scalars, conjuncts
@@ -124,28 +124,6 @@ class FromClause:
             if not columns or max(columns) >= starts[owner + 1]:
                 raise self.source.refuse(part, "now() is compared with columns of several tables", timed.HINT)
             self.terms.append((owner, Term(shifted(term.expr, -starts[owner]), term.side), part))
-
-    def follow_clock(self, select: exp.Select) -> None:
-        """Make columns of what follows the clock in a SELECT, unless it is nothing but plain conditions in WHERE."""
-        where = select.args.get("where")
-        tests = [part for part in conjuncts(where.this if where else None) if truths.reads_clock(part)]
-        others = [select.args.get(a) for a in ("group", "having", "qualify", "order")]
-        nodes = [*select.expressions, *(select.args.get("windows") or []), *(n for n in others if n is not None)]
-        nodes = [n for n in nodes if truths.reads_clock(n)]
-        if nodes or not all(self._is_plain(part) for part in tests):
-            clock_columns.place(self, [*tests, *nodes])
-
-    def _is_plain(self, part: exp.Expr) -> bool:
-        """Whether a condition on now() can filter a table before anything else."""
-        if has_query(part):
-            return False
-        scalars = Scalars(self.compiler, self.scope(), self.env)
-        try:
-            return bool(timed.terms(part, scalars))
-        except SqlError as error:
-            if error.code == "E_UNSUPPORTED":
-                return False
-            raise
 
     def widen(self, at: int, node: Node, more: int) -> None:
         """A leaf gets further columns, which nobody can name; what was bound is moved."""
@@ -256,7 +234,8 @@ class FromClause:
         version = temporal_joins.version_of(join.this)
         right = self._factor(join.this, versioned=version is not None)
         if version is not None:
-            self._as_of(right, version, on, how, join)
+            node = temporal_joins.joined(self, right, version, on, how, join)
+            self._replace(Relation(node, self.relation.fields + right.fields))
             return
         if method == "ASOF":
             self._asof(right, on, using, how, join)
@@ -467,29 +446,6 @@ class FromClause:
             hidden = {width + b for _, b in pairs}
             fields = [replace(f, plain=f.plain and i not in hidden) for i, f in enumerate(fields)]
         self._replace(Relation(node, tuple(fields)))
-
-    def _as_of(self, right: Relation, version: exp.Expr, on: exp.Expr | None, how: str, at: exp.Join) -> None:
-        """JOIN t FOR SYSTEM_TIME AS OF: see `everview.sql.temporal_joins`."""
-        self.source.only(version, "this", "expression", "kind")
-        if str(version.args.get("kind")).upper() != "AS OF" or str(version.this).upper() != "TIMESTAMP":
-            raise self.source.refuse(version, "tables are FOR SYSTEM_TIME AS OF one time")
-        if how not in ("inner", "left") or on is None or self.late or at.method:
-            raise self.source.refuse(at, "a join FOR SYSTEM_TIME AS OF is an inner or left one with ON")
-        left = self.joined()
-        both = Relation(Join(left.node, right.node, (), ()), left.fields + right.fields)
-        scope, width = Scope(both, self.source, self.outer), len(left.fields)
-        conditions = [Scalars(self.compiler, scope, self.env).condition(part) for part in conjuncts(on)]
-        node: Node | None
-        if not temporal_joins.is_processing_time(version):
-            conditions.append(temporal_joins.moment(version, self, right, left))
-            node = asof.joined(left.node, right.node, conditions, how, (), split)
-        elif self.compiler.standing:
-            node = temporal_joins.looked_up(self, left, right, split(conditions, width, "inner")[0], how, at)
-        else:
-            node = outer_join(left.node, right.node, conditions, how)
-        if node is None:
-            raise self.source.error(on, "E_JOIN", "a join FOR SYSTEM_TIME AS OF has nothing but equalities in ON")
-        self._replace(Relation(node, both.fields))
 
     def _check_sides(self, how: str, at: exp.Expr) -> None:
         if how in ("right", "full"):

@@ -25,6 +25,7 @@ from everview.plan.sizes import Sizes
 from everview.plan.windows import Window, WindowCall
 from everview.session.core import core_of
 from everview.sql import (
+    clock_columns,
     defined,
     files,
     outer_aggregates,
@@ -275,7 +276,7 @@ class Compiler:
         self.source.only(select, *CLAUSES)
         clause = FromClause.of(select, self, env, outer)
         if self.standing:
-            clause.follow_clock(select)
+            clock_columns.follow(clause, select)
         where = select.args.get("where")
         for part in conjuncts(where.this if where else None):
             if long_list(part) is not None:

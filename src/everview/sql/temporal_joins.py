@@ -26,8 +26,9 @@ from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.session.lookups import LookupJoin
 from everview.session.watermarks import Watermark
+from everview.sql import asof
 from everview.sql.base_tables import base_table, over_table, rebuilt
-from everview.sql.scalars import Scalars
+from everview.sql.scalars import Scalars, conjuncts
 from everview.sql.scopes import Relation, Scope
 from everview.types import TIMESTAMP
 
@@ -49,6 +50,33 @@ def is_processing_time(version: exp.Expr) -> bool:
     """Whether it is the time at which rows come."""
     moment = version.expression
     return isinstance(moment, exp.Anonymous) and moment.name.lower() == "proctime" and not moment.expressions
+
+
+def joined(
+    clause: FromClause, right: Relation, version: exp.Expr, on: exp.Expr | None, how: str, at: exp.Join
+) -> plan.Node:
+    """What is joined so far with a table as it was."""
+    from everview.sql.from_clause import outer_join, split  # which imports this
+
+    source = clause.source
+    source.only(version, "this", "expression", "kind")
+    if str(version.args.get("kind")).upper() != "AS OF" or str(version.this).upper() != "TIMESTAMP":
+        raise source.refuse(version, "tables are FOR SYSTEM_TIME AS OF one time")
+    if how not in ("inner", "left") or on is None or clause.late or at.method:
+        raise source.refuse(at, "a join FOR SYSTEM_TIME AS OF is an inner or left one with ON")
+    left = clause.joined()
+    both = Relation(plan.Join(left.node, right.node, (), ()), left.fields + right.fields)
+    scope = Scope(both, source, clause.outer)
+    conditions = [Scalars(clause.compiler, scope, clause.env).condition(part) for part in conjuncts(on)]
+    if not is_processing_time(version):
+        conditions.append(moment(version, clause, right, left))
+        node = asof.joined(left.node, right.node, conditions, how, (), split)
+        if node is None:
+            raise source.error(on, "E_JOIN", "a join FOR SYSTEM_TIME AS OF has nothing but equalities in ON")
+        return node
+    if not clause.compiler.standing:
+        return outer_join(left.node, right.node, conditions, how)
+    return looked_up(clause, left, right, split(conditions, len(left.fields), "inner")[0], how, at)
 
 
 def moment(version: exp.Expr, clause: FromClause, right: Relation, left: Relation) -> Expr:

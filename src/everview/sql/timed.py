@@ -173,7 +173,9 @@ def _shift(node: exp.Expr, scalars: Scalars) -> tuple[bool, int, int]:
         sign = 1 if isinstance(node, exp.Add) else -1
         more, distance = _distance(node.expression, by_day, scalars)
         if more and (months or shift):
-            raise scalars.source.refuse(node, "months are added to now() first, and once", "now() - interval '1 month 1 day'")
+            raise scalars.source.refuse(
+                node, "months are added to now() first, and once", "now() - interval '1 month 1 day'"
+            )
         return by_day, months + sign * more, shift + sign * distance
     raise scalars.source.refuse(node, "this is not a constant distance from now()", HINT)
 

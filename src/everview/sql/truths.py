@@ -147,9 +147,7 @@ def truth(node: exp.Expr, scalars: Scalars) -> Truth:
 
 def has_months(node: exp.Expr, scalars: Scalars) -> bool:
     """Whether a comparison moves the clock by months."""
-    return any(
-        isinstance(n, exp.Interval) and constants.interval(n, scalars.source)[0] for n in outside_queries(node)
-    )
+    return any(isinstance(n, exp.Interval) and constants.interval(n, scalars.source)[0] for n in outside_queries(node))
 
 
 def _both(a: Truth, b: Truth) -> Truth:
@@ -195,7 +193,7 @@ def _first_day(day: Expr, months: int) -> Expr:
 
 
 def _repeatedly(x: Expr, day: Expr, months: int) -> Truth:
-    """Whether x is greater than now() moved by months: until its day is reached, and again on days that are cut to it."""
+    """Whether x is greater than now() moved by months: until it is reached, and again on days that are cut to its."""
     first = _first_day(day, months)
     since = call("timestamp_diff", x, day)
     exact = call("eq", _months(first, months), day)
@@ -215,4 +213,3 @@ def _repeatedly(x: Expr, day: Expr, months: int) -> Truth:
         return found
 
     return Truth(tuple(moments), of)
-
