@@ -31,7 +31,7 @@ SHOWN = (
 )
 """The moments, by what happens in them."""
 SECONDS = 3.5
-FORMAT = re.sub(r"@font-face \{\{.*?\}\}", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+FORMAT = re.sub(r"@font-face \{\{.*?\}\}|<!--.*?-->", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 """Rich's form of a terminal, without fonts from the network."""
 
 

@@ -13,6 +13,7 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import networkx as nx
 import pytest
@@ -25,6 +26,7 @@ from everview.demo.money.data import WINDOW, Event, Moment, Payment, World
 from everview.demo.money.program import DRAWN, HOPS, TOLD, install
 from everview.demo.money.recompute import Answer, Books, maintained, recompute
 from everview.demo.money.screen import Screen
+from everview.demo.spark import SparkStart
 from everview.errors import InputError
 from tests.demo.conftest import Telling
 
@@ -362,7 +364,22 @@ def test_a_page_opens_only_where_somebody_looks(monkeypatch: pytest.MonkeyPatch,
     assert not pages.open_page(tmp_path / "page.html")
 
 
+def test_the_recorded_picture_needs_nothing_from_elsewhere() -> None:
+    path = SRC.parent / "docs" / "pictures" / "demo.svg"
+    text = path.read_text()
+    ElementTree.fromstring(text)
+    assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
+    assert "Where&#160;does&#160;the&#160;money&#160;go?" in text and "@keyframes" in text
+
+
 # Spark
+
+
+def test_without_pyspark_the_reason_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    starting = SparkStart(tmp_path / "spark.log")
+    assert starting.wait(60) == (None, "PySpark is not installed")
+    starting.stop()
 
 
 @pytest.mark.slow

@@ -12,6 +12,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from everview.demo import pages
+
 Name = Literal["money", "mentions"]
 
 
@@ -28,7 +30,10 @@ def run(
     if story == "mentions":
         from everview.demo import mentions
 
-        return mentions.run(data=data, fast=fast, spark=spark, keep=keep)
+        path = mentions.run(data=data, fast=fast, spark=spark, keep=keep)
+        if show:
+            pages.open_page(path)
+        return path
     from everview.demo import money
 
     return money.run(data_file=data, fast=fast, spark=spark, keep=keep, show=show)

@@ -207,14 +207,7 @@ def _cut(events: Iterable[Event], stops: Sequence[dt.datetime], told: bool = Fal
 def _world(
     origin: str, everything: list[Event], early: list[Event], start: dt.datetime, moments: list[Moment]
 ) -> World:
-    kinds: dict[str, str] = {}
-    for event in everything:
-        names = (event.payment.payer, event.payment.payee) if event.payment else (event.account,) * bool(event.account)
-        for name in names:
-            kinds.setdefault(name, "person")
-        if event.what == "shop":
-            kinds[event.account] = "shop"
-    kinds |= {name: "shop" for name in crowd.shops() if name in kinds}
+    """The world of these events, those before the start being past."""
     listed: dict[str, None] = {}
     paid: dict[int, Payment] = {}
     for event in sorted(early, key=lambda event: event.at):
@@ -226,4 +219,13 @@ def _world(
             paid[event.payment.id] = event.payment
         elif event.payment is not None:
             paid.pop(event.payment.id, None)
-    return World(origin, kinds, tuple(listed), list(paid.values()), start, moments)
+    return World(origin, _kinds(everything), tuple(listed), list(paid.values()), start, moments)
+
+
+def _kinds(events: list[Event]) -> dict[str, str]:
+    """Everybody who is named, and whether they are a shop."""
+    paid = [event.payment for event in events if event.payment is not None]
+    named = [payment.payer for payment in paid] + [payment.payee for payment in paid]
+    named += [event.account for event in events if event.account]
+    shops = {event.account for event in events if event.what == "shop"}.union(crowd.shops())
+    return {name: "shop" if name in shops else "person" for name in dict.fromkeys(named)}

@@ -99,10 +99,9 @@ class Recorder:
         self._listener.heard()
         there = {name: list(self.program[name].counts().items()) for name in (*TOLD, *DRAWN)}
         self.mirror.take(there)
-        size = sum(map(len, there.values()))
         payments = len(self.program["recent"])
         words = [Sentence(f"{payments:,} payments of the last 30 days are known.", "quiet")]
-        return self._add(moment, words, 0.0, payments, size, there, self._about(moment, {}))
+        return self._add(moment, words, there, came_in=payments, before={}, seconds=0.0)
 
     def happened(self, moment: Moment) -> Position:
         """What has changed since the last call is this moment's doing."""
@@ -112,25 +111,30 @@ class Recorder:
         cancelled = {event.payment.id for event in moment.events if event.payment and event.what == "cancel"}
         left = [row for row, diff in told["recent"] if diff < 0 and row[0] not in cancelled]
         words = tell(moment, self.mirror, before, regrouped, left)
-        came_in = sum(abs(diff) for name in INPUTS for _, diff in told[name])
-        came_out = sum(len(told[name]) for name in TOLD)
-        drawn = {name: told[name] for name in (*TOLD, *DRAWN)}
-        return self._add(moment, words, self._watch.seconds, came_in, came_out, drawn, self._about(moment, before))
+        came_in = sum(abs(diff) for name in INPUTS for _, diff in told.pop(name))
+        return self._add(moment, words, told, came_in=came_in, before=before, seconds=self._watch.seconds)
 
     def _add(
         self,
         moment: Moment,
         words: list[Sentence],
-        seconds: float,
-        came_in: int,
-        came_out: int,
         told: dict[str, Differences],
-        about: str,
+        *,
+        came_in: int,
+        before: dict[str, int],
+        seconds: float,
     ) -> Position:
         position = Position(
-            *(len(self.positions), moment.at, self.program.db.time, moment.told, words, seconds, came_in, came_out),
-            told,
-            about,
+            number=len(self.positions),
+            at=moment.at,
+            time=self.program.db.time,
+            told=moment.told,
+            sentences=words,
+            seconds=seconds,
+            came_in=came_in,
+            came_out=sum(len(told[name]) for name in TOLD),
+            differences=told,
+            about=self._about(moment, before),
         )
         self.positions.append(position)
         return position

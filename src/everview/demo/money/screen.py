@@ -1,7 +1,7 @@
 """What the terminal shows: one number, what happened in words, the rings, and the way that explains an account.
 
-In a terminal this is one screen, 80 columns wide, that changes in place. In a pipe, a file or a dumb terminal it is
-lines: every moment of the plot, and of the crowd what is news.
+In a terminal this is one screen, 80 columns wide, that changes in place. In a pipe, a file, a dumb terminal or one that
+has no signs but letters it is lines: every moment of the plot, and of the crowd what is news.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Screen:
         self._checks = 0
         self._check: Check | None = None
         self._live: Live | None = None
-        if console.is_terminal and not console.is_dumb_terminal:
+        if console.is_terminal and not console.is_dumb_terminal and console.encoding.startswith("utf"):
             self._live = Live(console=console, auto_refresh=False, vertical_overflow="crop", transient=passing)
 
     @property
