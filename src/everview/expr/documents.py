@@ -8,6 +8,8 @@ from typing import Any
 
 from everview.codes import jsons
 from everview.codes.frozen import JSON_NULL, JsonNull
+from everview.expr import jsonpath
+from everview.expr.jsonpath_reading import compiled
 from everview.expr.nodes import Call
 from everview.expr.texts import RowFailure
 from everview.expr.wordings import plain_text, text_of
@@ -242,7 +244,33 @@ def _of(function: Function) -> Callable[[Call], Function]:
     return lambda call: function
 
 
+def _on_path(function: Callable[[jsonpath.Path, Any], Any], quietly: bool = False) -> Callable[[Call], Function]:
+    """A function of a value and a path; what a path cannot be followed for fails, or is NULL."""
+
+    def run(value: Any, text: str) -> Any:
+        try:
+            return function(compiled(text), _inside(value))
+        except jsonpath.PathError:
+            if quietly:
+                return None
+            raise RowFailure(ERROR_DOMAIN) from None
+
+    return _of(run)
+
+
+def _first(path: jsonpath.Path, value: Any) -> Any:
+    given = jsonpath.items(path, value)
+    return _top(given[0]) if given else None
+
+
 MAKERS: dict[str, Callable[[Call], Function]] = {
+    "jsonpath_exists": _on_path(lambda path, value: bool(jsonpath.items(path, value))),
+    "jsonpath_match": _on_path(jsonpath.matches),
+    "jsonpath_array": _on_path(jsonpath.items),
+    "jsonpath_first": _on_path(_first),
+    "jsonpath_items": _on_path(lambda path, value: [_top(item) for item in jsonpath.items(path, value)]),
+    "jsonpath_exists_quietly": _on_path(lambda path, value: bool(jsonpath.items(path, value)), quietly=True),
+    "jsonpath_match_quietly": _on_path(jsonpath.matches, quietly=True),
     "json_get": _of(lambda value, key: _alone(found(value, key))),
     "json_get_text": _of(lambda value, key: _said(found(value, key))),
     "json_path": _of(lambda value, path: _alone(at_path(value, path))),

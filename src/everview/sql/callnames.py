@@ -36,7 +36,15 @@ AGGREGATES: frozenset[str] = frozenset(
 
 _DOCUMENT_ROWS = ("array_elements", "array_elements_text", "object_keys", "each", "each_text")
 TABLES: frozenset[str] = frozenset(
-    {"generate_series", "range", "unnest", "string_to_table", "regexp_split_to_table", "regexp_matches"}
+    {
+        "generate_series",
+        "range",
+        "unnest",
+        "string_to_table",
+        "regexp_split_to_table",
+        "regexp_matches",
+        "jsonb_path_query",
+    }
     | {f"{head}_{name}" for head in ("json", "jsonb") for name in _DOCUMENT_ROWS}
 )
 """Functions that give rows, by name."""

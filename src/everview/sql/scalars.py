@@ -86,6 +86,7 @@ PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.DateTrunc: ("this", "unit"),
     exp.Subquery: ("this",),
     exp.AtTimeZone: ("this", "zone"),
+    exp.MatchAgainst: ("this", "expressions", "modifier"),
     exp.Map: ("keys", "values"),
     exp.Bracket: ("this", "expressions", "_type"),
     exp.Array: ("expressions", "value_constructor", "bracket_notation", "_type"),

@@ -21,7 +21,7 @@ from everview.sql import calls, constants
 from everview.sql.callnames import TABLES
 from everview.sql.notes import SESSION
 from everview.sql.unfolding import Unfolding
-from everview.types import INT, STR, TIMESTAMP, DataType, array
+from everview.types import INT, JSON, STR, TIMESTAMP, DataType, array
 
 if TYPE_CHECKING:
     from everview.sql.scalars import Scalars
@@ -216,6 +216,13 @@ def _document(parts: tuple[str, ...], names: tuple[str, ...]) -> Callable[[Table
     return bind
 
 
+def _path_items(call: TableCall, scalars: Scalars) -> Bound:
+    """jsonb_path_query(j, path): what the path gives"""
+    _arity(call, 2, 2, scalars)
+    found = scalars.on_path("jsonpath_items", *call.args)
+    return Bound((found,), Unfolding("unnest", 0, columns=1), (JSON.optional(),), (call.name,))
+
+
 _DOCUMENTS = {
     "array_elements": _document(("json_elements",), ("value",)),
     "array_elements_text": _document(("json_texts",), ("value",)),
@@ -231,5 +238,6 @@ _BINDERS: dict[str, Callable[[TableCall, Scalars], Bound]] = {
     "string_to_table": lambda call, scalars: _texts(call, scalars, 2, nullable=True),
     "regexp_split_to_table": lambda call, scalars: _texts(call, scalars, 2, nullable=False),
     "regexp_matches": _matches,
+    "jsonb_path_query": _path_items,
     **{f"{head}_{name}": bind for head in ("json", "jsonb") for name, bind in _DOCUMENTS.items()},
 }

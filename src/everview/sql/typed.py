@@ -15,9 +15,10 @@ from sqlglot import exp
 
 from everview.codes.intervals import Interval, unit_name
 from everview.expr import amounts, functions
+from everview.expr.jsonpath_reading import PathSyntax, compiled
 from everview.expr.nodes import Expr, Literal
 from everview.expr.wordings import zone_of
-from everview.sql import constants, dialects
+from everview.sql import array_queries, constants, dialects
 from everview.sql.places import Source, SqlError
 from everview.types import (
     FLOAT,
@@ -198,9 +199,14 @@ class TypedScalars:
 
     # ----------------------------------------------------------------------------------------- arrays
 
+    def _listed(self, node: exp.Array) -> Expr:
+        """ARRAY(query)"""
+        found = self.bind(array_queries.aggregated(node, self.source))
+        return self.call("coalesce", found, Literal(found.type.optional(False), constants.EMPTY))
+
     def on_array(self, node: exp.Array) -> Expr:
-        if any(isinstance(e, exp.Query) for e in node.expressions):
-            raise self.source.refuse(node, "ARRAY(SELECT ...) is not supported", "SELECT array_agg(x) FROM ...")
+        if len(node.expressions) == 1 and isinstance(node.expressions[0], (exp.Select, exp.SetOperation)):
+            return self._listed(node)
         if not node.expressions:
             return Literal(array(STR), constants.EMPTY)
         items = [self.bind(e) for e in node.expressions]
@@ -394,6 +400,28 @@ class TypedScalars:
     def on_jsonbdeleteatpath(self, node: exp.Expr) -> Expr:
         """j #- '{a,b}'"""
         return self.call("json_delete_path", self.document(node.this), self._path(node.expression))
+
+    def on_jsonbpathexists(self, node: exp.JSONBPathExists) -> Expr:
+        """j @? path"""
+        return self.on_path("jsonpath_exists_quietly", node.this, node.expression)
+
+    def on_matchagainst(self, node: exp.MatchAgainst) -> Expr:
+        """j @@ path"""
+        if len(node.expressions) != 1 or node.args.get("modifier"):
+            raise self._refused(node)
+        return self.on_path("jsonpath_match_quietly", node.expressions[0], node.this)
+
+    def on_path(self, op: str, value: exp.Expr, path: exp.Expr) -> Expr:
+        """A function of a JSON value and a path; a constant path that cannot be read is a mistake in the text."""
+        bound = self.bind(path)
+        if isinstance(bound, Literal) and isinstance(bound.value, str):
+            try:
+                compiled(bound.value)
+            except PathSyntax as error:
+                raise self.source.error(
+                    path, "E_PATTERN", f"the path {bound.value!r} cannot be read: {error}"
+                ) from None
+        return self.call(op, self.document(value), bound)
 
     def without(self, a: Expr, b: Expr, node: exp.Sub) -> Expr | None:
         """j - 'key', j - 0, j - array; None if it is something else."""

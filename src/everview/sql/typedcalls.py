@@ -97,6 +97,19 @@ def _path(op: str) -> Binder:
     return bind
 
 
+def _on_path(op: str) -> Binder:
+    """jsonb_path_exists(j, path) and its like"""
+
+    def bind(node: exp.Anonymous, scalars: Scalars) -> Expr:
+        if len(node.expressions) != 2:
+            raise scalars.source.error(
+                node, "E_ARITY", f"{node.name.lower()} takes a value and a path, without variables"
+            )
+        return scalars.on_path(op, *node.expressions)
+
+    return bind
+
+
 def _plain(op: str) -> Binder:
     return lambda node, scalars: scalars.call(op, *(scalars.bind(e) for e in node.expressions))
 
@@ -140,6 +153,10 @@ CALLS: dict[str, Binder] = {
     **{f"{head}_extract_path_text": _path("json_path_text") for head in ("json", "jsonb")},
     **{f"{head}_build_object": _plain("json_object") for head in ("json", "jsonb")},
     **{f"{head}_build_array": _plain("json_array") for head in ("json", "jsonb")},
+    "jsonb_path_exists": _on_path("jsonpath_exists"),
+    "jsonb_path_match": _on_path("jsonpath_match"),
+    "jsonb_path_query_array": _on_path("jsonpath_array"),
+    "jsonb_path_query_first": _on_path("jsonpath_first"),
     "to_json": _to_json,
     "to_jsonb": _to_json,
     "cardinality": _cardinality,
