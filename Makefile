@@ -27,7 +27,11 @@ PYTEST := $(PY) -m pytest -q
 # What the bounds-checked build runs again: everything that reaches compiled code. One that does not exist is an error.
 DEBUG_TESTS ?= tests/codes tests/expr tests/language tests/oracle tests/graph tests/datalog tests/sql tests/store
 
-.PHONY: help setup demo test lint format fast-test debug-test slow-sample spark-test soak bench docs clean
+# What `make wheel` compiles kernels for; by default the baseline of this machine's kind (kernels/build/cpus.py).
+CPUS ?= $(shell $(PY) -c 'from everview.kernels.build import cpus; import platform; print(cpus.BASELINES[platform.machine()])' 2>/dev/null)
+BUILT := build/kernels
+
+.PHONY: help setup demo test lint format fast-test debug-test slow-sample spark-test wheel wheel-test soak bench docs clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -39,12 +43,13 @@ demo: $(WARM) ## where does the money go? a story of less than a minute, and a p
 	@$(PY) -m everview.cli demo
 
 # Both builds compile side by side, one core each; the stages themselves run one after the other, cheapest first.
-test: lint ## lint, tests, a part of them in the debug build, a sample of the slow ones, Spark
+test: lint ## lint, tests, a part of them in the debug build, a sample of the slow ones, Spark, the wheel
 	@$(MAKE) --no-print-directory -j2 $(WARM) $(WARM_DEBUG)
 	@$(MAKE) --no-print-directory fast-test
 	@$(MAKE) --no-print-directory debug-test
 	@$(MAKE) --no-print-directory slow-sample
 	@$(MAKE) --no-print-directory spark-test
+	@$(MAKE) --no-print-directory wheel-test
 
 lint: $(INSTALLED) ## ruff and mypy
 	@echo "== ruff: style, likely mistakes, formatting"
@@ -74,6 +79,19 @@ spark-test: $(WARM) ## tests on a local Spark (not the slow ones)
 	@echo "== pytest: on Spark, local[2]"
 	@$(PYTEST) -m "spark and not slow" tests/spark tests/io
 	@$(PYTEST) -m "spark and not slow" --per-file 4 tests/oracle/test_graphs.py tests/oracle/test_random_plans.py
+
+# Kernels are compiled again only if their sources changed: `warm --into` looks.
+wheel: $(INSTALLED) ## build dist/*.whl, with compiled kernels for this platform
+	@echo "== compiling kernels for $(CPUS)"
+	@for cpu in $(CPUS); do $(PY) -m everview.warm --into $(BUILT) --cpu $$cpu; done
+	@echo "== building the wheel"
+	@rm -f dist/everview-*.whl
+	@EVERVIEW_KERNELS=$(abspath $(BUILT)) $(PY) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@ls -l dist/everview-*.whl
+
+wheel-test: wheel ## install the wheel with each extra alone into empty environments, and try it
+	@echo "== pytest: the wheel in empty environments"
+	@EVERVIEW_WHEEL=$$(ls dist/everview-*.whl) $(PYTEST) -m "wheel" tests/package
 
 soak: $(WARM) ## a mixed load for MINUTES, compared with a model; memory and latency must stay flat
 	@$(PY) -m tests.soak --minutes $(MINUTES) --seed $(SEED)

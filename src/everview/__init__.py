@@ -11,33 +11,43 @@
 >>> edge.delete([(1, 3)])
 >>> sorted(degree.rows())
 [(1, 1), (2, 1)]
+
+Importing the package costs next to nothing: its names are loaded when they are first asked for, and compiled kernels
+with the first `connect()`.
 """
 
-from everview.codes.frozen import JSON_NULL
-from everview.codes.intervals import Interval
-from everview.errors import (
-    ClosedError,
-    CompactedError,
-    EverviewError,
-    InputError,
-    InternalError,
-    LoopError,
-    MemoryLimitError,
-    PlanError,
-    RowErrors,
-    StoreError,
-    UdfError,
-)
-from everview.expr.language import col, count, greatest, least, lit, tuple_, udf, when
-from everview.language.collection import Collection
-from everview.language.loop import fixpoint
-from everview.session.batch import Batch
-from everview.session.session import Session, connect
-from everview.session.snapshot import Snapshot
-from everview.session.table import Table
-from everview.session.view import View
-from everview.session.what_if import WhatIf
-from everview.types import DataType, decimal
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from everview.kernels.build.absent import do_without
+
+if TYPE_CHECKING:
+    from everview.codes.frozen import JSON_NULL
+    from everview.codes.intervals import Interval
+    from everview.errors import (
+        ClosedError,
+        CompactedError,
+        EverviewError,
+        InputError,
+        InternalError,
+        LoopError,
+        MemoryLimitError,
+        PlanError,
+        RowErrors,
+        StoreError,
+        UdfError,
+    )
+    from everview.expr.language import col, count, greatest, least, lit, tuple_, udf, when
+    from everview.language.collection import Collection
+    from everview.language.loop import fixpoint
+    from everview.session.batch import Batch
+    from everview.session.connecting import connect
+    from everview.session.session import Session
+    from everview.session.snapshot import Snapshot
+    from everview.session.table import Table
+    from everview.session.view import View
+    from everview.session.what_if import WhatIf
+    from everview.types import DataType, decimal
 
 __version__ = "0.1.0"
 
@@ -76,11 +86,39 @@ __all__ = [
     "when",
 ]
 
+_HOMES = {
+    "codes.frozen": "JSON_NULL",
+    "codes.intervals": "Interval",
+    "errors": "ClosedError CompactedError EverviewError InputError InternalError LoopError MemoryLimitError PlanError "
+    "RowErrors StoreError UdfError",
+    "expr.language": "col count greatest least lit tuple_ udf when",
+    "language.collection": "Collection",
+    "language.loop": "fixpoint",
+    "session.batch": "Batch",
+    "session.connecting": "connect",
+    "session.session": "Session",
+    "session.snapshot": "Snapshot",
+    "session.table": "Table",
+    "session.view": "View",
+    "session.what_if": "WhatIf",
+    "types": "DataType decimal",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+_PARTS = ("errors", "graph", "io", "notebook", "spark", "types")
 
-def __getattr__(name: str) -> object:
-    """`everview.graph`, `io`, `notebook` and `spark` are imported when first asked for."""
-    if name in ("graph", "io", "notebook", "spark"):
-        import importlib
+do_without()  # kernels are run, not compiled, by a process that imports this
 
+
+def __getattr__(name: str) -> Any:
+    """A public name, or a part of the package, when it is first asked for."""
+    if name in _HOME_OF:
+        found = getattr(importlib.import_module(f"everview.{_HOME_OF[name]}"), name)
+        globals()[name] = found
+        return found
+    if name in _PARTS:
         return importlib.import_module(f"everview.{name}")
     raise AttributeError(f"module 'everview' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_PARTS})

@@ -3,38 +3,95 @@
 Set-up calls this, so that nobody's first query waits for a compiler; a process that finds no compiled kernels calls it
 too. The work is done in a process of its own, because Numba is told there to do only half of what others
 expect of it (`everview.kernels.build.compiling`). A failed or interrupted compilation leaves nothing behind.
+
+`python -m everview.warm --into FOLDER [--cpu NAME]` makes what a wheel ships: a shared library of kernels for
+a named processor (`everview.kernels.build.cpus`) instead of this machine's own.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import os
+import platform
 import subprocess
 import sys
 import time
+from pathlib import Path
+from typing import Any
 
-from everview.kernels.build import archive, cache
+from everview.kernels.build import archive, cache, cpus
+
+FOR_CPU, INTO = "EVERVIEW_COMPILE_FOR", "EVERVIEW_COMPILE_INTO"
+"""Where the compiling process is told what `--cpu` and `--into` say."""
 
 
 def _compile_here() -> None:
-    from everview.kernels.build.compiling import PARTS
+    cpu = os.environ.get(FOR_CPU)
+    if cpu:
+        _compile_for(cpus.IN_LLVM.get(cpu, cpu))
+    from everview.kernels.build import native  # noqa: F401, I001  # first: it and `compiling` know each other
+    from everview.kernels.build import compiling
+    from everview.kernels.build.progress import Progress
 
+    print(f"compiling Everview's kernels ({cpu or 'this machine'}, {cache.build_mode()} build): once", flush=True)
+    begun = time.monotonic()
+    progress = Progress(compiling.TOTAL)
+    compiling._say = lambda module: progress.tell(len(compiling.PARTS) - 2)  # two parts are no kernels
     for name in cache.kernel_modules():
         importlib.import_module(name)
+    path = _keep(compiling.PARTS, cpu)
+    seconds = f"{time.monotonic() - begun:.0f} s, {time.process_time():.1f} s of them CPU"
+    print(f"  {len(compiling.PARTS)} kernels ready, {seconds}, {path}", flush=True)
+
+
+def _keep(parts: list[tuple[str, bytes]], cpu: str | None) -> Path:
+    if cpu:
+        from everview.kernels.build.linking import link
+
+        path = _library_in(Path(os.environ[INTO]), cpu)
+        link(path, parts)
+        return path
     path = cache.archive_path()
-    archive.write(path, PARTS)
+    archive.write(path, parts)
     cache.remove_stale(path.parent)
-    print(f"  {len(PARTS)} kernels ready, {time.process_time():.1f} s CPU, {path}", flush=True)
+    return path
+
+
+def _library_in(folder: Path, cpu: str) -> Path:
+    return folder / f"{cache.source_hash()}-{cache.build_mode()}" / f"{cpu}{cache.SHARED}"
+
+
+def _compile_for(name: str) -> None:
+    """Have Numba compile for a named processor, and so that object files can become a shared library."""
+    from numba.core.codegen import JITCPUCodegen
+
+    def options(self: Any, options: dict[str, Any]) -> None:
+        options.update(cpu=name, features="", reloc="pic", codemodel="default")
+
+    JITCPUCodegen._customize_tm_options = options
 
 
 def main(arguments: list[str]) -> int:
-    """Compile this build, which importing Everview has done already; with `--debug` the bounds-checked one."""
+    """Compile this build, or the one that is asked for, unless it is there."""
     if os.environ.get("EVERVIEW_COMPILING") == "1":
         _compile_here()
-    elif "--debug" in arguments and cache.build_mode() != "debug":
-        environment = {**os.environ, "EVERVIEW_DEBUG": "1"}
-        return subprocess.run([sys.executable, "-m", "everview.warm"], env=environment, check=False).returncode
-    return 0
+        return 0
+    parser = argparse.ArgumentParser(prog="python -m everview.warm", description="Compile every kernel now.")
+    parser.add_argument("--debug", action="store_true", help="the bounds-checked build")
+    parser.add_argument("--into", help="make a shared library for wheels in this folder")
+    usual = cpus.BASELINES.get(platform.machine(), "generic")
+    parser.add_argument("--cpu", default=usual, help="the processor that the shared library is for (%(default)s)")
+    chosen = parser.parse_args(arguments)
+    environment = {**os.environ, **({"EVERVIEW_DEBUG": "1"} if chosen.debug else {})}
+    if chosen.into:
+        if _library_in(Path(chosen.into), chosen.cpu).exists():
+            return 0
+        environment |= {"EVERVIEW_COMPILING": "1", FOR_CPU: chosen.cpu, INTO: os.path.abspath(chosen.into)}
+    elif not chosen.debug or cache.build_mode() == "debug":
+        archive.library()
+        return 0
+    return subprocess.run([sys.executable, "-m", "everview.warm"], env=environment, check=False).returncode
 
 
 if __name__ == "__main__":

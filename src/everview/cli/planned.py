@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NoReturn
 from everview.errors import InputError
 from everview.io import program
 from everview.io.pipeline import Pipeline, pipeline_of
+from everview.session.connecting import connect
 from everview.session.core import core_of
-from everview.session.session import connect
 from everview.sql import script
 
 if TYPE_CHECKING:

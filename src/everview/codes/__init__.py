@@ -4,11 +4,15 @@ In reading order: `scalars` (numbers, dates, times), `hashing` and `interner` (t
 `values` (one value), `arrays` (one column), `tables` (other libraries' frames), `codec` (rows and tables of a schema).
 """
 
-from everview.codes.codec import Codec
-from everview.codes.declare import arrow_field, arrow_type, data_type
-from everview.codes.interner import Interner
-from everview.codes.scalars import code_to_float, float_to_code
-from everview.codes.values import decode_value, decoder, encode_value, encoder
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from everview.codes.codec import Codec
+    from everview.codes.declare import arrow_field, arrow_type, data_type
+    from everview.codes.interner import Interner
+    from everview.codes.scalars import code_to_float, float_to_code
+    from everview.codes.values import decode_value, decoder, encode_value, encoder
 
 __all__ = [
     "Codec",
@@ -23,3 +27,19 @@ __all__ = [
     "encoder",
     "float_to_code",
 ]
+
+_HOMES = {
+    "codec": "Codec",
+    "declare": "arrow_field arrow_type data_type",
+    "interner": "Interner",
+    "scalars": "code_to_float float_to_code",
+    "values": "decode_value decoder encode_value encoder",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    """One of the names above, when it is first asked for: intervals, say, need no interner and so no kernels."""
+    if name in _HOME_OF:
+        return getattr(importlib.import_module(f"everview.codes.{_HOME_OF[name]}"), name)
+    raise AttributeError(f"module 'everview.codes' has no attribute {name!r}")

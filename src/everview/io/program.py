@@ -51,8 +51,8 @@ from everview.errors import EverviewError, InputError, did_you_mean
 from everview.io import doors
 from everview.io.listing import paths_in
 from everview.io.pipeline import pipeline_of
+from everview.session.connecting import connect as session_of
 from everview.session.core import core_of
-from everview.session.session import connect as session_of
 from everview.session.view import View
 
 if TYPE_CHECKING:

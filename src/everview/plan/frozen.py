@@ -23,8 +23,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields
 from typing import Any
 
-import cloudpickle
-
 from everview.errors import StoreError
 from everview.expr.nodes import Expr, Udf
 from everview.plan import legacy
@@ -186,6 +184,8 @@ def _written(function: Function, travel: bool) -> bytes:
 
 
 def _pickled(function: Function, travel: bool) -> bytes:
+    import cloudpickle
+
     if travel:
         with suppress(Exception), _by_value(_own_modules()):  # as names, if their modules hold what cannot travel
             return bytes(cloudpickle.dumps(function))
@@ -216,6 +216,8 @@ def _own_modules() -> list[types.ModuleType]:
 @contextmanager
 def _by_value(modules: list[types.ModuleType]) -> Iterator[None]:
     """Have cloudpickle write what these modules define as code."""
+    import cloudpickle
+
     new = [m for m in modules if m.__name__ not in cloudpickle.list_registry_pickle_by_value()]
     for module in new:
         cloudpickle.register_pickle_by_value(module)

@@ -595,43 +595,8 @@ def embedded(*, history: int = 1000, merge_effort: int = 4, threads: int = 1) ->
 
 
 @shielded
-def connect(
-    target: Any = None,
-    *,
-    history: int = 1000,
-    merge_effort: int = 4,
-    threads: int = 1,
-    files: bool = True,
-    **options: Any,
-) -> Session:
-    """Open a session: `everview.connect()` is embedded and in memory, `everview.connect("directory")` durable.
-
-    `history` is how many epochs back views can be read; `merge_effort` how eagerly indexes are merged (1 lazy, 4
-    usual, 64 eager). With `threads=2` a second thread takes half of the work wherever a step has tens of thousands of
-    rows to sort, join or reduce: bulk loads end sooner, small changes stay as they are.
-
-    With `files=False` SQL cannot read or write files of its own choice: CREATE SOURCE and CREATE SINK are refused
-    (E_FORBIDDEN). Say so where texts of strangers are run.
-
-    A directory takes `sync` ("normal": what was acknowledged survives the death of the process, "full": that of the
-    machine too) and `read_only` (attach to what another process writes; `db.refresh()` catches up).
-    Of the Python functions in a directory's views only those run that the program has given: `functions` (a list, or a
-    dict by name), the views it declares again; `trust=True` runs the code in the directory, see docs/durability.md.
-    With a SparkSession, steps are Spark jobs: it takes `state`, the directory, `shards`, and what docs/spark.md lists;
-    `threads` has no effect there, shards are what runs side by side.
-
-    >>> import everview as ev
-    >>> ev.connect()
-    Session(time 0, tables: none, views: none)
-    """
-    if not isinstance(files, bool):
-        raise InputError("E_TYPE", f"files={files!r}: SQL may use files or not", "give True or False")
-    session = _opened(target, history=history, merge_effort=merge_effort, threads=threads, options=options)
-    session._core.may_use_files = files
-    return session
-
-
-def _opened(target: Any, *, history: int, merge_effort: int, threads: int, options: dict[str, Any]) -> Session:
+def opened(target: Any, *, history: int, merge_effort: int, threads: int, options: dict[str, Any]) -> Session:
+    """The session that `connect` was asked for."""
     if target is None and not options:
         return embedded(history=history, merge_effort=merge_effort, threads=threads)
     if isinstance(target, (str, os.PathLike)):

@@ -2,9 +2,10 @@
 
     line of JSON: names and sizes of the parts; then the parts, object files as LLVM wrote them, one after the other
 
-`library` loads the archive that belongs to these sources, this build and this machine, and if there is none, has it
-made first (`everview.warm`, in a process of its own: about a minute). All parts go to one linker together, so they
-find each other by symbol whatever their order; what they need from outside is in `OUTSIDE`.
+`library` loads the kernels that belong to these sources, this build and this machine: the shared library that came with
+the package (see `linking`), else the archive. If there is neither, it has the archive made first (`everview.warm`, in a
+process of its own: about a minute). All parts go to one linker together, so they find each other by symbol
+whatever their order; what they need from outside is in `OUTSIDE`.
 
 Hazard: LLVM ends the process when a symbol is missing. So the compiling process checks that there are no others.
 """
@@ -12,16 +13,16 @@ Hazard: LLVM ends the process when a symbol is missing. So the compiling process
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from llvmlite import binding as llvm
+if TYPE_CHECKING:
+    from everview.kernels.build.libraries import Library
 
 OUTSIDE = {
     "libc": (
@@ -40,17 +41,6 @@ CELL = "everview_cell"
 
 ATTEMPT = "everview_attempt"
 """Symbol of the function that calls another one and survives its leaving; see `leaving`."""
-
-METH_FASTCALL = 0x80
-
-
-class _Method(ctypes.Structure):
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
 
 
 def symbol_of(function: Callable[..., Any]) -> str:
@@ -87,61 +77,6 @@ def read(path: Path) -> list[tuple[str, bytes]]:
     return [(name, content) for name, content, _ in parts]
 
 
-class Library:
-    """The kernels of an archive, linked into this process."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        machine = llvm.Target.from_default_triple().create_target_machine(jit=True, codemodel="jitdefault")
-        _offer_outside()
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-        self._symbols = set()
-        for name, content in read(path):
-            self._engine.add_object_file(llvm.ObjectFileRef.from_data(content))
-            self._symbols.add(name)
-        self._engine.finalize_object()
-        self._kept: list[Any] = []
-
-    def address(self, symbol: str) -> int:
-        """Address of a kernel."""
-        if symbol not in self._symbols:  # LLVM would end the process
-            from everview.errors import InternalError
-
-            raise InternalError("E_KERNELS", f"{symbol} is not in {self.path}: delete that file and start again")
-        return int(self._engine.get_function_address(symbol))
-
-    def addresses(self) -> dict[str, int]:
-        """Where each kernel lies, for profilers."""
-        return {name: self.address(name) for name in self._symbols if name not in (CELL, ATTEMPT)}
-
-    def callable(self, symbol: str, name: str, doc: str) -> Callable[..., Any]:
-        """A kernel as a function of Python's own kind, through its bridge."""
-        self.address(symbol)
-        bridge = self._engine.get_function_address(f"{symbol}_python")
-        method = _Method(name.encode(), bridge, METH_FASTCALL, doc.encode())
-        self._kept.append(method)
-        make = ctypes.pythonapi.PyCFunction_NewEx
-        make.restype = ctypes.py_object
-        make.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
-        function: Callable[..., Any] = make(ctypes.addressof(method), None, None)
-        return function
-
-    def cell(self) -> int:
-        """Address of the words that all kernels share."""
-        return int(self._engine.get_global_value_address(CELL))
-
-
-def _offer_outside() -> None:
-    libc = ctypes.CDLL(None)
-    for holder, names in ((libc, OUTSIDE["libc"]), (ctypes.pythonapi, OUTSIDE["python"])):
-        for name in names:
-            with contextlib.suppress(AttributeError):  # found by LLVM itself, where it is not in these
-                address = ctypes.cast(getattr(holder, name), ctypes.c_void_p).value
-                llvm.add_symbol(name, address)
-
-
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """One process at a time: a cluster's workers that start together wait for one compilation."""
@@ -161,26 +96,45 @@ def have_made(path: Path) -> None:
     """
     import subprocess
     import sys
+    from importlib.util import find_spec
 
     from everview.errors import InternalError
-    from everview.kernels.build.cache import PACKAGE
+    from everview.kernels.build.cache import PACKAGE, build_mode
 
     environment = {**os.environ, "EVERVIEW_COMPILING": "1"}
     environment["PYTHONPATH"] = os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")])
     with _alone(path):
         if path.exists():
             return
-        done = subprocess.run([sys.executable, "-m", "everview.warm"], env=environment, stdout=sys.stderr, check=False)
+        if find_spec("numba") is None:
+            what = f"this package has no compiled kernels for this machine ({build_mode()} build), nor a compiler"
+            raise InternalError("E_KERNELS", what, "pip install 'everview[compile]': kernels are then compiled once")
+        command = [sys.executable, "-m", "everview.warm"]
+        done = subprocess.run(command, env=environment, stdout=_terminal(), check=False)
     if done.returncode:
         raise InternalError("E_KERNELS", "the kernels could not be compiled: run `python -m everview.warm` to see why")
+
+
+def _terminal() -> Any:
+    """Standard error, for another process; None, the default, where it is no file: in a notebook, say."""
+    import sys
+
+    try:
+        sys.stderr.fileno()
+    except (AttributeError, OSError, ValueError):
+        return None
+    return sys.stderr
 
 
 @cache
 def library() -> Library:
     """The kernels of these sources, compiled first if they are not yet."""
     from everview.kernels.build import cache as place
+    from everview.kernels.build.libraries import Archived, Shared
 
     path = place.archive_path()
+    if path.suffix == place.SHARED:
+        return Shared(path)
     if not path.exists():
         have_made(path)
-    return Library(path)
+    return Archived(path)

@@ -8,10 +8,12 @@ function alone: a kernel that calls a function of another file, as all of ours d
 callee, silently.) The machine counts too: processor, operating system, LLVM and Python.
 
 The base is `.cache/` in a source checkout, the platform's user cache directory otherwise, or `EVERVIEW_CACHE_DIR` where
-somebody set it. A package that was built with its kernels holds them itself, in `everview/everview-kernels/`. Where the
-base cannot be written (a service without a home), one directory in the system's temporary one serves all processes of
-the user. Nothing in it depends on where the sources lie: clones of one commit can share a base, and a directory
-can be copied to another machine of the same kind or into an image.
+somebody set it. Where it cannot be written (a service without a home), one directory in the system's temporary one
+serves all processes of the user. Nothing in it depends on where the sources lie: clones of one commit can share a base,
+and a directory can be copied to another machine of the same kind or into an image.
+
+A wheel brings its kernels itself, as a shared library for a named processor (`cpus`), in
+`everview/everview-kernels/<hash of all kernel sources>-normal/`.
 """
 
 from __future__ import annotations
@@ -33,7 +35,12 @@ PACKAGE = Path(__file__).resolve().parents[2]
 FOLDER = "everview-kernels"
 
 _MADE_HERE = re.compile(r"[0-9a-f]{16}-(normal|debug)")
-_NOT_COMPILED = {"archive.py", "cache.py", "loading.py"}
+SHARED = ".so"
+"""How the name of a shared library of kernels ends, on every system."""
+
+_NOT_COMPILED = {
+    *("absent.py", "archive.py", "cache.py", "cpus.py", "libraries.py", "linking.py", "loading.py", "progress.py"),
+}
 _KEEP = 3
 _IN_USE_SECONDS = 3600.0
 
@@ -72,9 +79,12 @@ def source_hash() -> str:
 
 
 def machine_hash() -> str:
-    """Hash of what else compiled code depends on."""
-    import llvmlite
-    from llvmlite import binding
+    """Hash of what else compiled code depends on. Without a compiler there is nothing to find: any name will do."""
+    try:
+        import llvmlite
+        from llvmlite import binding
+    except ImportError:
+        return "none"
 
     parts = (
         binding.get_process_triple(),
@@ -109,15 +119,17 @@ def base_directory() -> Path:
 
 @cache
 def archive_path() -> Path:
-    """Where the archive of these sources, this build and this machine belongs; its directory exists.
+    """The shared library that came with the package, if it is for these sources, this build and this machine. Else
+    where their archive belongs; its directory exists.
 
-    An archive that came with the package is used as it is. Where the base cannot be written, there is one place per
-    machine and user, which is told when something is to be compiled into it.
+    Where the base cannot be written, there is one place per machine and user, which is told when something is to be
+    compiled into it.
     """
-    version, name = f"{source_hash()}-{build_mode()}", f"{machine_hash()}.kernels"
-    shipped = PACKAGE / FOLDER / version / name
-    if shipped.exists():
+    version = f"{source_hash()}-{build_mode()}"
+    shipped = shipped_path(version)
+    if shipped is not None:
         return shipped
+    name = f"{machine_hash()}.kernels"
     try:
         directory = base_directory() / FOLDER / version
         directory.mkdir(parents=True, exist_ok=True)
@@ -126,6 +138,17 @@ def archive_path() -> Path:
         if not isinstance(error, OSError) or not (directory / name).exists():  # one that only its owner may change, say
             return _elsewhere(version, name)
     return directory / name
+
+
+def shipped_path(version: str) -> Path | None:
+    """The best shared library of this package that this machine can run."""
+    folder = PACKAGE / FOLDER / version
+    if not folder.is_dir():
+        return None
+    from everview.kernels.build.cpus import runnable
+
+    found = (folder / f"{name}{SHARED}" for name in runnable())
+    return next((path for path in found if path.exists()), None)
 
 
 def _elsewhere(version: str, name: str) -> Path:

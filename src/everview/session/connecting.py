@@ -1,0 +1,51 @@
+"""`connect`: the way in, on its own, so that importing the package loads nothing behind it.
+
+The first call loads the engine and its compiled kernels. Where those are not there yet, it has them compiled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from everview.errors import InputError
+
+if TYPE_CHECKING:
+    from everview.session.session import Session
+
+
+def connect(
+    target: Any = None,
+    *,
+    history: int = 1000,
+    merge_effort: int = 4,
+    threads: int = 1,
+    files: bool = True,
+    **options: Any,
+) -> Session:
+    """Open a session: `everview.connect()` is embedded and in memory, `everview.connect("directory")` durable.
+
+    `history` is how many epochs back views can be read; `merge_effort` how eagerly indexes are merged (1 lazy, 4
+    usual, 64 eager). With `threads=2` a second thread takes half of the work wherever a step has tens of thousands of
+    rows to sort, join or reduce: bulk loads end sooner, small changes stay as they are.
+
+    With `files=False` SQL cannot read or write files of its own choice: CREATE SOURCE and CREATE SINK are refused
+    (E_FORBIDDEN). Say so where texts of strangers are run.
+
+    A directory takes `sync` ("normal": what was acknowledged survives the death of the process, "full": that of the
+    machine too) and `read_only` (attach to what another process writes; `db.refresh()` catches up).
+    Of the Python functions in a directory's views only those run that the program has given: `functions` (a list, or a
+    dict by name), the views it declares again; `trust=True` runs the code in the directory, see docs/durability.md.
+    With a SparkSession, steps are Spark jobs: it takes `state`, the directory, `shards`, and what docs/spark.md lists;
+    `threads` has no effect there, shards are what runs side by side.
+
+    >>> import everview as ev
+    >>> ev.connect()
+    Session(time 0, tables: none, views: none)
+    """
+    if not isinstance(files, bool):
+        raise InputError("E_TYPE", f"files={files!r}: SQL may use files or not", "give True or False")
+    from everview.session.session import opened  # may take a while the first time, so it can be interrupted
+
+    session = opened(target, history=history, merge_effort=merge_effort, threads=threads, options=options)
+    session._core.may_use_files = files
+    return session
