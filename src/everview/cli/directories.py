@@ -6,7 +6,7 @@ All but `repair` only read, also while a pipeline writes.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -122,6 +122,34 @@ def what_if(
         for name in views or w.changed:
             for row, diff in w.changes(name):
                 typer.echo(f"{name} {diff:+d}  {', '.join(shown.cell(v) for v in row)}")
+
+
+@app.command()
+def why(
+    state: State,
+    view: Annotated[str, typer.Argument(help="The view's name.")],
+    row: Annotated[str, typer.Argument(help="The row's values, as 7, 'north' or 7,north; _ for any with --not.")],
+    absent: Annotated[bool, typer.Option("--not", help="Say why the row is not there.")] = False,
+    number: Annotated[int, typer.Option("--all", help="Up to so many explanations.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    trust: Trust = False,
+) -> None:
+    """Say why a row is in a view, down to the rows of tables that it follows from; or why it is not."""
+    from everview.cli.rows import as_json, row_of
+    from everview.errors import InputError, did_you_mean
+    from everview.session.view import View
+
+    with _opened(state, trust) as db:
+        found = db[view] if view in db.views else None
+        if not isinstance(found, View):
+            what = f"{state} has no view {view!r}"
+            raise InputError("E_TABLE", what, did_you_mean(view, db.views) or "`everview ls` lists them")
+        values = row_of(row, tuple(found.schema().values()))
+        if absent:
+            answer: Any = found.why_not(values)
+        else:
+            answer = found.why(values, all=number) if number else found.why(values)
+        typer.echo(as_json(answer.to_dict()) if json else str(answer))
 
 
 @app.command()

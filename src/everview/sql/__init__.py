@@ -24,7 +24,7 @@ sqlglot parses; the modules here, in reading order, turn the tree into the plans
     definitions   CREATE TABLE, CREATE VIEW, DROP
     defined       CREATE FUNCTION ... LANGUAGE SQL
     affected, conflicts, changes    INSERT, UPDATE, DELETE, TRUNCATE
-    explaining, describing    EXPLAIN, DESCRIBE
+    explaining, describing, reasons    EXPLAIN, DESCRIBE, WHY
     words, subscription, pipelines    SUBSCRIBE; CREATE SOURCE, CREATE SINK and RUN
     files, copies    files in FROM, and COPY
     repl, script  `everview sql` and `everview run`

@@ -15,7 +15,7 @@ from everview.plan.explain import numbered
 from everview.plan.multiway import Choice, Decision
 from everview.plan.prune import prune
 from everview.session.inspect import upstream
-from everview.sql import choice, names, parts, reading
+from everview.sql import choice, names, parts, reading, reasons
 from everview.sql.definitions import refuse_properties
 from everview.sql.places import Source
 from everview.sql.result import Result
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def explain(sql: Statements, statement: reading.Statement) -> Result:
-    """EXPLAIN query, EXPLAIN view"""
+    """EXPLAIN query, EXPLAIN view, EXPLAIN WHY query"""
     text = statement.text
     start = text.lower().index("explain")
     # sqlglot takes what follows EXPLAIN for one token: what is to be noted is in there
@@ -33,6 +33,8 @@ def explain(sql: Statements, statement: reading.Statement) -> Result:
         reading.statements(f"{text[:start]}       {text[start + 7 :]}", lambda: statement.dialect), statement
     )
     source = explained.source()
+    if explained.first == "WHY":
+        return reasons.explain_why(sql, sql.placed(_without_first(source)))
     name = names.spelled(source.text.strip(), sql.session.views)
     if name in sql.session.views:
         view = sql.session[name]
@@ -46,6 +48,13 @@ def explain(sql: Statements, statement: reading.Statement) -> Result:
     joined = _joins(sql, plain, how, choice.why(how, sql.asked(source)))
     lines = [*collection.explain().split("\n"), *joined, *_kept(sql, collection)]
     return sql.texts("plan", lines)
+
+
+def _without_first(source: Source) -> Source:
+    """The text without its first word, everything else in its place."""
+    word, *rest = source.tokens
+    text = f"{source.text[: word.start]}{' ' * (word.end + 1 - word.start)}{source.text[word.end + 1 :]}"
+    return replace(source, text=text, known=tuple(rest))
 
 
 def _explained(tree: exp.Expr, source: Source) -> exp.Expr:

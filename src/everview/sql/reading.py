@@ -52,8 +52,8 @@ KEYWORDS = (
 """Words that a misspelt one may be."""
 
 STARTS = (
-    "SELECT", "WITH", "VALUES", "CREATE", "DROP", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "EXPLAIN", "DESCRIBE",
-    "SHOW", "SET", "COPY", "SUBSCRIBE", "RUN", "BEGIN", "COMMIT", "ROLLBACK", "REPLACE", "FROM", "TABLE",
+    "SELECT", "WITH", "VALUES", "CREATE", "DROP", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "EXPLAIN", "WHY",
+    "DESCRIBE", "SHOW", "SET", "COPY", "SUBSCRIBE", "RUN", "BEGIN", "COMMIT", "ROLLBACK", "REPLACE", "FROM", "TABLE",
     "START", "ALTER",
 )  # fmt: skip
 """Words that begin a statement (of some dialect)."""

@@ -49,6 +49,7 @@ from everview.sql import (
     parts,
     pipelines,
     reading,
+    reasons,
     savepoints,
     settings,
     subscription,
@@ -372,7 +373,7 @@ class Statements:
 
 _STATEMENTS = (
     "there are SELECT, CREATE TABLE, VIEW, FUNCTION, SOURCE and SINK, DROP, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, "
-    "COPY, EXPLAIN, DESCRIBE, SHOW, SET plan, SET dialect, SUBSCRIBE, RUN, BEGIN, COMMIT, ROLLBACK, "
+    "COPY, EXPLAIN, WHY, DESCRIBE, SHOW, SET plan, SET dialect, SUBSCRIBE, RUN, BEGIN, COMMIT, ROLLBACK, "
     "SAVEPOINT and RELEASE"
 )
 
@@ -381,6 +382,7 @@ _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
     "SAVEPOINT": savepoints.savepoint,
     "RELEASE": savepoints.release,
     "EXPLAIN": explaining.explain,
+    "WHY": reasons.why,
     "SUBSCRIBE": subscription.subscribe,
     "CREATE SOURCE": pipelines.create_source,
     "CREATE SINK": pipelines.create_sink,
@@ -395,6 +397,7 @@ _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
 _READING: set[Callable[..., Any]] = {
     Statements.show,
     explaining.explain,
+    reasons.why,
     Statements.select,
     Statements.set_plan,
     Statements.set_dialect,

@@ -7,7 +7,8 @@ round; every input of a union is a way of its own; a loop's rows may lack other 
 has gone round a few times.
 
 Of many ways the few nearest are told: those that miss the fewest rows, and of which most is known. Lacks that name only
-rows of tables with all their values are exact: add these rows, and the row is there.
+rows of tables with all their values are tried: what would be there if these rows were? If that does not bring the row,
+it is said. Only large loops are not run for it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from everview.why.contents import Contents, Inside, agreeing, sides_of
 from everview.why.derivation import Values
 from everview.why.finals import Final
 from everview.why.groups import GROUPINGS, Grouping, in_order, output
+from everview.why.loops import Histories
 from everview.why.steps import Goal
 from everview.why.told import Telling
 
@@ -39,6 +41,9 @@ BUDGET = 2_000
 NOT_ENOUGH = "something else stands in the way as well"
 
 _WRITTEN = "is not among the rows that are written down"
+
+SMALL = 5_000
+"""Rows of tables up to which a loop over them is run to see whether rows that are missing are all."""
 
 TOLD = 6
 """Ways that are told."""
@@ -139,23 +144,29 @@ class Absences:
         """The nearest ways to a row."""
         known = dict(bound)
         found = self.lacks(node, {}, known)
-        if not any(isinstance(n, plan.Loop) for n in node.walk()):
+        if self._quick(node):
             found = [self._tried(lack, node, known) for lack in found]
         fixed = [lack for lack in found if not lack.failed]  # rows that are written down never change
         found = fixed if fixed and all(_WRITTEN in "".join(x.failed) for x in found if x.failed) else found
         told = sorted(((lack.order(), self._told(lack)) for lack in found), key=lambda pair: (pair[0], str(pair[1])))
         return tuple(dict.fromkeys(way for _, way in told))[:TOLD]
 
+    def _quick(self, node: plan.Node) -> bool:
+        """Whether a plan is computed quickly: it has no loops, or what they read is small."""
+        if not any(isinstance(n, plan.Loop) for n in node.walk()):
+            return True
+        sizes = (self.contents.access.size(n) or 0 for n in node.walk() if isinstance(n, plan.Table))
+        return sum(sizes) <= SMALL
+
     def _tried(self, lack: Lack, node: plan.Node, bound: Bound) -> Lack:
-        """The lack, with what is found by supposing that its rows were there. Loops would have to be run: there, and
-        where values are open, it is not tried.
-        """
+        """The lack, with what is found by supposing that its rows were there, if all their values are known."""
         if lack.failed or any(len(known) < len(table.types) for table, known in lack.missing):
             return lack
         rows: dict[plan.Table, Bag] = {}
         for table, known in lack.missing:
             rows.setdefault(table, {})[tuple(code for _, code in known)] = 1
         supposed = Contents(Supposed(self.contents.access, rows))
+        Histories(supposed, None)
         there = supposed.rows(node, {}, bound)
         return lack if any(n > 0 for n in there.values()) else replace(lack, failed=(NOT_ENOUGH,))
 

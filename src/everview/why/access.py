@@ -28,6 +28,9 @@ Bag = dict[Row, int]
 Bound = Mapping[int, int]
 """Columns whose codes are known."""
 
+FEW = 16
+"""Rows up to which they are looked at one by one."""
+
 NOTHING_BOUND: dict[int, int] = {}
 
 
@@ -147,8 +150,14 @@ def _leading(arrangement: Arrangement, known: Iterable[int]) -> int:
 
 def bag_of(columns: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], bound: Bound) -> Bag:
     """Columns of codes as a bag of the rows that agree with what is known."""
+    if bound and len(counts) > FEW:
+        kept = np.ones(len(counts), dtype=np.bool_)
+        for column, code in bound.items():
+            kept &= columns[column] == code
+        columns, counts, bound = columns[:, kept], counts[kept], NOTHING_BOUND
     if not len(counts):
         return {}
     rows = zip(*columns.tolist(), strict=True) if len(columns) else iter([()] * len(counts))
-    pairs = zip(rows, counts.tolist(), strict=True)
-    return {row: n for row, n in pairs if n and (not bound or matches(row, bound))}
+    if not bound:
+        return dict(zip(rows, counts.tolist(), strict=True))
+    return {row: n for row, n in zip(rows, counts.tolist(), strict=True) if matches(row, bound)}

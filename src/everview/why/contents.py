@@ -97,6 +97,7 @@ class Contents:
         self.access = access
         self.interner = access.core.interner
         self._known: dict[tuple[int, tuple[int, ...], tuple[tuple[int, int], ...]], Bag] = {}
+        self._costs: dict[tuple[int, tuple[int, ...], frozenset[int]], float] = {}
         self._depths: dict[int, tuple[plan.Node, tuple[int, ...]]] = {}
 
     def forget(self) -> None:
@@ -289,6 +290,13 @@ class Contents:
 
     def cost(self, node: plan.Node, inside: Inside, known: frozenset[int]) -> float:
         """How many rows will have to be looked at if these columns are known."""
+        key = (id(node), self.place(node, inside), known)
+        found = self._costs.get(key)
+        if found is None:
+            found = self._costs[key] = self._cost(node, inside, known)
+        return found
+
+    def _cost(self, node: plan.Node, inside: Inside, known: frozenset[int]) -> float:
         if isinstance(node, plan.Variable):
             size = float(inside[node.depth].size)
             return 1.0 + (size if not known else size / 100)

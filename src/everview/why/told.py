@@ -16,6 +16,7 @@ from everview.datalog.program import rules_of
 from everview.language.collection import known_names
 from everview.plan import nodes as plan
 from everview.plan.explain import texts
+from everview.session.catalog import TRANSIENT
 from everview.session.temporal import RESERVED_PREFIX
 from everview.types import NULL
 from everview.why.contents import sides_of
@@ -52,7 +53,7 @@ class Names:
             relation = rules._relations[name]
             self._views[relation.node] = Named(name, relation.columns)
         for other in core.catalog.views.values():
-            if not other._name.startswith("("):
+            if not other._name.startswith(TRANSIENT):
                 self._views.setdefault(other._node, _of_view(other))
         self._views[view._node] = _of_view(view)
         self._tables: dict[plan.Node, Named] = {}
@@ -79,7 +80,8 @@ class Names:
         found = self._views.get(node)
         if found is None:
             which = f" {node.index + 1}" if len(node.loop.bodies) > 1 else ""
-            found = self._views[node] = Named(f"{self.view._name}'s recursion{which}", (), "loop")
+            name = self._views[self.view._node].name
+            found = self._views[node] = Named(f"{name}'s recursion{which}", (), "loop")
         return found
 
     def text(self, node: plan.Node) -> str:
@@ -94,7 +96,9 @@ class Names:
 
 
 def _of_view(view: View) -> Named:
-    return Named(view._name, tuple(c.name for c in view._columns))
+    """A view's name; that of a query is its own."""
+    name = view._name.strip("()") if view._name.startswith(TRANSIENT) else view._name
+    return Named(name, tuple(c.name for c in view._columns))
 
 
 @dataclass(frozen=True)
@@ -125,7 +129,7 @@ class Telling:
         part = self._told(root)
         view = self.names.view
         row = self.decoded(root.node.types, root.row)
-        if len(part.pieces) == 1 and (part.pieces[0].source, part.pieces[0].row) == (view._name, row):
+        if len(part.pieces) == 1 and (part.pieces[0].source, part.pieces[0].row) == (_of_view(view).name, row):
             return part.pieces[0]
         return self._derived(root, _of_view(view), part)
 
@@ -200,8 +204,8 @@ class Telling:
         rule, children, of = part.rule, part.pieces, None
         if len(children) == 1 and children[0].kind == "group":
             group = children[0]
-            how = "; ".join(t for t in (how, group.source, group.how) if t)
             rule, children, of = rule or group.rule, group.children, group.of
+            how = "; ".join(t for t in (how, "" if rule else group.source, group.how) if t)
         return Derivation(row, named.name, kind, children, named.columns, rule, how, number, of)
 
     # what is not there
