@@ -78,6 +78,7 @@ CASES: list[Case] = [
     Case("figure1", "figure1"),
     Case("interactive", "interactive"),
     Case("what_if", "what_if"),
+    Case("why", "why"),
     Case("patterns", "patterns"),
     Case("durable", "durable"),
     Case("tpch", "tpch"),

@@ -17,7 +17,7 @@ WORKLOADS = (
 OTHERS = (
     *("start", "epochs", "install", "proportional", "sharing", "merge", "threads", "rules", "durable", "tpch"),
     "nexmark",
-    *("figure1", "interactive", "patterns", "what_if"),
+    *("figure1", "interactive", "patterns", "what_if", "why"),
 )
 
 
