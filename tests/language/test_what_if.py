@@ -429,6 +429,24 @@ def test_a_directory_that_is_only_read(tmp_path: Path) -> None:
         world.unharmed()
 
 
+def test_what_follows_the_clock_in_a_directory_that_is_only_read(tmp_path: Path) -> None:
+    """A reader replays what the writer's clock did; when it supposes something, it must do that itself."""
+    noon = dt.datetime(2026, 1, 1, 12)
+    with ev.connect(tmp_path) as db:
+        db.advance(noon)
+        db.sql("CREATE TABLE paid (id int PRIMARY KEY, at timestamp)")
+        db.sql("CREATE VIEW recent AS SELECT id FROM paid WHERE at > now() - INTERVAL '1 day'")
+        db.sql("INSERT INTO paid VALUES (1, '2026-01-01 11:00'), (2, '2025-12-01 11:00')")
+        with ev.connect(tmp_path, read_only=True) as reader:
+            delete = {"paid": [(1, noon - dt.timedelta(hours=1)), (2, dt.datetime(2025, 12, 1, 11))]}
+            assert reader.what_if(delete=delete).changes("recent") == [((1,), -1)]
+            db.sql("INSERT INTO paid VALUES (3, '2026-01-01 10:00')")
+            reader.refresh()
+            found = reader.what_if(delete={"paid": [(3, noon - dt.timedelta(hours=2))]}, insert={"paid": [(4, noon)]})
+            assert sorted(found.changes("recent")) == [((3,), -1), ((4,), 1)]
+            assert sorted(reader["recent"].rows()) == [(1,), (3,)]
+
+
 def test_a_directory_that_shards_wrote_and_is_only_read(tmp_path: Path) -> None:
     from tests.spark import inprocess
 

@@ -245,6 +245,8 @@ class _Answer:
         for view in views:
             wanted[view._arrangement.operator] = None
             wanted |= dict.fromkeys([*(a.operator for a in view._more), *view._fallible])
+        if core.runtime.backing.read_only:  # what the clock did there, the writer has told; nobody was waiting here
+            core.clock.resume()
         self._found = core.transactions.suppose(staged, wanted)
         self._errors = {o: _errors(core, o, self._found, self.time) for v in views for o in v._fallible}
         self.named: dict[str, Table | View] = {**catalog.tables, **catalog.views}
