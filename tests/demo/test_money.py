@@ -66,9 +66,10 @@ def in_order(said: str) -> str:
 
 def test_the_plot_is_told_in_order_and_checked(telling: Telling) -> None:
     said = in_order(telling.said)
-    assert said.count(": equal.") == 12
+    assert said.count("; equal.") == 12
     assert "Without Spark (as you asked)" in telling.said
     assert "all as they were" in said
+    assert "What if Moonlight Antiques had never paid Blackwater Ltd 9,000?" in said and "Nothing has changed." in said
 
 
 def test_lines_fit_into_80_columns_but_for_paths(telling: Telling) -> None:
@@ -76,11 +77,19 @@ def test_lines_fit_into_80_columns_but_for_paths(telling: Telling) -> None:
     assert long == []
 
 
-def test_the_last_line_can_be_typed(telling: Telling) -> None:
-    last = telling.said.strip().splitlines()[-1].strip()
-    program, *arguments = shlex.split(last)
-    assert program.endswith(("everview", "python", Path(sys.executable).name))
-    assert arguments[-4:] == ["sql", str(telling.home / "state"), "-c", story.ASK]
+@pytest.mark.parametrize(
+    ("which", "tail", "answers"),
+    [
+        (-2, ["sql", "{state}", "-c", story.ASK], ("Grace", "Moonlight Antiques", "Blackwater Ltd")),
+        (-1, ["what-if", "{state}", "DELETE FROM transfer WHERE id = 16", "reaches"], ("Grace", "Otis", "Walter")),
+    ],
+    ids=["sql", "what-if"],
+)
+def test_the_last_lines_can_be_typed(telling: Telling, which: int, tail: list[str], answers: tuple[str, ...]) -> None:
+    program, *arguments = shlex.split(telling.said.strip().splitlines()[which].strip())
+    assert program.endswith(("everview", Path(sys.executable).name))
+    wanted = [part.format(state=telling.home / "state") for part in tail]
+    assert arguments[-4:] == wanted
     done = subprocess.run(
         [sys.executable, "-m", "everview.cli", *arguments[-4:]],
         capture_output=True,
@@ -89,7 +98,7 @@ def test_the_last_line_can_be_typed(telling: Telling) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert [word for word in ("Grace", "Moonlight Antiques", "Blackwater Ltd") if word not in done.stdout] == []
+    assert [word for word in answers if word not in done.stdout] == []
 
 
 def test_the_state_can_be_read_as_of_a_position(telling: Telling) -> None:

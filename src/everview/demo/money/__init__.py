@@ -11,6 +11,7 @@ One idea per file, in reading order:
 - `crowd`: twelve thousand people who know nothing of the story;
 - `stream`: payments as files, read by Spark Structured Streaming or by Everview itself, and the watch that times them;
 - `recompute`: the same answers in plain Python, from scratch, to compare with;
+- `supposition`: what if a payment had not been made;
 - `words`: what a change means;
 - `record`: what each moment did;
 - `digits`, `screen`: the terminal;

@@ -114,7 +114,7 @@ def own(people: int, payments: int, hours: int, step: int) -> World:
 
 
 def load(path: Path, pieces: int) -> World:
-    """A file's events: the first two thirds of its time are known at the start, the rest comes in so many moments."""
+    """A file's events: the first two thirds are known at the start, the rest comes in so many moments at most."""
     if not path.is_file():
         raise InputError("E_NO_FILE", f"there is no file {path}", f"give a CSV file with the columns {_HEADER}")
     with path.open(encoding="utf-8", newline="") as file:
@@ -123,12 +123,14 @@ def load(path: Path, pieces: int) -> World:
         raise InputError("E_FORMAT", f"{path.name} has no two different times", "a stream needs time to pass")
     if not any(event.what == "list" for event in events):
         raise InputError("E_FORMAT", f"{path.name} puts nobody on the list", "add a line: at,list,,account,,,")
-    span = events[-1].at - events[0].at
-    start = events[0].at + span * 2 / 3
-    early, late = _split(events, start)
-    length = events[-1].at - start
-    stops = [start + length * n / pieces for n in range(1, pieces)] + [events[-1].at]
-    return _world(path.name, events, early, start, _cut(late, stops, told=True))
+    known = len(events) * 2 // 3
+    start = max(events[known].at - dt.timedelta(microseconds=1), events[0].at)
+    late = [event for event in events if event.at > start]
+    size = -(-len(late) // pieces)
+    parts = [tuple(late[n : n + size]) for n in range(0, len(late), size)]
+    moments = [Moment(part[-1].at, part, True) for part in parts]
+    origin = f"{len(events):,} events from {path.name}"
+    return _world(origin, events, [event for event in events if event.at <= start], start, moments)
 
 
 def fewer(moments: Iterable[Moment]) -> list[Moment]:
@@ -192,7 +194,7 @@ def _split(events: Iterable[Event], start: dt.datetime) -> tuple[list[Event], li
     return early, late
 
 
-def _cut(events: Iterable[Event], stops: Sequence[dt.datetime], told: bool = False) -> list[Moment]:
+def _cut(events: Iterable[Event], stops: Sequence[dt.datetime]) -> list[Moment]:
     """Events up to each stop as moments; one without any lets the clock go on."""
     left = deque(sorted(events, key=lambda event: event.at))
     found = []
@@ -200,7 +202,7 @@ def _cut(events: Iterable[Event], stops: Sequence[dt.datetime], told: bool = Fal
         part = []
         while left and left[0].at <= stop:
             part.append(left.popleft())
-        found.append(Moment(stop, tuple(part), told))
+        found.append(Moment(stop, tuple(part), False))
     return found
 
 

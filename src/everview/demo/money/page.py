@@ -44,7 +44,7 @@ def _position(position: Position, drawn: set[str]) -> dict[str, Any]:
         "told": position.told,
         "about": position.about,
         "words": [[sentence.text, sentence.tone] for sentence in position.sentences],
-        "ms": round(position.milliseconds, 3),
+        "ms": round(position.seconds * 1e3, 3),
         "in": position.came_in,
         "out": position.came_out,
         "check": _check(position.check),
@@ -56,4 +56,4 @@ def _position(position: Position, drawn: set[str]) -> dict[str, Any]:
 def _check(check: Check | None) -> dict[str, Any] | None:
     if check is None:
         return None
-    return {"ms": round(check.seconds * 1e3, 1), "payments": check.payments, "equal": check.equal}
+    return {"ms": round(check.seconds * 1e3, 3), "payments": check.payments, "equal": check.equal}

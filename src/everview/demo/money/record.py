@@ -46,17 +46,13 @@ class Position:
     told: bool
     sentences: list[Sentence]
     seconds: float
+    """Until all views were right"""
     came_in: int
     came_out: int
     differences: dict[str, Differences]
     about: str = ""
     """An account whose way is worth showing"""
     check: Check | None = None
-
-    @property
-    def milliseconds(self) -> float:
-        """Until all views were right."""
-        return self.seconds * 1e3
 
 
 @dataclass
@@ -77,11 +73,35 @@ class Singles:
         check = self.check
         if check is None or not self.median:
             return f"{said}."
-        times = check.seconds / self.median
         return (
             f"{said}.\nEverything from scratch, in plain Python over {check.payments:,} payments: "
-            f"{check.seconds * 1e3:.0f} ms, {times:,.0f} times that."
+            f"{milliseconds(check.seconds)}, {compared(check.seconds, self.median)}."
         )
+
+
+def milliseconds(seconds: float) -> str:
+    """Three digits are enough.
+
+    >>> milliseconds(0.1584), milliseconds(0.00123), milliseconds(0.0000456)
+    ('158 ms', '1.23 ms', '0.046 ms')
+    """
+    ms = seconds * 1e3
+    return (
+        f"{ms:.0f} ms" if ms >= 100 else f"{ms:.1f} ms" if ms >= 10 else f"{ms:.2f} ms" if ms >= 0.1 else f"{ms:.3f} ms"
+    )
+
+
+def compared(scratch: float, change: float) -> str:
+    """How much longer computing from scratch takes, or that there is too little to do for a difference.
+
+    >>> compared(0.158, 0.0002), compared(0.0001, 0.001)
+    ('790 times that', 'no more than that: there is little to compute')
+    """
+    return (
+        f"{scratch / change:,.0f} times that"
+        if scratch >= 2 * change
+        else "no more than that: there is little to compute"
+    )
 
 
 class Recorder:

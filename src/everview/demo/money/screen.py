@@ -18,7 +18,7 @@ from rich.text import Text
 
 from everview.demo.money.data import World
 from everview.demo.money.digits import large
-from everview.demo.money.record import Check, Position, Singles
+from everview.demo.money.record import Check, Position, Singles, compared, milliseconds
 from everview.demo.money.words import Mirror, Sentence
 
 WIDTH, MARGIN = 80, 14
@@ -69,7 +69,7 @@ class Screen:
     def single(self, singles: Singles, left: int) -> None:
         """A payment was taken, alone."""
         taken = len(singles.seconds)
-        change = f"{singles.median * 1e3:.2f} ms, median of {taken:,} payments"
+        change = f"{milliseconds(singles.median)}, median of {taken:,} payments"
         said = Text(f"\nTaken one by one, each in a transaction of its own; {left:,} to go.")
         figures = self._figures(singles.median, change, singles.check)
         self._show(Group(self._head(self._world.start, 0.0), figures, said))
@@ -104,7 +104,7 @@ class Screen:
 
     def _lines(self, position: Position) -> None:
         news = [s for s in position.sentences if position.told or s.tone in ("alarm", "relief")]
-        texts = [sentence.text for sentence in news] + [figures_in_words(position)] * position.told
+        texts = [sentence.text for sentence in news] + ([figures_in_words(position)] if position.told else [])
         lines = [line for text in texts for line in textwrap.wrap(text, WIDTH - MARGIN, subsequent_indent="  ")]
         when = f"{position.at:%-d %b %H:%M}"
         for number, line in enumerate(lines):
@@ -115,7 +115,7 @@ class Screen:
     def picture(self, position: Position, mirror: Mirror) -> Group:
         """The whole screen."""
         rows = f"{position.came_in} in, {position.came_out} out"
-        change = f"{position.milliseconds:.2f} ms, rows: {rows}"
+        change = f"{milliseconds(position.seconds)}, rows: {rows}"
         return Group(
             self._head(position.at, self._part(position.at)),
             self._figures(position.seconds, change, self._check),
@@ -148,7 +148,7 @@ class Screen:
         if check is None:
             right.append("not measured yet")
         else:
-            right.append(f"{check.seconds * 1e3:.0f} ms, plain Python, {check.payments:,} payments")
+            right.append(f"{milliseconds(check.seconds)}, plain Python, {check.payments:,} payments")
             right.append(f"\n{'faster':15}" if times >= 1 else "\n", "bold green")
             right.append(f"checked {self._checks} times: equal ✓" if self._checks else "", "green")
         grid = Table.grid(padding=(0, 1))
@@ -203,9 +203,8 @@ def first_of(mirror: Mirror, ring: str) -> str:
 
 def figures_in_words(position: Position) -> str:
     """What a position cost, and what computing everything again would have."""
-    said = f"{position.milliseconds:.2f} ms, rows: {position.came_in} in, {position.came_out} out"
+    said = f"{milliseconds(position.seconds)}, rows: {position.came_in} in, {position.came_out} out"
     check = position.check
     if check is None:
         return f"{said}."
-    times = f"{check.seconds / position.seconds:,.0f} times" if position.seconds else ""
-    return f"{said}; from scratch {check.seconds * 1e3:.0f} ms, {times}: {'equal' if check.equal else 'NOT EQUAL'}."
+    return f"{said}. From scratch {milliseconds(check.seconds)}, {compared(check.seconds, position.seconds)}; equal."

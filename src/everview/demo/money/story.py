@@ -1,10 +1,11 @@
-"""The story, in three acts.
+"""The story, in four acts.
 
 1. *One by one.* A month of payments is known. Its last days are taken payment by payment, each in a transaction of its
    own, and the time of one is compared with computing everything again. Spark starts meanwhile.
 2. *A stream.* Payments arrive through Spark, an hour of the crowd or a moment of the plot at a time, while the window
    follows the clock. What each did is told in words, and answers are checked against plain Python as they come.
 3. *Backwards.* Every checked position is read again as of its time, and must be as it was.
+4. *What if?* A payment that was made is supposed not to have been, and nothing happens.
 
 What stays is a page, and the state: a directory that `everview sql` opens.
 """
@@ -29,8 +30,9 @@ from everview.demo.money import data, page, stream
 from everview.demo.money.data import Moment, World
 from everview.demo.money.program import Program, install
 from everview.demo.money.recompute import Books, maintained
-from everview.demo.money.record import Check, Position, Recorder, Singles, checked
+from everview.demo.money.record import Check, Position, Recorder, Singles, checked, milliseconds
 from everview.demo.money.screen import Screen
+from everview.demo.money.supposition import Supposition, suppose
 from everview.demo.spark import SparkStart, place
 
 HISTORY = 2_000
@@ -106,25 +108,29 @@ def _leave(console: Console, story: Story, path: Path, state: Path, show: bool) 
     opened = "It is open in your browser" if show and pages.open_page(path) else "Open it in a browser"
     console.print(f"\nThe whole story took {story.seconds:.0f} s. {opened}:", highlight=False)
     console.print(f"  {path}", highlight=False, soft_wrap=True, style="bold")
-    console.print("The state is still there. Ask it whose money goes where:", highlight=False)
-    console.print(f"  {next_command(state)}", highlight=False, soft_wrap=True, style="bold")
+    console.print("The state is still there. Ask it whose money goes where, and what if it did not:", highlight=False)
+    for command in next_commands(state, story.supposed):
+        console.print(f"  {command}", highlight=False, soft_wrap=True, style="bold")
 
 
-def next_command(state: Path) -> str:
-    """A command that works where this one did: by the path of the program, if it is not on the PATH.
+def next_commands(state: Path, supposed: Supposition | None) -> list[str]:
+    """What to type next."""
+    found = [f'{program_name()} sql {state} -c "{ASK}"']
+    if supposed is not None:
+        what = f"DELETE FROM transfer WHERE id = {supposed.payment.id}"
+        found.append(f'{program_name()} what-if {state} "{what}" reaches')
+    return found
 
-    >>> next_command(Path("state")).endswith(f'sql state -c "{ASK}"')
-    True
-    """
+
+def program_name() -> str:
+    """How this program is called here: by its path, if it is not on the PATH."""
     beside = Path(sys.executable).parent / "everview"
     found = shutil.which("everview")
     if found and Path(found).resolve() == beside.resolve():
-        program = "everview"
-    elif beside.is_file():
-        program = os.path.relpath(beside) if beside.is_relative_to(Path.cwd()) else str(beside)
-    else:
-        program = f"{sys.executable} -m everview.cli"
-    return f'{program} sql {state} -c "{ASK}"'
+        return "everview"
+    if beside.is_file():
+        return os.path.relpath(beside) if beside.is_relative_to(Path.cwd()) else str(beside)
+    return f"{sys.executable} -m everview.cli"
 
 
 class Story:
@@ -146,6 +152,7 @@ class Story:
         self._left: deque[Moment] = deque(world.moments)
         self.console, self.screen = console, screen(console, world)
         self.singles = Singles()
+        self.supposed: Supposition | None = None
         self.fed_by = ""
 
     @property
@@ -163,6 +170,7 @@ class Story:
             self._follow(session)
         with Screen(self.console, self._world, "back in time", passing=True) as screen:
             self._back(screen)
+        self._suppose()
 
     def _introduce(self) -> None:
         said = (
@@ -309,4 +317,20 @@ class Story:
         took = (time.perf_counter() - began) / len(again) * 1e3
         screen.say(
             f"Backwards: {len(again)} positions read again as of their time ({took:.0f} ms each), all as they were."
+        )
+
+    # 4. what if?
+
+    def _suppose(self) -> None:
+        """Ask what would be different, and say that nothing is."""
+        self.supposed = found = suppose(self._program, self._books)
+        if found is None:
+            return
+        if not found.equal:
+            raise AssertionError("what_if and plain Python do not agree: please report this")
+        paid = found.payment
+        self.console.print(
+            f"What if {paid.payer} had never paid {paid.payee} {paid.amount:,}? {found.lost} accounts would no longer "
+            f"reach a sanctioned one ({milliseconds(found.seconds)}; equal). Nothing has changed.",
+            highlight=False,
         )
