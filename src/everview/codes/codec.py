@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from operator import itemgetter
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -314,5 +316,11 @@ def _named(encode: Encode, name: str) -> Encode:
 
 def _compiled(text: str, name: str, known: Mapping[str, Any]) -> Any:
     scope = dict(known)
-    exec(compile(text, f"<everview {name}>", "exec"), scope)
+    exec(_code(text, name), scope)
     return scope[name]
+
+
+@lru_cache(maxsize=1024)
+def _code(text: str, name: str) -> CodeType:
+    """The same for all tables and views whose columns have the same types."""
+    return compile(text, f"<everview {name}>", "exec")

@@ -161,31 +161,38 @@ class Dataflow:
         def stop(scope: Scope | None = None, *, last: bool = False) -> int:
             return write(Barrier(scope, last), 0, x.INSTRUCTION_STOP, 0, 0, 0)
 
+        operators: list[Operator] = []
+        at, call = self.at, x.INSTRUCTION_CALL
+
         def visit(items: Iterable[Operator | Scope], unsent: set[Operator]) -> None:
-            """`unsent`: operators for which rows may wait in an outbox here."""
+            """`unsent`: operators for which rows may wait in an outbox here.
+
+            All operators pass here whenever a view is made: what is done for one is little.
+            """
             for item in items:
                 if isinstance(item, Scope):
-                    start = stop(item) if self.sharded else len(self.at)
+                    start = stop(item) if self.sharded else len(at)
                     loop = write(item, 0, x.INSTRUCTION_LOOP, 0, item.address, 0)
                     visit(item.items, set())
                     write(item, 1, x.INSTRUCTION_END, 0, item.address, start)
-                    words[4 * loop + 3] = len(self.at)
+                    words[4 * loop + 3] = len(at)
                     unsent.clear()
-                else:
-                    if item in unsent:
-                        stop()
-                        unsent.clear()
-                    for which, (address, context) in enumerate(item.instructions()):
-                        write(item, which, x.INSTRUCTION_CALL, address, context, 0)
-                    if self.sharded and item.stream is not None:
-                        unsent.update(s.target for s in item.stream.sinks if s.target.outbox)
+                    continue
+                operators.append(item)
+                if unsent and item in unsent:
+                    stop()
+                    unsent.clear()
+                for which, (address, context) in enumerate(item.instructions()):
+                    at.append((item, which))
+                    words.extend((call, address, context, 0))
+                if self.sharded and item.stream is not None:
+                    unsent.update(s.target for s in item.stream.sinks if s.target.outbox)
 
         # replayed history may wait for any operator when an installing step begins
         visit(self.root.items, {o for o in self._new if o.outbox})
         visit(self.tail, set())
         if self.sharded:
             stop(last=True)
-        operators = self.operators()
         traces = [o.trace.address for o in operators if o.trace is not None]
         batchers = [box for o in operators for box in (o.batcher, o.outbox) if box]
         scopes = [s.address for s in self.scopes()]

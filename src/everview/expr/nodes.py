@@ -15,6 +15,16 @@ from typing import Any
 
 from everview.types import PACKED, DataType
 
+_NAMES: dict[type[Any], tuple[str, ...]] = {}
+
+
+def field_names(kind: type[Any]) -> tuple[str, ...]:
+    """The names of a node's fields, kept: plans are hashed and walked for every view that is made."""
+    known = _NAMES.get(kind)
+    if known is None:
+        known = _NAMES[kind] = tuple(field.name for field in fields(kind))
+    return known
+
 
 @dataclass(frozen=True, eq=False)
 class Expr:
@@ -63,7 +73,7 @@ class Expr:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((type(self), *(getattr(self, f.name) for f in fields(self))))
+        return hash((type(self), *(getattr(self, name) for name in field_names(type(self)))))
 
     def __hash__(self) -> int:
         return self._hash
@@ -78,7 +88,7 @@ class Expr:
 
     def __getstate__(self) -> dict[str, Any]:
         """Only the fields travel: hashes of texts differ from process to process."""
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: getattr(self, name) for name in field_names(type(self))}
 
 
 def _same(one: Expr, other: Expr) -> bool:
@@ -100,7 +110,7 @@ def _same(one: Expr, other: Expr) -> bool:
             return False
         else:
             seen.add((id(a), id(b)))
-            todo += ((getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
+            todo += ((getattr(a, name), getattr(b, name)) for name in field_names(type(a)))
     return True
 
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from everview.expr.nodes import Expr
+from everview.expr.nodes import Expr, field_names
 from everview.plan.nodes import Node
 from everview.plan.trust import Function, Missing, name_of
 from everview.types import DataType
@@ -93,7 +93,7 @@ def _hashed(node: Node, kept: str, saying: _Saying) -> str:
     if kept not in node.__dict__:
         for each in children_first(node):  # deep plans need no deep recursion
             if kept not in each.__dict__:
-                parts = (saying.field(each, f.name, ()) for f in fields(each))  # type: ignore[arg-type]
+                parts = (saying.field(each, name, ()) for name in field_names(type(each)))
                 each.__dict__[kept] = hashed(type(each).__name__, *parts)
     return str(node.__dict__[kept])
 
@@ -144,7 +144,7 @@ class _Saying:
             if below:
                 todo += below
             else:
-                parts = (self.field(each, f.name, ()) for f in fields(each))
+                parts = (self.field(each, name, ()) for name in field_names(type(each)))
                 each.__dict__[kept] = hashed(type(each).__name__, *parts)
                 todo.pop()
         return str(value.__dict__[kept])

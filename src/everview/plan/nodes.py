@@ -17,7 +17,7 @@ from functools import cached_property
 from itertools import count
 from typing import Any, Literal
 
-from everview.expr.nodes import Expr
+from everview.expr.nodes import Expr, field_names
 from everview.types import INT, DataType
 
 Types = tuple[DataType, ...]
@@ -83,7 +83,7 @@ class Node:
         return found
 
     def _values(self) -> Iterator[Any]:
-        return (getattr(self, f.name) for f in fields(self))  # type: ignore[arg-type]
+        return (getattr(self, name) for name in field_names(type(self)))
 
     def __hash__(self) -> int:
         return self._hash
