@@ -1,4 +1,4 @@
-"""No memory while a directory is opened: E_MEMORY, and nothing is lost.
+"""No memory while a directory is opened or a checkpoint is written: E_MEMORY, and nothing is lost.
 
 Every allocation of kernels is made to fail in turn, as in tests/oracle/test_memory.py; here the programs are small,
 because each failure is an opening.
@@ -14,8 +14,12 @@ import pytest
 
 import everview as ev
 from everview import col, count
-from everview.kernels.guarding import CELL_FAIL_IN, CELL_FAULTS, CELL_TRACK_FROM
+from everview.dataflow import saved
+from everview.errors import out_of_memory
+from everview.kernels.guarding import CELL_FAIL_IN, CELL_FAULTS, CELL_TRACK_FROM, CELL_TRACKED_WORDS
 from everview.kernels.memory import cell
+from everview.recovery import directory as directories
+from everview.store import garbage
 from tests.inside import inside
 from tests.store.durably import die, reach
 
@@ -118,3 +122,80 @@ def test_a_transaction_without_memory_that_was_not_acknowledged_is_set_aside(tmp
         without_memory(tmp_path)
     with ev.connect(tmp_path) as db:
         assert db["t"].rows() == [(1,)]
+
+
+def wasted(db: Any) -> None:
+    """Traces of several batches."""
+    t = db.table("t", {"x": int, "y": int})
+    db.view("by", t.group_by("x").agg(n=count()))
+    rows = [(i, i + 1) for i in range(300)]
+    for k in range(3):
+        t.insert(rows[100 * k :])
+    t.delete(rows[:50])
+
+
+def test_every_allocation_of_a_checkpoint_fails_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written all the same: only the compaction of wasteful traces needs memory, and that can wait."""
+    monkeypatch.setattr(garbage, "wasteful", lambda refs, settled: refs)
+    failures = n = left = 0
+    while not left:
+        n += 1
+        where = tmp_path / str(n)
+        db = ev.connect(where, history=0)
+        wasted(db)
+        expected, words = state(db), int(cell[CELL_TRACKED_WORDS])
+        cell[CELL_FAIL_IN] = n
+        db.checkpoint()
+        left, cell[CELL_FAIL_IN] = int(cell[CELL_FAIL_IN]), 0
+        failures += not left
+        assert int(cell[CELL_TRACKED_WORDS]) <= words, "what a compaction allocated that failed is given back"
+        assert state(db) == expected
+        db["t"].insert([(5, 5)])
+        db.checkpoint()
+        expected = state(db)
+        die(db)
+        with ev.connect(where) as db:
+            assert state(db) == expected and db.check() == []
+    assert failures > 3
+
+
+@pytest.mark.parametrize("error", [MemoryError(), out_of_memory()])
+def test_a_checkpoint_without_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Not the kernels', but Python's: for copies of batches."""
+    db = ev.connect(tmp_path)
+    grouped(db)
+    expected = state(db)
+
+    def images(*_: Any) -> Any:
+        raise error
+
+    with monkeypatch.context() as patched, pytest.raises(ev.MemoryLimitError, match="E_MEMORY"):
+        patched.setattr(saved, "images", images)
+        db.checkpoint()
+    assert state(db) == expected
+    db["t"].insert([("after it", 1)])
+    db.checkpoint()
+    expected = state(db)
+    die(db)
+    with ev.connect(tmp_path) as db:
+        assert state(db) == expected
+
+
+def test_a_step_is_acknowledged_though_there_is_no_memory_for_the_checkpoint_that_is_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(directories, "LOG_BYTES", 1)
+    db = ev.connect(tmp_path)
+    t = db.table("t", {"x": int})
+
+    def images(*_: Any) -> Any:
+        raise out_of_memory()
+
+    with monkeypatch.context() as patched, pytest.warns(UserWarning, match="no new version could be written"):
+        patched.setattr(saved, "images", images)
+        for i in range(200):
+            t.insert([(i,)])
+    assert len(t.rows()) == 200
+    die(db)
+    with ev.connect(tmp_path) as db:
+        assert len(db["t"].rows()) == 200

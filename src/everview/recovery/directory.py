@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from everview.dataflow import saved
 from everview.dataflow.operators import Trace
-from everview.errors import ClosedError, EverviewError, StoreError
+from everview.errors import ClosedError, EverviewError, MemoryLimitError, StoreError, out_of_memory
 from everview.plan.frozen import Functions
 from everview.plan.trust import NOBODY, Trust
 from everview.recovery.loading import ENTRY, STEP, Loaded
@@ -218,7 +218,12 @@ class Directory:
     def _new_version(self) -> dict[str, Any]:
         """Write what is new into the store; returns what the version brings."""
         store, dataflow = self._store, self.runtime.dataflow
-        lists = {(n, 0): refs for n, refs in self._put_all()}
+        try:
+            lists = {(n, 0): refs for n, refs in self._put_all()}
+        except MemoryError as error:
+            if isinstance(error, EverviewError):
+                raise
+            raise out_of_memory("writing a checkpoint") from None
         new = [*lists.items(), *((place, ()) for place in store.manifest.lists if place not in lists)]
         operators = saved.live(dataflow)
         sinces = {n: saved.since(t) for n, o in enumerate(operators) if (t := saved.state_of(o)) is not None}
@@ -243,11 +248,19 @@ class Directory:
                 continue
             refs = self._put_trace(number, trace)
             trace.pass_on(time)
-            if garbage.wasteful(refs, trace.since if trace.scope.is_root else time):
-                trace.compact()
+            if garbage.wasteful(refs, trace.since if trace.scope.is_root else time) and self._compacted(trace):
                 refs = self._put_trace(number, trace)
             if refs:
                 yield number, refs
+
+    def _compacted(self, trace: Trace) -> bool:
+        """Compact a trace, if there is memory for that: it can wait."""
+        try:
+            trace.compact()
+        except MemoryLimitError:
+            self.runtime.dataflow.abort()  # no step is under way: it only gives back what was allocated
+            return False
+        return True
 
     def _put_trace(self, number: int, trace: Trace) -> tuple[Ref, ...]:
         """A trace's batches in the store; those in files have a tally, which is known if they were there before."""
@@ -304,11 +317,11 @@ class Directory:
         return {"dictionary": (store.put_dictionary(interner.export(stored)),)}
 
     def _checkpoint_or_warn(self) -> None:
-        """Make a new version, if there is room: the log has everything anyway."""
+        """Make a new version, if there is room on disk and memory: the log has everything anyway."""
         try:
             self._checkpoint()
-        except StoreError as error:
-            if error.code != "E_DISK":
+        except (StoreError, MemoryLimitError) as error:
+            if error.code not in ("E_DISK", "E_MEMORY"):
                 raise
             warnings.warn(f"no new version could be written, the log goes on: {error.message}", stacklevel=2)
         self._set_limit()
