@@ -399,7 +399,7 @@ class Transaction:
 
     def open(self, *, take: bool = True) -> None:
         """Begin, or join the transaction that this thread has begun; `take` the right to write, if it is not there."""
-        core, transactions = self._core, self._core.transactions
+        core, transactions, me = self._core, self._core.transactions, get_ident()
         staged = transactions.pending()
         first = staged is None
         try:
@@ -412,10 +412,14 @@ class Transaction:
             else:
                 self._before.append((take, len(staged), dict(staged.offsets)))
         except BaseException:  # raised by another thread: this one may hold what it did not hold before
-            if first and take and core.writing._is_owned():
-                self._before.clear()
-                transactions.staged = None
-                core.writing.release()
+            if first and take:
+                self._before = []
+                if transactions.staged_by == me:
+                    transactions.staged = None
+                try:  # noqa: SIM105  # at once: the call of anything else may be the place of the next exception
+                    core.writing.release()
+                except RuntimeError:  # it was not there yet
+                    pass
             raise
 
     def end(self, *, undo: bool) -> None:
@@ -432,9 +436,9 @@ class Transaction:
                 if not undo and changes is not None:
                     self._commit(changes)
         finally:
+            self._before = self._before[:-1]  # no call between this and the release: there nothing is raised
             if taken:
                 core.writing.release()
-            self._before.pop()
             if core.subscriptions.pending:
                 core.subscriptions.deliver()
 
@@ -449,7 +453,7 @@ class Transaction:
 
     def __del__(self) -> None:
         """An exception that another thread raised here kept `__exit__` from beginning."""
-        while self._before and self._core.writing._is_owned():
+        while getattr(self, "_before", None) and self._core.writing._is_owned():
             self.end(undo=True)
 
 
@@ -476,10 +480,13 @@ class Together:
             if transactions.queued is None:
                 transactions.queued = []
         except BaseException:  # see `Transaction.open`
-            if take and core.writing._is_owned():
-                self._opened.clear()
-                transactions.queued = None
-                core.writing.release()
+            if take and self._opened:
+                self._opened, transactions.queued = [], None
+            if take:
+                try:  # noqa: SIM105
+                    core.writing.release()
+                except RuntimeError:
+                    pass
             shield.down(replaced)
             raise
         self._replaced.append(replaced)
@@ -501,13 +508,13 @@ class Together:
                 finally:
                     transactions.queued = None
         finally:
+            self._opened = self._opened[:-1]  # see `Transaction.end`
             if taken:
                 core.writing.release()
-            self._opened.pop()
 
     def __del__(self) -> None:
         """See `Transaction.__del__`."""
-        while self._opened and self._core.writing._is_owned():
+        while getattr(self, "_opened", None) and self._core.writing._is_owned():
             self._end()
 
 

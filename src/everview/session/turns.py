@@ -86,10 +86,19 @@ def turn(core: Core, function: Callable[..., Any], arguments: tuple[Any, ...], n
         core.unsettled = True
         try:
             answer = function(*arguments, **named)
-        except EverviewError:
-            core.unsettled = False
+        except EverviewError as error:
+            core.unsettled = _follows_another(error)
             raise
         core.unsettled = False
         return answer
     finally:
         shield.down(replaced)
+
+
+def _follows_another(error: BaseException) -> bool:
+    """Whether an error came of one that is not ours: that may have been raised by another thread, anywhere."""
+    while (earlier := error.__context__) is not None:
+        if not isinstance(earlier, EverviewError):
+            return True
+        error = earlier
+    return False
