@@ -1,6 +1,7 @@
 """A program that is interrupted: random calls of a session, each cut off at a random instant, compared with a model.
 
-    python -m tests.language.interrupting SEED INTERRUPTS [embedded|durable|shards] [signal|alarm|thread|async|kill]
+    python -m tests.language.interrupting SEED INTERRUPTS [embedded|durable|shards] HOW
+    python -m tests.language.interrupting SEED 0 embedded every:insert
 
 How a call is cut off:
 
@@ -9,19 +10,25 @@ How a call is cut off:
     alarm    the same with a handler of the program's own, for SIGALRM, that raises
     thread   an exception that cannot wait, raised by a profile hook at the same instants: it stands in for what another
              thread raises (`PyThreadState_SetAsyncExc`), which comes at such places
+    places   the same at any place where the interpreter looks for such exceptions while it runs our code: behind every
+             call of a C function, at the beginning of every function, at the end of every pass of a loop. After every
+             second one another comes soon, while the first is being dealt with
     async    another thread does raise it, whenever it likes (calls are made in a thread that is not the main one)
     kill     Ctrl-C from outside, whenever it comes
 
-n is drawn up to a little more than such a call took last time. After each interrupt tables and views are compared with
-a model that knows the state before and after the call: it must be one of them, whole. It ends by dropping all views,
-which must leave no operator but the tables', and (durable) by opening the directory once more.
+n is drawn up to a little more than such a call took last time; `every:KIND` makes one call after the other of a kind
+and cuts the first off at its first place, the second at its second, and so on. After each interrupt tables and views
+are compared with a model that knows the state before and after the call: it must be one of them, whole. It ends by
+dropping all views, which must leave no operator but the tables', and (durable) by opening the directory once more.
 
 It prints what it did; any difference is an exception, a crash is the exit status.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import dis
 import faulthandler
 import logging
 import os
@@ -35,10 +42,15 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
+from itertools import pairwise
+from types import CodeType, FrameType
 from typing import Any
 
 import everview as ev
 from everview.dataflow.shield import shielded
+from everview.kernels.guarding import CELL_FAULTS
+from everview.kernels.memory import cell
 from everview.session.local_shards import local_shards
 from tests.inside import inside
 
@@ -131,9 +143,9 @@ class World:
         self.names += 1
         return f"v{self.names}"
 
-    def action(self) -> tuple[str, Action, Model]:
+    def action(self, only: str = "") -> tuple[str, Action, Model]:
         """Something to do: its kind, the call, and the model after it."""
-        kind = self.rng.choice(ACTIONS)
+        kind = only or self.rng.choice(ACTIONS)
         after = self.model.copy()
         return kind, getattr(self, f"_{kind}")(after), after
 
@@ -149,6 +161,16 @@ class World:
         after.t.subtract(rows)
         after.t += Counter()
         return lambda: self.t.delete(rows)
+
+    def _refused(self, after: Model) -> Action:
+        rows = [self.row() for _ in range(300)]  # enough to be sorted ahead of the step, which is undone then
+
+        def run() -> None:
+            with contextlib.suppress(ev.InputError), self.db.transaction():
+                self.t.insert(rows)
+                self.t.delete([(1000, 1000)])
+
+        return run
 
     def _upsert(self, after: Model) -> Action:
         rows = [(self.rng.randrange(12), self.rng.randrange(12)) for _ in range(3)]
@@ -284,7 +306,9 @@ class World:
         while self.held:
             snapshot, rows = self.held.pop()
             _same(snapshot.rows(), rows, "a snapshot")
-        assert not inside(self.db).writing._is_owned() and not inside(self.db).lock._is_owned()
+        held = [name for name in ("writing", "lock") if getattr(inside(self.db), name)._is_owned()]
+        assert not held, f"still held: {held}"
+        assert cell[CELL_FAULTS] == 0, "the debug build has found a bad access"
 
 
 ACTIONS = [
@@ -299,14 +323,45 @@ def _same(got: list[Row], wanted: list[Row], what: str = "the answer") -> None:
         raise AssertionError(f"{what} has {list(more.elements())}, should have {list(less.elements())}")
 
 
+HOME = os.path.dirname(ev.__file__)
+OURS = (*(f"{HOME}/{part}/" for part in ("dataflow", "kernels", "recovery", "runtime", "session")), contextlib.__file__)
+"""Where code is from that is cut off at places: what keeps the books of the kernels' memory."""
+
+
+@cache
+def places(code: CodeType) -> frozenset[int]:
+    """The instructions of a function before which an exception of another thread may be raised. Python counts it as
+    raised by the instruction before; where another handler would have that, it is left out.
+    """
+    instructions = list(dis.get_instructions(code))
+    found: set[int] = set()
+    for instruction, following in pairwise(instructions):
+        if instruction.opname in ("RESUME", "CALL", "CALL_FUNCTION_EX"):
+            place = following.offset
+        elif "JUMP_BACKWARD" in instruction.opname:
+            place = instruction.argval
+        else:
+            continue
+        if _handler(code, place) == _handler(code, instruction.offset):
+            found.add(place)
+    return frozenset(found)
+
+
+def _handler(code: CodeType, offset: int) -> int | None:
+    entries = dis._parse_exception_table(code)  # type: ignore[attr-defined]
+    return next((e.target for e in entries if e.start <= offset < e.end), None)
+
+
 class Interrupts:
-    """Cuts calls off, in one of five ways."""
+    """Cuts calls off, in one of six ways."""
 
     def __init__(self, how: str, rng: random.Random) -> None:
         self.how, self.rng = how, rng
         self.lasted: dict[str, float] = {}
         self.happened = 0
         self.left = 0
+        self.again = 0
+        self.every = 0
         self.killer = Killer() if how == "kill" else None
         self.raiser = Raiser() if how == "async" else None
         if how == "alarm":
@@ -332,11 +387,18 @@ class Interrupts:
 
     def _count(self, kind: str, call: Action) -> None:
         known = self.lasted.get(kind, 300.0)
-        self.left = at = self.rng.randrange(1, int(1.1 * known) + 2)
-        sys.setprofile(self._tick)
+        at = self.rng.randrange(1, int(1.1 * known) + 2)
+        if self.how == "every":
+            at = self.every = self.every + 1
+        self.left = at
+        if self.how in ("places", "every"):
+            sys.settrace(self._enter)
+        else:
+            sys.setprofile(self._tick)
         try:
             call()
         finally:
+            sys.settrace(None)
             sys.setprofile(None)
             if self.left > 0:
                 self.lasted[kind] = 0.8 * known + 0.2 * (at - self.left)
@@ -354,6 +416,28 @@ class Interrupts:
         number = signal.SIGINT if self.how == "signal" else signal.SIGALRM
         handler: Any = signal.getsignal(number)
         handler(number, frame)  # as Python calls it
+
+    def _enter(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        frame.f_trace_lines, frame.f_trace_opcodes = False, True
+        return self._at
+
+    def _at(self, frame: FrameType, event: str, argument: Any) -> Any:
+        if event == "opcode" and frame.f_lasti in places(frame.f_code):
+            self.left -= 1
+            if self.left == 0:
+                if self.rng.random() < 0.5:  # the tracing ends with an exception, but not the profile
+                    self.again = self.rng.choice([3, 10, 30, 100])
+                    sys.setprofile(self._tick_again)
+                raise Cut
+        return self._at
+
+    def _tick_again(self, frame: FrameType, event: str, argument: Any) -> None:
+        if event in ("call", "c_return") and frame.f_code.co_filename.startswith(OURS):
+            self.again -= 1
+            if self.again == 0:
+                raise Cut
 
     def _kill(self, killer: Killer, kind: str, call: Action) -> None:
         known = self.lasted.get(kind, 1e-3)
@@ -474,12 +558,14 @@ def main(seed: int, wanted: int, where: str = "embedded", how: str = "signal") -
     rng = random.Random(seed)
     directory = tempfile.mkdtemp() if where == "durable" else None
     db: Any = local_shards(shards=2) if where == "shards" else ev.connect(directory) if directory else ev.connect()
-    foreign = how in ("thread", "async")
+    how, _, only = how.partition(":")
+    foreign = how in ("thread", "places", "every", "async")
     world, interrupts = World(db, rng, not foreign), Interrupts(how, rng)
     calls = 0
     closed = 0
-    while interrupts.happened < wanted:
-        kind, call, after = world.action()
+    whole = False
+    while interrupts.happened < wanted or (only and not whole):
+        kind, call, after = world.action(only)
         calls += 1
         whole = interrupts.run(kind, call)
         try:
@@ -497,7 +583,7 @@ def main(seed: int, wanted: int, where: str = "embedded", how: str = "signal") -
             world.check(after)
         except AssertionError as error:
             how_far = "whole" if whole else "cut off"
-            raise AssertionError(f"seed {seed}, call {calls}, {kind}, {how_far}: {error}") from None
+            raise AssertionError(f"seed {seed}, call {calls}, {kind}, {how_far}: {error}") from error
     if directory:
         expected = world.model
         world.db.close()

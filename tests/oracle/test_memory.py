@@ -17,8 +17,16 @@ import pytest
 
 import everview as ev
 from everview import col, count
-from everview.kernels.guarding import CELL_FAIL_IN, CELL_FAULTS, CELL_LIMIT, CELL_TRACK_FROM, CELL_TRACKED_WORDS
-from everview.kernels.memory import cell
+from everview.kernels.build.native import DEBUG
+from everview.kernels.guarding import (
+    CELL_FAIL_IN,
+    CELL_FAULTS,
+    CELL_LIMIT,
+    CELL_LIVE_BLOCKS,
+    CELL_TRACK_FROM,
+    CELL_TRACKED_WORDS,
+)
+from everview.kernels.memory import TRACKED_FROM, cell
 from tests.inside import inside
 from tests.oracle import graphs
 
@@ -227,6 +235,33 @@ def test_every_allocation_fails_in_turn(program: Callable[[ev.Session], Step]) -
 @pytest.mark.parametrize("program", [reductions, joins])
 def test_every_allocation_fails_in_turn_with_two_threads(program: Callable[[ev.Session], Step]) -> None:
     assert fails(program, split=4) > 5
+
+
+@pytest.mark.skipif(not DEBUG, reason="only the debug build counts small blocks")
+def test_small_blocks_are_given_back_where_there_is_no_memory_for_a_large_one() -> None:
+    """As it is in life: what a kernel has allocated in order to work on a large block goes, though it is not large."""
+    cell[CELL_TRACK_FROM] = TRACKED_FROM
+    with ev.connect() as db:
+        t = db.table("t", {"x": int, "y": int})
+        u = t.alias("u")
+        db.view("hops", t.join(u, t.y == u.x).select(a=t.x, b=u.y))
+        db.view("by", t.group_by("x").agg(n=count(), s=col.y.sum(), low=col.y.min()))
+        db.view("ys", t.select("y").distinct())
+        rows = [(i * 2654435761 % 1000003, i * 40503 % 1000003) for i in range(6000)]
+        t.insert(rows)
+        t.delete(rows)
+        n, lost = 1, 0
+        while True:
+            blocks, cell[CELL_FAIL_IN] = int(cell[CELL_LIVE_BLOCKS]), n
+            try:
+                t.insert(rows)
+            except ev.MemoryLimitError:
+                lost += int(cell[CELL_LIVE_BLOCKS]) - blocks
+                n += 1
+                continue
+            cell[CELL_FAIL_IN] = 0
+            break
+        assert n > 40 and lost <= 2, f"{lost} blocks were lost in {n} failures"
 
 
 def test_reading_a_view_without_memory_for_it() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import everview as ev
 from everview.expr.language import col, count, lit
+from everview.kernels.operators.stream import NULL
 from everview.language.collection import Collection
 from tests.oracle.harness import Runtime, Scenario, ViewPlan, random_steps, run
 
@@ -172,19 +173,19 @@ def test_the_sum_of_one_float_is_that_float(runtime: Runtime, f: float) -> None:
         assert sums.rows() == [(1, f, f)]
 
 
-def test_floats_beyond_the_accumulators_are_refused_or_cut(runtime: Runtime) -> None:
-    """Sums keep bits from 2**-128 to 2**126: smaller ones are cut off, larger values are refused, nothing else
-    changes.
-    """
+def test_floats_beyond_the_accumulators_are_errors_or_cut(runtime: Runtime) -> None:
+    """Sums keep bits from 2**-128 to 2**126: smaller ones are cut off, larger values are errors of their group."""
     with runtime.connect() as db:
         t = db.table("t", {"f": float})
         sums = db.view("sums", t.agg(s=col.f.sum()))
         t.insert([(5e-324,), (1.0,)])
         assert sums.rows() == [(1.0,)]
-        with pytest.raises(ev.InputError) as caught:
-            t.insert([(1.7e308,)])
-        assert caught.value.code == "E_OVERFLOW"
-        assert sums.rows() == [(1.0,)]
+        t.insert([(1.7e308,)])
+        assert sums.errors() == [(OUT_OF_RANGE, 1)]
+        with pytest.raises(ev.RowErrors):
+            sums.rows()
+        t.delete([(1.7e308,)])
+        assert (sums.rows(), sums.errors()) == ([(1.0,)], [])
         t.delete([(1.0,)])
         assert sums.rows() == [(0.0,)]
 
@@ -220,19 +221,70 @@ def test_sums_of_ints_reach_both_ends_of_64_bits(runtime: Runtime) -> None:
         assert sums.rows() == [(BIG - 1, -BIG, BIG)]
 
 
-def test_a_sum_beyond_64_bits_is_refused_and_changes_nothing(runtime: Runtime) -> None:
+OUT_OF_RANGE = "the result is out of range"
+
+
+def test_a_sum_beyond_64_bits_is_an_error_of_its_group(runtime: Runtime) -> None:
+    with runtime.connect() as db:
+        t = db.table("t", {"k": int, "i": int})
+        sums = db.view("sums", t.group_by("k").agg(s=col.i.sum(), n=count()))
+        total = db.view("total", t.agg(s=col.i.sum()))
+        counts = db.view("counts", t.group_by("k").agg(n=count(), mean=col.i.avg()))
+        t.insert([(1, BIG), (2, 7)])
+        t.insert([(1, 1)])
+        t.insert([(3, -BIG), (3, -2)])
+        for view, groups in ((sums, 2), (total, 0)):
+            assert view.errors() == ([(OUT_OF_RANGE, groups)] if groups else [])
+        with pytest.raises(ev.RowErrors, match="out of range"):
+            sums.rows()
+        assert total.rows() == [(6,)]
+        assert sorted(counts.rows()) == [(1, 2, float(BIG + 1) / 2), (2, 1, 7.0), (3, 2, -float(BIG + 2) / 2)]
+        t.delete([(3, -2)])
+        assert sums.errors() == [(OUT_OF_RANGE, 1)]
+        with db.transaction():
+            t.insert([(1, 5)])
+            t.delete([(1, BIG)])
+        assert (sorted(sums.rows()), sums.errors()) == ([(1, 6, 2), (2, 7, 1), (3, -BIG, 1)], [])
+
+
+def test_sums_that_come_and_go_within_a_step(runtime: Runtime) -> None:
+    """Each transaction of a batch has its own time; what is out of range at one is no error at another."""
     with runtime.connect() as db:
         t = db.table("t", {"i": int})
         sums = db.view("sums", t.agg(s=col.i.sum()))
         t.insert([(BIG,)])
-        with pytest.raises(ev.EverviewError) as caught:
+        before = db.time
+        with db.batch():
             t.insert([(1,)])
-        assert caught.value.code == "E_OVERFLOW"
-        assert (db.time, sums.rows(), t.rows()) == (1, [(BIG,)], [(BIG,)])
-        with db.transaction():
-            t.insert([(5,)])
-            t.delete([(BIG,)])
-        assert sums.rows() == [(5,)]
+            t.delete([(1,)])
+            t.insert([(-1,)])
+        assert (sums.rows(), sums.errors()) == ([(BIG - 1,)], [])
+        with pytest.raises(ev.RowErrors):
+            sums.as_of(before + 1).rows()
+        assert [sums.as_of(before + k).rows() for k in (0, 2, 3)] == [[(BIG,)], [(BIG,)], [(BIG - 1,)]]
+
+
+def test_a_sum_that_would_read_as_null_is_out_of_range(runtime: Runtime) -> None:
+    with runtime.connect() as db:
+        t = db.table("t", {"i": "int?"})
+        sums = db.view("sums", t.agg(s=col.i.sum()))
+        t.insert([(NULL - 1,)])
+        assert sums.rows() == [(NULL - 1,)]
+        t.insert([(1,)])
+        assert sums.errors() == [(OUT_OF_RANGE, 1)]
+        t.insert([(1,)])
+        assert (sums.rows(), sums.errors()) == ([(NULL + 1,)], [])
+
+
+def test_a_view_of_sums_that_are_out_of_range_already(runtime: Runtime) -> None:
+    with runtime.connect() as db:
+        t = db.table("t", {"k": int, "i": int})
+        t.insert([(k, BIG) for k in (1, 1, 2)])
+        sums = db.view("sums", t.group_by("k").agg(s=col.i.sum()))
+        above = db.view("above", sums.select(d=col.s - 1))
+        assert sums.errors() == above.errors() == [(OUT_OF_RANGE, 1)]
+        t.delete([(1, BIG)])
+        assert (sorted(sums.rows()), sorted(above.rows())) == ([(1, BIG), (2, BIG)], [(BIG - 1,), (BIG - 1,)])
 
 
 def test_averages_of_large_ints_do_not_overflow(runtime: Runtime) -> None:

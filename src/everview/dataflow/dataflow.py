@@ -27,7 +27,6 @@ from everview.dataflow.streams import Sink
 from everview.errors import EverviewError, InputError, InternalError, LoopError
 from everview.kernels import make, memory
 from everview.kernels.operators import stream as stream_k
-from everview.kernels.reduce.context import FAULT_LARGE
 from everview.kernels.run import executor as x
 from everview.kernels.run import step as step_k
 from everview.kernels.trace import image
@@ -206,29 +205,30 @@ class Dataflow:
         self._stale = False
 
     def _list(self, field: int, count: int, words: list[int], size: int = 1) -> None:
-        before = make.peek(self.session, field)
-        make.poke(self.session, field, make.make_filled(np.array(words, dtype=np.int64)))
-        make.poke(self.session, count, len(words) // size)
-        make.drop_block(before)
+        make.replace_list(self.session, field, np.array(words, dtype=np.int64), count, len(words) // size)
 
     # running
 
     def run(self, epochs: int) -> None:
-        """Run and commit a step of `epochs` epochs after the present time; on any error all is as before."""
+        """Run and commit a step of `epochs` epochs after the present time. On any exception `ended` must be asked."""
         if self._stale:
             self.assemble()
         now = self.time + epochs
         make.poke(self.session, x.EXECUTOR_PC, 0)
         self._target = now
-        try:
-            self._step(self.time, epochs)
-        except BaseException:
-            if self._committed():
-                self.time = now
-            self._target = None
-            raise
-        self.time = now
+        self._step(self.time, epochs)
+        self.time, self._target = now, None  # both: nothing is raised between two assignments
+
+    def ended(self) -> bool:
+        """An exception has come out of `run`, or kept it from beginning: whether the step is complete; else it is
+        undone. Twice does no harm, so that it may be cut off itself.
+        """
+        if self._target is not None and self._committed():
+            self.time, self._target = self._target, None
+            return True
+        self.abort()
         self._target = None
+        return False
 
     def suppose(self, wanted: np.ndarray) -> np.ndarray:
         """Run a step of one epoch after the present time as far as its commit, and undo it: what it would have added to
@@ -270,11 +270,7 @@ class Dataflow:
         """Whatever was under way when it was cut off: a step is complete or undone, an installation is undone, what was
         leaving is gone. Between steps it changes nothing.
         """
-        if self._target is not None and self._committed():
-            self.time = self._target
-        else:
-            self.abort()
-        self._target = None
+        self.ended()
         self.serving = 0
         self._stale = True
         for operator in self.operators():
@@ -421,14 +417,7 @@ class Dataflow:
             error.loop = self.scopes().index(loop)
             return error
         if answer == x.ENDED_OVERFLOW:
-            fault = make.peek(self.step_block, step_k.STEP_FAULT)
-            if fault in PATHS:
-                return PATHS[fault]()
-            if fault == FAULT_LARGE:
-                return InputError("E_OVERFLOW", "a sum of floats meets a value beyond 2**126", "scale the column down")
-            return InputError(
-                "E_OVERFLOW", "a sum does not fit into 64 bits", "cast the column to float before summing"
-            )
+            return PATHS[make.peek(self.step_block, step_k.STEP_FAULT)]()
         if answer == x.ENDED_VIOLATION:
             return InputError("E_ABSENT", f"table {item.label!r}: a row was deleted that is not there", ABSENT_HINT)
         cell = memory.cell.tolist()

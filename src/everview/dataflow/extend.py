@@ -244,7 +244,7 @@ class Extend(Operator):
         k.replay_extend(self.context, stream)
 
     def _free(self) -> None:
-        for scratch in (k.EXTEND_STATE, k.EXTEND_WEIGHTS):
+        for scratch in (k.EXTEND_STATE, k.EXTEND_WEIGHTS) if self.context else ():
             make.drop_block(make.peek(self.context, scratch))
         super()._free()
 

@@ -33,7 +33,6 @@ class Trees(Operator):
     """The best value of every vertex, kept by trees."""
 
     kind = "trees"
-    context = 0
 
     def __init__(
         self,

@@ -58,12 +58,13 @@ class HelperThread:
     def close(self) -> None:
         """Let the helper go; twice does no harm."""
         if self.address and not sys.is_finalizing():  # threads cannot end any more while the interpreter does
-            k.dismiss(self.address)
+            address = self.address
+            self._forget()
+            k.dismiss(address)
             self._thread.join()
-            make.drop_block(self.address)
+            make.drop_block(address)
             for lock in self._locks:
                 ctypes.pythonapi.PyThread_free_lock(ctypes.c_void_p(lock))
-            self._forget()
 
 
 def _locked() -> int:

@@ -138,6 +138,10 @@ class Operator:
     """Something with an batcher, a stream, or both, in a scope."""
 
     kind = "operator"
+    context = 0
+    """the block that kernels know it by; 0: not made yet"""
+    finds_errors = False
+    """whether it is there for the errors of another operator, not for rows"""
 
     def __init__(self, dataflow: Dataflow, scope: Scope, cols: int, label: str = "") -> None:
         self.dataflow = dataflow
@@ -145,7 +149,6 @@ class Operator:
         self.cols = cols
         self.label = label
         self.number = len(dataflow.numbered)
-        dataflow.numbered.append(self)
         self.purpose: Purpose | None = dataflow.purpose
         """The part of a plan that it was made for; with `heard`, what it computes (`everview.dataflow.identity`)."""
         self.heard: list[tuple[Branch, Route]] = []
@@ -163,6 +166,7 @@ class Operator:
         self.forest = 0
         """the context of an operator whose memory changes in place (`everview.kernels.frontier`); else 0"""
         self._blocks: list[int] = []
+        dataflow.numbered.append(self)  # last: whatever is known by its number can be freed
 
     def instructions(self) -> list[Instruction]:
         """What the program runs for it."""
@@ -306,8 +310,7 @@ class Arrange(Operator):
 
     def drop_preset(self) -> None:
         """The step that the bulk load was for did not happen."""
-        read_k.release(make.peek(self.context, arrange_k.ARRANGE_PRESET))
-        make.poke(self.context, arrange_k.ARRANGE_PRESET, 0)
+        read_k.release_at(self.context, arrange_k.ARRANGE_PRESET)
 
     def instructions(self) -> list[Instruction]:
         found = [(arrange_k.arrange.address, self.context)]
@@ -397,7 +400,6 @@ class Reduce(Operator):
     def __init__(self, dataflow: Dataflow, scope: Scope, keys: int, cols: int, label: str = "") -> None:
         super().__init__(dataflow, scope, cols, label)
         self.keys = keys
-        self.context = 0
         self.spread = HASH_BY_FIRST if keys else SINGLE_SHARD
         self.trace = Trace(dataflow, scope, cols)
         self.new_batcher(keys + 2)
@@ -407,11 +409,19 @@ class Reduce(Operator):
         self.run: Callable[..., Any] | None = None
 
     def bind(
-        self, source: Arrangement, kind: int, spec: list[int] | None = None, run: Callable[..., Any] | None = None
+        self,
+        source: Arrangement,
+        kind: int,
+        spec: list[int] | None = None,
+        run: Callable[..., Any] | None = None,
+        watched: Reduce | None = None,
     ) -> None:
-        """Say what is reduced and how; puts the operator into the program."""
+        """Say what is reduced and how; puts the operator into the program. `watched`: the reduction of the same input,
+        before it in the program, whose faults it looks for.
+        """
         assert self.trace is not None
         self.source, self.reduction, self.run = source, kind, run
+        self.finds_errors = kind == reduction_k.KIND_FAULTS
         self.spec = tuple(spec or ())
         self.spread = source.operator.spread
         self.inputs = [source.operator]
@@ -426,6 +436,8 @@ class Reduce(Operator):
             reduction_k.REDUCE_TODO: self.batcher,
             reduction_k.REDUCE_STEP: self.dataflow.step_block,
             reduction_k.REDUCE_FRESH: int(source.operator.old),
+            # in a loop a key may come up again in a later round, for which the watched one is no witness
+            reduction_k.REDUCE_WATCHED: watched.context if watched is not None and self.scope.is_root else 0,
         }
         for scratch in (reduction_k.REDUCE_FOUND, reduction_k.REDUCE_EPOCH_LIST):
             words[scratch] = make.make_block(64)

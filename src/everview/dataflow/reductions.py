@@ -17,6 +17,7 @@ from everview.dataflow.operators import Arrange, Arrangement, Reduce, columns
 from everview.dataflow.streams import Flow, Route, reordered
 from everview.dataflow.windows import windows
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
+from everview.kernels.expressions.scalars import ERROR_OVERFLOW
 from everview.kernels.operators import stream as stream_k
 from everview.kernels.reduce import context as reduction_k
 from everview.plan import nodes as plan
@@ -108,7 +109,27 @@ def _accumulate(builder: Builder, node: plan.Reduce) -> Flow:
     source = Arrangement(accumulator, tuple(range(keys)))
     label = f"{', '.join(a.kind for a in node.aggregates)} by {list(node.keys)}"
     order = tuple(range(len(node.types)))
-    return _reduction(builder, node, source, keys, order, reduction_k.KIND_ACCUMULATE, spec, label=label)
+    flow = _reduction(builder, node, source, keys, order, reduction_k.KIND_ACCUMULATE, spec, label=label)
+    if any(kind in _FALLIBLE for kind in spec[::3]):
+        _note_faults(builder, node, source, spec, label)
+    return flow
+
+
+_FALLIBLE = (reduction_k.SPEC_SUM_INT, reduction_k.SPEC_SUM_FLOAT, reduction_k.SPEC_AVG_FLOAT)
+"""Aggregates whose values may not fit."""
+
+
+def _note_faults(builder: Builder, node: plan.Reduce, source: Arrangement, spec: list[int], label: str) -> None:
+    """Have the groups whose sums do not fit, which the reduction leaves out, counted among its errors."""
+    sums = builder.arrangements[builder.key(node)][-1].operator
+    assert isinstance(sums, Reduce)
+    keys = len(node.keys)
+    faults = Reduce(builder.dataflow, source.operator.scope, keys, keys, f"out of range: {label}")
+    faults.bind(source, reduction_k.KIND_FAULTS, spec, watched=sums)
+    groups = columns(faults, node.types[:keys], tuple(range(keys)))
+    sums.error_batcher()
+    assert sums.errors is not None
+    sums.errors.listen(tuple(branch.project((Literal(INT, ERROR_OVERFLOW),)) for branch in groups))
 
 
 def top(builder: Builder, node: plan.TopK) -> Flow:
@@ -237,7 +258,9 @@ def _accumulators(
         accumulators.extend((stream_k.ACC_FLOAT + k, column) for k in range(stream_k.FLOAT_WORDS))
         return [reduction_k.SPEC_SUM_FLOAT if aggregate.kind == "sum" else reduction_k.SPEC_AVG_FLOAT, first, 0]
     accumulators.extend(((stream_k.ACC_LOW, column), (stream_k.ACC_HIGH, column)))
-    return [reduction_k.SPEC_SUM_INT if aggregate.kind == "sum" else reduction_k.SPEC_AVG_INT, first, declared.scale]
+    if aggregate.kind == "sum":
+        return [reduction_k.SPEC_SUM_INT, first, int(declared.nullable)]
+    return [reduction_k.SPEC_AVG_INT, first, declared.scale]
 
 
 def _sort_key(column: ColumnRef, descending: bool) -> Expr:

@@ -244,16 +244,12 @@ class Stream:
         self._list(self.sinks)
 
     def _list(self, sinks: list[Sink]) -> None:
-        """The new list is there before the old one is given back."""
         need = max([self.cols, 1, *(s.registers for s in sinks)])
         if need > self.registers:
             make.widen_stream(self.address, need)
             self.registers = need
-        before = make.peek(self.address, k.STREAM_SINKS)
-        block = make.make_filled(np.array([s.address for s in sinks], dtype=np.int64))
-        make.poke(self.address, k.STREAM_SINKS, block)
-        make.poke(self.address, k.STREAM_NSINKS, len(sinks))
-        make.drop_block(before)
+        addresses = np.array([s.address for s in sinks], dtype=np.int64)
+        make.replace_list(self.address, k.STREAM_SINKS, addresses, k.STREAM_NSINKS, len(sinks))
 
     def free(self) -> None:
         for sink in self.sinks:

@@ -28,7 +28,6 @@ from everview.kernels import make
 from everview.kernels.operators import batcher as batcher_k
 from everview.kernels.run import exchange as k
 from everview.kernels.run import executor as x
-from everview.kernels.run import step as step_k
 from everview.kernels.run.scope import SCOPE_OVERRUN
 from everview.kernels.trace import image
 from everview.store.batches import Image
@@ -169,12 +168,10 @@ class Shard:
     # at a stop
 
     def check(self) -> None:
-        """Refuse to go on if a loop has passed its limit or a sum overflowed."""
+        """Refuse to go on if a loop has passed its limit."""
         root = self.dataflow.root.address
         if make.peek(root, SCOPE_OVERRUN):
             raise self.dataflow.failure(x.ENDED_ROUNDS, self._pc)
-        if self.stop.last and make.peek(self.dataflow.step_block, step_k.STEP_FAULT):
-            raise self.dataflow.failure(x.ENDED_OVERFLOW, self._pc)
 
     def agenda(self) -> int:
         """The earliest time that its agenda or its outboxes have for the loop that comes next."""

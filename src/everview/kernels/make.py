@@ -236,6 +236,21 @@ def make_filled(values, n):
     return block
 
 
+@entry("int", "int", "words", "int", "int", brief=True)
+def replace_list(block, field, words, n, count_field, count):
+    """Give a block a new list and its length in the place of the old one, which is freed. One call: what another thread
+    raises comes before all of it or after.
+    """
+    new = alloc(max(n, 1))
+    for i in range(n):
+        st(new, i, raw_load(words, i))
+    old = ld(block, field)
+    st(block, field, new)
+    st(block, count_field, count)
+    free(old)
+    return 0
+
+
 @entry("int", "int", brief=True, allocates=False)
 def peek(block, index):
     """A word of a block."""

@@ -15,7 +15,8 @@ of a block, or the debug build cannot find the header.
 Where there is no memory, `alloc` and `grow` do not return: the call is left (see `leaving`) and becomes an exception.
 What it had allocated must be found again. Blocks of CELL_TRACK_FROM words or more are therefore *tracked*: four more
 words in front of them link them into a list of all and name the call that they were born in. Small blocks are not,
-because that would cost a step of a few microseconds a tenth of its time. The same blocks are counted
+because that would cost a step of a few microseconds a tenth of its time; but those are that a kernel allocates in order
+to work on large ones (`alloc_with`), or for a second thread, whose work is always large. The same blocks are counted
 (CELL_TRACKED_WORDS), and may be limited (CELL_LIMIT, in words; 0: no limit). Tests set CELL_TRACK_FROM to 0, and
 CELL_FAIL_IN to have the n-th allocation fail.
 """
@@ -63,6 +64,7 @@ BLOCK_BORN, BLOCK_FOLLOWING, BLOCK_PREVIOUS, BLOCK_TRACKED_HEAD = -4, -5, -6, 6
 """Words of a tracked block: the number of the call it was born in (0: whoever fails, it stays), its neighbours."""
 
 TOO_MANY_WORDS = 2**57  # words that nobody can have
+EVER = 2**62  # for `alloc_with`: whatever else is allocated is large
 
 
 def _keep_memory() -> None:
@@ -307,8 +309,8 @@ def _free_tracked(address):
 
 
 @inner
-def _alloc(words):
-    if words >= raw_load(shared_words(), CELL_TRACK_FROM):
+def _alloc(words, size):
+    if size >= raw_load(shared_words(), CELL_TRACK_FROM):
         return _alloc_tracked(words)
     start = _c_malloc((words + 2) * 8)
     if start == 0:
@@ -367,9 +369,9 @@ if DEBUG:
             raw_store(address, index, value)
 
     @inner
-    def alloc(words):
-        """A new block of `words` words filled with rubbish; leaves if there is no memory."""
-        block = _alloc(words)
+    def alloc_with(words, size):
+        """A new block of `words` words; see below."""
+        block = _alloc(words, size)
         if block == 0:
             return 0
         for i in range(words):
@@ -391,7 +393,7 @@ if DEBUG:
     @inner
     def grow(address, words, used):
         """A block of `words` words that holds the first `used` words of `address`, which is freed."""
-        new = alloc(words)
+        new = alloc_with(words, words)
         if new != 0 and address != 0:
             copy_words(new, 0, address, 0, used)
             free(address)
@@ -402,9 +404,11 @@ else:
     st = raw_store
 
     @inner
-    def alloc(words):
-        """A new block of `words` words filled with rubbish; leaves if there is no memory."""
-        return _alloc(words)
+    def alloc_with(words, size):
+        """A new block of `words` words for work on one of `size` words: it is tracked if that is, and found again where
+        there was memory for it and none for the other.
+        """
+        return _alloc(words, size)
 
     @inner
     def free(address):
@@ -438,11 +442,11 @@ else:
     def grow(address, words, used):
         """A block of `words` words that holds the first `used` words of `address`, which is freed."""
         if address == 0:
-            return alloc(words)
+            return alloc_with(words, words)
         if words >= raw_load(shared_words(), CELL_TRACK_FROM):
             return _grow_tracked(address, words, used)
         if raw_load(address, -2) == BLOCK_TRACKED:
-            new = alloc(words)
+            new = alloc_with(words, words)
             raw_copy(new, address, used)
             _free(address)
             return new
@@ -451,6 +455,12 @@ else:
             return no_memory(words)
         raw_store(start, 1, words)
         return start + 16
+
+
+@inner
+def alloc(words):
+    """A new block of `words` words filled with rubbish; leaves if there is no memory."""
+    return alloc_with(words, words)
 
 
 @inner
@@ -513,6 +523,22 @@ def give_back(number):
 def size_of(address):
     """Size in words of a block."""
     return raw_load(address, -1)
+
+
+@inner
+def reserve(ctx, field, count_field, width, rows):
+    """Room for `rows` more rows of `width` words in a block of a context that grows: word 0 is its size, the rows
+    begin at word 1, and the context has their number.
+    """
+    block = ld(ctx, field)
+    used = ld(ctx, count_field)
+    size = 0 if block == 0 else ld(block, 0)
+    if 1 + (used + rows) * width > size:
+        more = max(2 * size, 1 + (used + rows) * width, 256)
+        block = grow(block, more, 0 if block == 0 else 1 + used * width)
+        st(block, 0, more)
+        st(ctx, field, block)
+    return block
 
 
 @inner

@@ -82,6 +82,5 @@ class Captures:
             batch = make.peek(block, 0)
             if batch:
                 found[trace] = Captured(*batch_arrays(batch, trace.cols))
-                read.release(batch)
-                make.poke(block, 0, 0)
+                read.release_at(block, 0)
         return found

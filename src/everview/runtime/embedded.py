@@ -76,16 +76,16 @@ class EmbeddedRuntime:
         self._begin()
 
     def _begin(self) -> None:
-        self.dataflow = Dataflow(self.interner, self._merge_effort)
-        self.builder = Builder(self.dataflow)
-        self.captures = Captures()
+        dataflow = Dataflow(self.interner, self._merge_effort)
         if self._threads == 2:
-            self.dataflow.share_work()
+            dataflow.share_work()
+        self.dataflow, self.builder, self.captures = dataflow, Builder(dataflow), Captures()
 
     def begin_again(self) -> None:
         """Free the dataflow and have an empty one."""
-        self.dataflow.close()
+        before = self.dataflow
         self._begin()
+        before.close()
 
     @contextmanager
     def filling(self, fill: Fill) -> Iterator[None]:
@@ -139,16 +139,15 @@ class EmbeddedRuntime:
             try:
                 self.log.before(before, transactions)
             except BaseException as error:
-                self._under_way = None
-                return StepOutcome(False, error)
+                return self._aborted(error)
         try:
             for offset, changes in enumerate(transactions, 1):
                 _hand_over(changes, before + offset)
             dataflow.run(len(transactions))
         except BaseException as error:
-            if dataflow.time == before:
-                return self._aborted(error)
-            return self._committed(transactions, error)  # complete, and only then interrupted
+            if dataflow.time != before or dataflow.ended():
+                return self._committed(transactions, error)  # complete, and only then interrupted
+            return self._aborted(error)
         return self._committed(transactions)
 
     def suppose(self, changes: ChangeSet, wanted: Collection[Operator]) -> StepOutcome:
@@ -162,14 +161,13 @@ class EmbeddedRuntime:
         return StepOutcome(False, None, Supposed([packed], wanted))
 
     def _aborted(self, error: BaseException) -> StepOutcome:
-        self.dataflow.abort()
-        self._under_way = None
         if self.log is not None:
             try:
                 self.log.aborted()
             except BaseException as another:
                 another.__cause__ = error
                 return StepOutcome(False, another)
+        self._under_way = None
         return StepOutcome(False, error)
 
     def _committed(self, transactions: list[ChangeSet], error: BaseException | None = None) -> StepOutcome:

@@ -56,7 +56,7 @@ def arrangements(core: Core, operator: Operator | None = None) -> list[dict[str,
     dataflow, views = core.runtime.dataflow, core.catalog.views.values()
     readers: dict[Operator, int] = {}
     for other in dataflow.operators():
-        for source in set(other.inputs):
+        for source in set(() if other.finds_errors else other.inputs):
             readers[source] = readers.get(source, 0) + 1
     serves: dict[Operator, list[str]] = {}
     for view in views:

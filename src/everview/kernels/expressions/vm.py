@@ -374,8 +374,8 @@ def run(code, instructions, regs, n):
 @entry("matrix", "int", "matrix", "words", "matrix", lasting=False)
 def run_on_arrays(code, instructions, words, registers, columns, cols, rows, wanted, n_wanted, out, _out, n_out):
     """Run a program over whole columns (rows of `columns`); the registers named in `wanted` become rows of `out`."""
-    program = alloc(max(instructions * words, 1))
     regs = alloc(registers * VM_ROWS)
+    program = alloc(max(instructions * words, 1))
     for w in range(instructions * words):
         st(program, w, raw_load(code, w))
     for start in range(0, n_out, VM_ROWS):

@@ -24,7 +24,7 @@ changed. And making room moves blocks: an address of one must be read anew after
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
-from everview.kernels.memory import alloc, free, grow, ld, st
+from everview.kernels.memory import free, ld, reserve, st, zeros
 
 (
     FOREST_RULES,
@@ -131,20 +131,6 @@ KEPT = 1 << 16
 
 _MIX = -7046029254386353131
 _ID = (1 << 40) - 1
-
-
-@inner
-def room(ctx, field, count_field, width, rows):
-    """Room for `rows` more rows of `width` words in a growing block, whose rows begin at word 1."""
-    block = ld(ctx, field)
-    used = ld(ctx, count_field)
-    size = 0 if block == 0 else ld(block, 0)
-    if 1 + (used + rows) * width > size:
-        more = max(2 * size, 1 + (used + rows) * width, 256)
-        block = grow(block, more, 0 if block == 0 else 1 + used * width)
-        st(block, 0, more)
-        st(ctx, field, block)
-    return block
 
 
 @inner
@@ -265,46 +251,37 @@ def _hash_of(ctx, entry):
     return h
 
 
-@shared
-def _widen_table(ctx):
-    """Twice the table."""
-    size = max(2 * ld(ctx, FOREST_TABLE_SIZE), 1024)
-    table = alloc(size)
-    for i in range(size):
-        st(table, i, 0)
-    old = ld(ctx, FOREST_TABLE)
-    for i in range(ld(ctx, FOREST_TABLE_SIZE)):
+@inner
+def _widen(ctx, field, size_field, by_node):
+    """Twice the table of a field, whose words stay: found by the entries' nodes alone, or by their questions too."""
+    old = ld(ctx, field)
+    before = ld(ctx, size_field)
+    size = max(2 * before, 1024)
+    table = zeros(size)
+    for i in range(before):
         word = ld(old, i)
         if word != 0:
-            slot = _hash_of(ctx, (word & _ID) - 1) & (size - 1)
+            entry = (word & _ID) - 1
+            if by_node:
+                h = _hash_node(ld(ld(ctx, FOREST_ENTRIES), place(ctx, entry) + VERTEX_NODE))
+            else:
+                h = _hash_of(ctx, entry)
+            slot = h & (size - 1)
             while ld(table, slot) != 0:
                 slot = (slot + 1) & (size - 1)
             st(table, slot, word)
-    st(ctx, FOREST_TABLE, table)
-    st(ctx, FOREST_TABLE_SIZE, size)
+    st(ctx, field, table)
+    st(ctx, size_field, size)
     free(old)
-    return 0
 
 
 @shared
-def _widen_heads(ctx):
-    """Twice the heads."""
-    size = max(2 * ld(ctx, FOREST_HEADS_SIZE), 1024)
-    heads = alloc(size)
-    for i in range(size):
-        st(heads, i, 0)
-    old = ld(ctx, FOREST_HEADS)
-    for i in range(ld(ctx, FOREST_HEADS_SIZE)):
-        word = ld(old, i)
-        if word != 0:
-            node = ld(ld(ctx, FOREST_ENTRIES), place(ctx, (word & _ID) - 1) + VERTEX_NODE)
-            slot = _hash_node(node) & (size - 1)
-            while ld(heads, slot) != 0:
-                slot = (slot + 1) & (size - 1)
-            st(heads, slot, word)
-    st(ctx, FOREST_HEADS, heads)
-    st(ctx, FOREST_HEADS_SIZE, size)
-    free(old)
+def _widen_tables(ctx, heads):
+    """Twice the table of all entries, or (`heads`) that of the first ones of each node."""
+    if heads != 0:
+        _widen(ctx, FOREST_HEADS, FOREST_HEADS_SIZE, True)
+    else:
+        _widen(ctx, FOREST_TABLE, FOREST_TABLE_SIZE, False)
     return 0
 
 
@@ -313,11 +290,11 @@ def new_entry(ctx, node):
     """An entry for a node in the question of FOREST_KEY, which has none."""
     n = ld(ctx, FOREST_ENTRIES_N)
     questions = ld(ctx, FOREST_QUESTIONS)
-    entries = room(ctx, FOREST_ENTRIES, FOREST_ENTRIES_N, VERTEX_QUESTION + questions, 1)
+    entries = reserve(ctx, FOREST_ENTRIES, FOREST_ENTRIES_N, VERTEX_QUESTION + questions, 1)
     if 2 * (n + 1) > ld(ctx, FOREST_TABLE_SIZE):
-        _widen_table(ctx)
+        _widen_tables(ctx, 0)
     if questions > 0 and 2 * (ld(ctx, FOREST_HEADS_N) + 1) > ld(ctx, FOREST_HEADS_SIZE):
-        _widen_heads(ctx)
+        _widen_tables(ctx, 1)
     at = place(ctx, n)
     st(entries, at + VERTEX_VALUE, WORST_VALUE)
     st(entries, at + VERTEX_PARENT, NO_PARENT)
@@ -366,7 +343,7 @@ def touch(ctx, entry):
 
 @shared
 def _copy(ctx, entry):
-    log = room(ctx, FOREST_LOG, FOREST_LOG_N, LOGGED, 1)
+    log = reserve(ctx, FOREST_LOG, FOREST_LOG_N, LOGGED, 1)
     n = ld(ctx, FOREST_LOG_N)
     to = 1 + n * LOGGED
     entries = ld(ctx, FOREST_ENTRIES)
@@ -383,7 +360,7 @@ def _copy(ctx, entry):
 def suspect(ctx, entry):
     """The tree edge to an entry is gone: put it on the stack, once."""
     at = place(ctx, entry)
-    stack = room(ctx, FOREST_STACK, FOREST_STACK_N, 1, 1)
+    stack = reserve(ctx, FOREST_STACK, FOREST_STACK_N, 1, 1)
     entries = ld(ctx, FOREST_ENTRIES)
     flags = ld(entries, at + VERTEX_FLAGS)
     if flags & FLAG_SUSPECT == 0:
@@ -425,7 +402,7 @@ def _before(heap, i, first, second):
 @shared
 def push(ctx, first, second, entry):
     """Put an entry into the heap, which gives the smallest (first, second) first."""
-    heap = room(ctx, FOREST_HEAP, FOREST_HEAP_N, 3, 1)
+    heap = reserve(ctx, FOREST_HEAP, FOREST_HEAP_N, 3, 1)
     i = ld(ctx, FOREST_HEAP_N)
     st(ctx, FOREST_HEAP_N, i + 1)
     while i > 0:
@@ -521,9 +498,9 @@ def empty_forest(ctx):
     st(ctx, FOREST_SERIAL, 0)
     forget(ctx)
     if ld(ctx, FOREST_TABLE_SIZE) == 0:
-        _widen_table(ctx)
+        _widen_tables(ctx, 0)
     if ld(ctx, FOREST_QUESTIONS) > 0 and ld(ctx, FOREST_HEADS_SIZE) == 0:
-        _widen_heads(ctx)
+        _widen_tables(ctx, 1)
     for i in range(ld(ctx, FOREST_TABLE_SIZE)):
         st(ld(ctx, FOREST_TABLE), i, 0)
     for i in range(ld(ctx, FOREST_HEADS_SIZE)):

@@ -72,7 +72,6 @@ from everview.kernels.frontier.forest import (
     place,
     pop,
     push,
-    room,
     suspect,
     touch,
 )
@@ -91,7 +90,7 @@ from everview.kernels.frontier.offers import (
     there,
     weight_of,
 )
-from everview.kernels.memory import ld, st
+from everview.kernels.memory import ld, reserve, st
 from everview.kernels.run.step import STEP_FAULT
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_ROWS, diff_at
 from everview.kernels.trace.trace import TRACE_COUNT, TRACE_DELTA, TRACE_TABLE
@@ -298,7 +297,7 @@ def trim(ctx, time):
     while ld(ctx, FOREST_STACK_N) > 0:
         if ld(ctx, FOREST_FUEL) < 0:
             return 0
-        room(ctx, FOREST_BAD, FOREST_BAD_N, 2, 1)
+        reserve(ctx, FOREST_BAD, FOREST_BAD_N, 2, 1)
         entry = next_suspect(ctx)
         ask(ctx, entry)
         if not _rehang(ctx, rules, entry, time):

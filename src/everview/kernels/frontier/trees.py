@@ -72,11 +72,10 @@ from everview.kernels.frontier.forest import (
     hold,
     place,
     push,
-    room,
 )
 from everview.kernels.frontier.offers import adds, base_in, count_wild, there
 from everview.kernels.frontier.repair import cut, offer, regrow, spread, start_anew, trim
-from everview.kernels.memory import alloc, free, ld, st
+from everview.kernels.memory import alloc, free, ld, reserve, st
 from everview.kernels.operators.arrange import emit
 from everview.kernels.run.scope import SCOPE_NOW
 from everview.kernels.run.step import STEP_BASE, STEP_EPOCHS
@@ -142,7 +141,7 @@ def _gather(ctx):
                 st(bounds, e + 1, ld(bounds, e + 1) + 1)
             total += ld(delta, BATCH_ROWS)
     st(ctx, FOREST_CHANGES_N, 0)
-    changes = room(ctx, FOREST_CHANGES, FOREST_CHANGES_N, 2, total)
+    changes = reserve(ctx, FOREST_CHANGES, FOREST_CHANGES_N, 2, total)
     for e in range(epochs + 2):
         st(bounds, e + 1, ld(bounds, e) + ld(bounds, e + 1))
     for s in range(ld(ctx, FOREST_NRULES) + 1):
@@ -210,7 +209,7 @@ def _plant(ctx, time):
 def _say(ctx, one, value, time, diff):
     """Append a row of the output."""
     cols = ld(ld(ctx, FOREST_OUTPUT), TRACE_COLS)
-    out = room(ctx, FOREST_OUT, FOREST_OUT_N, cols + 2, 1)
+    out = reserve(ctx, FOREST_OUT, FOREST_OUT_N, cols + 2, 1)
     n = ld(ctx, FOREST_OUT_N)
     to = 1 + n * (cols + 2)
     entries = ld(ctx, FOREST_ENTRIES)

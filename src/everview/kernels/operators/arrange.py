@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from everview.kernels.build.native import inner, operator, shared, task
 from everview.kernels.expressions.vm import VM_ROWS
-from everview.kernels.memory import alloc, copy_words, ld, st
+from everview.kernels.memory import EVER, alloc_with, copy_words, ld, st
 from everview.kernels.operators.batcher import BATCHER_WIDTH, BUFFER_ROWS_AT, chain_rows, emptied, take_large, waiting
 from everview.kernels.operators.stream import (
     STREAM_MORE,
@@ -88,7 +88,7 @@ def _emit_pieces(share):
 
 @inner
 def _new_share(stream, batch):
-    share = alloc(EMIT_WORDS)
+    share = alloc_with(EMIT_WORDS, EVER)
     st(share, EMIT_STREAM, stream)
     st(share, EMIT_BATCH, batch)
     return share

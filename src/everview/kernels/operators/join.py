@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from everview.kernels.build.native import inner, operator, shared, task
 from everview.kernels.expressions.vm import VM_ROWS
-from everview.kernels.memory import alloc, copy_words, free, ld, st
+from everview.kernels.memory import EVER, alloc_with, copy_words, free, ld, st
 from everview.kernels.operators.stream import STREAM_N, STREAM_NSINKS, STREAM_REGS, STREAM_TAIL, flush
 from everview.kernels.run.scope import SCOPE_FIELDS, SCOPE_NFIELDS, SCOPE_NOW
 from everview.kernels.run.step import STEP_BASE, STEP_SPLIT, STEP_THREAD
@@ -165,7 +165,7 @@ def _join_pieces(share):
 
 @inner
 def _new_share(ctx, delta, other, batches, left_is_delta):
-    share = alloc(JOIN_SHARE_WORDS)
+    share = alloc_with(JOIN_SHARE_WORDS, EVER)
     st(share, JOIN_SHARE_CTX, ctx)
     st(share, JOIN_SHARE_DELTA, delta)
     st(share, JOIN_SHARE_OTHER, other)
@@ -185,7 +185,7 @@ def _join_delta(ctx, delta, other, batches, left_is_delta):
         return
     stream = ld(ctx, JOIN_STREAM)
     flush(stream)
-    helper = alloc(JOIN_WORDS)
+    helper = alloc_with(JOIN_WORDS, EVER)
     copy_words(helper, 0, ctx, 0, JOIN_WORDS)
     st(helper, JOIN_STREAM, private_stream(stream))
     mine = _new_share(ctx, delta, other, batches, left_is_delta)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
 from everview.kernels.expressions.vm import VM_ROWS, run
-from everview.kernels.memory import alloc, bits_of_float, float_of_bits, free, ld, st
+from everview.kernels.memory import alloc, alloc_with, bits_of_float, float_of_bits, free, ld, st
 from everview.kernels.operators.batcher import BATCHER_WIDTH, BUFFER_ROWS_AT, BUFFER_TRY, room
 from everview.kernels.operators.consolidate import consolidate_buffer
 from everview.kernels.run.scope import SCOPE_COORDS, SCOPE_OVERRUN, slot_of
@@ -81,9 +81,10 @@ FLOAT_LIMIT = 2.0**126
 @inner
 def new_stream(cols, registers, step):
     """A stream of rows with `cols` columns whose sinks' programs need `registers` registers."""
-    stream = alloc(STREAM_WORDS)
+    size = max(registers, cols, 1) * VM_ROWS
+    stream = alloc_with(STREAM_WORDS, size)
     st(stream, STREAM_COLS, cols)
-    st(stream, STREAM_REGS, alloc(max(registers, cols, 1) * VM_ROWS))
+    st(stream, STREAM_REGS, alloc(size))
     st(stream, STREAM_TAIL, alloc(2 * VM_ROWS))
     st(stream, STREAM_N, 0)
     st(stream, STREAM_MORE, 0)

@@ -2,6 +2,9 @@
 
 Counts and sums need no values: their input is arranged with one diff per accumulator (see `stream`), so a group is
 one row however many members it has. min and max stop at the first value present, top-k after k rows.
+
+A sum that does not fit makes its group fail, not the step: the group has no row, and a second reduction of the same
+input (KIND_FAULTS) has one instead, which goes to the errors of rows.
 """
 
 from __future__ import annotations
@@ -10,10 +13,9 @@ from everview.kernels.build.native import inner
 from everview.kernels.memory import alloc, free, ld, st
 from everview.kernels.operators.stream import FLOAT_DIGITS, FLOAT_LOW, NULL, code_float, float_code
 from everview.kernels.reduce.context import (
-    FAULT_LARGE,
-    FAULT_OVERFLOW,
     KIND_ACCUMULATE,
     KIND_DISTINCT,
+    KIND_FAULTS,
     KIND_MAXIMUM,
     KIND_MINIMUM,
     KIND_POSITIVE,
@@ -22,8 +24,9 @@ from everview.kernels.reduce.context import (
     REDUCE_KIND,
     REDUCE_NSPEC,
     REDUCE_SCOPE,
+    REDUCE_SEEN,
     REDUCE_SPEC,
-    REDUCE_STEP,
+    SEEN_FAULT,
     SPEC_AVG_INT,
     SPEC_COUNT,
     SPEC_SUM_FLOAT,
@@ -32,7 +35,6 @@ from everview.kernels.reduce.context import (
 )
 from everview.kernels.reduce.history import extreme, next_value, rewind, total_of
 from everview.kernels.run.scope import SCOPE_FIELDS, SCOPE_NFIELDS
-from everview.kernels.run.step import STEP_FAULT
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA
 from everview.kernels.trace.trace import TRACE_COLS
 
@@ -101,37 +103,47 @@ def _rounded(words, n):
 
 @inner
 def _aggregate(ctx, s, cursors, time, bound, fields, nfields):
-    """Value of aggregate number `s` of an ACCUMULATE reduction at `time`."""
+    """Value of aggregate number `s` of an ACCUMULATE reduction at `time`, and whether it does not fit."""
     trace = ld(ctx, REDUCE_INPUT)
     spec = ld(ctx, REDUCE_SPEC)
     kind = ld(spec, 3 * s)
     first = ld(spec, 3 * s + 1)
-    scale = ld(spec, 3 * s + 2)
+    detail = ld(spec, 3 * s + 2)
     count = total_of(trace, cursors, 1, first, time, bound, fields, nfields)
     if kind == SPEC_COUNT:
-        return count
+        return count, False
     if count == 0:
-        return NULL
+        return NULL, False
     if kind == SPEC_SUM_INT or kind == SPEC_AVG_INT:
         low = total_of(trace, cursors, 1, first + 1, time, bound, fields, nfields)
         high = total_of(trace, cursors, 1, first + 2, time, bound, fields, nfields) + (low >> 32)
         low &= 0xFFFFFFFF
         if kind == SPEC_AVG_INT:
             unit = 1.0
-            for _ in range(scale):
+            for _ in range(detail):
                 unit *= 10.0
-            return float_code((float(high) * 4294967296.0 + float(low)) / unit / float(count))
-        if high < -(2**31) or high >= 2**31:
-            st(ld(ctx, REDUCE_STEP), STEP_FAULT, FAULT_OVERFLOW)
-            return 0
-        return (high << 32) | low
+            return float_code((float(high) * 4294967296.0 + float(low)) / unit / float(count)), False
+        value = (high << 32) | low
+        return value, high < -(2**31) or high >= 2**31 or (detail != 0 and value == NULL)
     if total_of(trace, cursors, 1, first + 1 + FLOAT_DIGITS + 3, time, bound, fields, nfields) != 0:
-        st(ld(ctx, REDUCE_STEP), STEP_FAULT, FAULT_LARGE)
-        return 0
+        return 0, True  # a value beyond FLOAT_LIMIT
     total = _sum_of_floats(trace, cursors, 1, first + 1, time, bound, fields, nfields)
     if kind == SPEC_SUM_FLOAT:
-        return total
-    return float_code(code_float(total) / float(count))
+        return total, False
+    return float_code(code_float(total) / float(count)), False
+
+
+@inner
+def _fault(ctx, cursors, time, bound, fields, nfields):
+    """One row if the group has members and a sum of it does not fit, else none."""
+    if total_of(ld(ctx, REDUCE_INPUT), cursors, 1, 0, time, bound, fields, nfields) <= 0:
+        return 0
+    for s in range(ld(ctx, REDUCE_NSPEC)):
+        _, faulty = _aggregate(ctx, s, cursors, time, bound, fields, nfields)
+        if faulty:
+            st(put_found(ctx, 0, 1), 1, 1)
+            return 1
+    return 0
 
 
 @inner
@@ -199,7 +211,13 @@ def evaluate(ctx, cursors, time, bound):
             if ld(ld(ctx, REDUCE_SPEC), 3 * s) == SPEC_COUNT and ld(ld(ctx, REDUCE_SPEC), 3 * s + 1) == 0:
                 st(block, 1 + s, members)  # count(*): not added up twice
             else:
-                st(block, 1 + s, _aggregate(ctx, s, cursors, time, bound, fields, nfields))
+                value, faulty = _aggregate(ctx, s, cursors, time, bound, fields, nfields)
+                if faulty:
+                    st(ctx, REDUCE_SEEN, ld(ctx, REDUCE_SEEN) | SEEN_FAULT)
+                    return 0  # KIND_FAULTS has the row
+                st(block, 1 + s, value)
         st(block, 1 + n, 1)
         return 1
+    if kind == KIND_FAULTS:
+        return _fault(ctx, cursors, time, bound, fields, nfields)
     return _top(ctx, cursors, time, bound)

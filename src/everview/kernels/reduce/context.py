@@ -31,31 +31,24 @@ from everview.kernels.memory import alloc, free, grow, ld, st
     REDUCE_ANSWERS,
     REDUCE_ANSWERS_N,
     REDUCE_TOUCHED,
+    REDUCE_SEEN,
+    REDUCE_WATCHED,
     REDUCE_WORDS,
-) = range(22)
+) = range(24)
+"""REDUCE_SEEN: what the last run met (SEEN_...). REDUCE_WATCHED, for KIND_FAULTS: the context of the reduction whose
+faults are looked for, if its runs tell when there can be none; else 0.
+"""
 
-KIND_DISTINCT, KIND_POSITIVE, KIND_MINIMUM, KIND_MAXIMUM, KIND_ACCUMULATE, KIND_TOP, KIND_PYTHON = range(7)
-"""REDUCE_KIND. REDUCE_SPEC is a block of numbers: offset and limit for KIND_TOP; (aggregate, first accumulator, scale)
-for KIND_ACCUMULATE.
+KIND_DISTINCT, KIND_POSITIVE, KIND_MINIMUM, KIND_MAXIMUM, KIND_ACCUMULATE, KIND_TOP, KIND_PYTHON, KIND_FAULTS = range(8)
+"""REDUCE_KIND. REDUCE_SPEC is a block of numbers: offset and limit for KIND_TOP; (aggregate, first accumulator, detail)
+for KIND_ACCUMULATE, and for KIND_FAULTS, which has a row for each group that KIND_ACCUMULATE has none for, because a
+sum does not fit. The detail of an average is its scale; that of a sum of ints is 1 if it may be NULL.
 """
 
 SPEC_COUNT, SPEC_SUM_INT, SPEC_AVG_INT, SPEC_SUM_FLOAT, SPEC_AVG_FLOAT = range(5)
 
-FAULT_OVERFLOW, FAULT_LARGE = 1, 2
-
-
-@inner
-def reserve(ctx, field, count_field, width, rows):
-    """Room for `rows` more rows of `width` words in a growing block of the context."""
-    block = ld(ctx, field)
-    used = ld(ctx, count_field)
-    size = 0 if block == 0 else ld(block, 0)
-    if 1 + (used + rows) * width > size:
-        more = max(2 * size, 1 + (used + rows) * width, 256)
-        block = grow(block, more, 0 if block == 0 else 1 + used * width)
-        st(block, 0, more)
-        st(ctx, field, block)
-    return block
+SEEN_FAULT, SEEN_ALL = 1, 2
+"""Bits of REDUCE_SEEN: a group whose sum does not fit; all groups there are, because the reduction was new."""
 
 
 @inner

@@ -7,7 +7,7 @@ live value diverge. So the output that should be, less all that was said, is wha
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
-from everview.kernels.memory import alloc, free, ld, st
+from everview.kernels.memory import alloc, free, ld, reserve, st
 from everview.kernels.operators.arrange import emit
 from everview.kernels.reduce.context import (
     REDUCE_FOUND,
@@ -19,7 +19,6 @@ from everview.kernels.reduce.context import (
     REDUCE_STEP,
     REDUCE_STREAM,
     put_found,
-    reserve,
 )
 from everview.kernels.reduce.history import seen
 from everview.kernels.run.scope import SCOPE_FIELDS, SCOPE_NFIELDS, SCOPE_NOW

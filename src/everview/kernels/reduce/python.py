@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, operator
-from everview.kernels.memory import alloc, free, ld, st
+from everview.kernels.memory import alloc, free, ld, reserve, st
 from everview.kernels.reduce.context import (
     REDUCE_ANSWERS,
     REDUCE_ANSWERS_N,
@@ -20,7 +20,6 @@ from everview.kernels.reduce.context import (
     REDUCE_SCOPE,
     cursors_for,
     put_found,
-    reserve,
 )
 from everview.kernels.reduce.corrections import publish, settle_time, sort_out
 from everview.kernels.reduce.history import locate, next_value, rewind, start_cursors

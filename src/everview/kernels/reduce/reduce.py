@@ -12,11 +12,12 @@ With a thread, the smaller half of the touched keys is reduced here and the larg
 from __future__ import annotations
 
 from everview.kernels.build.native import CALL_PYTHON, inner, operator, task
-from everview.kernels.memory import alloc, call_pointer, copy_words, free, ld, st
+from everview.kernels.memory import EVER, alloc, alloc_with, call_pointer, copy_words, free, ld, reserve, st
 from everview.kernels.operators.arrange import take
 from everview.kernels.operators.batcher import new_batcher
 from everview.kernels.reduce.aggregate import evaluate
 from everview.kernels.reduce.context import (
+    KIND_FAULTS,
     KIND_PYTHON,
     REDUCE_ANSWERS,
     REDUCE_CURSORS,
@@ -32,12 +33,14 @@ from everview.kernels.reduce.context import (
     REDUCE_REQUESTS,
     REDUCE_REQUESTS_N,
     REDUCE_SCOPE,
+    REDUCE_SEEN,
     REDUCE_STEP,
     REDUCE_TODO,
     REDUCE_TOUCHED,
+    REDUCE_WATCHED,
     REDUCE_WORDS,
+    SEEN_ALL,
     cursors_for,
-    reserve,
 )
 from everview.kernels.reduce.corrections import publish, settle_time, sort_out
 from everview.kernels.reduce.history import bound_of, locate, start_cursors
@@ -164,7 +167,7 @@ def _reduce_shared(ctx, share, thread):
         d_cut, t_cut = _cut(delta, todo, keys)
     else:
         t_cut, d_cut = _cut(todo, delta, keys)
-    helper = alloc(REDUCE_WORDS)
+    helper = alloc_with(REDUCE_WORDS, EVER)
     copy_words(helper, 0, ctx, 0, REDUCE_WORDS)
     for field in (REDUCE_CURSORS, REDUCE_OUT, REDUCE_REQUESTS, REDUCE_ANSWERS):
         st(helper, field, 0)
@@ -175,7 +178,7 @@ def _reduce_shared(ctx, share, thread):
     scope = ld(ctx, REDUCE_SCOPE)
     st(helper, REDUCE_SCOPE, private_scope(scope))
     st(helper, REDUCE_TODO, new_batcher(keys + 2, ld(helper, REDUCE_SCOPE)))
-    theirs = alloc(REDUCE_SHARE_WORDS)
+    theirs = alloc_with(REDUCE_SHARE_WORDS, EVER)
     copy_words(theirs, 0, share, 0, REDUCE_SHARE_WORDS)
     st(theirs, REDUCE_SHARE_CTX, helper)
     st(theirs, REDUCE_SHARE_FROM, d_cut)
@@ -184,6 +187,7 @@ def _reduce_shared(ctx, share, thread):
     st(share, REDUCE_SHARE_TODO_TO, t_cut)
     both(thread, _reduce_share(), share, theirs)
     close_box(ld(helper, REDUCE_TODO), ld(helper, REDUCE_SCOPE), ld(ctx, REDUCE_TODO), scope)
+    st(ctx, REDUCE_SEEN, ld(ctx, REDUCE_SEEN) | ld(helper, REDUCE_SEEN))
     more = ld(helper, REDUCE_OUT_N)
     if more > 0:
         width = ld(ld(ctx, REDUCE_OUTPUT), TRACE_COLS) + 2
@@ -196,6 +200,18 @@ def _reduce_shared(ctx, share, thread):
     free(theirs)
 
 
+@inner
+def _no_faults(ctx):
+    """Whether there is nothing to look for: the reduction it watches, which ran before it, met no fault among the keys
+    that were touched, and there was none before.
+    """
+    watched = ld(ctx, REDUCE_WATCHED)
+    if ld(ctx, REDUCE_KIND) != KIND_FAULTS or watched == 0 or ld(ld(ctx, REDUCE_OUTPUT), TRACE_COUNT) > 0:
+        return False
+    seen = ld(watched, REDUCE_SEEN)
+    return seen == SEEN_ALL or (seen == 0 and ld(ctx, REDUCE_FRESH) == 0)
+
+
 @operator
 def reduce(ctx):
     """Compiled operator; see the module."""
@@ -205,6 +221,11 @@ def reduce(ctx):
     keys = ld(ctx, REDUCE_KEYS)
     st(ctx, REDUCE_OUT_N, 0)  # a step that failed may have left something
     st(ctx, REDUCE_REQUESTS_N, 0)
+    st(ctx, REDUCE_SEEN, SEEN_ALL if ld(ctx, REDUCE_FRESH) != 0 else 0)
+    if _no_faults(ctx):
+        st(ctx, REDUCE_FRESH, 0)
+        clear_delta(ld(ctx, REDUCE_OUTPUT))
+        return 0
     if ld(ctx, REDUCE_FRESH) != 0:
         st(ctx, REDUCE_FRESH, 0)
         compact(trace)
@@ -215,7 +236,8 @@ def reduce(ctx):
     if delta == 0 and todo == 0:
         clear_delta(ld(ctx, REDUCE_OUTPUT))
         return 0
-    share = alloc(REDUCE_SHARE_WORDS)
+    rows = (0 if delta == 0 else ld(delta, BATCH_ROWS)) + (0 if todo == 0 else ld(todo, BATCH_ROWS))
+    share = alloc_with(REDUCE_SHARE_WORDS, rows)
     st(share, REDUCE_SHARE_CTX, ctx)
     st(share, REDUCE_SHARE_DELTA, delta)
     st(share, REDUCE_SHARE_FROM, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 STEP_BASE, STEP_EPOCHS, STEP_STOP, STEP_FAULT, STEP_THREAD, STEP_SPLIT, STEP_WORDS = range(7)
-"""The last epoch before the step and the number of its own; STEP_FAULT: why it cannot be committed. STEP_THREAD: the
+"""The last epoch before the step and the number of its own; STEP_FAULT: why it cannot be committed (see
+`everview.kernels.frontier.offers`). STEP_THREAD: the
 thread of threads or 0 (see `thread`); STEP_SPLIT: rows from which work is shared.
 """

@@ -22,7 +22,7 @@ from llvmlite import ir
 from everview.kernels.build.native import POINTER, entry, external, inner, primitive
 from everview.kernels.guarding import HALF
 from everview.kernels.leaving import attempt, leave
-from everview.kernels.memory import add_atomically, alloc, call_number, free, ld, st
+from everview.kernels.memory import EVER, add_atomically, alloc_with, call_number, free, ld, st
 
 HELPER_JOB, HELPER_DONE, HELPER_TASK, HELPER_ARGUMENT, HELPER_CALL, HELPER_LEFT, HELPER_QUIT, HELPER_WORDS = range(8)
 """HELPER_JOB and HELPER_DONE are locks that are held while there is nothing to do and nothing done. HELPER_CALL: the
@@ -68,7 +68,7 @@ def both_by_chunks(thread, task, mine, theirs):
     """`both`, where each takes the next chunk of the work until all are taken (`next_chunk`). The first word of both
     shares is for the counter; they are freed here.
     """
-    taken = alloc(1)
+    taken = alloc_with(1, EVER)
     st(taken, 0, 0)
     st(mine, SHARE_TAKEN, taken)
     st(theirs, SHARE_TAKEN, taken)

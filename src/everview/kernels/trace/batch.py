@@ -13,7 +13,7 @@ looked for by `search`.
 from __future__ import annotations
 
 from everview.kernels.build.native import inner
-from everview.kernels.memory import alloc, free, ld, st
+from everview.kernels.memory import alloc, alloc_with, free, ld, st
 
 (
     BATCH_ROWS,
@@ -58,10 +58,11 @@ def move_index(source, batch):
 @inner
 def new_batch(rows, cols, diffs, constant_time, constant_diff):
     """An unfilled batch with room for `rows` rows."""
-    batch = alloc(BATCH_WORDS)
     times = 1 if constant_time else rows
     weights = 1 if constant_diff else rows * diffs
-    data = alloc(cols * rows + times + weights + 1)
+    words = cols * rows + times + weights + 1
+    batch = alloc_with(BATCH_WORDS, words)
+    data = alloc(words)
     st(batch, BATCH_ROWS, rows)
     st(batch, BATCH_COLS, cols)
     st(batch, BATCH_DIFFS, diffs)

@@ -135,11 +135,11 @@ def build_index(batch, thread):
     buckets = _divide(batch, rows // BUCKET_ROWS)
     if buckets == 0:
         return 0
-    mine = _new_share(batch, 0, rows // 2 if thread != 0 else rows)
-    theirs = _new_share(batch, rows // 2, rows)
     index = alloc(buckets + 1)
     st(batch, BATCH_INDEX, index)
     st(batch, BATCH_BUCKETS, buckets)
+    mine = _new_share(batch, 0, rows // 2 if thread != 0 else rows)
+    theirs = _new_share(batch, rows // 2, rows)
     if thread != 0:
         both(thread, _fill(), mine, theirs)
     else:

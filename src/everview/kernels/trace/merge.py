@@ -12,7 +12,7 @@ Rows are merged a chunk at a time: first where each comes from, then column by c
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared, task
-from everview.kernels.memory import alloc, copy_words, free, ld, st
+from everview.kernels.memory import EVER, alloc, alloc_with, copy_words, free, ld, st
 from everview.kernels.sums import fits
 from everview.kernels.threads.helper import both
 from everview.kernels.trace.batch import (
@@ -57,8 +57,8 @@ DECIDE_ROWS = 512  # rows that are decided on before they are copied
 @inner
 def start_merge(older, newer, keep, since):
     """Begin merging two batches of one trace."""
-    merge = alloc(MERGE_WORDS)
     rows = ld(older, BATCH_ROWS) + ld(newer, BATCH_ROWS)
+    merge = alloc_with(MERGE_WORDS, rows)
     one_time = False
     if ld(older, BATCH_TIME_MASK) == 0 and ld(newer, BATCH_TIME_MASK) == 0:
         t = max(time_at(older, ld(older, BATCH_DATA), 0) & keep, since)
@@ -335,7 +335,7 @@ def _work_shared(merge, thread):
     j = lower_bound(
         ld(newer, BATCH_DATA), ld(newer, BATCH_CAP), 0, ld(newer, BATCH_ROWS), data, ld(older, BATCH_CAP), i, 0, cols
     )
-    rest = alloc(MERGE_WORDS)
+    rest = alloc_with(MERGE_WORDS, EVER)
     copy_words(rest, 0, merge, 0, MERGE_WORDS)
     st(merge, MERGE_END_OLDER, i)
     st(merge, MERGE_END_NEWER, j)

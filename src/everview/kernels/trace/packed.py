@@ -17,7 +17,7 @@ the larger ones, which end up behind each other in the batch.
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared, task
-from everview.kernels.memory import alloc, call_pointer, copy_words, free, ld, st, zeros
+from everview.kernels.memory import alloc, alloc_with, call_pointer, copy_words, free, ld, st, zeros
 from everview.kernels.operators.batcher import BUFFER_NEXT, free_chain
 from everview.kernels.run.step import STEP_SPLIT, STEP_THREAD
 from everview.kernels.sums import beyond, must_fit, plus
@@ -382,7 +382,7 @@ def _work(job):
 
 @inner
 def _new_job(source, at, row_step, col_step, first, last, scanned, width, stored):
-    job = alloc(PACKED_RECORD_WORDS + 4 * (width + 1))
+    job = alloc_with(PACKED_RECORD_WORDS + 4 * (width + 1), 2 * (last - first))
     for w in range(PACKED_RECORD_WORDS):
         st(job, w, 0)
     st(job, PACKED_SOURCE, source)

@@ -80,6 +80,17 @@ def release(batch):
     return 0
 
 
+@entry("int", "int")
+def release_at(block, index):
+    """Give the batch back that a word of a block names; the word is 0 then. One call, so that nobody finds the batch
+    there that is gone.
+    """
+    batch = ld(block, index)
+    st(block, index, 0)
+    free_batch(batch)
+    return 0
+
+
 @inner
 def _balance(trace, data, cap, i, time):
     """Multiplicity of the row i at `time`."""
