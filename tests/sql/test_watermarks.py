@@ -223,3 +223,23 @@ def test_the_place_of_a_watermark_among_columns_does_not_matter() -> None:
     db.sql("CREATE TABLE a (WATERMARK FOR at AS at - INTERVAL '1 s', at timestamptz NOT NULL, x int)")
     db.sql("INSERT INTO a VALUES ('2026-01-01 00:00:10+00', 1); INSERT INTO a VALUES ('2026-01-01 00:00:01+00', 2)")
     assert [x for _, x in db["a"].rows()] == [1]
+
+
+def test_a_script_that_is_run_again_declares_the_same(tmp_path: Path) -> None:
+    late = "CREATE TABLE late (at timestamp) TTL at + INTERVAL '1 day'"
+    for round_ in range(3):
+        with ev.connect(tmp_path / "db") as db:
+            db.sql(TABLE)
+            db.sql(late)
+            _install(db)
+            _change(db, [], [(1, 10.0 * round_, 1)])
+            assert db.sql("SHOW WATERMARKS").rows() == [("t", _moment(10.0 * round_ - 5), 0)]
+    for text in (
+        TABLE.replace("5 seconds", "6 seconds"),
+        "CREATE TABLE t (k int, at timestamp, v int)",
+        "CREATE TABLE late (at timestamp)",
+        late.replace("1 day", "2 days"),
+        "CREATE TABLE late (at timestamp, WATERMARK FOR at AS at) TTL at + INTERVAL '1 day'",
+    ):
+        with ev.connect(tmp_path / "db") as db, pytest.raises(ev.InputError, match="E_SCHEMA"):
+            db.sql(text)

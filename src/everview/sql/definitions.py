@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from everview.errors import PlanError, did_you_mean
+from everview.errors import InputError, PlanError, did_you_mean
 from everview.expr import functions
 from everview.expr.nodes import Expr
 from everview.language.collection import Collection
@@ -32,6 +32,7 @@ from everview.sql.scopes import Field, Relation, Scope
 from everview.types import TIMESTAMP
 
 if TYPE_CHECKING:
+    from everview.session.core import Core
     from everview.session.session import Session
     from everview.sql.statements import Do, Statements
 
@@ -170,15 +171,34 @@ def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) 
         raise source.error_at(source.notes.emit_at, "E_UNSUPPORTED", "EMIT ON WINDOW CLOSE is for views")
 
     def do() -> Table:
+        there = name in sql.core.catalog.tables
         lives = ttl if not isinstance(ttl, Expr) else None
         table = sql.session.table(name, schema, key=key or None, ttl=lives)
-        if marks is not None:
-            sql.core.definitions.follow(Watermark(sql.core, table, *marks))
-        if isinstance(ttl, Expr):
-            sql.core.definitions.follow(RowTTL(sql.core, table, ttl))
+        _follow(sql.core, table, there, marks, ttl if isinstance(ttl, Expr) else None)
         return table
 
     return do
+
+
+def _follow(core: Core, table: Table, there: bool, marks: tuple[Expr, Expr] | None, until: Expr | None) -> None:
+    """Let a table drop its late rows, and those whose time is over. One that was found when the session was opened does
+    so already, if it is declared as it was.
+    """
+    if not there:
+        if marks is not None:
+            core.definitions.follow(Watermark(core, table, *marks))
+        if until is not None:
+            core.definitions.follow(RowTTL(core, table, until))
+        return
+    followers = core.clock.agenda.of(table)
+    have = [(f.time, f.mark) for f in followers if isinstance(f, Watermark)]
+    lives = [f.until for f in followers if isinstance(f, RowTTL)]
+    if have != ([marks] if marks is not None else []) or lives != ([until] if until is not None else []):
+        raise InputError(
+            "E_SCHEMA",
+            f"table {table._label!r} exists with another watermark or time to live",
+            "declare it as it was, drop it first, or choose another name",
+        )
 
 
 def columns_of(name: str, columns: str) -> tuple[dict[str, Any], list[str]]:
