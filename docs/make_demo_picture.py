@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from rich._export_format import CONSOLE_SVG_FORMAT
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 
 from everview.demo.money import story
-from everview.demo.money.record import Position
+from everview.demo.money.record import Position, Singles
 from everview.demo.money.screen import WIDTH, Screen
 
 PICTURE = Path(__file__).resolve().parent / "pictures" / "demo.svg"
@@ -31,6 +31,8 @@ SHOWN = (
 )
 """The moments, by what happens in them."""
 SECONDS = 3.5
+PATIENT = story.Plan(pause=0.0, patience=120.0, busy=200.0, late=300.0)
+"""The whole story, however long Spark takes."""
 FORMAT = re.sub(r"@font-face \{\{.*?\}\}|<!--.*?-->", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
 """Rich's form of a terminal, without fonts from the network."""
 
@@ -38,7 +40,12 @@ FORMAT = re.sub(r"@font-face \{\{.*?\}\}|<!--.*?-->", "", CONSOLE_SVG_FORMAT, fl
 class Camera(Screen):
     """A screen that keeps pictures of itself."""
 
+    first: list[str] = []  # noqa: RUF012
     taken: list[str] = []  # noqa: RUF012
+
+    def single(self, singles: Singles, left: int) -> None:
+        """Keep the last picture of payments that are taken one by one."""
+        self.first[:] = [svg(Group(self.alone(singles, left), "\n" * 10), "one")]
 
     def position(self, position: Position, mirror: Any) -> None:
         """Take a picture of a moment of the plot that is to be shown."""
@@ -77,11 +84,12 @@ def film(screens: list[str]) -> str:
 def main() -> None:
     """Tell the story, through Spark unless `--embedded`, and keep what was on the screen."""
     console = Console(file=io.StringIO(), width=WIDTH, force_terminal=True)
+    spark = "--embedded" not in sys.argv
     with tempfile.TemporaryDirectory() as home:
-        story.run(spark="--embedded" not in sys.argv, keep=Path(home), show=False, console=console, screen=Camera)
+        story.run(spark=spark, keep=Path(home), show=False, plan=PATIENT, console=console, screen=Camera)
     PICTURE.parent.mkdir(exist_ok=True)
-    PICTURE.write_text(film(Camera.taken), encoding="utf-8")
-    print(f"{PICTURE}: {len(Camera.taken)} screens")
+    PICTURE.write_text(film([*Camera.taken[:1], *Camera.first, *Camera.taken[1:]]), encoding="utf-8")
+    print(f"{PICTURE}: {len(Camera.taken) + 1} screens")
 
 
 if __name__ == "__main__":

@@ -144,8 +144,7 @@ def test_the_screen_fits_into_80_columns(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(Screen, "_show", draw)
     monkeypatch.setattr(Screen, "live", True)
     plan = story.Plan(people=200, payments=600, step=6, singles=(20, 20), pause=0.0)
-    monkeypatch.setattr(story, "FAST", plan)
-    story.run(fast=True, spark=False, keep=tmp_path, console=Console(file=io.StringIO(), width=80))
+    story.run(plan=plan, spark=False, keep=tmp_path, console=Console(file=io.StringIO(), width=80))
     assert max(len(line) for frame in frames for line in frame) <= 80
     assert max(len(frame) for frame in frames) <= 24
     text = "\n".join("\n".join(frame) for frame in frames)

@@ -1,7 +1,7 @@
 """Pages that stay: one HTML file with its data inside, nothing from the network; opened by itself where one can look.
 
-A story's page is a template with a place for JSON. Its script adds differences up when the slider goes forward and
-subtracts them when it goes back, as the views did.
+A story's page is a template with a place for JSON, and one for `differences.js`: that adds differences up when the
+slider goes forward and subtracts them when it goes back, as the views did.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-PLACE = "/*DATA*/null"
+PLACE, SCRIPT = "/*DATA*/null", "/*DIFFERENCES*/"
 
 
 def write(path: Path, package: str, contents: dict[str, Any]) -> Path:
     """Write the page of a story, `page.html` of its package with the data in it; returns its path."""
     template = files(package).joinpath("page.html").read_text(encoding="utf-8")
-    text = json.dumps(contents, separators=(",", ":"))
+    script = files(__package__).joinpath("differences.js").read_text(encoding="utf-8")
+    text = json.dumps(contents, separators=(",", ":")).replace("</", "<\\/")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(template.replace(PLACE, text.replace("</", "<\\/")), encoding="utf-8")
+    path.write_text(template.replace(SCRIPT, script).replace(PLACE, text), encoding="utf-8")
     return path
 
 

@@ -68,11 +68,15 @@ class Screen:
 
     def single(self, singles: Singles, left: int) -> None:
         """A payment was taken, alone."""
+        self._show(self.alone(singles, left))
+
+    def alone(self, singles: Singles, left: int) -> Group:
+        """The screen for that."""
         taken = len(singles.seconds)
         change = f"{milliseconds(singles.median)}, median of {taken:,} payments"
         said = Text(f"\nTaken one by one, each in a transaction of its own; {left:,} to go.")
         figures = self._figures(singles.median, change, singles.check)
-        self._show(Group(self._head(self._world.start, 0.0), figures, said))
+        return Group(self._head(self._world.start, 0.0), figures, said)
 
     def position(self, position: Position, mirror: Mirror) -> None:
         """A moment has happened, and perhaps was checked."""

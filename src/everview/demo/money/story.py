@@ -13,6 +13,7 @@ What stays is a page, and the state: a directory that `everview sql` opens.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -77,11 +78,12 @@ def run(
     spark: bool = True,
     keep: Path | None = None,
     show: bool = True,
+    plan: Plan | None = None,
     console: Console | None = None,
     screen: type[Screen] = Screen,
 ) -> Path:
     """Tell the story on the terminal; returns the path of the page. `show` opens it where there is a display."""
-    plan = FAST if fast else Plan()
+    plan = plan or (FAST if fast else Plan())
     console = console or Console()
     home = keep or Path(tempfile.mkdtemp(prefix="everview-demo-"))
     folder, state = place(home, "stream"), place(home, "state")
@@ -114,11 +116,16 @@ def _leave(console: Console, story: Story, path: Path, state: Path, show: bool) 
 
 
 def next_commands(state: Path, supposed: Supposition | None) -> list[str]:
-    """What to type next."""
-    found = [f'{program_name()} sql {state} -c "{ASK}"']
+    """What to type next.
+
+    >>> shlex.split(next_commands(Path("my state"), None)[0])[-4:] == ["sql", "my state", "-c", ASK]
+    True
+    """
+    where = shlex.quote(str(state))
+    found = [f'{program_name()} sql {where} -c "{ASK}"']
     if supposed is not None:
         what = f"DELETE FROM transfer WHERE id = {supposed.payment.id}"
-        found.append(f'{program_name()} what-if {state} "{what}" reaches')
+        found.append(f'{program_name()} what-if {where} "{what}" reaches')
     return found
 
 
@@ -129,8 +136,8 @@ def program_name() -> str:
     if found and Path(found).resolve() == beside.resolve():
         return "everview"
     if beside.is_file():
-        return os.path.relpath(beside) if beside.is_relative_to(Path.cwd()) else str(beside)
-    return f"{sys.executable} -m everview.cli"
+        return shlex.quote(os.path.relpath(beside) if beside.is_relative_to(Path.cwd()) else str(beside))
+    return f"{shlex.quote(sys.executable)} -m everview.cli"
 
 
 class Story:
@@ -150,7 +157,7 @@ class Story:
         self._began = time.perf_counter()
         self._watch = stream.Stopwatch()
         self._left: deque[Moment] = deque(world.moments)
-        self.console, self.screen = console, screen(console, world)
+        self.console, self.screen, self._screens = console, screen(console, world), screen
         self.singles = Singles()
         self.supposed: Supposition | None = None
         self.fed_by = ""
@@ -168,7 +175,7 @@ class Story:
         session = self._spark()
         with self.screen:
             self._follow(session)
-        with Screen(self.console, self._world, "back in time", passing=True) as screen:
+        with self._screens(self.console, self._world, "back in time", passing=True) as screen:
             self._back(screen)
         self._suppose()
 
@@ -203,7 +210,7 @@ class Story:
         least = min(self._plan.singles[0], len(self._alone))
         shown = 0.0
         self.singles.check = checked(self._program, self._books)
-        with Screen(self.console, self._world, "one by one", passing=True) as screen:
+        with self._screens(self.console, self._world, "one by one", passing=True) as screen:
             while self._alone and (len(self.singles.seconds) < least or self._spark_is_on_its_way()):
                 payment = self._alone.popleft()
                 began = time.perf_counter()
