@@ -276,6 +276,22 @@ def test_a_sum_that_would_read_as_null_is_out_of_range(runtime: Runtime) -> None
         assert (sums.rows(), sums.errors()) == ([(NULL + 1,)], [])
 
 
+def test_a_sum_in_a_loop_that_is_out_of_range(runtime: Runtime) -> None:
+    with runtime.connect() as db:
+        t = db.table("t", {"k": int, "i": int})
+
+        def step(found: Collection) -> Collection:
+            return t.union_all(found.group_by("k").agg(i=col.i.sum())).distinct()
+
+        v = db.view("v", t.iterate(step))
+        t.insert([(1, BIG), (2, -7)])
+        assert (sorted(v.rows()), v.errors()) == ([(1, BIG), (2, -7)], [])
+        t.insert([(1, 1)])
+        assert v.errors() == [(OUT_OF_RANGE, 1)]
+        t.delete([(1, 1)])
+        assert (sorted(v.rows()), v.errors()) == ([(1, BIG), (2, -7)], [])
+
+
 def test_a_view_of_sums_that_are_out_of_range_already(runtime: Runtime) -> None:
     with runtime.connect() as db:
         t = db.table("t", {"k": int, "i": int})

@@ -106,7 +106,7 @@ class Nursery:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(600)  # on a busy machine, at the lowest priority, it takes its time
 
     def start(self, *arguments: Any) -> int:
         """A new writer's process number; arguments are those of `write`."""

@@ -8,6 +8,7 @@ import pytest
 
 import everview as ev
 from everview import col
+from everview.dataflow import reductions
 
 # declaring again
 
@@ -90,3 +91,31 @@ def test_a_session_that_is_forgotten_lets_go(tmp_path: Path) -> None:
     gc.collect()
     with ev.connect(tmp_path) as db:
         assert db["t"].rows() == [(1,)]
+
+
+# sums
+
+
+def test_sums_of_a_directory_whose_writer_knew_no_errors_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They once refused the step, and had no operator for groups that are out of range."""
+    large = 2**63 - 1
+    with monkeypatch.context() as patched:
+        patched.setattr(reductions, "_FALLIBLE", ())
+        with ev.connect(tmp_path) as db:
+            t = db.table("t", {"k": int, "i": int})
+            db.view("v", t.group_by("k").agg(s=col.i.sum()))
+            t.insert([(1, 5), (2, 7)])
+            db.checkpoint()
+            t.insert([(1, 1)])
+    with pytest.warns(UserWarning, match="views are computed again"):
+        db = ev.connect(tmp_path)
+    assert (sorted(db["v"].rows()), db.check()) == ([(1, 6), (2, 7)], [])
+    db["t"].insert([(1, large)])
+    db.checkpoint()
+    db.close()
+    with ev.connect(tmp_path) as db:
+        assert db["v"].errors() == [("the result is out of range", 1)]
+        db["t"].delete([(1, large)])
+        assert (sorted(db["v"].rows()), db.check()) == ([(1, 6), (2, 7)], [])
