@@ -657,6 +657,17 @@ def test_late_rows_correct_views_and_sinks() -> None:
     assert told == [[(1, 1), (2, 1)], [(1, -1), (5, 1)]]
 
 
+def test_rows_that_come_after_the_watermark_are_counted() -> None:
+    noon = dt.datetime(2026, 1, 1, 12)
+    rows = [{"ts": noon + dt.timedelta(minutes=m), "n": m} for m in (0, 30, 5, 31, 19, 20)]
+    db = ev.connect()
+    db.sql("CREATE TABLE t (ts timestamp, n bigint, WATERMARK FOR ts AS ts - INTERVAL '10 minutes')")
+    db.source("t", ev.io.rows(rows), max_rows_per_step=2)
+    run = caught_up(db)
+    assert sorted(n for _, n in db["t"].rows()) == [0, 30, 31]
+    assert run.rows == {"t": 6} and run.late == {"t": 3} and "too late: t 3" in str(run)
+
+
 def test_rows_that_come_after_their_time_to_live_are_counted() -> None:
     noon = dt.datetime(2099, 1, 1, 12)  # the clock only moves forward
     rows = [{"ts": noon + dt.timedelta(minutes=m), "n": m} for m in (-30, -5, 0, 5)]

@@ -108,3 +108,14 @@ def test_the_queries_say_something() -> None:
     empty = [name for name, texts in QUERIES.items() if not oracle.execute(texts[-1]).fetchall()]
     assert empty == []
     assert data == auctions.tables(EVENTS, seed=5, per_second=10)
+
+
+def test_deduplication_is_a_top_1() -> None:
+    """The last bid of each key is kept without computing windows; the first ten are numbered among themselves."""
+    db = ev.connect()
+    db.sql((HERE / "schema.sql").read_text())
+    for name in ("q09", "q18", "q19"):
+        db.sql(f"CREATE VIEW {name} AS {QUERIES[name][0]}")
+    plans = {name: str(db[name].explain()) for name in ("q09", "q18", "q19")}
+    assert all("TopK" in plan for plan in plans.values())
+    assert "Window" not in plans["q09"] + plans["q18"]

@@ -5,5 +5,5 @@ FROM (
     SELECT DISTINCT ON (a.id) a.id, a.seller, b.price AS final, b.date_time
     FROM auction AS a, bid AS b
     WHERE a.id = b.auction AND b.date_time BETWEEN a.date_time AND a.expires
-    ORDER BY a.id, b.price DESC, b.date_time, b.bidder
+    ORDER BY a.id, b.price DESC, b.date_time
 ) AS q
