@@ -34,7 +34,7 @@ from everview.codes.scalars import (
 )
 from everview.codes.values import decoder, encoder, null_refused, reserved_code
 from everview.errors import InputError
-from everview.types import INTERNED, NULL, PACKED, DataType, bounds
+from everview.types import FREE, INTERNED, NULL, PACKED, DataType, bounds
 
 CACHED_ROWS = 256
 """Up to so many texts are looked up one by one in the interner's cache, which is faster when they come again."""
@@ -366,7 +366,7 @@ _ARROW: dict[str, tuple[tuple[Any, ...], Callable[[pa.Array, DataType, Interner]
     "enum": (_TEXT, _arrow_values),
     "uuid": ((*_TEXT, *_BYTES), _arrow_values),
     "interval": ((pa.types.is_interval, pa.types.is_duration), _arrow_values),
-    "numeric": ((_DEC, _INT), _arrow_values),
+    "numeric": ((_DEC, _INT, *_TEXT), _arrow_values),
     "array": ((_is_list,), _arrow_values),
     "struct": ((pa.types.is_struct,), _arrow_values),
     "map": ((pa.types.is_map,), _arrow_values),
@@ -459,6 +459,8 @@ def _for_arrow(value: Any, declared: DataType) -> Any:
             return jsons.canonical(value)
         case "uuid":
             return str(value)
+        case "numeric" if declared.scale == FREE:
+            return format(value, "f")
         case "interval":
             return pa.MonthDayNano([value.months, value.days, value.microseconds * 1000])
         case "array":

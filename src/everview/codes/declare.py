@@ -95,7 +95,7 @@ def arrow_type(declared: DataType) -> pa.DataType:
     if declared.kind == "decimal":
         return pa.decimal128(DIGITS, declared.scale)
     if declared.kind == "numeric" and declared.scale == FREE:
-        return pa.decimal256(2 * MOST_DIGITS, MOST_DIGITS)
+        return pa.string()  # others have no decimals of so many digits
     if declared.kind == "numeric":
         return pa.decimal128(declared.width or MOST_DIGITS, declared.scale)
     if declared.kind == "array":

@@ -19,7 +19,7 @@ import datetime as dt
 import json
 import uuid
 from collections.abc import Callable, Mapping
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -148,7 +148,7 @@ def _pack_interval(value: Any, declared: DataType) -> list[int]:
 
 def _pack_numeric(value: Any, declared: DataType) -> str:
     if declared.scale == FREE:
-        return format(trimmed_number(_number(value)), "f")
+        return format(trimmed_number(_read(value) if isinstance(value, str) else _number(value)), "f")
     return str(numeric_code(value, declared))
 
 
@@ -172,6 +172,14 @@ def trimmed_number(value: Decimal) -> Decimal:
     if exponent < -MOST_DIGITS:
         raise _too_fine(value, DataType("numeric", scale=MOST_DIGITS))
     return Decimal((sign, digits[:kept] + (0,) * exponent, min(exponent, 0)))
+
+
+def _read(text: str) -> Decimal:
+    """A number from its text, which is what Arrow has for one without a scale."""
+    try:
+        return _number(Decimal(text.strip()))
+    except InvalidOperation:
+        raise InputError("E_TYPE", f"{shown(text)} is no number", "write Decimal('1.25')") from None
 
 
 def _number(value: Any) -> Decimal:
