@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         MemoryLimitError,
         PlanError,
         RowErrors,
+        StoppedError,
         StoreError,
         UdfError,
     )
@@ -68,6 +69,7 @@ __all__ = [
     "RowErrors",
     "Session",
     "Snapshot",
+    "StoppedError",
     "StoreError",
     "Table",
     "UdfError",
@@ -90,7 +92,7 @@ _HOMES = {
     "codes.frozen": "JSON_NULL",
     "codes.intervals": "Interval",
     "errors": "ClosedError CompactedError EverviewError InputError InternalError LoopError MemoryLimitError PlanError "
-    "RowErrors StoreError UdfError",
+    "RowErrors StoppedError StoreError UdfError",
     "expr.language": "col count greatest least lit tuple_ udf when",
     "language.collection": "Collection",
     "language.loop": "fixpoint",

@@ -12,6 +12,7 @@ people and a `hint`:
     ├── UdfError          a user's Python function raised                           E_UDF
     ├── StoreError        a durable directory that is locked, damaged, full ...     E_LOCKED E_DAMAGED E_DISK ...
     ├── MemoryLimitError  there is not enough memory; Python knows it as its own   E_MEMORY
+    ├── StoppedError      somebody cancelled the call, or its time was over         E_CANCELLED E_TIMEOUT
     ├── ClosedError       the session, view or table is closed or dropped           E_CLOSED
     └── InternalError     our fault: an invariant is broken                         E_INTERNAL
 
@@ -159,6 +160,22 @@ class StoreError(EverviewError):
 
 class MemoryLimitError(EverviewError, MemoryError):
     """There is not enough memory for what was asked; the session is as it was before and can go on."""
+
+
+class StoppedError(EverviewError):
+    """A call was cancelled (`db.cancel()`), or took longer than it may (`db.limits`); it has changed nothing.
+
+    >>> import everview as ev, time
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> v = db.view("v", t.map(lambda x: time.sleep(60), {"y": int}))
+    >>> try:
+    ...     with db.limits(seconds=0.1):
+    ...         t.insert([(1,)])
+    ... except ev.StoppedError as error:
+    ...     error.code, db.time
+    ('E_TIMEOUT', 0)
+    """
 
 
 class ClosedError(EverviewError):

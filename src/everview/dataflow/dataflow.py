@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from everview import stopping
 from everview.codes.interner import Interner
 from everview.codes.values import encode_value
-from everview.dataflow import shield
+from everview.dataflow import pressing, shield
 from everview.dataflow.failures import PATHS, from_kernels, located
 from everview.dataflow.helper_thread import HelperThread
 from everview.dataflow.operators import Activate, Arrange, Arrangement, Operator, PythonMap, Reduce
@@ -81,6 +82,14 @@ class Dataflow:
         self._stale = True
         self._target: int | None = None
         """the time after the step under way; set when the executor's place is at the beginning"""
+        self.running = False
+        """whether kernels of a step are at work: then they can be stopped (`everview.dataflow.pressing`)"""
+        self.most_words = 0
+        """words of memory that the process may have while they are; 0: no limit"""
+        self.timed = False
+        """whether the call under way has a limit: users' functions must not hold it up"""
+        self.stopped = False
+        """whether the call under way was asked to stop"""
         self._leaving: set[Operator] = set()
         self._ended: set[Scope] = set()
 
@@ -237,6 +246,7 @@ class Dataflow:
         self.assemble()
         end = len(self.at)
         make.poke(self.session, x.EXECUTOR_PC, 0)
+        self.enter()
         try:
             make.poke(self.session, x.EXECUTOR_LENGTH, end + 1)
             self.attend(x.step(self.session, self.time, 1))
@@ -249,6 +259,7 @@ class Dataflow:
             raise
         finally:
             self.abort()
+            self.leave()
             make.poke(self.session, x.EXECUTOR_LENGTH, end)
 
     def fresh(self, wanted: np.ndarray, epochs: int) -> np.ndarray:
@@ -282,6 +293,7 @@ class Dataflow:
 
     def install(self) -> None:
         """Bring what was newly added up to date with the present, in a step that adds no epoch."""
+        self.enter()
         try:
             self.replay_for_new()
             make.poke(self.session, x.EXECUTOR_PC, 0)
@@ -289,6 +301,8 @@ class Dataflow:
         except BaseException:
             self.abort()
             raise
+        finally:
+            self.leave()
         self.installed()
 
     def replay_for_new(self, *, first: bool = True) -> None:
@@ -344,6 +358,7 @@ class Dataflow:
         """Run a step to its end. An interrupt may be heard wherever Python runs, when the step is complete, too, and
         nobody knows it yet: `_committed` tells.
         """
+        self.enter()
         try:
             answer = x.step(self.session, base, epochs)
             if answer != x.ENDED_DONE:
@@ -355,6 +370,20 @@ class Dataflow:
                 if found := located(error, self._operator_at(at)):
                     raise found from None
             raise
+        finally:
+            self.leave()
+
+    def enter(self) -> None:
+        """Kernels of a step begin to work."""
+        self.running = True
+        if self.most_words:
+            pressing.enter(self)
+
+    def leave(self) -> None:
+        """They are done; twice does no harm."""
+        self.running = False
+        if pressing.used:
+            pressing.leave(self)
 
     @contextmanager
     def locating(self) -> Iterator[None]:
@@ -388,8 +417,10 @@ class Dataflow:
                 finally:
                     self.serving = 0
                 pc += 1
+                stopping.poll()
             elif answer == x.ENDED_YIELD:
                 shield.hear()
+                stopping.poll()
             else:
                 raise self.failure(answer, pc)
             answer = x.resume(self.session, pc)
@@ -439,7 +470,7 @@ class Dataflow:
         if isinstance(item, PythonMap):
             assert item.trace is not None
             columns, times, diffs = batch_arrays(make.peek(item.trace.address, trace_k.TRACE_DELTA), item.trace.cols)
-            out, rows, errors = shield.openly(item.run, columns)
+            out, rows, errors = self._call(item.run, columns)
             make.emit_columns(item.output().address, np.ascontiguousarray(out), times[rows], diffs[rows])
             if errors.any():
                 bad = np.flatnonzero(errors)
@@ -451,10 +482,14 @@ class Dataflow:
             width = 2 + item.source.cols
             requests = np.empty((make.requested(item.context), width), dtype=np.int64)
             make.take_requests(item.context, requests)
-            answers = shield.openly(item.run, requests)
+            answers = self._call(item.run, requests)
             make.give_answers(item.context, np.ascontiguousarray(answers, dtype=np.int64).reshape(-1, 2 + item.cols))
         else:
             raise InternalError("E_INTERNAL", f"{item} asked for Python")
+
+    def _call(self, function: Callable[..., Any], rows: np.ndarray) -> Any:
+        """Call what calls a user's function."""
+        return shield.openly(stopping.beside, function, rows) if self.timed else shield.openly(function, rows)
 
     def time_base(self) -> int:
         """The last epoch before the step under way."""

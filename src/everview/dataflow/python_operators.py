@@ -22,6 +22,7 @@ from everview.expr.few import FewRows
 from everview.expr.nodes import Expr
 from everview.expr.texts import RowFailure
 from everview.plan import nodes as plan
+from everview.stopping import poll
 from everview.types import DataType
 
 Linear = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray]]
@@ -56,6 +57,7 @@ def flat_map(
         origin: list[int] = []
         errors = np.zeros(columns.shape[1], dtype=np.int64)
         for i, values in enumerate(reader.decode_rows(columns)):
+            poll()
             try:
                 made = _guard(name, values, partial(_listed, function, values))
             except RowFailure as failure:  # of one of our own functions: the row has no value
@@ -107,6 +109,7 @@ def _reduction(keys: int, width: int, run: Callable[[np.ndarray, np.ndarray], An
     def answer(requests: np.ndarray) -> np.ndarray:
         answers: list[list[int]] = []
         for head, rows in _groups(requests):
+            poll()
             answers.extend(_answer(head, keys, width, run(head, rows)))
         return np.array(answers, dtype=np.int64).reshape(-1, width)
 

@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from everview import stopping
 from everview.codes.interner import Interner
 from everview.dataflow import saved, shield
 from everview.dataflow.dataflow import Barrier
@@ -254,14 +255,24 @@ def run(shards: Sequence[Shard], channel: ShardChannel, inputs: Inputs, epochs: 
         else:
             shard.begin_install()
 
+    for shard in shards:
+        shard.dataflow.enter()
     try:
         side_by_side(shards, words_in(inputs), begin)
         _run_supersteps(shards, channel)
     except BaseException as error:
+        _leave(shards)
         channel.fail(error)
         for shard in shards:
             shard.abort(installing=epochs == 0)
         raise
+    finally:
+        _leave(shards)
+
+
+def _leave(shards: Sequence[Shard]) -> None:
+    for shard in shards:
+        shard.dataflow.leave()
 
 
 def _each(parts: list[tuple[int, Rows]]) -> Iterator[tuple[int, Rows]]:
@@ -274,6 +285,7 @@ def _run_supersteps(shards: Sequence[Shard], channel: ShardChannel) -> None:
     here = {shard.number: shard for shard in shards}
     while True:
         shield.hear()
+        stopping.poll()
         messages: list[Message] = []
         agenda = k.NO_TIME_LEFT
         for shard in shards:

@@ -41,6 +41,7 @@ from everview.expr.nodes import Call, ColumnRef, Expr, Literal, Udf
 from everview.expr.texts import ARRAYS, CASTS, VALUES, RowFailure
 from everview.kernels.expressions import vm
 from everview.kernels.expressions.scalars import ERROR_CAST, ERROR_DIVISION, ERROR_DOMAIN, ERROR_OVERFLOW
+from everview.stopping import poll
 from everview.types import INTERNED, NULL, DataType
 
 Words = npt.NDArray[np.int64]
@@ -484,6 +485,7 @@ def _call_rows(expr: Udf, codes: list[Words], count: int, interner: Interner) ->
     rows: list[tuple[Any, ...]] = list(zip(*lists, strict=True)) if lists else [()] * count
     results = []
     for row in rows:
+        poll()
         try:
             results.append(expr.function(*row))
         except StoreError:  # it was not called: nobody has given it

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from everview.codes.interner import Interner
+from everview.dataflow import pressing
 from everview.dataflow.builder import Builder
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import Extend
@@ -117,12 +118,17 @@ class EmbeddedRuntime:
     def install(
         self, node: plan.Node, keys: tuple[int, ...], history: int = 0, choice: Choice | None = None
     ) -> Arrangement:
-        try:
-            arrangement = self.builder.install(node, keys, choice)
-            self._fill.settle(self.dataflow)
-        except BaseException:
-            self.builder.forget_new()
-            raise
+        while True:
+            pressed = pressing.count
+            try:
+                arrangement = self.builder.install(node, keys, choice)
+                self._fill.settle(self.dataflow)
+            except BaseException as error:
+                self.builder.forget_new()
+                if pressing.disturbed(self.dataflow, error, pressed):
+                    continue
+                raise
+            break
         self.dataflow.keep_history(arrangement, history)
         return arrangement
 
@@ -140,15 +146,20 @@ class EmbeddedRuntime:
                 self.log.before(before, transactions)
             except BaseException as error:
                 return self._aborted(error)
-        try:
-            for offset, changes in enumerate(transactions, 1):
-                _hand_over(changes, before + offset)
-            dataflow.run(len(transactions))
-        except BaseException as error:
-            if dataflow.time != before or dataflow.ended():
-                return self._committed(transactions, error)  # complete, and only then interrupted
-            return self._aborted(error)
-        return self._committed(transactions)
+        while True:
+            pressed = pressing.count
+            try:
+                for offset, changes in enumerate(transactions, 1):
+                    _hand_over(changes, before + offset)
+                dataflow.run(len(transactions))
+            except BaseException as error:
+                if dataflow.time != before or dataflow.ended():
+                    return self._committed(transactions, error)  # complete, and only then interrupted
+                if pressing.disturbed(dataflow, error, pressed):
+                    dataflow.abort()
+                    continue
+                return self._aborted(error)
+            return self._committed(transactions)
 
     def suppose(self, changes: ChangeSet, wanted: Collection[Operator]) -> StepOutcome:
         dataflow = self.dataflow

@@ -25,9 +25,11 @@ from everview.plan.trust import NOBODY, Trust
 from everview.runtime.base import Runtime
 from everview.session.catalog import Catalog
 from everview.session.definitions import Definitions, check_count
+from everview.session.limits import WATCH, Limits
 from everview.session.subscriptions import Subscriptions
 from everview.session.temporal import Clock
 from everview.session.transactions import Transactions
+from everview.stopping import Stop, helpers
 from everview.types import DataType
 
 if TYPE_CHECKING:
@@ -49,6 +51,10 @@ class Core:
         self.history = history
         self.writing: Any = threading.RLock()
         self.lock: Any = threading.RLock()
+        self.limits: dict[int, Limits] = {}
+        """what calls may take, by thread"""
+        self.stop: Stop | None = None
+        """the call under way is to stop, or one that has just ended was"""
         self.unsettled = False
         """whether a turn is under way, or ended in a way that nobody foresaw"""
         self.released: deque[tuple[Trace, int]] = deque()
@@ -79,6 +85,10 @@ class Core:
         queued = self.transactions.queued
         return self.runtime.dataflow.time + (len(queued) if queued else 0)
 
+    def others(self) -> list[Core]:
+        """The other sessions of this process."""
+        return [core for core in list(CORES) if core is not self]
+
     def alive(self) -> None:
         """Refuse if the session is closed."""
         if self.closed:
@@ -88,16 +98,19 @@ class Core:
         """Called before anything is changed: a step under way calls users' functions, and those must not."""
         self.alive()
         if self.runtime.dataflow.serving == threading.get_ident():
-            raise InputError(
-                "E_REENTRANT",
-                "a function that a step calls cannot change the session",
-                "let it depend on its arguments alone; a subscriber, which is called after the step, may change tables",
-            )
+            raise reentrant()
+
+    def refuse_helper(self) -> None:
+        """Refuse a call of a function that runs beside the call that needs its answer: both would wait for ever."""
+        if threading.get_ident() in helpers:
+            raise reentrant()
 
     def prepare(self) -> None:
         """Called at the beginning of a turn, if there is anything to do: let go of what snapshots held, and put in
         order what a turn has left that was cut off.
         """
+        if self.stop is not None:
+            WATCH.ended(self)
         while self.released:
             trace, time = self.released.popleft()
             if not self.closed:
@@ -137,6 +150,15 @@ class Core:
     def __del__(self) -> None:
         if not getattr(self, "closed", True):  # forgotten without being closed: whatever was acknowledged stays
             self.abandon()
+
+
+def reentrant() -> InputError:
+    """The error for a function that a step calls, and that calls the session."""
+    return InputError(
+        "E_REENTRANT",
+        "a function that a step calls cannot change the session",
+        "let it depend on its arguments alone; a subscriber, which is called after the step, may change tables",
+    )
 
 
 def core_of(session: Session) -> Core:

@@ -24,6 +24,7 @@ from everview.runtime.embedded import EmbeddedRuntime
 from everview.session import doors, inspect
 from everview.session.core import Core
 from everview.session.definitions import check_count
+from everview.session.limits import Limits, cancel, size_of
 from everview.session.memory import Memory, memory
 from everview.session.table import Table
 from everview.session.temporal import RESERVED_PREFIX, moment_of
@@ -290,6 +291,49 @@ class Session:
         """
         self._core.alive()
         return WhatIf(self._core, {"delete": delete, "insert": insert, "upsert": upsert})
+
+    # limits
+
+    def limits(self, *, seconds: Duration | None = None, memory: int | str | None = None) -> Limits:
+        """Limit the calls that this thread makes inside, each for itself: how long one may take (from when it is its
+        turn), and by how much its step may let memory grow. One that would take more fails with E_TIMEOUT
+        (`StoppedError`) or E_MEMORY (`MemoryLimitError`), has changed nothing, and the session goes on. Users'
+        functions run in a thread beside the call, so that one that sleeps holds up nobody.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> t = db.table("t", {"x": int})
+        >>> t.insert({"x": range(100_000)})
+        >>> try:
+        ...     with db.limits(seconds=0.2, memory="200MB"):
+        ...         db.sql("SELECT count(*) FROM t AS a CROSS JOIN t AS b WHERE a.x + b.x > 7").rows()
+        ... except ev.StoppedError as error:
+        ...     error.code
+        'E_TIMEOUT'
+        >>> try:
+        ...     with db.limits(seconds=60, memory="50MB"):
+        ...         db.sql("SELECT a.x, b.x FROM t AS a CROSS JOIN t AS b").rows()
+        ... except ev.MemoryLimitError as error:
+        ...     error.code
+        'E_MEMORY'
+        """
+        self._core.alive()
+        return Limits(
+            self._core,
+            None if seconds is None else doors.seconds(seconds),
+            None if memory is None else size_of(memory),
+        )
+
+    def cancel(self) -> bool:
+        """Have the call stop that is under way in another thread: there it fails with E_CANCELLED (`StoppedError`), has
+        changed nothing, and the session goes on. Gives False if there is none. A call that is complete before it hears
+        of it stays complete.
+
+        >>> import everview as ev
+        >>> ev.connect().cancel()
+        False
+        """
+        return cancel(self._core)
 
     # languages
 

@@ -25,10 +25,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import wraps
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from everview.dataflow import shield
 from everview.errors import EverviewError
+from everview.session.limits import limited
+from everview.stopping import helpers
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -46,6 +49,8 @@ def reads(function: Function) -> Function:
         core: Core = self._core
         if core.lock._is_owned():
             return function(self, *arguments, **named)
+        if helpers:
+            core.refuse_helper()
         try:
             with core.lock:
                 return turn(core, function, (self, *arguments), named)
@@ -66,6 +71,8 @@ def writes(function: Function) -> Function:
             core.changing()  # a function that a step calls would wait for ever
             with core.writing:
                 return function(self, *arguments, **named)
+        if helpers:
+            core.refuse_helper()
         try:
             with core.writing, core.lock:
                 return turn(core, function, (self, *arguments), named)
@@ -81,13 +88,18 @@ def turn(core: Core, function: Callable[..., Any], arguments: tuple[Any, ...], n
     """Call a function in a turn; `lock` is held. Nobody is told what changed."""
     replaced = shield.up()
     try:
-        if core.unsettled or core.released:
+        if core.unsettled or core.released or core.stop is not None:
             core.prepare()
         core.unsettled = True
         try:
-            answer = function(*arguments, **named)
+            if core.limits and (limits := core.limits.get(get_ident())) is not None:
+                answer = limited(core, limits, function, arguments, named)
+            else:
+                answer = function(*arguments, **named)
         except EverviewError as error:
             core.unsettled = _follows_another(error)
+            if core.stop is not None:  # whatever it was that went wrong then
+                raise core.stop.error() from error
             raise
         core.unsettled = False
         return answer

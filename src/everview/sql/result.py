@@ -11,6 +11,7 @@ import numpy as np
 from everview.codes.codec import Codec
 from everview.codes.packed import order_key
 from everview.session import shown
+from everview.stopping import poll
 from everview.types import DataType
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ def in_order(
     keys = {c: order_key(types[c]) if types is not None else None for c, _ in order}
 
     def compare(a: int, b: int) -> int:
+        poll()
         for column, down in order:
             x, y = rows[a][column], rows[b][column]
             key = keys[column]

@@ -29,7 +29,7 @@ from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
 from everview.dataflow.saved import image_of, packed_entries
 from everview.dataflow.superstep import Inputs
-from everview.errors import EverviewError, StoreError
+from everview.errors import EverviewError, StoppedError, StoreError
 from everview.plan.frozen import Functions
 from everview.recovery.stored_shards import all_contents_of, contents_of, measure_of
 from everview.runtime.base import AbsentRows, RemoteTarget
@@ -318,7 +318,7 @@ class SparkCluster:
         try:
             return job.result()
         except BaseException as error:
-            if not isinstance(error, Exception):
+            if not isinstance(error, Exception) or isinstance(error, StoppedError):
                 job.cancel()
             raise
 

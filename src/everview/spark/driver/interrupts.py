@@ -23,6 +23,7 @@ from typing import Any
 
 from everview.dataflow import shield
 from everview.spark.driver.alive import unless_lost
+from everview.stopping import poll
 
 NOTICE = 0.2
 """Seconds after which a wait looks for interrupts by itself: those that are no signals (`_thread.interrupt_main`, as
@@ -154,6 +155,7 @@ class Running:
         with heard():
             while not self.over:
                 self.wait(NOTICE)
+                poll()
         if self._error is not None:
             raise self._error
         return self._result

@@ -36,6 +36,7 @@ from everview.spark.transport.channel import Channel, call
 from everview.spark.transport.handshake import new_secret
 from everview.spark.transport.listener import JobListener
 from everview.spark.transport.message import Buffer, pack, unpack
+from everview.stopping import poll
 
 LINGER = 0.2
 """Seconds for which a task waits for the next step, at least."""
@@ -204,7 +205,7 @@ class _Call:
                 line.send(pack({"same": same}, [job, *(() if same else commands)]))
                 self._known = list(commands)
                 while not select.select([line.socket], [], [], NOTICE)[0]:
-                    pass  # interrupts are heard here
+                    poll()  # interrupts are heard here, too
                 return line.receive()
             except (OSError, InternalError):
                 self._hang_up()

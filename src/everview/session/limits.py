@@ -1,0 +1,259 @@
+"""Limits of calls: how long one may take, how much memory its step may use; and cancelling the one under way.
+
+A *call* is a turn (`everview.session.turns`): a statement, a transaction's step, a reading. One thread of the process,
+the watch, knows when the time of each is over. It asks the call to stop (`everview.stopping`) and, while its kernels
+are at work, refuses them memory (`everview.dataflow.pressing`) until the call has ended. Whatever the call then raises
+is told as what it is: E_CANCELLED or E_TIMEOUT. The step is undone as after any failure, and the session goes on.
+
+A call that is complete when it is asked to stop stays complete, and raises nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
+
+from everview import stopping
+from everview.dataflow import pressing
+from everview.dataflow.dataflow import Dataflow
+from everview.errors import EverviewError, InputError, MemoryLimitError, StoppedError
+from everview.stopping import Stop
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+
+LOOK = 0.002
+"""Seconds between looks at a call that is to stop."""
+
+ASIDE = 0.02
+"""Seconds for which it has memory in between if other sessions are at work."""
+
+UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+def size_of(memory: Any) -> int:
+    """Bytes of a size.
+
+    >>> size_of("1.5 MB"), size_of("64KiB"), size_of(1000)
+    (1500000, 65536, 1000)
+    """
+    found = None
+    if isinstance(memory, int) and not isinstance(memory, bool):
+        found = memory
+    elif isinstance(memory, str) and (match := re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", memory)):
+        unit = UNITS.get(match[2].lower())
+        found = None if unit is None else int(float(match[1]) * unit)
+    if found is None or found <= 0:
+        raise InputError("E_RANGE", f"memory={memory!r} is no size", 'write "64MB", "2GB" or a number of bytes')
+    return found
+
+
+class Limits:
+    """What the calls inside may take; made by `db.limits`."""
+
+    def __init__(self, core: Core, seconds: float | None, memory: int | None) -> None:
+        self._core = core
+        self.seconds = seconds
+        self.memory = memory
+        self._outer: list[Limits | None] = []
+
+    def __enter__(self) -> Limits:
+        limits = self._core.limits
+        outer = limits.get(get_ident())
+        self._outer.append(outer)
+        limits[get_ident()] = self if outer is None else outer.within(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        outer = self._outer.pop()
+        if outer is None:
+            self._core.limits.pop(get_ident(), None)
+        else:
+            self._core.limits[get_ident()] = outer
+
+    def within(self, other: Limits) -> Limits:
+        """Both limits: the smaller of each."""
+        return Limits(
+            self._core,
+            _smaller(self.seconds, other.seconds),
+            _smaller(self.memory, other.memory),  # type: ignore[arg-type]
+        )
+
+
+def _smaller(a: float | None, b: float | None) -> float | None:
+    return b if a is None else a if b is None else min(a, b)
+
+
+class Running:
+    """A call that has limits."""
+
+    def __init__(self, core: Core, limits: Limits) -> None:
+        self.core = core
+        self.limits = limits
+        self.over = False
+
+    def __enter__(self) -> None:
+        for dataflow in _dataflows(self.core):
+            dataflow.timed = True
+            if self.limits.memory is not None:
+                dataflow.most_words = pressing.held() + max(self.limits.memory // 8, 1)
+        if self.limits.seconds is not None:
+            WATCH.at(time.monotonic() + self.limits.seconds, self)
+
+    def __exit__(self, *exc: object) -> None:
+        with WATCH.lock:
+            self.over = True
+        for dataflow in _dataflows(self.core):
+            dataflow.timed = False
+            dataflow.most_words = 0
+
+    def too_long(self) -> StoppedError:
+        """The error for time that is over."""
+        return StoppedError(
+            "E_TIMEOUT",
+            f"the call took longer than its limit of {self.limits.seconds:g} s; nothing was changed",
+            "ask for less, or give it more: db.limits(seconds=...)",
+        )
+
+    def told(self, error: EverviewError) -> EverviewError:
+        """An error of the call, in the words of its limits."""
+        if isinstance(error, MemoryLimitError) and self.limits.memory is not None:
+            return MemoryLimitError(
+                "E_MEMORY",
+                f"{error.message.partition(': there is')[0]}: the call needs more memory than its limit of "
+                f"{self.limits.memory:,} bytes; nothing was changed",
+                "join on more columns, change less at a time, or give it more: db.limits(memory=...)",
+            )
+        return error
+
+
+def cancelled() -> StoppedError:
+    """The error for a call that somebody cancelled."""
+    return StoppedError(
+        "E_CANCELLED", "the call was cancelled; nothing was changed", "call it again, if that was a mistake"
+    )
+
+
+def cancel(core: Core) -> bool:
+    """Have the call under way stop, if there is one; see `Session.cancel`."""
+    return WATCH.stop(core, cancelled)
+
+
+def _dataflows(core: Core) -> list[Dataflow]:
+    running, copies = core.runtime.dataflows()
+    return [*running, *copies]
+
+
+def limited(core: Core, limits: Limits, function: Callable[..., Any], arguments: Any, named: Any) -> Any:
+    """Call a function, in a turn, that may take so much."""
+    running = Running(core, limits)
+    try:
+        with running:
+            return function(*arguments, **named)
+    except EverviewError as error:
+        raise running.told(error) from None
+
+
+class Watch:
+    """The thread that knows when calls' time is over, and sees to it that calls stop."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Condition()
+        self._due: list[tuple[float, int, Running]] = []
+        self._number = itertools.count()
+        self._stopping: list[Core] = []
+        self._thread: threading.Thread | None = None
+
+    def at(self, moment: float, running: Running) -> None:
+        """A call's time is over at a moment."""
+        with self.lock:
+            heapq.heappush(self._due, (moment, next(self._number), running))
+            self._begin()
+
+    def stop(self, core: Core, error: Callable[[], EverviewError]) -> bool:
+        """Have the call under way stop; False if there is none."""
+        with self.lock:
+            if core.closed or not core.unsettled or core.lock._is_owned():
+                return False
+            self._stop(core, error)
+            self._begin()
+            return True
+
+    def _begin(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, daemon=True, name="everview watch")
+            self._thread.start()
+        self.lock.notify()
+
+    def _stop(self, core: Core, error: Callable[[], EverviewError]) -> None:
+        if core.stop is None:
+            core.stop = Stop(core.lock._is_owned, error)
+            for dataflow in _dataflows(core):
+                dataflow.stopped = True
+            stopping.ask(core.stop)
+            self._stopping.append(core)
+
+    def ended(self, core: Core) -> None:
+        """No call of a session is to stop any more."""
+        with self.lock:
+            self._ended(core)
+
+    def _ended(self, core: Core) -> None:
+        stop, core.stop = core.stop, None
+        if stop is not None:
+            stopping.withdraw(stop)
+        for dataflow in _dataflows(core):
+            dataflow.stopped = False
+            pressing.release(dataflow)
+        if core in self._stopping:
+            self._stopping.remove(core)
+
+    def _run(self) -> None:
+        while True:
+            with self.lock:
+                now = time.monotonic()
+                while self._due and (self._due[0][0] <= now or self._due[0][2].over):
+                    running = heapq.heappop(self._due)[2]
+                    if not running.over:
+                        self._stop(running.core, running.too_long)
+                stops = list(self._stopping)
+                if not stops:
+                    self.lock.wait(max(self._due[0][0] - now, 0) if self._due else None)
+                    continue
+            for core in stops:
+                self._press(core)
+
+    def _press(self, core: Core) -> None:
+        """Refuse memory to a session's kernels for a moment, unless its call has ended."""
+        if core.lock.acquire(blocking=False):
+            core.lock.release()
+            self.ended(core)
+            return
+        dataflows = _dataflows(core)
+        for dataflow in dataflows:
+            pressing.press(dataflow)
+        time.sleep(LOOK)
+        if any(other.unsettled for other in core.others()):
+            for dataflow in dataflows:
+                pressing.release(dataflow)
+            time.sleep(ASIDE)
+
+
+WATCH = Watch()
+
+
+def _forked() -> None:
+    """A forked child has none of the threads, nor their locks."""
+    global WATCH
+    WATCH = Watch()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
