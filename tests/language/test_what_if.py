@@ -192,7 +192,7 @@ def test_loops_functions_and_sums_that_fail(connect: Connect) -> None:
         for name, rows, code in (
             ("a", [(1,)], "E_LOOP_LIMIT"),
             ("b", [(7,)], "E_UDF"),
-            ("c", [(2**62,)] * 3, "E_OVERFLOW"),
+            ("c", [(2**62,)] * 3, "E_ROWS"),
         ):
             for _ in range(2):
                 with pytest.raises(ev.EverviewError) as caught:
