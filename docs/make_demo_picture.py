@@ -45,7 +45,7 @@ class Camera(Screen):
 
     def single(self, singles: Singles, left: int) -> None:
         """Keep the last picture of payments that are taken one by one."""
-        self.first[:] = [svg(Group(self.alone(singles, left), "\n" * 10), "one")]
+        self.first[:] = [svg(Group(self.alone(singles, left), "\n"), "one")]
 
     def position(self, position: Position, mirror: Any) -> None:
         """Take a picture of a moment of the plot that is to be shown."""

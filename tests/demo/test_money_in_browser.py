@@ -115,11 +115,17 @@ def test_what_changed_flashes_and_figures_are_to_scale(telling: Telling) -> None
     assert "Peggy" in lost["gone"] and "Peggy" not in lost["flagged"]
     for number, position in enumerate(positions[1:], 1):
         if position["check"]:
+            took, again = position["ms"], position["check"]["ms"]
             change, scratch = seen[number]["bars"]
-            assert scratch > 100
-            assert change == pytest.approx(max(scratch * position["ms"] / position["check"]["ms"], 1.5), rel=0.05)
-            times = float(seen[number]["times"].rstrip("×").replace(",", ""))
-            assert times == pytest.approx(position["check"]["ms"] / position["ms"], rel=0.05)
+            whole = max(change, scratch)
+            assert whole > 100
+            assert change == pytest.approx(max(whole * took / max(took, again), 1.5), rel=0.05)
+            assert scratch == pytest.approx(max(whole * again / max(took, again), 1.5), rel=0.05)
+            if again < took:  # on a busy machine, with the little data of this telling
+                assert seen[number]["times"] == "–"
+            else:
+                times = float(seen[number]["times"].rstrip("×").replace(",", ""))
+                assert times == pytest.approx(again / took, rel=0.06)
 
 
 @pytest.mark.parametrize("width", [390, 820, 1280])

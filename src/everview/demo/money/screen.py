@@ -74,7 +74,9 @@ class Screen:
         """The screen for that."""
         taken = len(singles.seconds)
         change = f"{milliseconds(singles.median)}, median of {taken:,} payments"
-        said = Text(f"\nTaken one by one, each in a transaction of its own; {left:,} to go.")
+        said = Text(f"\nTaken one by one, each in a transaction of its own; {left:,} to go.\n")
+        for paid in singles.last:
+            said.append(f"\n  {paid.at:%-d %b %H:%M}  {paid.payer} pays {paid.payee} {paid.amount:,}", "dim")
         figures = self._figures(singles.median, change, singles.check)
         return Group(self._head(self._world.start, 0.0), figures, said)
 

@@ -215,7 +215,7 @@ class Story:
                 payment = self._alone.popleft()
                 began = time.perf_counter()
                 self._program.transfer.insert([payment])
-                self.singles.seconds.append(time.perf_counter() - began)
+                self.singles.add(payment, time.perf_counter() - began)
                 self._books.payments[payment.id] = payment
                 if time.perf_counter() - shown > 0.1:
                     screen.single(self.singles, len(self._alone))
