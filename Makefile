@@ -31,7 +31,7 @@ DEBUG_TESTS ?= tests/codes tests/expr tests/language tests/oracle tests/graph te
 CPUS ?= $(shell $(PY) -c 'from everview.kernels.build import cpus; import platform; print(cpus.BASELINES[platform.machine()])' 2>/dev/null)
 BUILT := build/kernels
 
-.PHONY: help setup demo test lint format fast-test debug-test slow-sample spark-test wheel wheel-test soak bench docs clean
+.PHONY: help setup demo test lint format fast-test debug-test slow-sample spark-test wheel wheel-test soak bench docs site clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -121,8 +121,14 @@ $(WARM_DEBUG): $(INSTALLED) $(KERNELS)
 	@EVERVIEW_DEBUG=1 $(PY) -m everview.warm
 	@touch $@
 
-docs: $(WARM) ## write docs/reference.md from the docstrings
+docs: $(WARM) ## write docs/reference.md and docs/errors.md from the sources, benchmarks/RESULTS.md from raw runs
 	@$(PY) docs/make_reference.py
+	@$(PY) docs/make_errors.py
+	@$(PY) benchmarks/make_results.py
+
+site: $(INSTALLED) ## the documentation as a web site in build/site, with search
+	@$(PY) -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@$(PY) docs/make_site.py
 
 clean: ## remove caches, compiled kernels and built files (not .venv)
 	@rm -rf .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist $(WARM) $(WARM_DEBUG)

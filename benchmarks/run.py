@@ -4,7 +4,8 @@
     python benchmarks/run.py --only reach,wcc  # names or beginnings of names
     python benchmarks/run.py --quick           # tiny sizes: does everything run and give right answers?
 
-The JSON goes to `benchmarks/results/`, which git ignores; a dated table is added to `benchmarks/RESULTS.md`.
+The JSON goes to `benchmarks/results/`, which git ignores; a dated table is added to
+`benchmarks/HISTORY.md`. Figures worth quoting go to `benchmarks/figures/`, from which `make_results.py` writes RESULTS.md.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
-TABLE = HERE / "RESULTS.md"
+TABLE = HERE / "HISTORY.md"
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="only name the benchmarks")
     parser.add_argument("--no-peers", action="store_true", help="do not run other software")
     parser.add_argument("--spark", action="store_true", help="also stock Spark from scratch, on small graphs")
-    parser.add_argument("--no-record", action="store_true", help="do not add to RESULTS.md")
+    parser.add_argument("--no-record", action="store_true", help="do not add to HISTORY.md")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds after which a benchmark has failed")
     return parser.parse_args(arguments)
 
@@ -163,10 +164,10 @@ def _facts(report: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-# -------------------------------------------------------------------------------------------- RESULTS.md
+# -------------------------------------------------------------------------------------------- HISTORY.md
 
 
-_INTRODUCTION = """# Results
+_INTRODUCTION = """# Measurements, as they were made
 
 Each section is one run of `benchmarks/run.py` on a shared machine of two cores: trust CPU seconds and medians. How
 everything is measured: `common.py`. In brackets: times as good as the Rust differential-dataflow crate at its best

@@ -19,14 +19,32 @@ PAGE = Path(__file__).with_name("reference.md")
 INTRODUCTION = """\
 # Reference
 
-Every public name of `everview`, from its docstring. Written by `make docs`; do not edit by hand.
+Every public name of `everview`, from its docstring; then those of `everview.io`, `graph`, `notebook` and `spark`. Written by
+`make docs`; do not edit by hand.
 """
+PARTS = ("io", "graph", "notebook", "spark")
+"""Parts of the package with public names of their own."""
 
 
 def reference() -> str:
     """The whole page."""
     names = sorted(everview.__all__, key=str.lower)
-    return "\n".join([INTRODUCTION, *(line for name in names for line in _entry(name)), *_expressions()])
+    own = (line for name in names for line in _entry(name, getattr(everview, name)))
+    parts = (line for part in PARTS for line in _part(part))
+    return "\n".join([INTRODUCTION, *own, *_expressions(), *parts])
+
+
+def _part(part: str) -> Iterator[str]:
+    """The names of a part of the package, each with its path: `everview.io.csv`."""
+    module = getattr(everview, part)
+    yield f"## `everview.{part}`\n"
+    yield _text(module).split("\n\n")[0].strip() + "\n"
+    for name in sorted(_public(module), key=str.lower):
+        yield from _entry(f"{part}.{name}", getattr(module, name))
+
+
+def _public(module: Any) -> list[str]:
+    return list(getattr(module, "__all__", ()))
 
 
 def _expressions() -> Iterator[str]:
@@ -39,8 +57,7 @@ def _expressions() -> Iterator[str]:
     yield "\nWhat each means for NULL, overflow, time zones and the like: the docstring of `everview.expr.functions`.\n"
 
 
-def _entry(name: str) -> Iterator[str]:
-    thing = getattr(everview, name)
+def _entry(name: str, thing: Any) -> Iterator[str]:
     yield f"## {_heading(name, thing)}\n"
     yield _text(thing)
     if inspect.isclass(thing):
