@@ -16,9 +16,9 @@ PAGE = HERE / "RESULTS.md"
 INTRODUCTION = """\
 # Results
 
-Current figures, as ratios where there is something to compare with; in brackets: times as fast. All were measured on one
-shared machine with two cores, so trust ratios more than seconds. Written by `make docs` from `figures/*.json`; do not edit by
-hand. [HISTORY.md](HISTORY.md) has every measurement as it was made, with its conclusions.
+Current figures, as ratios where there is something to compare with; in brackets: times as fast. All were measured on
+one shared machine with two cores, so trust ratios more than seconds. Written by `make docs` from `figures/*.json`; do
+not edit by hand. [HISTORY.md](HISTORY.md) has every measurement as it was made, with its conclusions.
 """
 
 

@@ -19,8 +19,8 @@ PAGE = Path(__file__).with_name("reference.md")
 INTRODUCTION = """\
 # Reference
 
-Every public name of `everview`, from its docstring; then those of `everview.io`, `graph`, `notebook` and `spark`. Written by
-`make docs`; do not edit by hand.
+Every public name of `everview`, from its docstring; then those of `everview.io`, `graph`, `notebook` and `spark`.
+Written by `make docs`; do not edit by hand.
 """
 PARTS = ("io", "graph", "notebook", "spark")
 """Parts of the package with public names of their own."""
