@@ -4,8 +4,8 @@
     python benchmarks/run.py --only reach,wcc  # names or beginnings of names
     python benchmarks/run.py --quick           # tiny sizes: does everything run and give right answers?
 
-The JSON goes to `benchmarks/results/`, which git ignores; a dated table is added to `benchmarks/HISTORY.md`. Figures worth
-quoting go to `benchmarks/figures/`, from which `make_results.py` writes RESULTS.md.
+The JSON goes to `benchmarks/results/`, which git ignores; a dated table is added to `benchmarks/HISTORY.md`. Figures
+worth quoting go to `benchmarks/figures/`, from which `make_results.py` writes RESULTS.md.
 """
 
 from __future__ import annotations
