@@ -101,11 +101,13 @@ E_WHAT_IF | Something was done inside `what_if`, or around it, that cannot be un
 E_WHY_DEPTH | An explanation would be too deep. | Install a part of the query as a view of its own.
 
 # Sessions, memory and processes
+E_CANCELLED | The call was asked to stop, by another thread or process. | Call it again if it is still wanted.
 E_CLOSED | The session, table or view is closed or dropped. | Open or create it again; what was acknowledged is there.
 E_INTERNAL | An invariant is broken: a fault in Everview. | Please report it, with the traceback.
 E_KERNELS | Compiled kernels are missing, damaged, or cannot be made or loaded. | Install `everview[compile]`, or reinstall; `everview doctor` looks.
 E_MEMORY | There is not enough memory; nothing was changed. | Use smaller transactions or narrower joins, or give the process more.
 E_REENTRANT | A function that a step calls tried to change the session. | Change tables in a subscriber instead.
+E_TIMEOUT | The call took longer than its limit and was given up. | Raise the limit, or ask for less.
 E_TARGET | `connect` cannot open what it was given. | Give nothing, a directory, or a SparkSession.
 E_THREADS | A session works with one thread or two. | Give `threads=1` or `threads=2`.
 
