@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import everview as ev
+from everview.why import contents as contents_module
 from tests.oracle import plans
 from tests.oracle.harness import effort
 from tests.oracle.reference import Divergent, Evaluation, TooBig
@@ -60,12 +61,24 @@ def test_rows_of_loops_are_explained(depth: int) -> None:
     run()
 
 
+def test_rows_of_plans_are_explained_by_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if there were many rows everywhere: whatever can be is computed on blocks."""
+    monkeypatch.setattr(contents_module, "MANY", -1.0)
+
+    @given(plans.flat_plans, plans.steps)
+    @effort(25)
+    def run(spec: plans.Spec, steps: Any) -> None:
+        explain_all(spec, steps)
+
+    run()
+
+
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.parametrize("depth", [0, 1, 2, 3])
 def test_rows_of_many_plans_are_explained(depth: int) -> None:
     @given(plans.flat_plans if depth == 0 else plans.with_loops(depth), plans.steps, st.integers(0, 0))
-    @effort(600)
+    @effort(150)
     def run(spec: plans.Spec, steps: Any, _: int) -> None:
         explain_all(spec, steps)
 

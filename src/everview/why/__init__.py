@@ -3,7 +3,7 @@
 In reading order:
 
     access        rows of one moment, found by some of their columns in what is kept
-    linear, groups, contents    any plan, read backwards
+    linear, groups, blocks, contents    any plan, read backwards
     loops, finals, kept    how rows came into loops, and what operators know of that
     steps         one step back, for each kind of node
     derivation    the answer: a tree of rows

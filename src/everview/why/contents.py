@@ -22,6 +22,7 @@ from everview.plan import nodes as plan
 from everview.plan.check import free_variables
 from everview.why import linear
 from everview.why.access import Access, Bag, Bound, Row, added, matches
+from everview.why.blocks import Blocks, TooMany
 from everview.why.groups import GROUPINGS, Grouping, groups, output
 
 if TYPE_CHECKING:
@@ -29,8 +30,14 @@ if TYPE_CHECKING:
 
 _SERIALS = count()
 
-MANY_KEYS = 64
-"""Keys up to which the other side of a join is always looked up key by key."""
+LOOKING_UP = 200.0
+"""What finding a key costs, in rows that are read."""
+
+MANY = 2_000.0
+"""Rows from which on they are looked at as columns."""
+
+IN_BLOCKS = (plan.Project, plan.Filter, plan.Union, plan.Join)
+"""Plans that are computed on columns."""
 
 UNKNOWN_SIZE = 1_000_000.0
 
@@ -97,6 +104,7 @@ class Contents:
         self.access = access
         self.interner = access.core.interner
         self._known: dict[tuple[int, tuple[int, ...], tuple[tuple[int, int], ...]], Bag] = {}
+        self._blocks = Blocks(self)
         self._costs: dict[tuple[int, tuple[int, ...], frozenset[int]], float] = {}
         self._depths: dict[int, tuple[plan.Node, tuple[int, ...]]] = {}
 
@@ -133,6 +141,11 @@ class Contents:
             kept = self.access.rows(node, bound)
             if kept is not None:
                 return kept
+            if isinstance(node, IN_BLOCKS) and self.cost(node, inside, frozenset(bound)) > MANY:
+                try:
+                    return self._blocks.of(node, bound).bag()
+                except TooMany:
+                    pass
         if isinstance(node, plan.Variable):
             return inside[node.depth].rows(node.index, bound)
         if isinstance(node, plan.Project | plan.Filter | plan.FlatMap):
@@ -203,17 +216,29 @@ class Contents:
 
     # joins
 
-    def _join(self, node: plan.Join, inside: Inside, bound: Bound) -> Bag:
+    def join_order(
+        self, node: plan.Join, inside: Inside, bound: Bound
+    ) -> tuple[int, tuple[dict[int, int], dict[int, int]], Callable[[int], bool]] | None:
+        """Which side to look at first, what is known of either, and whether the other is then looked up key by key if
+        there are so many; None if there can be no pairs.
+        """
         sides = sides_of(node, bound)
         if sides is None:
-            return {}
-        left, right = sides
-        keys = (node.left_keys, node.right_keys)
-        known = [frozenset(left), frozenset(right)]
-        nodes = (node.left, node.right)
+            return None
+        nodes, keys = (node.left, node.right), (node.left_keys, node.right_keys)
+        known = [frozenset(side) for side in sides]
         costs = [self.cost(n, inside, k) for n, k in zip(nodes, known, strict=True)]
         keyed = [self.cost(n, inside, k | frozenset(c)) for n, k, c in zip(nodes, known, keys, strict=True)]
         first = 0 if costs[0] * (1 + keyed[1]) <= costs[1] * (1 + keyed[0]) else 1
+        alone, all_of_them = keyed[1 - first], costs[1 - first]
+        return first, sides, lambda number: number * (LOOKING_UP + alone) < all_of_them
+
+    def _join(self, node: plan.Join, inside: Inside, bound: Bound) -> Bag:
+        order = self.join_order(node, inside, bound)
+        if order is None:
+            return {}
+        first, sides, looked_up = order
+        nodes, keys = (node.left, node.right), (node.left_keys, node.right_keys)
         one = self.rows(nodes[first], inside, sides[first])
         if not one:
             return {}
@@ -221,9 +246,9 @@ class Contents:
         wanted: dict[Row, list[Row]] = {}
         for row in one:
             wanted.setdefault(tuple(row[c] for c in keys[first]), []).append(row)
-        alone = keys[other] and (len(wanted) <= MANY_KEYS or len(wanted) * keyed[other] < costs[other])
+        alone = bool(keys[other]) and looked_up(len(wanted))
         found: Bag = {}
-        for key, partners in self._partners(nodes[other], inside, sides[other], keys[other], wanted, bool(alone)):
+        for key, partners in self._partners(nodes[other], inside, sides[other], keys[other], wanted, alone):
             for row in wanted[key]:
                 for partner, m in partners.items():
                     l, r = (row, partner) if first == 0 else (partner, row)
