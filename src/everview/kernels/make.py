@@ -18,6 +18,7 @@ from everview.kernels.operators.stream import (
     STREAM_STEP,
     STREAM_TAIL,
     flush,
+    flush_full,
     free_stream,
     new_stream,
 )
@@ -64,11 +65,7 @@ def _replay_trace(trace, stream, nested):
                 st(regs, c * VM_ROWS + n, ld(data, c * cap + i))
             st(tail, n, (time_at(batch, data, i) | 1) if nested != 0 else base + 1)
             st(tail, VM_ROWS + n, diff_at(batch, data, i, 0))
-            n += 1
-            if n == VM_ROWS:
-                st(stream, STREAM_N, n)
-                flush(stream)
-                n = 0
+            n = flush_full(stream, n + 1)
     st(stream, STREAM_N, n)
     flush(stream)
 
@@ -363,11 +360,7 @@ def emit_columns(stream, columns, cols, rows, times, _times, diffs, _diffs):
             st(regs, c * VM_ROWS + n, raw_load(columns, c * rows + i))
         st(tail, n, raw_load(times, i))
         st(tail, VM_ROWS + n, raw_load(diffs, i))
-        n += 1
-        if n == VM_ROWS:
-            st(stream, STREAM_N, n)
-            flush(stream)
-            n = 0
+        n = flush_full(stream, n + 1)
     st(stream, STREAM_N, n)
     flush(stream)
     return 0

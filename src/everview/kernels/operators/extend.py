@@ -25,17 +25,18 @@ level keeps, per part and batch, the range of rows that fit and the run of rows 
 from __future__ import annotations
 
 from everview.kernels.build.native import entry, inner, operator, shared, task
+from everview.kernels.expressions.scalars import INT_MAX
 from everview.kernels.expressions.vm import VM_ROWS
 from everview.kernels.leaving import attempt, leave
 from everview.kernels.memory import alloc, call_number, free, grow, ld, st
-from everview.kernels.operators.stream import STREAM_N, STREAM_NSINKS, STREAM_REGS, STREAM_TAIL, flush
+from everview.kernels.operators.stream import STREAM_N, STREAM_NSINKS, STREAM_REGS, STREAM_TAIL, flush, flush_full
 from everview.kernels.run.scope import SCOPE_FIELDS, SCOPE_NFIELDS, SCOPE_NOW
 from everview.kernels.run.step import STEP_BASE
 from everview.kernels.sums import plus
 from everview.kernels.sums import times as multiplied
 from everview.kernels.times import lub
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_ROWS, compare_rows, diff_at, time_at
-from everview.kernels.trace.search import find_key
+from everview.kernels.trace.search import find_key, seek_in
 from everview.kernels.trace.trace import TRACE_COUNT, TRACE_DELTA, TRACE_STAMP, TRACE_TABLE, trace_rows
 
 (
@@ -101,41 +102,9 @@ RANGE_BATCH, RANGE_DATA, RANGE_AT, RANGE_LOW, RANGE_HIGH, RANGE_RUN_LOW, RANGE_R
 
 
 @inner
-def _seek(data, at, low, high, value):
-    """First row in [low, high) whose value in the column that starts at word `at` is not below `value`."""
-    if low >= high or ld(data, at + low) >= value:
-        return low
-    step = 1
-    while low + step < high and ld(data, at + low + step) < value:
-        low += step
-        step <<= 1
-    high = min(low + step, high)
-    low += 1
-    while low < high:
-        middle = (low + high) >> 1
-        if ld(data, at + middle) < value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@inner
 def _past(data, at, low, high, value):
     """First row in [low, high) whose value is above `value`; the row at `low` has that value."""
-    step = 1
-    while low + step < high and ld(data, at + low + step) <= value:
-        low += step
-        step <<= 1
-    high = min(low + step, high)
-    low += 1
-    while low < high:
-        middle = (low + high) >> 1
-        if ld(data, at + middle) <= value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    return high if value == INT_MAX else seek_in(data, at, low, high, value + 1)
 
 
 @inner
@@ -271,7 +240,7 @@ def _leap(level, state, at, stride):
         data = ld(state, r + RANGE_DATA)
         at_value = ld(state, r + RANGE_AT)
         high = ld(state, r + RANGE_HIGH)
-        low = _seek(data, at_value, ld(state, r + RANGE_LOW), high, value)
+        low = seek_in(data, at_value, ld(state, r + RANGE_LOW), high, value)
         st(state, r + RANGE_LOW, low)
         if low >= high:
             return False
@@ -426,7 +395,7 @@ def _validate(level, state, at, stride, variables):
             data = ld(batch, BATCH_DATA)
             start = column * ld(batch, BATCH_CAP)
             high = ld(state, r + RANGE_HIGH)
-            low = _seek(data, start, ld(state, r + RANGE_LOW), high, value)
+            low = seek_in(data, start, ld(state, r + RANGE_LOW), high, value)
             st(state, r + RANGE_LOW, low)
             st(state, r + RANGE_RUN_LOW, low)
             if low < high and ld(data, start + low) == value:
@@ -493,10 +462,7 @@ def _emit(ctx, start, count):
     weights = ld(ctx, EXTEND_WEIGHTS)
     n = ld(stream, STREAM_N)
     for k in range(start, start + count):
-        if n == VM_ROWS:
-            st(stream, STREAM_N, n)
-            flush(stream)
-            n = 0
+        n = flush_full(stream, n)
         for c in range(ld(ctx, EXTEND_COLS)):
             st(regs, c * VM_ROWS + n, ld(variables, c))
         st(tail, n, ld(weights, 2 * k))

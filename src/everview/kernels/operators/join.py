@@ -15,7 +15,7 @@ from __future__ import annotations
 from everview.kernels.build.native import inner, operator, shared, task
 from everview.kernels.expressions.vm import VM_ROWS
 from everview.kernels.memory import EVER, alloc_with, copy_words, free, ld, st
-from everview.kernels.operators.stream import STREAM_N, STREAM_NSINKS, STREAM_REGS, STREAM_TAIL, flush
+from everview.kernels.operators.stream import STREAM_N, STREAM_NSINKS, STREAM_REGS, STREAM_TAIL, flush, flush_full
 from everview.kernels.run.scope import SCOPE_FIELDS, SCOPE_NFIELDS, SCOPE_NOW
 from everview.kernels.run.step import STEP_BASE, STEP_SPLIT, STEP_THREAD
 from everview.kernels.sums import all_small, checked_product, size
@@ -76,10 +76,7 @@ def _pairs(ctx, d, i, i_end, o, p, p_end, left_is_delta, at_least):
         w = diff_at(d, d_data, x, 0)
         sizes = size(w)
         for y in range(p, p_end):
-            if n == VM_ROWS:
-                st(stream, STREAM_N, n)
-                flush(stream)
-                n = 0
+            n = flush_full(stream, n)
             a = x if left_is_delta else y
             b = y if left_is_delta else x
             for c in range(l_cols):

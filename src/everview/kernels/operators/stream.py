@@ -288,3 +288,13 @@ def flush(stream):
     for s in range(ld(stream, STREAM_NSINKS)):
         _pour(stream, ld(sinks, s), n)
     return 0
+
+
+@inner
+def flush_full(stream, n):
+    """There are n rows in the chunk now: send it on if it is full. How many there are then."""
+    if n < VM_ROWS:
+        return n
+    st(stream, STREAM_N, n)
+    flush(stream)
+    return 0

@@ -12,20 +12,36 @@ from everview.kernels.trace.buckets import bucket
 
 
 @inner
+def lower_bound_in(data, at, low, high, value):
+    """First row in [low, high) whose value in the column that starts at word `at` is not below `value`."""
+    while low < high:
+        middle = (low + high) >> 1
+        if ld(data, at + middle) < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@inner
+def seek_in(data, at, low, high, value):
+    """Like `lower_bound_in`, from `low` in doubling steps: the nearer, the faster."""
+    if low >= high or ld(data, at + low) >= value:
+        return low
+    step = 1
+    while low + step < high and ld(data, at + low + step) < value:
+        low += step
+        step <<= 1
+    return lower_bound_in(data, at, low + 1, min(low + step, high), value)
+
+
+@inner
 def lower_bound(data, cap, low, high, other, other_cap, j, alike, keys):
     """First row in [low, high) whose key is not before that of row j of another batch, if the first `alike` columns are
     known to agree.
     """
     if keys - alike == 1:
-        at = alike * cap
-        x = ld(other, alike * other_cap + j)
-        while low < high:
-            middle = (low + high) >> 1
-            if ld(data, at + middle) < x:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return lower_bound_in(data, alike * cap, low, high, ld(other, alike * other_cap + j))
     while low < high:
         middle = (low + high) >> 1
         if compare_from(data, cap, middle, other, other_cap, j, alike, keys) < 0:

@@ -14,22 +14,10 @@ from everview.kernels.build.native import inner, shared
 from everview.kernels.memory import alloc, free, ld, st
 from everview.kernels.operators.batcher import unchained
 from everview.kernels.sums import plus
-from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_DIFF_AT, BATCH_TIME_AT, new_batch
+from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_DIFF_AT, BATCH_TIME_AT, compare_from, new_batch
 from everview.kernels.trace.buckets import build_index
 from everview.kernels.trace.packed import CHAIN, TOO_WIDE, bits_between, sort_packed
 from everview.kernels.trace.radix import INSERTION_WORDS, sort_pairs
-
-
-@inner
-def _compare(src, a, b, width, col_step):
-    for c in range(width):
-        x = ld(src, a + c * col_step)
-        y = ld(src, b + c * col_step)
-        if x < y:
-            return -1
-        if x > y:
-            return 1
-    return 0
 
 
 @inner
@@ -38,7 +26,7 @@ def _sort_few(src, at, row_step, col_step, n, width, order):
     for i in range(n):
         j = i - 1
         row = at + i * row_step
-        while j >= 0 and _compare(src, at + ld(order, j) * row_step, row, width, col_step) > 0:
+        while j >= 0 and compare_from(src, col_step, at + ld(order, j) * row_step, src, col_step, row, 0, width) > 0:
             st(order, j + 1, ld(order, j))
             j -= 1
         st(order, j + 1, i)
@@ -123,7 +111,7 @@ def gather(src, at, row_step, col_step, n, cols, diffs, order):
         i += 1
         while i < n:
             other = at + ld(order, i) * row_step
-            if _compare(src, row, other, width, col_step) != 0:
+            if compare_from(src, col_step, row, src, col_step, other, 0, width) != 0:
                 break
             for d in range(diffs):
                 w = (width + d) * col_step
