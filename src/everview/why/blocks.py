@@ -70,9 +70,20 @@ class Blocks:
 
     def __init__(self, contents: Contents) -> None:
         self.contents = contents
+        self._known: dict[tuple[int, tuple[tuple[int, int], ...]], tuple[plan.Node, Block]] = {}
+
+    def forget(self) -> None:
+        """Forget what was found so far."""
+        self._known.clear()
 
     def of(self, node: plan.Node, bound: Bound) -> Block:
         """The rows of a plan that agree with what is known."""
+        key = (id(node), tuple(sorted(bound.items())))
+        if key not in self._known:
+            self._known[key] = (node, self._made(node, bound))
+        return self._known[key][1]
+
+    def _made(self, node: plan.Node, bound: Bound) -> Block:
         kept = self.contents.access.block(node, bound)
         if kept is not None:
             return Block(*kept)
@@ -120,8 +131,9 @@ class Blocks:
         if not len(one.counts):
             return nothing(width)
         other = 1 - first
-        wanted = np.unique(one.columns[list(keys[first])], axis=1) if keys[first] else None
-        if wanted is not None and looked_up(CHEAPER * wanted.shape[1]):
+        few = bool(keys[first]) and looked_up(CHEAPER * len(np.unique(one.columns[keys[first][0]])))
+        if few:
+            wanted = np.unique(one.columns[list(keys[first])], axis=1)
             two = self._looked_up(nodes[other], sides[other], keys[other], wanted)
         else:
             two = self.of(nodes[other], sides[other])

@@ -111,6 +111,7 @@ class Contents:
     def forget(self) -> None:
         """Forget what was found so far."""
         self._known.clear()
+        self._blocks.forget()
 
     def depths(self, node: plan.Node) -> tuple[int, ...]:
         """The depths of the loops whose variables a plan reads."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import nsmallest
 from typing import Any
 
 from everview.errors import InternalError
@@ -26,6 +27,9 @@ from everview.why.loops import Came, Histories, NoWay
 
 SAMPLE = 5
 """Rows of a group that are shown."""
+
+FIRST = 64
+"""Rows that are tried before all others are."""
 
 Key = tuple[Any, ...]
 
@@ -133,10 +137,18 @@ class Search:
         known = linear.below(node, dict(enumerate(goal.row)), self.contents.interner)
         assert known is not None
         child = self.contents.rows(node.child, goal.inside, known)
-        rows = sorted(row for row, n in child.items() if n * goal.sign > 0)
-        made = linear.images(node, rows, self.contents.interner)
-        row = next(r for r, images in zip(rows, made, strict=True) if goal.row in images)
+        rows = [row for row, n in child.items() if n * goal.sign > 0]
+        row = min(rows) if isinstance(node, plan.Project) and linear.is_plain(node) else self._origin(goal, node, rows)
         return Step(goal, (Goal(node.child, goal.inside, row, goal.sign),))
+
+    def _origin(self, goal: Goal, node: plan.Project | plan.FlatMap, rows: list[Row]) -> Row:
+        """The first row that becomes the goal's; mostly one of the very first does."""
+        for some in (nsmallest(FIRST, rows), sorted(rows)):
+            made = linear.images(node, some, self.contents.interner)
+            for row, images in zip(some, made, strict=True):
+                if goal.row in images:
+                    return row
+        raise InternalError("E_INTERNAL", "no row becomes one that is there", "please report it")
 
     def same(self, goal: Goal) -> Step:
         """The row as it is: of a filter, or of what counts rows once."""
@@ -200,7 +212,7 @@ class Search:
             else:
                 totals = True
         if totals:
-            chosen.update(dict.fromkeys(sorted(group)[:SAMPLE]))
+            chosen.update(dict.fromkeys(nsmallest(SAMPLE, group)))
         return self._of_group(goal, node, group, list(chosen))
 
     def top(self, goal: Goal) -> Step:
@@ -219,14 +231,14 @@ class Search:
         assert isinstance(node, Window)
         own = goal.row[: len(node.child.types)]
         group = self.contents.group(node, goal.inside, tuple(own[k] for k in node.keys))
-        others = [row for row in sorted(group)[:SAMPLE] if row != own]
+        others = [row for row in nsmallest(SAMPLE, group) if row != own]
         return self._of_group(goal, node, group, [own, *others[: SAMPLE - 1]])
 
     def python(self, goal: Goal) -> Step:
         node = goal.node
         assert isinstance(node, plan.PythonReduce)
         group = self.contents.group(node, goal.inside, goal.row[: len(node.keys)])
-        return self._of_group(goal, node, group, sorted(group)[:SAMPLE])
+        return self._of_group(goal, node, group, nsmallest(SAMPLE, group))
 
     def _of_group(self, goal: Goal, node: Grouping, group: Bag, rows: list[Row], place: int | None = None) -> Step:
         children = tuple(Goal(node.child, goal.inside, row, 1 if group[row] > 0 else -1) for row in rows)
