@@ -50,7 +50,8 @@ def ls(state: State, trust: Trust = False) -> None:
                     rows = f"{db[name].count():,}"
                 except EverviewError as error:
                     rows = error.code
-                typer.echo(f"{kind:5}  {name}  {rows} rows  ({columns})")
+                said = core_of(db).catalog.comments.get((name, ""), "")
+                typer.echo(f"{kind:5}  {name}  {rows} rows  ({columns}){f'  -- {said}' if said else ''}")
         marks = core_of(db).runtime.offsets
         for source in sorted({mark.split("/")[1] for mark in marks if mark.startswith("source/")}):
             typer.echo(f"source {source}  {sum(m.startswith(f'source/{source}/') for m in marks)} positions")

@@ -81,6 +81,19 @@ def prune(node: plan.Node, arranged: Container[plan.Node] = (), indexes: Indexes
     return _Pruning(arranged, indexes, {key: _merged(*several) for key, several in first.reads.items()}).all_of(node)
 
 
+def columns_read(node: plan.Node, table: plan.Table) -> set[int]:
+    """The columns of a table that a plan's rows depend on.
+
+    >>> from everview.types import INT
+    >>> t = plan.Table(0, (INT, INT, INT))
+    >>> columns_read(plan.Project(plan.Join(t, t, (1,), (1,)), (ColumnRef(INT, 3),)), t)
+    {0, 1}
+    """
+    pruning = _Pruning((), _All(), {})
+    pruning.all_of(node)
+    return {column for asked, needed in pruning.done if asked == table for column in needed}
+
+
 class _Pruning:
     def __init__(self, arranged: Container[plan.Node], indexes: Indexes, together: dict[_Index, Kept]) -> None:
         self.arranged = arranged

@@ -27,6 +27,7 @@ from everview.session import entries as catalog_entries
 from everview.session.catalog import Unkept
 from everview.session.core import Core
 from everview.session.entries import Entry
+from everview.session.surviving import surviving
 from everview.store import Ref, Store, garbage, steps
 from everview.store.logs import Log, next_version, open_log
 from everview.store.wal import Sync
@@ -278,7 +279,7 @@ class Directory:
         in another order than the store has them.
         """
         catalog = self.core.catalog
-        many = len(catalog.entries) > 2 * len(catalog_entries.surviving(catalog.entries)) + 32
+        many = len(catalog.entries) > 2 * len(surviving(catalog.entries)) + 32
         kept = self.living_entries() if self._rebuilt or many else catalog.entries
         if self._rebuilt or len(kept) < len(catalog.entries):
             functions = Functions(like=catalog.functions)
@@ -290,7 +291,7 @@ class Directory:
     def living_entries(self) -> list[tuple[Entry, bytes]]:
         """The entries without what was dropped, if they alone make no other operators than there are; else all."""
         entries = self.core.catalog.entries
-        kept = catalog_entries.surviving(entries)
+        kept = surviving(entries)
         return kept if self._builds_the_same(kept) else entries
 
     def _builds_the_same(self, entries: list[tuple[Entry, bytes]]) -> bool:

@@ -18,6 +18,7 @@ from everview.runtime.embedded import EmbeddedRuntime, Restored
 from everview.session import entries as catalog_entries
 from everview.session.core import Core
 from everview.session.entries import Entry
+from everview.session.surviving import surviving
 from everview.store import Manifest, Store, steps
 
 STEP, ENTRY = b"S", b"C"
@@ -77,7 +78,7 @@ class Loaded:
         dataflow.time = manifest.time
         restoring = Restoring(dataflow, Kept(self.store, manifest))
         with self.runtime.filling(restoring):
-            for entry, data in catalog_entries.surviving(entries):
+            for entry, data in surviving(entries):
                 self.core.definitions.perform(entry, data)
             restoring.fill()
 

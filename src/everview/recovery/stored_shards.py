@@ -22,6 +22,7 @@ from everview.plan.frozen import Functions
 from everview.runtime.sharded import ShardedRuntime
 from everview.session import entries as catalog_entries
 from everview.session.core import Core
+from everview.session.surviving import surviving
 from everview.store import Store
 from everview.store.manifest import BUILT, Commit, Manifest, Ref
 from everview.store.mapped import read_image
@@ -55,7 +56,7 @@ class StoredShards:
         runtime.dataflow.time = manifest.time
         entries = [(self._entry(data), data) for data in manifest.declared]
         with runtime.building(Found(runtime, self._store)):
-            for entry, data in catalog_entries.surviving(entries):  # the operators of what was dropped are gone
+            for entry, data in surviving(entries):  # the operators of what was dropped are gone
                 core.definitions.perform(entry, data)
         runtime.offsets = dict(manifest.marks)
         core.catalog.redeclarable = {*core.catalog.tables, *core.catalog.views}

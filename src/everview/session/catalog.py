@@ -15,10 +15,21 @@ from everview.plan import nodes as plan
 from everview.plan.digest import digest
 from everview.plan.frozen import Functions, canonical, functions_of
 from everview.plan.trust import NOBODY, Trust
-from everview.session.entries import Entry, FunctionMade, TableMade, ViewMade, encode, surviving
+from everview.session.entries import (
+    ColumnsRenamed,
+    Entry,
+    FunctionMade,
+    Renamed,
+    TableAltered,
+    TableMade,
+    ViewMade,
+    encode,
+)
+from everview.session.surviving import surviving
 from everview.session.temporal import RESERVED_PREFIX
 
 if TYPE_CHECKING:
+    from everview.session.followed import Index
     from everview.session.table import Table
     from everview.session.view import View
 
@@ -61,6 +72,8 @@ class Catalog:
         """tables and views that were found when the session was opened: they may be declared once more"""
         self.sql_functions: dict[str, FunctionMade] = {}
         """functions written in SQL, by lower-case name"""
+        self.comments: dict[tuple[str, str], str] = {}
+        """what people say about tables and views, and about their columns ("" for the whole)"""
         self.entry_log: EntryLog | None = None
         self.entries: list[tuple[Entry, bytes]] = []
         """all there were, each with its record, if they are kept"""
@@ -78,6 +91,11 @@ class Catalog:
         if name in self.tables or name in self.views:
             raise InputError("E_NAME", f"the name {name!r} is taken", "choose another, or drop it first")
 
+    def indexes(self) -> dict[str, tuple[Table | View, Index]]:
+        """The indexes that have names, and what they are of."""
+        every: list[Table | View] = [*self.tables.values(), *self.views.values()]
+        return {index.name: (one, index) for one in every for index in one._more if index.name}
+
     def table_of(self, node: plan.Table) -> Table:
         """The table that a plan node reads."""
         return next(t for t in self.tables.values() if t._node == node)
@@ -87,6 +105,7 @@ class Catalog:
         self.tables.clear()
         self.views.clear()
         self.sql_functions.clear()
+        self.comments.clear()
         self.entries.clear()
 
     # entries
@@ -139,7 +158,9 @@ class Catalog:
 
     def defines(self, view: View, collection: Collection) -> bool:
         """Whether a collection is what a view was defined as."""
-        made = [e for e, _ in self.entries if isinstance(e, ViewMade) and e.name == view._name]
+        changes = (Renamed, ColumnsRenamed, TableAltered)
+        entries = surviving(self.entries) if any(isinstance(e, changes) for e, _ in self.entries) else self.entries
+        made = [e for e, _ in entries if isinstance(e, ViewMade) and e.name == view._name]
         meaning = digest(collection._meaning or collection._node)
         if len(made[-1].meaning) == len(meaning):
             return made[-1].meaning == meaning

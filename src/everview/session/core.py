@@ -68,6 +68,8 @@ class Core:
         """Python functions that SQL and Datalog may call, by name"""
         self.zone = "UTC"
         """Time zone in which SQL reads and writes moments"""
+        self.search_path: tuple[str, ...] = ("public",)
+        """Schemas in which SQL looks for names that say none"""
         self.types: dict[str, DataType] = {}
         """Types that SQL's CREATE TYPE made, by name"""
         self.attached: dict[str, Any] = {}

@@ -28,19 +28,28 @@ from everview.plan import nodes
 from everview.plan.check import check_closed
 from everview.plan.digest import digest
 from everview.plan.multiway import Choice, check_choice
+from everview.session.altering import Altering
 from everview.session.catalog import TRANSIENT
 from everview.session.entries import (
     Collected,
+    ColumnsRenamed,
+    Commented,
     Entry,
     FollowerMade,
     FunctionDropped,
     FunctionMade,
+    IndexDropped,
     IndexMade,
+    Renamed,
+    TableAltered,
     TableDropped,
     TableMade,
+    TypeDropped,
+    TypeMade,
     ViewDropped,
     ViewMade,
 )
+from everview.session.followed import Index
 from everview.session.follower_entries import described, follower_of
 from everview.session.inspect import error_operators
 from everview.session.snapshot import keep_snapshots
@@ -59,6 +68,7 @@ class Definitions:
     def __init__(self, core: Core) -> None:
         self._core = core
         self._catalog = core.catalog
+        self.altering = Altering(core)
 
     # tables
 
@@ -80,12 +90,15 @@ class Definitions:
         core.runtime.backing.check_writable(f"table {name!r} cannot be made")
         table = self._new_table(name, schema, key)
         with self._or_drop(table):
-            catalog.note(TableMade(name, tuple((c.name, c.type) for c in table._columns), table._key, table._id))
+            label = "" if table._stored_as == name else table._stored_as
+            catalog.note(TableMade(name, tuple((c.name, c.type) for c in table._columns), table._key, table._id, label))
             if size is not None:
                 self.follow(ArrivalTTL(core, table, size, owner=True))
         return table
 
-    def _new_table(self, name: str, schema: Mapping[str, Any], key: str | Sequence[str] | None) -> Table:
+    def _new_table(
+        self, name: str, schema: Mapping[str, Any], key: str | Sequence[str] | None, label: str = ""
+    ) -> Table:
         self._catalog.check_new(name)
         if not schema:
             raise InputError("E_SCHEMA", f"table {name!r} has no columns", 'give a schema: {"column": type}')
@@ -94,7 +107,9 @@ class Definitions:
                 raise InputError("E_NAME", f"table {name!r}: {column!r} is no column name", "give a non-empty string")
         columns = [Column(n, data_type(t)) for n, t in schema.items()]
         at = _places(f"the key of table {name!r}", key, list(schema))
-        return self._make_table(name, columns, at, nodes.keys_first(at, len(columns)))
+        if not label and any(t._stored_as == name for t in self._catalog.tables.values()):
+            label = f"{RESERVED_PREFIX}{self._catalog.next_id} {name}"  # one that was renamed is stored by that name
+        return self._make_table(name, columns, at, nodes.keys_first(at, len(columns)), label=label)
 
     def _make_table(
         self,
@@ -103,13 +118,17 @@ class Definitions:
         key: tuple[int, ...],
         order: tuple[int, ...],
         rows: Sequence[tuple[int, ...]] = (),
+        label: str = "",
     ) -> Table:
-        """A table by a new name; `rows` (codes) are in it from the beginning."""
+        """A table by a new name; `rows` (codes) are in it from the beginning. `label`: what its operator is called, if
+        not so, too.
+        """
         core, catalog = self._core, self._catalog
         node = nodes.Table(catalog.next_id, tuple(c.type for c in columns), key)
         catalog.next_id += 1
         table = Table(core, name, columns, node, key)
-        table._arrangement = core.runtime.add_table(node, order, name, core.history, rows)
+        table._stored_as = label or name
+        table._arrangement = core.runtime.add_table(node, order, table._stored_as, core.history, rows)
         catalog.tables[name] = table
         return table
 
@@ -192,7 +211,7 @@ class Definitions:
             clock.agenda.remove(lambda f: f is follower)
             if follower.own is not None:
                 del self._catalog.tables[follower.own._label]
-            self._free_unused()
+            self.free_unused()
             raise
 
     # views
@@ -254,6 +273,7 @@ class Definitions:
         view = View(core, name, collection, collection._node, arrangement)
         view._index = index
         view._plan = plan
+        view._history = history
         view._fallible = error_operators(core.runtime.dataflow, arrangement.operator)
         self._catalog.views[name] = view
         for node in collection._node.walk():
@@ -290,23 +310,43 @@ class Definitions:
         return self._core.runtime.install(self._catalog.canonical(node), keys, history, choice)
 
     @reads
-    def index(self, view: View, keys: tuple[int, ...]) -> Arrangement:
-        """A further arrangement of a view, for lookups by other columns."""
-        view._alive()
-        arrangement = self._make_index(view, keys)
-        if not view._name.startswith(TRANSIENT):
+    def index(self, of: Table | View, keys: tuple[int, ...], name: str = "") -> Arrangement:
+        """A further arrangement of a view (or table), for look-ups by other columns."""
+        of._alive()
+        if name:
+            self._core.changing()
+            self._core.runtime.backing.check_writable(f"index {name!r} cannot be made")
+            self._core.transactions.catch_up()
+        index = self._make_index(of, keys, name)
+        if not of._label.startswith(TRANSIENT):
             try:
-                self._catalog.note(IndexMade(view._name, keys))
+                self._catalog.note(IndexMade(of._label, keys, name))
             except BaseException:
-                view._more.remove(arrangement)
+                of._more.remove(index)
                 self.collect()
                 raise
-        return arrangement
+        return index.arrangement
 
-    def _make_index(self, view: View, keys: tuple[int, ...]) -> Arrangement:
-        arrangement = self.install(view._node, keys, choice=view._plan)
-        view._more.append(arrangement)
-        return arrangement
+    def _make_index(self, of: Table | View, keys: tuple[int, ...], name: str = "") -> Index:
+        choice = of._plan if isinstance(of, View) else None
+        index = Index(keys, self.install(of._node, keys, choice=choice), name)
+        of._more.append(index)
+        return index
+
+    @reads
+    def drop_index(self, name: str) -> None:
+        """Stop keeping an index that has a name."""
+        self._core.changing()
+        self._core.runtime.backing.check_writable(f"index {name!r} cannot be dropped")
+        self._core.transactions.catch_up()
+        self._catalog.note(IndexDropped(name))
+        self._forget_index(name)
+        self.free_unused()
+
+    def _forget_index(self, name: str) -> None:
+        of, index = self._catalog.indexes()[name]
+        keep_snapshots(index.arrangement.trace)
+        of._more.remove(index)
 
     def _same_view(self, view: View, collection: Collection, index_by: str | Sequence[str] | None) -> View:
         """A view that was found when the session was opened, if it is defined as it was."""
@@ -344,7 +384,31 @@ class Definitions:
             core.runtime.backing.check_writable(f"view {view._name!r} cannot be dropped")
             self._catalog.note(ViewDropped(view._name))
             self._remove_view(view)
-            self._free_unused()
+            self.free_unused()
+
+    # names for types, and comments
+
+    @reads
+    def say(self, entry: TypeMade | TypeDropped | Commented) -> None:
+        """Keep a name for a type, or a comment."""
+        self._core.changing()
+        self._core.runtime.backing.check_writable("this cannot be said")
+        self._catalog.note(entry)
+        self._said(entry)
+
+    def _said(self, entry: TypeMade | TypeDropped | Commented) -> None:
+        if isinstance(entry, TypeMade):
+            self._core.types[entry.name] = entry.type
+        elif isinstance(entry, TypeDropped):
+            self._core.types.pop(entry.name, None)
+        else:
+            self._catalog.comments[entry.name, entry.column] = entry.text
+            if not entry.text:
+                del self._catalog.comments[entry.name, entry.column]
+
+    def _forget_comments(self, name: str) -> None:
+        for about in [a for a in self._catalog.comments if a[0] == name]:
+            del self._catalog.comments[about]
 
     # functions written in SQL
 
@@ -383,8 +447,9 @@ class Definitions:
         return sorted([*views, *others])
 
     def _remove_view(self, view: View) -> None:
-        for arrangement in (view._arrangement, *view._more):
+        for arrangement in (view._arrangement, *(index.arrangement for index in view._more)):
             keep_snapshots(arrangement.trace)
+        self._forget_comments(view._name)
         view._dropped = True
         del self._catalog.views[view._name]
         self._core.subscriptions.forget(view)
@@ -414,22 +479,24 @@ class Definitions:
         tables = self._catalog.tables
         for name in sorted(table._views):
             self._remove_view(self._catalog.views[name])
-        keep_snapshots(table._arrangement.trace)
+        for arrangement in (table._arrangement, *(index.arrangement for index in table._more)):
+            keep_snapshots(arrangement.trace)
         table._dropped = True
+        self._forget_comments(table._label)
         del tables[table._label]
         self._core.subscriptions.forget(table)
         for hidden in [t for t in tables.values() if t._origin is table]:
             del tables[hidden._label]
         self._core.clock.forget(table)
-        self._free_unused()
+        self.free_unused()
 
     @reads
     def collect(self) -> None:
         """Free what no table and no view needs; that followers of the clock went with it is noted."""
-        if self._free_unused():
+        if self.free_unused():
             self._catalog.note(Collected())
 
-    def _free_unused(self) -> bool:
+    def free_unused(self) -> bool:
         """Free what no table and no view needs; whether followers of the clock were among it."""
         core, clock = self._core, self._core.clock
         unused = clock.unused()
@@ -437,9 +504,10 @@ class Definitions:
             clock.forget(table)
             del self._catalog.tables[table._label]
         roots: list[Operator] = [t._arrangement.operator for t in self._catalog.tables.values()]
+        roots.extend(i.arrangement.operator for t in self._catalog.tables.values() for i in t._more)
         for view in self._catalog.views.values():
             roots.append(view._arrangement.operator)
-            roots.extend(a.operator for a in view._more)
+            roots.extend(index.arrangement.operator for index in view._more)
         roots.extend(a.operator for a in clock.indexes())
         core.runtime.keep_only(roots)
         return bool(unused)
@@ -456,11 +524,12 @@ class Definitions:
             del catalog.tables[table._label]
             table._dropped = True
             core.clock.forget(table)
+        self.altering.settle()
         core.subscriptions.settle()
         for table in catalog.tables.values():
             table._views &= catalog.views.keys()
         core.runtime.builder.forget_freed()
-        self._free_unused()
+        self.free_unused()
 
     @contextmanager
     def _or_drop(self, made: Table | View) -> Iterator[None]:
@@ -470,7 +539,7 @@ class Definitions:
         except BaseException as error:
             if isinstance(made, View):
                 self._remove_view(made)
-                self._free_unused()
+                self.free_unused()
             else:
                 self._remove_table(made)
             if isinstance(error, EverviewError) and isinstance(made, View):
@@ -493,41 +562,56 @@ class Definitions:
         self._catalog.entries.append((entry, data))
 
     def _do(self, entry: Entry) -> None:
+        catalog = self._catalog
+        following = catalog.next_id
+        self._do_one(entry)
+        catalog.next_id = max(catalog.next_id, following)  # an altered table has a higher id than those after it
+
+    def _do_one(self, entry: Entry) -> None:
         core, catalog = self._core, self._catalog
         if isinstance(entry, TableMade):
             catalog.next_id = entry.id
             if entry.name.startswith(RESERVED_PREFIX):
                 self._make_system_table(entry.name, [Column(name, declared) for name, declared in entry.columns])
             else:
-                self._new_table(entry.name, dict(entry.columns), [entry.columns[i][0] for i in entry.key])
+                key = [entry.columns[i][0] for i in entry.key]
+                self._new_table(entry.name, dict(entry.columns), key, entry.label or entry.name)
         elif isinstance(entry, FollowerMade):
             catalog.next_id = entry.id if entry.id >= 0 else catalog.next_id
             with core.clock.showing(entry.now):
                 core.clock.add(follower_of(core, entry))
         elif isinstance(entry, Collected):
-            self._free_unused()
+            self.free_unused()
         elif isinstance(entry, ViewMade):
             self._perform_view(entry)
         elif isinstance(entry, IndexMade):
-            self._make_index(catalog.views[entry.view], entry.keys)
+            of = catalog.views.get(entry.view) or catalog.tables[entry.view]
+            self._make_index(of, entry.keys, entry.name)
+        elif isinstance(entry, IndexDropped):
+            self._forget_index(entry.name)
+            self.free_unused()
+        elif isinstance(entry, (TypeMade, TypeDropped, Commented)):
+            self._said(entry)
+        elif isinstance(entry, (TableAltered, Renamed, ColumnsRenamed)):
+            self.altering.do(entry)
         elif isinstance(entry, FunctionMade):
             catalog.sql_functions[entry.name] = entry
         elif isinstance(entry, FunctionDropped):
             del catalog.sql_functions[entry.name]
         elif isinstance(entry, ViewDropped):
             self._remove_view(catalog.views[entry.name])
-            self._free_unused()
+            self.free_unused()
         else:
             self._remove_table(catalog.tables[entry.name])
 
     def _perform_view(self, entry: ViewMade) -> None:
-        source = self._collection_of(entry.node, entry.columns)
+        source = self.collection_of(entry.node, entry.columns)
         source._plan_why = entry.why
         source._calls = entry.calls
         view = self._new_view(entry.name, source, [entry.columns[i] for i in entry.index], entry.history, entry.plan)
         view._installed_at = entry.time
 
-    def _collection_of(self, node: nodes.Node, names: Iterable[str]) -> Collection:
+    def collection_of(self, node: nodes.Node, names: Iterable[str]) -> Collection:
         """A collection for a plan; the tables and views in it lend their names to `explain`."""
         below = set(node.walk())
         parents: list[Collection] = [*self._catalog.tables.values(), *self._catalog.views.values()]

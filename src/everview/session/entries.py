@@ -1,14 +1,13 @@
 """The entries of a catalog: each thing that made a session's dataflow what it is, in a form that can be kept.
 
-A plan is frozen with the Python functions it uses, each of them once, with the first plan that does. `surviving` leaves
-out what was dropped later, which is what a checkpoint keeps of a history.
+A plan is frozen with the Python functions it uses, each of them once, with the first plan that does.
+`everview.session.surviving` says what is left of a history, without what was dropped or changed later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from everview.codes.declare import data_type
 from everview.errors import StoreError
@@ -23,12 +22,13 @@ Columns = tuple[tuple[str, DataType], ...]
 
 @dataclass(frozen=True)
 class TableMade:
-    """A base table; `id` is its plan node's."""
+    """A base table; `id` is its plan node's, `label` what its operator is called, if not as the table is."""
 
     name: str
     columns: Columns
     key: tuple[int, ...]
     id: int
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,72 @@ class Collected:
 
 @dataclass(frozen=True)
 class IndexMade:
-    """A further arrangement of a view, for lookups by other columns."""
+    """A further arrangement of a view (or table), for look-ups by other columns; `name` if it was given one."""
 
     view: str
     keys: tuple[int, ...]
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class IndexDropped:
+    """An index that has a name went."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class TableAltered:
+    """A table got other columns or another key. `node`, over the table as it was, gives its rows from now on; `id` and
+    `label` are those of the new table's node and operator. The views that read it read it in this way.
+    """
+
+    name: str
+    node: plan.Node
+    columns: Columns
+    key: tuple[int, ...]
+    id: int
+    label: str
+
+
+@dataclass(frozen=True)
+class Renamed:
+    """A table or view got another name."""
+
+    old: str
+    new: str
+
+
+@dataclass(frozen=True)
+class ColumnsRenamed:
+    """The columns of a table or view got these names."""
+
+    name: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Commented:
+    """What people say about a table or view, or a column of it; nothing any more, if the text is empty."""
+
+    name: str
+    column: str
+    text: str
+
+
+@dataclass(frozen=True)
+class TypeMade:
+    """A name for a type."""
+
+    name: str
+    type: DataType
+
+
+@dataclass(frozen=True)
+class TypeDropped:
+    """A type has no name any more."""
+
+    name: str
 
 
 @dataclass(frozen=True)
@@ -123,29 +185,23 @@ class FunctionDropped:
 Entry = (
     FunctionMade
     | FunctionDropped
+    | TypeMade
+    | TypeDropped
     | TableMade
+    | TableAltered
+    | Renamed
+    | ColumnsRenamed
+    | Commented
     | FollowerMade
     | ViewMade
     | IndexMade
+    | IndexDropped
     | TableDropped
     | ViewDropped
     | Collected
 )
 
-_KINDS: dict[str, Any] = {
-    c.__name__: c
-    for c in (
-        FunctionMade,
-        FunctionDropped,
-        TableMade,
-        FollowerMade,
-        ViewMade,
-        IndexMade,
-        TableDropped,
-        ViewDropped,
-        Collected,
-    )
-}
+_KINDS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Entry)}
 
 
 def encode(entry: Entry, functions: Functions) -> bytes:
@@ -157,9 +213,11 @@ def encode(entry: Entry, functions: Functions) -> bytes:
     """
     header: dict[str, Any] = {"entry": type(entry).__name__, **vars(entry)}
     parts: list[bytes] = []
-    if isinstance(entry, TableMade):
+    if isinstance(entry, TypeMade):
+        header["type"] = repr(entry.type)
+    if isinstance(entry, (TableMade, TableAltered)):
         header["columns"] = [[name, repr(declared)] for name, declared in entry.columns]
-    if isinstance(entry, (ViewMade, FollowerMade)):
+    if isinstance(entry, (ViewMade, FollowerMade, TableAltered)):
         parts.append(freeze(entry.node, functions))
         new = list(functions.unwritten())
         header["node"] = [name for name, _ in new]
@@ -177,49 +235,13 @@ def decode(data: Any, where: str, functions: Functions) -> Entry:
     known = {k: tuple(v) if isinstance(v, list) else v for k, v in header.items()}
     if kind is FunctionMade:
         known["parameters"] = tuple((name, declared) for name, declared in known["parameters"])
-    if kind is TableMade:
+    if kind is TypeMade:
+        known["type"] = data_type(known["type"])
+    if kind in (TableMade, TableAltered):
         known["columns"] = tuple((name, data_type(declared)) for name, declared in known["columns"])
-    if kind in (ViewMade, FollowerMade):
+    if kind in (ViewMade, FollowerMade, TableAltered):
         for used, function in zip(known["node"], parts[1:], strict=True):
             functions.read(used, bytes(function))
         known["node"] = thaw(bytes(parts[0]), functions)
     entry: Entry = kind(**known)
     return entry
-
-
-def surviving(entries: Iterable[tuple[Entry, bytes]]) -> list[tuple[Entry, bytes]]:
-    """The entries (each with its record) without what was dropped later.
-
-    >>> surviving([(IndexMade("w", (0,)), b""), (IndexMade("v", (1,)), b""), (ViewDropped("v"), b"")])
-    [(IndexMade(view='w', keys=(0,)), b'')]
-    """
-    kept: list[tuple[Entry, bytes]] = []
-    for entry, data in entries:
-        if isinstance(entry, ViewDropped):
-            kept = [e for e in kept if _view(e[0]) != entry.name]
-        elif isinstance(entry, FunctionDropped):
-            kept = [e for e in kept if not (isinstance(e[0], FunctionMade) and e[0].name == entry.name)]
-        elif isinstance(entry, TableDropped):
-            gone = _gone_with([e for e, _ in kept], entry.name)
-            kept = [e for e in kept if e[0] not in gone]
-        elif not isinstance(entry, Collected):
-            kept.append((entry, data))
-    read = {n.id for e, _ in kept if isinstance(e, ViewMade) for n in e.node.walk() if isinstance(n, plan.Table)}
-    return [e for e in kept if not isinstance(e[0], FollowerMade) or e[0].owner or e[0].id in read]
-
-
-def _view(entry: Entry) -> str | None:
-    return entry.name if isinstance(entry, ViewMade) else entry.view if isinstance(entry, IndexMade) else None
-
-
-def _gone_with(entries: list[Entry], table: str) -> set[Entry]:
-    """A table's entry, and those of what follows it and of the views that read it."""
-    made: set[Entry] = {e for e in entries if isinstance(e, TableMade) and e.name == table}
-    made |= {e for e in entries if isinstance(e, FollowerMade) and (e.table == table or e.looks_at == table)}
-    ids = {e.id for e in made if isinstance(e, (TableMade, FollowerMade))}
-    views = {
-        e.name
-        for e in entries
-        if isinstance(e, ViewMade) and any(isinstance(n, plan.Table) and n.id in ids for n in e.node.walk())
-    }
-    return made | {e for e in entries if _view(e) in views}

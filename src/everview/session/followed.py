@@ -7,6 +7,7 @@ step captured while it runs (`everview.session.subscriptions`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,15 @@ from everview.session.subscriber import Subscriber
 from everview.session.turns import reads
 
 
+@dataclass
+class Index:
+    """A further arrangement of a table or view, for look-ups by some columns; CREATE INDEX gives it a name."""
+
+    keys: tuple[int, ...]
+    arrangement: Arrangement
+    name: str = ""
+
+
 class Followed(Contents):
     """A table or a view, as something that changes."""
 
@@ -34,6 +44,8 @@ class Followed(Contents):
     """the time when it was made: nothing is known of times before"""
     _subscribers: list[Subscriber]
     _dropped: bool
+    _more: list[Index]
+    """further indexes"""
 
     def _alive(self) -> None:
         raise NotImplementedError

@@ -47,6 +47,9 @@ class Table(Followed):
         self._installed_at = 0
         self._subscribers = []
         self._dropped = False
+        self._more = []
+        self._stored_as = name
+        """what the operator that holds its rows is called: it keeps that name when the table gets another"""
         self._views: set[str] = set()
         self._origin: Table | None = None  # the table that this hidden one follows, see `everview.session.temporal`
         self._partner: Table | None = None  # another one that it holds rows of, see `everview.session.lookups`

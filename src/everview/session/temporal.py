@@ -464,7 +464,7 @@ class TemporalFilter(Follower):
         rows = contents(core.runtime, table)
         self._wait(rows, self.seen)
         kept = rows[:, self._pass(rows, self.seen)]
-        name, order = f"{table._label} now", range(rows.shape[0])
+        name, order = f"{table._stored_as} now", range(rows.shape[0])
         self.own = core.definitions.hidden_table(name, table._columns, order, kept, table)
 
     def indexes(self) -> list[Arrangement]:
@@ -543,7 +543,7 @@ class ArrivalTTL(Follower):
         self.owner = owner
         rows = contents(core.runtime, table)
         columns = [*table._columns, Column("until", TIMESTAMP)]
-        name = f"{table._label} [size {size / 1e6:g} s]"
+        name = f"{table._stored_as} [size {size / 1e6:g} s]"
         self.own = core.definitions.hidden_table(
             name, columns, range(len(columns)), self._dated(rows, core.clock.read()), table
         )
@@ -618,7 +618,7 @@ class LastRows(Follower):
         columns = [*table._columns, Column("number", INT)]
         order = plan.keys_first(partition, len(columns))
         by = "".join(f" by {', '.join(table._columns[p].name for p in partition)}" for _ in partition[:1])
-        name = f"{table._label} [last {size}{by}]"
+        name = f"{table._stored_as} [last {size}{by}]"
         _, (_, new, _) = self.changes([(contents(core.runtime, table), 1)], [], 0, 0)
         self.own = core.definitions.hidden_table(name, columns, order, new, table)
 

@@ -68,7 +68,9 @@ class View(Followed):
         self._dropped = False
         self._subscribers = []
         self._fallible: list[Operator] = []
-        self._more: list[Arrangement] = []  # further indexes, for lookups by other columns
+        self._more = []
+        self._history: int | None = None
+        """how many epochs back it can be read, if that was said"""
 
     def _alive(self) -> None:
         if self._dropped:

@@ -21,10 +21,13 @@ sqlglot parses; the modules here, in reading order, turn the tree into the plans
     timed         now(), windows on tables, times to live
     parameters, prepared    $name
     statements, result    what `db.sql` does, and its answers
+    schemas       names with a schema, and the search path
     definitions   CREATE TABLE, CREATE VIEW, DROP
+    altering, comments    ALTER, COMMENT ON
+    indexes, lookups    CREATE INDEX, and rows that are found in one
     defined       CREATE FUNCTION ... LANGUAGE SQL
     affected, conflicts, changes    INSERT, UPDATE, DELETE, TRUNCATE
-    explaining, describing, reasons    EXPLAIN, DESCRIBE, WHY
+    explaining, describing, showing, reasons    EXPLAIN, DESCRIBE, SHOW, WHY
     words, subscription, pipelines    SUBSCRIBE; CREATE SOURCE, CREATE SINK and RUN
     files, copies    files in FROM, and COPY
     repl, script  `everview sql` and `everview run`

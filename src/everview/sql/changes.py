@@ -204,7 +204,7 @@ def truncate(sql: Statements, node: exp.TruncateTable, source: Source) -> Do:
 def table_of(sql: Statements, target: exp.Expr | bool | None, source: Source) -> Table:
     if not isinstance(target, exp.Expr):  # sqlglot reads DELETE alone as a statement
         raise SqlError("E_SYNTAX", "the table's name is missing", "name the table to change", 1, 1)
-    name = sql.spelled(schemas.full_name(target))
+    name = sql.spelled(schemas.written(target))
     found = sql.core.catalog.tables.get(name) if name in sql.session.tables else None
     if found is None:
         if name in sql.session.views:

@@ -101,11 +101,6 @@ class _What:
                 self.columns.append(words.name("a column"))
             words.need(")")
 
-    @property
-    def full(self) -> str:
-        """The name by which it is kept."""
-        return self.name[len("public.") :] if self.name.lower().startswith("public.") else self.name
-
 
 # options
 
@@ -217,7 +212,7 @@ def _table(sql: Statements, words: Words, what: _What) -> Table:
     """The table that rows are copied into."""
     if what.query:
         raise words.error("rows cannot be copied into a query", _HINT)
-    exact = sql.spelled(what.full)
+    exact = sql.spelled(what.name)
     if exact in sql.session.views:
         raise words.error(f"{exact} is a view, which cannot be changed", "copy into a table", "E_TYPE")
     if exact not in sql.session.tables:
@@ -249,7 +244,7 @@ def _asked(sql: Statements, statement: reading.Statement, words: Words, what: _W
         if not isinstance(tree, reading.QUERIES):
             raise source.refuse(tree, "only the answer of a query can be copied", _HINT)
         return parts.whole(tree, source, lambda: sql.bound(tree, source))
-    exact = sql.spelled(what.full)
+    exact = sql.spelled(what.name)
     if exact not in sql.session:
         hint = did_you_mean(what.name, [*sql.session.tables, *sql.session.views])
         raise words.error(f"there is no table or view {what.name}", hint, "E_TABLE")

@@ -8,6 +8,7 @@ again is the same.
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -51,7 +52,7 @@ def create(sql: Statements, node: exp.Create, source: Source) -> Do:
     name = _new_name(sql, target, node, source)
     make = _create_table if kind == "TABLE" else create_view
     do = make(sql, name or target.name, node, source)
-    return do if name is not None else lambda: sql.session[sql.spelled(schemas.full_name(target))]
+    return do if name is not None else lambda: sql.session[schemas.new_name(sql, target, source)]
 
 
 def _new_name(sql: Statements, target: exp.Table, node: exp.Create, source: Source) -> str | None:
@@ -201,9 +202,10 @@ def _follow(core: Core, table: Table, there: bool, marks: tuple[Expr, Expr] | No
         )
 
 
-def columns_of(name: str, columns: str) -> tuple[dict[str, Any], list[str]]:
-    """Types of columns as CREATE TABLE lists them, and the key."""
-    source = Source(f"CREATE TABLE {name} {columns}")
+def columns_of(name: str, columns: str, around: Source | None = None) -> tuple[dict[str, Any], list[str]]:
+    """Types of columns as CREATE TABLE lists them, and the key; `around` is the text that they stand in."""
+    text = f"CREATE TABLE {name} {columns}"
+    source = Source(text) if around is None else replace(around, text=text, known=None)
     listed: exp.Schema = reading.parsed(source).this
     parts.understood(listed.this)
     return parts.whole(listed, source, lambda: _columns(listed, source))
@@ -291,7 +293,7 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
     found: list[str] = []
     optional, cascade = bool(node.args.get("exists")), bool(node.args.get("cascade"))
     for target in node.args.get("tables") or [node.this]:
-        name = names.spelled(schemas.full_name(target), there)
+        name = schemas.found(sql.core, schemas.written(target), there)
         if name in there:
             found.append(name)
         elif not optional:

@@ -60,9 +60,10 @@ def describe(sql: Statements, node: exp.Describe, source: Source) -> Do:
         query, _ = sql.bound(node.this, source)
         types = query.node.types[query.context : query.width]
         return lambda: _listed(sql, query.names, types, ())
-    if not isinstance(node.this, exp.Table):
-        raise source.refuse(node, "tables, views and queries can be described")
-    name = sql.spelled(schemas.full_name(node.this))
+    kind = str(node.args.get("kind") or "").upper()
+    if not isinstance(node.this, exp.Table) or kind not in ("", "TABLE", "VIEW"):
+        raise source.refuse(node, "tables, views and queries can be described", "DESCRIBE name, DESCRIBE SELECT ...")
+    name = sql.spelled(schemas.written(node.this))
     if name not in sql.session:
         there = [*sql.session.tables, *sql.session.views]
         raise source.error(node.this, "E_TABLE", f"there is no table or view {name}", did_you_mean(name, there))
@@ -73,7 +74,21 @@ def named(sql: Statements, name: str) -> Result:
     """The columns of a table or view that is there."""
     found = sql.session[name]
     key = [found._columns[k].name for k in found._key] if isinstance(found, Table) else []
-    return _listed(sql, [c.name for c in found._columns], [c.type for c in found._columns], key)
+    listed = _listed(sql, [c.name for c in found._columns], [c.type for c in found._columns], key)
+    said = {c: text for (n, c), text in sql.core.catalog.comments.items() if n == name}
+    return _with_comments(sql, listed, said) if said else listed
+
+
+def _with_comments(sql: Statements, listed: Result, said: dict[str, str]) -> Result:
+    """The columns with what was said about them; a first row for what was said about the whole."""
+    codec = Codec(
+        (STR, STR.optional(), STR.optional(), STR.optional(), STR.optional()),
+        (*listed.columns, "comment"),
+        sql.core.interner,
+    )
+    whole = [(None, None, None, said[""])] if "" in said else []
+    rows = [("", *row) for row in whole] + [(*row, said.get(row[0])) for row in listed.rows()]
+    return Result(codec, codec.encode_rows(rows))
 
 
 def _listed(sql: Statements, names: Sequence[str], types: Sequence[DataType], key: Sequence[str]) -> Result:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,27 +17,23 @@ from everview.plan.explain import numbered
 from everview.plan.multiway import Choice, Decision
 from everview.plan.prune import prune
 from everview.session.inspect import upstream
-from everview.sql import choice, names, parts, reading, reasons
+from everview.sql import choice, lookups, parts, reading, reasons, schemas
 from everview.sql.definitions import refuse_properties
 from everview.sql.places import Source
 from everview.sql.result import Result
+from everview.sql.words import Words
 
 if TYPE_CHECKING:
     from everview.sql.statements import Statements
 
 
 def explain(sql: Statements, statement: reading.Statement) -> Result:
-    """EXPLAIN query, EXPLAIN view, EXPLAIN WHY query"""
-    text = statement.text
-    start = text.lower().index("explain")
-    # sqlglot takes what follows EXPLAIN for one token: what is to be noted is in there
-    explained = next(
-        reading.statements(f"{text[:start]}       {text[start + 7 :]}", lambda: statement.dialect), statement
-    )
-    source = explained.source()
+    """EXPLAIN [ANALYZE] [(options)] query, EXPLAIN view, EXPLAIN WHY query"""
+    explained, analyze = _options(reading.respoken(statement))
+    source = sql.placed(explained.source())
     if explained.first == "WHY":
-        return reasons.explain_why(sql, sql.placed(_without_first(source)))
-    name = names.spelled(source.text.strip(), sql.session.views)
+        return reasons.explain_why(sql, _without_first(source))
+    name = schemas.found(sql.core, source.text.strip(), sql.session.views)
     if name in sql.session.views:
         view = sql.session[name]
         return sql.texts("plan", view.explain().split("\n"))
@@ -46,7 +44,12 @@ def explain(sql: Statements, statement: reading.Statement) -> Result:
     collection = sql.collection(compiler, plain, query.names)
     how = sql.how_to_join(plain, source)
     joined = _joins(sql, plain, how, choice.why(how, sql.asked(source)))
-    lines = [*collection.explain().split("\n"), *joined, *_kept(sql, collection)]
+    found = [str(look_up) for _, look_up in lookups.planned(sql.core, query.node)] if node is tree else []
+    lines = [*collection.explain().split("\n"), *joined, *found, *_kept(sql, collection)]
+    if analyze:
+        start = time.perf_counter()
+        rows = len(sql.answer(query, compiler))
+        lines.append(f"asked: {rows} rows in {(time.perf_counter() - start) * 1000:.1f} ms")
     return sql.texts("plan", lines)
 
 
@@ -55,6 +58,54 @@ def _without_first(source: Source) -> Source:
     word, *rest = source.tokens
     text = f"{source.text[: word.start]}{' ' * (word.end + 1 - word.start)}{source.text[word.end + 1 :]}"
     return replace(source, text=text, known=tuple(rest))
+
+
+def _options(statement: reading.Statement) -> tuple[reading.Statement, bool]:
+    """What is to be explained, and whether it is to be asked, too: ANALYZE, (ANALYZE, FORMAT TEXT)"""
+    words, said = Words(statement), []
+    if words.tokens and words.tokens[0].text == "(" and not _is_query(words):
+        words.need("(")
+        said.append(_option(words))
+        while words.next_is(","):
+            said.append(_option(words))
+        words.need(")")
+    elif words.tokens and words.tokens[0].text.upper() == "ANALYZE":
+        said.append(_option(words))
+    if words.at == 0:
+        return statement, False
+    end = words.tokens[words.at - 1].end + 1
+    blank = re.sub(r"[^\n]", " ", statement.text[:end]) + statement.text[end:]
+    rest = next(reading.statements(blank, lambda: statement.dialect), None)
+    if rest is None:
+        raise words.error("a query is missing here", "EXPLAIN ANALYZE SELECT ...")
+    return rest, any(said)
+
+
+def _is_query(words: Words) -> bool:
+    """Whether brackets hold a query, not options."""
+    following = [t.text.upper() for t in words.tokens if t.text != "("][:1]
+    return bool(following) and following[0] in ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
+
+
+def _option(words: Words) -> bool:
+    """One option: whether it asks for the query to be asked."""
+    at = words.at
+    name = words.take("an option").upper()
+    value = words.take("a value").upper() if not _ended(words, name) else "TRUE"
+    if name == "ANALYZE" and value in ("TRUE", "ON", "1", "FALSE", "OFF", "0"):
+        return value in ("TRUE", "ON", "1")
+    if name == "FORMAT" and value == "TEXT":
+        return False
+    words.at = at
+    raise words.error(
+        f"EXPLAIN has no option {name} {value}".removesuffix(" TRUE"), "ANALYZE or FORMAT TEXT", "E_OPTION"
+    )
+
+
+def _ended(words: Words, name: str) -> bool:
+    following = words.tokens[words.at].text.upper() if words.at < len(words.tokens) else ""
+    flags = ("TRUE", "FALSE", "ON", "OFF", "1", "0")
+    return following in (",", ")", "") or (following not in flags and name != "FORMAT")
 
 
 def _explained(tree: exp.Expr, source: Source) -> exp.Expr:

@@ -39,7 +39,7 @@ from everview.sql import (
 from everview.sql.from_clause import FromClause
 from everview.sql.grouping import Grouped, aggregates_in, grouping_sets
 from everview.sql.memberships import long_list
-from everview.sql.names import output_name, spelled
+from everview.sql.names import output_name
 from everview.sql.parameters import Parameters
 from everview.sql.places import Source
 from everview.sql.scalars import Scalars, conjuncts, sort_keys
@@ -186,7 +186,7 @@ class Compiler:
             if found is None:
                 raise recursion.Untyped(node)
             return found
-        exact = spelled(full, _all_names(self.session))
+        exact = schemas.found(self.core, schemas.written(node), _all_names(self.session))
         if exact not in self.session:
             raise self.source.error(
                 node,

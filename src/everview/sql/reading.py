@@ -250,6 +250,17 @@ def _only_defines(words: list[str]) -> bool:
     return words[opened - 1] in ("AS", "MATERIALIZED")
 
 
+def respoken(statement: Statement) -> Statement:
+    """What follows the first word of a statement that sqlglot takes for a command: it takes all that for one token, in
+    which nothing is noted.
+    """
+    text = statement.text
+    start = len(text) - len(text.lstrip())
+    end = start + len(statement.first)
+    blank = text[:start] + " " * (end - start) + text[end:]
+    return next(statements(blank, lambda: statement.dialect), replace(statement, text=blank, tokens=()))
+
+
 def parsed(source: Source) -> exp.Expr:
     """sqlglot's tree of one statement."""
     for token in stray_commas(source.tokens):

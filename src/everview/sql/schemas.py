@@ -1,19 +1,24 @@
-"""CREATE SCHEMA, DROP SCHEMA, and names with a schema before them.
+"""CREATE SCHEMA, DROP SCHEMA, SET search_path, and names with a schema before them.
 
 A table `t` of the schema `s` is kept by the name `s.t`; what has no schema is in `public`, so `public.t` is `t`. Names
-without a schema are looked for there only. That a schema was made is kept as an offset (a text that is committed with a
-transaction), so it is as durable as rows are.
+without a schema are looked for in the schemas of the search path, one after the other: `public` alone, unless SET
+search_path says otherwise. New things come into the first of them that is there.
+
+That a schema was made is kept as an offset (a text that is committed with a transaction), so it is as durable as rows
+are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from everview.errors import did_you_mean
-from everview.sql import names
+from everview.sql import names, reading
 from everview.sql.places import Source
+from everview.sql.words import Words
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -31,6 +36,27 @@ def full_name(node: exp.Expr) -> str:
     return node.name if written.lower() in ("", PUBLIC) else f"{written}.{node.name}"
 
 
+def written(node: exp.Expr) -> str:
+    """The name of a table or view as it was written, with its schema if it has one."""
+    full = full_name(node)
+    return f"{PUBLIC}.{full}" if node.args.get("db") is not None and full == node.name else full
+
+
+def found(core: Core, name: str, candidates: Iterable[str]) -> str:
+    """The table or view that is meant by a name as written: one in its schema, or in the first schema of the search
+    path that has one. The name itself if there is none.
+    """
+    known = list(candidates)
+    schema, _, last = name.rpartition(".")
+    if schema.lower() == PUBLIC:
+        return names.spelled(last, known)
+    for one in core.search_path if not schema else ():
+        exact = names.spelled(name if one == PUBLIC else f"{one}.{name}", known)
+        if exact in known:
+            return exact
+    return names.spelled(name, known) if schema else name
+
+
 def made(core: Core) -> list[str]:
     """All schemas but `public`."""
     return [k[len(_MADE) :] for k in core.runtime.offsets if k.startswith(_MADE)]
@@ -38,15 +64,46 @@ def made(core: Core) -> list[str]:
 
 def new_name(sql: Statements, target: exp.Expr, source: Source) -> str:
     """The name of something to be created. Its schema must be there, and is spelled as it was when it was made."""
-    full = full_name(target)
-    if full == target.name:
-        return sql.spelled(full)
-    written = target.args["db"].name
     there = made(sql.core)
-    schema = names.spelled(written, there)
-    if schema not in there:
-        raise source.error(target, "E_NAME", f"there is no schema {written}", _hint(written, there))
-    return sql.spelled(f"{schema}.{target.name}")
+    full = full_name(target)
+    if target.args.get("db") is None:
+        path = [s for s in sql.core.search_path if s == PUBLIC or s in there]
+        if not path:
+            raise source.error(target, "E_NAME", "no schema of the search path is there", "SET search_path = public")
+        full = target.name if path[0] == PUBLIC else f"{path[0]}.{target.name}"
+    elif full != target.name:
+        given = target.args["db"].name
+        schema = names.spelled(given, there)
+        if schema not in there:
+            raise source.error(target, "E_NAME", f"there is no schema {given}", _hint(given, there))
+        full = f"{schema}.{target.name}"
+    return names.spelled(full, [*sql.session.tables, *sql.session.views])
+
+
+def set_path(sql: Statements, statement: reading.Statement) -> None:
+    """SET search_path = | TO a, b | DEFAULT: where names without a schema are looked for"""
+    words = Words(statement)
+    words.need("SET")
+    words.need("SEARCH_PATH")
+    words.choose("=", "TO")
+    if words.next_is("DEFAULT"):
+        words.end()
+        sql.core.search_path = (PUBLIC,)
+        return
+    there, path = [PUBLIC, *made(sql.core)], []
+    while True:
+        at = words.at
+        given = words.take("a schema")
+        for name in [n.strip().strip('"') for n in given.split(",")]:
+            schema = names.spelled(name, there)
+            if schema not in there and name != "$user":
+                words.at = at
+                raise words.error(f"there is no schema {name}", _hint(name, there), "E_NAME")
+            path += [schema] if name != "$user" else []
+        if not words.next_is(","):
+            break
+    words.end()
+    sql.core.search_path = tuple(path)
 
 
 def create(sql: Statements, node: exp.Create, source: Source) -> Do:

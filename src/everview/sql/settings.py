@@ -1,7 +1,7 @@
 """What a session is told about types: SET TIME ZONE, CREATE TYPE and DROP TYPE.
 
-A type made by CREATE TYPE is a name for an enum's labels. Columns keep the labels, not the name, so a directory has all
-it needs; whoever opens it and wants the name again says CREATE TYPE again.
+A type made by CREATE TYPE is a name for an enum's labels. Columns keep the labels, not the name; the name is kept in
+the catalogue, so a directory knows it when it is opened again.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from sqlglot import TokenType, exp
 
 from everview.errors import did_you_mean
+from everview.session.entries import TypeDropped, TypeMade
 from everview.sql import names, reading
 from everview.sql.places import Source
 from everview.sql.typed import checked_zone
@@ -59,7 +60,7 @@ def create_type(sql: Statements, node: exp.Create, source: Source) -> Do:
     made = _enum(node, source)
 
     def do() -> None:
-        sql.core.types[name] = made
+        sql.core.definitions.say(TypeMade(name, made))
 
     return do
 
@@ -95,7 +96,7 @@ def drop_type(sql: Statements, node: exp.Drop, source: Source) -> Do:
 
     def do() -> None:
         for name in found:
-            sql.core.types.pop(name, None)
+            sql.core.definitions.say(TypeDropped(name))
 
     return do
 

@@ -34,27 +34,32 @@ from everview.session.core import Core, core_of
 from everview.session.session import Session
 from everview.session.turns import reads, writes
 from everview.sql import (
+    altering,
     changes,
     choice,
+    comments,
     copies,
     defined,
     definitions,
     describing,
     dialects,
     explaining,
+    indexes,
+    lookups,
     merging,
     modifying,
-    names,
     own_changes,
     parts,
     pipelines,
     reading,
     reasons,
     savepoints,
+    schemas,
     settings,
+    showing,
     subscription,
 )
-from everview.sql.places import Source, SqlError
+from everview.sql.places import Source
 from everview.sql.query import Compiler, Env, Query
 from everview.sql.result import Result, in_order
 from everview.sql.savepoints import Savepoint
@@ -188,7 +193,7 @@ class Statements:
 
     def spelled(self, name: str) -> str:
         """The table or view that is meant, as it was spelled when it was made; the name itself if there is none."""
-        return names.spelled(name, [*self.session.tables, *self.session.views])
+        return schemas.found(self.core, name, [*self.session.tables, *self.session.views])
 
     # queries
 
@@ -247,7 +252,8 @@ class Statements:
         written: dict[plan.Node, plan.Node] = dict(self.written)
         written.update({place: file.rows() for place, file in compiler.files.items()})
         node = substituted(query.node, written) if written else query.node
-        collection = self.collection(compiler, own_changes.seen(self.core, node, self.snapshot), inside)
+        node = own_changes.seen(self.core, lookups.done(self.core, node), self.snapshot)
+        collection = self.collection(compiler, node, inside)
         view = self.session.view(QUERY, collection, plan=self.how_to_join(query.node, compiler.source))
         try:
             codes = view._read(self.session.time)._repeated()
@@ -289,29 +295,6 @@ class Statements:
             hint = did_you_mean(name, dialects.NAMES)
             raise source.error_at(words[2].start, "E_DIALECT", f"there is no dialect {words[2].text}", hint)
         self.dialect = name
-
-    def show(self, statement: reading.Statement) -> Result:
-        """SHOW TABLES, SHOW VIEWS, SHOW WATERMARKS, SHOW COLUMNS FROM name, SHOW plan"""
-        what = statement.text.split()[1:]
-        rest = " ".join(what).lower()
-        if rest.startswith("columns from ") and len(what) == 3 and self.spelled(what[2]) in self.session:
-            return describing.named(self, self.spelled(what[2]))
-        if rest == "plan":
-            return self.texts("plan", [self.plan or "default"])
-        if rest == "dialect":
-            return self.texts("dialect", [self.dialect])
-        if rest == "watermarks":
-            return describing.watermarks(self)
-        found = {"tables": self.session.tables, "views": self.session.views}
-        if rest not in found:
-            place = Source(statement.text).line_and_column(statement.text.lower().index("show"))
-            raise SqlError(
-                "E_UNSUPPORTED",
-                f"there is no SHOW {rest}",
-                "SHOW TABLES, VIEWS, WATERMARKS, plan, dialect or COLUMNS FROM name",
-                *place,
-            )
-        return self.texts(rest[:-1], sorted(found[rest]))
 
     def texts(self, column: str, values: Sequence[str]) -> Result:
         """An answer of one column."""
@@ -378,7 +361,7 @@ _STATEMENTS = (
 )
 
 _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
-    "SHOW": Statements.show,
+    "SHOW": showing.show,
     "SAVEPOINT": savepoints.savepoint,
     "RELEASE": savepoints.release,
     "EXPLAIN": explaining.explain,
@@ -388,6 +371,12 @@ _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
     "CREATE SINK": pipelines.create_sink,
     "RUN": pipelines.run,
     "COPY": copies.copy,
+    "ALTER": altering.alter,
+    "COMMENT": comments.comment,
+    "CREATE INDEX": indexes.create,
+    "CREATE UNIQUE": indexes.create,
+    "DROP INDEX": indexes.drop,
+    "SET SEARCH_PATH": schemas.set_path,
     "SET DIALECT": Statements.set_dialect,
     "SET TIME": settings.set_zone,
     "SET TIMEZONE": settings.set_zone,
@@ -395,7 +384,7 @@ _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
 """Statements that sqlglot does not know, by their first word or two."""
 
 _READING: set[Callable[..., Any]] = {
-    Statements.show,
+    showing.show,
     explaining.explain,
     reasons.why,
     Statements.select,

@@ -12,7 +12,7 @@ from everview.errors import did_you_mean
 from everview.session.batch import Batch
 from everview.session.followed import Followed
 from everview.session.view import View
-from everview.sql import names, parts, reading
+from everview.sql import parts, reading, schemas
 from everview.sql.definitions import create_view
 from everview.sql.places import Source
 from everview.sql.words import Words
@@ -84,7 +84,7 @@ def subscribe(sql: Statements, statement: reading.Statement) -> Subscription:
     words.next_is("TO")
     query = words.brackets()
     there = [*sql.session.views, *sql.session.tables]
-    name = "" if query else names.spelled(words.take("a view, a table or a query in brackets"), there)
+    name = "" if query else schemas.found(sql.core, words.name("a view, a table or a query in brackets"), there)
     if name and name not in there:
         words.at -= 1
         raise words.error(f"there is no view or table {name}", did_you_mean(name, there), "E_TABLE")

@@ -23,7 +23,7 @@ from everview.expr.nodes import Expr, Literal
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.session.temporal import Term
-from everview.sql import constants, names
+from everview.sql import constants, names, schemas
 from everview.sql.notes import TableWindow
 from everview.sql.places import SqlError
 from everview.sql.scopes import Relation
@@ -213,7 +213,9 @@ def passing(compiler: Compiler, node: plan.Node, wanted: tuple[Term, ...], at: e
 
 def window(compiler: Compiler, node: exp.Table, relation: Relation, spec: TableWindow) -> Relation:
     """The rows of a base table in a window, e.g. `readings [size 300 time]`."""
-    table = compiler.core.catalog.tables.get(names.spelled(node.name, compiler.session.tables))
+    table = compiler.core.catalog.tables.get(
+        schemas.found(compiler.core, schemas.written(node), compiler.session.tables)
+    )
     if table is None or relation.node != table._node:
         raise compiler.source.refuse(node, "windows are on base tables", "apply it to the tables of the view")
     if not compiler.standing:

@@ -33,9 +33,9 @@ class Words:
 
     def error(self, message: str, hint: str = "", code: str = "E_SYNTAX") -> SqlError:
         """An error at the present token."""
-        token = self.tokens[min(self.at, len(self.tokens) - 1)]
-        before = self.text[: token.start]
-        return SqlError(code, message, hint, before.count("\n") + 1, token.start - before.rfind("\n"), self.text)
+        start = self.tokens[min(self.at, len(self.tokens) - 1)].start if self.tokens else 0
+        before = self.text[:start]
+        return SqlError(code, message, hint, before.count("\n") + 1, start - before.rfind("\n"), self.text)
 
     def next_is(self, *words: str) -> bool:
         """Take these words if they come next."""

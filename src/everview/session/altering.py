@@ -1,0 +1,308 @@
+"""ALTER: a table gets other columns or another key; tables, views and their columns get other names.
+
+Plans know tables by a number and columns by their places, so a name is only what the catalogue says, and views that
+read what is renamed go on as they are.
+
+A table with other columns is another table, with another number. Its rows are computed from the old one's by a
+projection, and the views that read it are installed again over a projection that puts the columns where they were
+(`everview.session.surviving.standing_for`). All of that is built first, beside what is there. Then *one* entry is
+noted, which says all of it; then tables and views are pointed at what was built, which cannot fail. So whatever
+happens, the catalogue and its directory hold the table as it was or as it is to be. Whoever does the entry again (after
+a crash, in another process that follows) builds the same.
+
+Hazards: what was built again has no history from before, so that earlier times cannot be read any more. Collections
+that were made in Python from the table as it was read a table that is gone (E_DROPPED).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from everview.codes.codec import Codec
+from everview.dataflow.operators import Arrangement
+from everview.errors import InputError, PlanError
+from everview.expr.evaluate import ERRORS, evaluate
+from everview.expr.resolve import Column
+from everview.plan import nodes
+from everview.plan.prune import columns_read
+from everview.plan.substitute import substituted
+from everview.session.current_rows import last_of_each
+from everview.session.entries import ColumnsRenamed, Renamed, TableAltered
+from everview.session.followed import Followed, Index
+from everview.session.inspect import error_operators
+from everview.session.keys import key_twice
+from everview.session.snapshot import keep_snapshots, read_codes
+from everview.session.surviving import places, standing_for
+from everview.session.temporal import RESERVED_PREFIX
+from everview.types import NULL
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.table import Table
+    from everview.session.view import View
+
+Words = np.ndarray
+
+
+class Altering:
+    """Alters and renames what has a name in a session."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._catalog = core.catalog
+        self._finish: tuple[TableAltered, Callable[[], None]] | None = None
+        """what is left to do for an entry that may have been noted"""
+
+    # people's calls
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a table or view another name."""
+        self._begin(f"{old!r} cannot be renamed")
+        self._catalog.check_new(new)
+        self._refuse_pipelines(old)
+        entry = Renamed(old, new)
+        self._catalog.note(entry)
+        self._rename(entry)
+
+    def rename_columns(self, name: str, columns: tuple[str, ...]) -> None:
+        """Give the columns of a table or view other names."""
+        self._begin(f"columns of {name!r} cannot be renamed")
+        self._refuse_pipelines(name)
+        if name in self._catalog.tables:
+            self._refuse_followers(self._catalog.tables[name])
+        entry = ColumnsRenamed(name, columns)
+        self._catalog.note(entry)
+        self._rename_columns(entry)
+
+    def alter(self, table: Table, node: nodes.Project, columns: list[Column], key: tuple[int, ...]) -> None:
+        """Give a table other columns, whose values `node` gives over what it is, or another key."""
+        core, catalog = self._core, self._catalog
+        self._begin(f"table {table._label!r} cannot be altered")
+        self._refuse_pipelines(table._label)
+        number = catalog.next_id
+        entry = TableAltered(
+            table._label,
+            node,
+            tuple((c.name, c.type) for c in columns),
+            key,
+            number,
+            f"{RESERVED_PREFIX}{number} {table._label}",
+        )
+        self._check_views(table, entry)
+        rows = self._rows(table, entry, check=True)
+        try:
+            finish = self._built(table, entry, rows)
+        except BaseException:
+            core.definitions.free_unused()
+            raise
+        self._finish = entry, finish
+        try:
+            catalog.note(entry)
+        except BaseException:
+            self._finish = None
+            core.definitions.free_unused()
+            raise
+        finish()
+        self._finish = None
+        core.definitions.free_unused()
+
+    def readers(self, table: Table, column: int) -> list[str]:
+        """The views that read a column of a table."""
+        views = [self._catalog.views[name] for name in sorted(table._views)]
+        return [v._name for v in views if column in columns_read(v._node, plan_of(table))]
+
+    # doing it again
+
+    def do(self, entry: TableAltered | Renamed | ColumnsRenamed) -> None:
+        """Do what an entry says."""
+        if isinstance(entry, Renamed):
+            self._rename(entry)
+        elif isinstance(entry, ColumnsRenamed):
+            self._rename_columns(entry)
+        else:
+            table = self._catalog.tables[entry.name]
+            self._built(table, entry, self._rows(table, entry))()
+            self._core.definitions.free_unused()
+
+    def settle(self) -> None:
+        """After a turn that was cut off: what was noted is done."""
+        if self._finish is not None:
+            entry, finish = self._finish
+            if self._catalog.entry_log is None or any(e is entry for e, _ in self._catalog.entries):
+                finish()
+            self._finish = None
+
+    # what must not be
+
+    def _begin(self, what: str) -> None:
+        self._core.changing()
+        self._core.runtime.backing.check_writable(what)
+        self._core.transactions.catch_up()
+
+    def _refuse_pipelines(self, name: str) -> None:
+        """Sources and sinks know tables and views, and how far they are, by name and columns."""
+        feeds = getattr(self._core.attached.get("pipeline"), "feeds", {})
+        marks = (f"source/{name}/", f"sink/{name}/")
+        if name in feeds or any(offset.startswith(marks) for offset in self._core.runtime.offsets):
+            raise InputError(
+                "E_IN_USE",
+                f"a source or sink belongs to {name!r}, and knows it by its name and columns",
+                "make a view of it that has the names and columns you want",
+            )
+
+    def _refuse_followers(self, table: Table) -> None:
+        """What follows the clock keeps tables of its own, which have columns like the table's."""
+        if self._core.clock.agenda.of(table):
+            raise InputError(
+                "E_IN_USE",
+                f"table {table._label!r} has a time to live, or views that follow the clock",
+                "drop those views first; a table with a time to live must be made anew",
+            )
+
+    def _check_views(self, table: Table, entry: TableAltered) -> None:
+        self._refuse_followers(table)
+        moved = places(entry)
+        for i, column in enumerate(table._columns):
+            users = self.readers(table, i) if i not in moved else []
+            if users:
+                what = f"column {column.name} of {table._label} is read by {', '.join(users)}"
+                raise PlanError("E_IN_USE", what, "drop those first")
+
+    # names
+
+    def _rename(self, entry: Renamed) -> None:
+        catalog = self._catalog
+        for there in (catalog.tables, catalog.views):
+            if entry.old in there:
+                items = [(entry.new if name == entry.old else name, found) for name, found in there.items()]
+                there.clear()
+                there.update(items)  # type: ignore[arg-type]
+                there[entry.new]._label = entry.new
+        if entry.new in catalog.views:
+            catalog.views[entry.new]._name = entry.new
+        for table in catalog.tables.values():
+            if entry.old in table._views:
+                table._views = {entry.new if n == entry.old else n for n in table._views}
+        catalog.redeclarable.discard(entry.old)
+        for name, column in [about for about in catalog.comments if about[0] == entry.old]:
+            catalog.comments[entry.new, column] = catalog.comments.pop((name, column))
+
+    def _rename_columns(self, entry: ColumnsRenamed) -> None:
+        catalog = self._catalog
+        found: Table | View = catalog.tables.get(entry.name) or catalog.views[entry.name]
+        before = [c.name for c in found._columns]
+        found._columns = tuple(_named(c, n) for c, n in zip(found._columns, entry.columns, strict=True))
+        found._codec = Codec(found._node.types, entry.columns, self._core.interner)
+        said = {c: catalog.comments.pop((entry.name, c)) for n, c in [*catalog.comments] if n == entry.name and c}
+        for old, new in zip(before, entry.columns, strict=True):
+            if old in said:
+                catalog.comments[entry.name, new] = said[old]
+
+    # columns
+
+    def _rows(self, table: Table, entry: TableAltered, check: bool = False) -> Words:
+        """The rows that the altered table has."""
+        runtime = self._core.runtime
+        columns, counts = read_codes(runtime, table._arrangement, (), runtime.dataflow.time)
+        assert isinstance(entry.node, nodes.Project)
+        found = evaluate(entry.node.exprs, None, columns, self._core.interner)
+        if check and len(found.kept) < columns.shape[1]:
+            failed = int(np.flatnonzero(found.errors)[0])
+            row = table._codec.decode_rows(np.ascontiguousarray(columns[:, failed : failed + 1]))[0]
+            what = f"{ERRORS[int(found.errors[failed])]}, for the row {row!r}"
+            raise InputError("E_ROWS", f"table {table._label!r}: {what}", "correct or delete such rows first")
+        rows = np.ascontiguousarray(np.repeat(found.codes, counts[found.kept], axis=1))
+        if check:
+            self._check_rows(table, entry, rows)
+        return rows
+
+    def _check_rows(self, table: Table, entry: TableAltered, rows: Words) -> None:
+        for (name, declared), codes in zip(entry.columns, rows, strict=True):
+            if not declared.nullable and (codes == NULL).any():
+                raise InputError(
+                    "E_NULL", f"column {name} of {table._label} would be NULL in some rows", "give them values first"
+                )
+        keys = rows[list(entry.key)] if entry.key else rows[:0]
+        if entry.key and len(last_of_each(keys)) < rows.shape[1]:
+            node = nodes.Table(entry.id, tuple(t for _, t in entry.columns), entry.key)
+            shown = type(table)(self._core, table._label, [Column(n, t) for n, t in entry.columns], node, entry.key)
+            raise key_twice(shown, keys)
+
+    def _built(self, table: Table, entry: TableAltered, rows: Words) -> Callable[[], None]:
+        """Build the altered table and the views over it; gives what then makes them the ones that are meant."""
+        core, catalog, runtime = self._core, self._catalog, self._core.runtime
+        columns = [Column(name, declared) for name, declared in entry.columns]
+        node = nodes.Table(entry.id, tuple(c.type for c in columns), entry.key)
+        catalog.next_id = max(catalog.next_id, entry.id + 1)
+        order = nodes.keys_first(entry.key, len(columns))
+        present = [tuple(row) for row in rows.T.tolist()]
+        made = runtime.add_table(node, order, entry.label, core.history, present)
+        plans, moved = standing_for(entry), places(entry)
+        kept = [i for i in table._more if all(k in moved for k in i.keys)]
+        more = [self._index(node, Index(tuple(moved[k] for k in i.keys), i.arrangement, i.name)) for i in kept]
+        views = [self._view(v, substituted(v._node, plans)) for v in catalog.views.values() if v._name in table._views]
+
+        def finish() -> None:
+            keep_snapshots(table._arrangement.trace)
+            self._forget_columns(table, {columns[new].name: table._columns[old].name for old, new in moved.items()})
+            table._node, table._id, table._key = node, entry.id, entry.key
+            table._columns = tuple(_own(table, c, i) for i, c in enumerate(columns))
+            table._codec = Codec(node.types, tuple(c.name for c in columns), core.interner)
+            table._stored_as, table._more = entry.label, more
+            table._installed_at = core.time
+            self._point(table, made)
+            catalog.redeclarable.discard(table._label)
+            for again in views:
+                again()
+
+        return finish
+
+    def _index(self, node: nodes.Node, index: Index) -> Index:
+        return Index(index.keys, self._core.definitions.install(node, index.keys), index.name)
+
+    def _view(self, view: View, node: nodes.Node) -> Callable[[], None]:
+        """Build a view over another plan; gives what then makes it that."""
+        core = self._core
+        history = core.history if view._history is None else view._history
+        arrangement = core.definitions.install(node, view._index, history, view._plan)
+        more = [Index(i.keys, core.definitions.install(node, i.keys, choice=view._plan), i.name) for i in view._more]
+        source = core.definitions.collection_of(node, [c.name for c in view._columns])
+        source._plan_why, source._calls = view._source._plan_why, view._source._calls
+
+        def again() -> None:
+            keep_snapshots(view._arrangement.trace)
+            view._node, view._source, view._more = node, source, more
+            view._fallible = error_operators(core.runtime.dataflow, arrangement.operator)
+            view._installed_at = core.time
+            self._point(view, arrangement)
+
+        return again
+
+    def _point(self, what: Followed, arrangement: Arrangement) -> None:
+        """Have a table or view read its contents elsewhere, and its subscribers told of those."""
+        what._arrangement = arrangement
+        if what._subscribers:
+            self._core.subscriptions.watch(what)
+
+    def _forget_columns(self, table: Table, kept: dict[str, str]) -> None:
+        """Comments on columns that go, go with them; others are about the column by its new name."""
+        comments = self._catalog.comments
+        said = {c: comments.pop((table._label, c)) for n, c in [*comments] if n == table._label and c}
+        comments.update({(table._label, new): said[old] for new, old in kept.items() if old in said})
+
+
+def plan_of(table: Table) -> nodes.Table:
+    """A table's node, by which plans know it."""
+    assert isinstance(table._node, nodes.Table)
+    return table._node
+
+
+def _named(column: Column, name: str) -> Column:
+    return Column(name, column.type, column.origins)
+
+
+def _own(table: Table, column: Column, place: int) -> Column:
+    return Column(column.name, column.type, ((table._number, place),))

@@ -1,0 +1,201 @@
+"""What is left of a catalogue's entry log: the entries that make what there is, without its history.
+
+What was dropped is left out; what was altered or renamed is as if it had been made so. That is what a checkpoint keeps,
+and what tells which names there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from everview.expr.nodes import ColumnRef, Expr, Literal
+from everview.plan import nodes as plan
+from everview.plan.substitute import substituted
+from everview.session.entries import (
+    Collected,
+    ColumnsRenamed,
+    Commented,
+    Entry,
+    FollowerMade,
+    FunctionDropped,
+    FunctionMade,
+    IndexDropped,
+    IndexMade,
+    Renamed,
+    TableAltered,
+    TableDropped,
+    TableMade,
+    TypeDropped,
+    TypeMade,
+    ViewDropped,
+    ViewMade,
+)
+
+Kept = list[tuple[Entry, bytes]]
+"""Entries, each with its record, which is empty where the entry was changed here."""
+
+
+def surviving(entries: Iterable[tuple[Entry, bytes]]) -> Kept:
+    """The entries (each with its record) without what was dropped later, and as they were altered later.
+
+    >>> surviving([(IndexMade("w", (0,)), b""), (IndexMade("v", (1,)), b""), (ViewDropped("v"), b"")])
+    [(IndexMade(view='w', keys=(0,), name=''), b'')]
+    >>> surviving([(TableMade("t", (), (), 3), b"x"), (Renamed("t", "u"), b"y")])
+    [(TableMade(name='u', columns=(), key=(), id=3, label='t'), b'')]
+    """
+    kept: Kept = []
+    for entry, data in entries:
+        kept = _after(kept, entry, data)
+    read = {n.id for e, _ in kept if isinstance(e, ViewMade) for n in e.node.walk() if isinstance(n, plan.Table)}
+    return [e for e in kept if not isinstance(e[0], FollowerMade) or e[0].owner or e[0].id in read]
+
+
+def _after(kept: Kept, entry: Entry, data: bytes) -> Kept:
+    """What is left of some entries after another one."""
+    if isinstance(entry, ViewDropped):
+        return _without(kept, lambda e: _about(e) == entry.name)
+    if isinstance(entry, FunctionDropped):
+        return _without(kept, lambda e: isinstance(e, FunctionMade) and e.name == entry.name)
+    if isinstance(entry, TypeDropped):
+        return _without(kept, lambda e: isinstance(e, TypeMade) and e.name == entry.name)
+    if isinstance(entry, IndexDropped):
+        return _without(kept, lambda e: isinstance(e, IndexMade) and e.name == entry.name)
+    if isinstance(entry, TableDropped):
+        gone = _gone_with([e for e, _ in kept], entry.name)
+        return _without(kept, lambda e: e in gone)
+    if isinstance(entry, Commented):
+        same = (entry.name, entry.column)
+        others = _without(kept, lambda e: isinstance(e, Commented) and (e.name, e.column) == same)
+        return [*others, (entry, data)] if entry.text else others
+    if isinstance(entry, Renamed):
+        return _changed(kept, lambda e: _renamed(e, entry))
+    if isinstance(entry, ColumnsRenamed):
+        return _with_columns(kept, entry)
+    if isinstance(entry, TableAltered):
+        return _altered(kept, entry)
+    if not isinstance(entry, Collected):
+        kept.append((entry, data))
+    return kept
+
+
+def _without(kept: Kept, gone: Callable[[Entry], bool]) -> Kept:
+    return [e for e in kept if not gone(e[0])]
+
+
+def _changed(kept: Kept, change: Callable[[Entry], Entry]) -> Kept:
+    return [(new, data if new is old else b"") for old, data in kept for new in (change(old),)]
+
+
+def _about(entry: Entry) -> str | None:
+    """The view (or table) that an entry is about, if it is about nothing else."""
+    if isinstance(entry, (ViewMade, Commented)):
+        return entry.name
+    return entry.view if isinstance(entry, IndexMade) else None
+
+
+def _gone_with(entries: list[Entry], table: str) -> set[Entry]:
+    """A table's entry, and those of what follows it and of the views that read it."""
+    made: set[Entry] = {e for e in entries if isinstance(e, TableMade) and e.name == table}
+    made |= {e for e in entries if isinstance(e, FollowerMade) and table in (e.table, e.looks_at)}
+    ids = {e.id for e in made if isinstance(e, (TableMade, FollowerMade))}
+    views = {
+        e.name
+        for e in entries
+        if isinstance(e, ViewMade) and any(isinstance(n, plan.Table) and n.id in ids for n in e.node.walk())
+    }
+    return made | {e for e in entries if _about(e) in {*views, table}}
+
+
+def _renamed(entry: Entry, to: Renamed) -> Entry:
+    if isinstance(entry, TableMade) and entry.name == to.old:
+        return replace(entry, name=to.new, label=entry.label or to.old)
+    if isinstance(entry, (ViewMade, Commented)) and entry.name == to.old:
+        return replace(entry, name=to.new)
+    if isinstance(entry, IndexMade) and entry.view == to.old:
+        return replace(entry, view=to.new)
+    if isinstance(entry, FollowerMade) and to.old in (entry.table, entry.looks_at):
+        table, looked = (to.new if n == to.old else n for n in (entry.table, entry.looks_at))
+        return replace(entry, table=table, looks_at=looked)
+    return entry
+
+
+def _with_columns(kept: Kept, to: ColumnsRenamed) -> Kept:
+    """With other names of a table's or view's columns, in comments too."""
+    before: dict[str, str] = {}
+    for entry, _ in kept:
+        if isinstance(entry, (TableMade, ViewMade)) and entry.name == to.name:
+            names = [c[0] for c in entry.columns] if isinstance(entry, TableMade) else entry.columns
+            before = dict(zip(names, to.columns, strict=True))
+
+    def change(entry: Entry) -> Entry:
+        if isinstance(entry, TableMade) and entry.name == to.name:
+            types = [declared for _, declared in entry.columns]
+            return replace(entry, columns=tuple(zip(to.columns, types, strict=True)))
+        if isinstance(entry, ViewMade) and entry.name == to.name:
+            return replace(entry, columns=to.columns)
+        if isinstance(entry, Commented) and entry.name == to.name and entry.column:
+            return replace(entry, column=before[entry.column])
+        return entry
+
+    return _changed(kept, change)
+
+
+def _altered(kept: Kept, to: TableAltered) -> Kept:
+    """With other columns of a table; its views read it as it is then."""
+    plans, moved = standing_for(to), places(to)
+    old = next(e for e, _ in kept if isinstance(e, TableMade) and e.name == to.name)
+
+    def change(entry: Entry) -> Entry:
+        if entry is old:
+            return TableMade(to.name, to.columns, to.key, to.id, to.label)
+        if isinstance(entry, ViewMade):
+            node = substituted(entry.node, plans)
+            return entry if node is entry.node else replace(entry, node=node)
+        if isinstance(entry, IndexMade) and entry.view == to.name:
+            return replace(entry, keys=tuple(moved[k] for k in entry.keys if k in moved))
+        if isinstance(entry, Commented) and entry.name == to.name and entry.column:
+            at = moved.get([name for name, _ in old.columns].index(entry.column))
+            return replace(
+                entry, column="" if at is None else to.columns[at][0], text=entry.text if at is not None else ""
+            )
+        return entry
+
+    lost = [
+        e for e, _ in kept if isinstance(e, IndexMade) and e.view == to.name and not all(k in moved for k in e.keys)
+    ]
+    found = _changed([e for e in kept if e[0] not in lost], change)
+    return _without(found, lambda e: isinstance(e, Commented) and not e.text)
+
+
+def places(altered: TableAltered) -> dict[int, int]:
+    """Where the old columns are in an altered table, those that are in it as they were."""
+    exprs = _exprs(altered)
+    found: dict[int, int] = {}
+    for new, expr in enumerate(exprs):
+        if isinstance(expr, ColumnRef) and expr.type == altered.columns[new][1]:
+            found.setdefault(expr.index, new)
+    return found
+
+
+def standing_for(altered: TableAltered) -> dict[plan.Node, plan.Node]:
+    """What stands for the old table in plans: the new one with its columns where they were. A column that is gone,
+    which nobody reads, is NULL there.
+    """
+    old = _table(altered)
+    new = plan.Table(altered.id, tuple(declared for _, declared in altered.columns), altered.key)
+    moved = places(altered)
+    exprs: list[Expr] = [
+        ColumnRef(declared, moved[i]) if i in moved else Literal(declared, None) for i, declared in enumerate(old.types)
+    ]
+    return {old: plan.Project(new, tuple(exprs))}
+
+
+def _exprs(altered: TableAltered) -> tuple[Expr, ...]:
+    assert isinstance(altered.node, plan.Project)
+    return altered.node.exprs
+
+
+def _table(altered: TableAltered) -> plan.Table:
+    assert isinstance(altered.node, plan.Project) and isinstance(altered.node.child, plan.Table)
+    return altered.node.child

@@ -1,0 +1,128 @@
+"""Look-ups: `SELECT ... WHERE id = 7` finds its rows in an index instead of going through the table.
+
+A query is installed as a view for a moment, and a filter over a table reads all of it. If the filter asks that columns
+equal constants, and the table (or view) is arranged by those columns first, the few rows that do are read from there
+and written into the plan in the table's place; the filter stays above them. Arrangements are those that tables and
+views have, those that CREATE INDEX made, and those that views' joins keep anyway.
+
+Only in a session whose rows are in this process: on Spark a filter runs where the rows are. Not inside a transaction
+that has changed rows, which reads its own changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from everview.codes.values import encode_value
+from everview.dataflow.operators import Arrangement
+from everview.expr.nodes import Call, ColumnRef, Expr, Literal
+from everview.plan import nodes as plan
+from everview.plan.substitute import substituted
+from everview.runtime.embedded import EmbeddedRuntime
+from everview.session.core import Core
+from everview.session.followed import Followed
+from everview.session.snapshot import read_codes
+from everview.types import DataType
+
+MOST_ROWS = 1000
+"""Rows that are written into a plan; where there are more, going through all of them is as good."""
+
+_KINDS = ("int", "str", "date", "timestamp", "bool", "uuid", "enum")
+"""Kinds of columns of which equal values have equal codes."""
+
+
+@dataclass(frozen=True)
+class LookUp:
+    """Rows of a table or view that are found by a key."""
+
+    of: Followed
+    arrangement: Arrangement
+    start: tuple[int, ...]
+    """codes of the key, in the arrangement's order"""
+
+    def rows(self, core: Core) -> plan.Node | None:
+        """The rows as a part of a plan; None if they are too many."""
+        columns, counts = read_codes(core.runtime, self.arrangement, self.start, core.runtime.dataflow.time)
+        if int(counts.sum()) > MOST_ROWS:
+            return None
+        rows = self.of._codec.decode_rows(columns)
+        repeated = (row for row, n in zip(rows, counts.tolist(), strict=True) for _ in range(n))
+        return plan.Constant(tuple(map(tuple, repeated)), self.of._node.types)
+
+    def __str__(self) -> str:
+        names = ", ".join(self.of._columns[c].name for c in self.arrangement.order[: len(self.start)])
+        by = next((f"the index {i.name}" for i in self.of._more if i.arrangement is self.arrangement and i.name), "")
+        return f"look-up: {self.of._label} by {names}, in {by or 'an index that is kept'}"
+
+
+def done(core: Core, node: plan.Node) -> plan.Node:
+    """The plan with rows in the place of tables that need not be gone through."""
+    if core.transactions.pending():
+        return node
+    new: dict[plan.Node, plan.Node] = {}
+    for filtered, found in planned(core, node):
+        rows = found.rows(core)
+        if rows is not None:
+            new[filtered] = substituted(filtered, {found.of._node: rows})
+    return substituted(node, new) if new else node
+
+
+def planned(core: Core, node: plan.Node) -> Iterator[tuple[plan.Node, LookUp]]:
+    """The filters of a plan whose rows can be looked up, outermost first."""
+    if not isinstance(core.runtime, EmbeddedRuntime) or core.transactions.queued:
+        return
+    contents: dict[plan.Node, Followed] = {v._node: v for v in core.catalog.views.values() if not v._fallible}
+    contents.update({t._node: t for t in core.catalog.tables.values()})
+    inside: set[plan.Node] = set()
+    for each in node.walk():
+        if not isinstance(each, plan.Filter) or each in inside:
+            continue
+        below: plan.Node = each
+        conditions: list[Expr] = []
+        while isinstance(below, plan.Filter):
+            inside.add(below)
+            conditions += list(_conjuncts(below.predicate))
+            below = below.child
+        of = contents.get(below)
+        found = _found(core, of, dict(_given(conditions, core, below.types))) if of is not None else None
+        if found is not None:
+            yield each, found
+
+
+def _conjuncts(expr: Expr) -> Iterator[Expr]:
+    if isinstance(expr, Call) and expr.op == "and":
+        for part in expr.args:
+            yield from _conjuncts(part)
+    else:
+        yield expr
+
+
+def _given(conditions: list[Expr], core: Core, types: tuple[DataType, ...]) -> Iterator[tuple[int, int]]:
+    """Columns that equal constants, and the codes of these."""
+    for condition in conditions:
+        if not isinstance(condition, Call) or condition.op != "eq":
+            continue
+        for one, other in (condition.args, condition.args[::-1]):
+            if not isinstance(one, ColumnRef) or not isinstance(other, Literal) or other.value is None:
+                continue
+            declared = types[one.index]
+            if declared.kind in _KINDS and declared.optional() == other.type.optional():
+                yield one.index, encode_value(declared, other.value, core.interner)
+
+
+def _found(core: Core, of: Followed, given: dict[int, int]) -> LookUp | None:
+    """The arrangement that has most of the given columns first."""
+    if not given:
+        return None
+    kept = core.runtime.builder.arrangements.get((of._node, ()), [])
+    best: LookUp | None = None
+    for arrangement in [of._arrangement, *(i.arrangement for i in of._more), *kept]:
+        start: list[int] = []
+        for column in arrangement.order:
+            if column not in given:
+                break
+            start.append(given[column])
+        if start and (best is None or len(start) > len(best.start)):
+            best = LookUp(of, arrangement, tuple(start))
+    return best
