@@ -84,9 +84,7 @@ def test_an_index_is_freed_when_it_is_dropped() -> None:
 def test_indexes_outlive_the_session(tmp_path: Path) -> None:
     with ev.connect(tmp_path / "db") as db:
         db.sql(MADE)
-        db.sql(
-            "CREATE INDEX i ON t (c); CREATE INDEX j ON v (n); CREATE INDEX k ON t (b, c)"
-        )
+        db.sql("CREATE INDEX i ON t (c); CREATE INDEX j ON v (n); CREATE INDEX k ON t (b, c)")
         db.sql("INSERT INTO t VALUES (1, 'x', 7)")
         db.sql("ALTER TABLE t ADD COLUMN d int; ALTER TABLE t RENAME TO u; ALTER TABLE u DROP COLUMN c; DROP INDEX j")
         db.checkpoint()
@@ -110,9 +108,7 @@ def test_indexes_on_shards() -> None:
 def test_the_search_path() -> None:
     db = ev.connect()
     db.sql("CREATE SCHEMA s; CREATE TABLE t (a int); CREATE TABLE s.t (b int); CREATE TABLE s.u (c int)")
-    db.sql(
-        "SET search_path = s, public; INSERT INTO t VALUES (1); INSERT INTO public.t VALUES (2)"
-    )
+    db.sql("SET search_path = s, public; INSERT INTO t VALUES (1); INSERT INTO public.t VALUES (2)")
     db.sql("INSERT INTO u VALUES (3)")
     assert (db["t"].rows(), db["s.t"].rows(), db["s.u"].rows()) == ([(2,)], [(1,)], [(3,)])
     view = db.sql("CREATE VIEW v AS SELECT b FROM t UNION ALL SELECT a FROM public.t")

@@ -155,7 +155,8 @@ class Altering:
 
     def _refuse_followers(self, table: Table) -> None:
         """What follows the clock keeps tables of its own, which have columns like the table's."""
-        if self._core.clock.agenda.of(table):
+        looked_at = any(getattr(f, "other", None) is table for f in self._core.clock.followers)
+        if looked_at or self._core.clock.agenda.of(table):
             raise InputError(
                 "E_IN_USE",
                 f"table {table._label!r} has a time to live, or views that follow the clock",

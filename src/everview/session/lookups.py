@@ -44,7 +44,7 @@ class LookupJoin(Follower):
             Column("number", INT),
         ]
         there = words(self._joined(contents(core.runtime, table)), len(columns))
-        name = f"{table._label} with {other._label}"
+        name = f"{table._stored_as} with {other._stored_as}"
         self.own = core.definitions.hidden_table(name, columns, range(len(columns)), there, table)
         self.own._partner = other
 

@@ -115,8 +115,8 @@ def _renamed(entry: Entry, to: Renamed) -> Entry:
     if isinstance(entry, IndexMade) and entry.view == to.old:
         return replace(entry, view=to.new)
     if isinstance(entry, FollowerMade) and to.old in (entry.table, entry.looks_at):
-        table, looked = (to.new if n == to.old else n for n in (entry.table, entry.looks_at))
-        return replace(entry, table=table, looks_at=looked)
+        sides = (to.new, *entry.sides[1:]) if entry.looks_at == to.old else entry.sides
+        return replace(entry, table=to.new if entry.table == to.old else entry.table, sides=sides)
     return entry
 
 

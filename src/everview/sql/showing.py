@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _LISTS = ("tables", "views", "schemas", "functions", "types")
 _SETTINGS = ("plan", "dialect", "search_path", "timezone", "time zone")
 _HINT = (
-    "SHOW TABLES, VIEWS, SCHEMAS, INDEXES, WATERMARKS, FUNCTIONS, TYPES, COLUMNS FROM name, plan, dialect, search_path or TIME ZONE"
+    "SHOW TABLES, VIEWS, SCHEMAS, INDEXES, WATERMARKS, FUNCTIONS, TYPES, COLUMNS FROM name, plan, dialect, search_path "
+    "or TIME ZONE"
 )
 
 
