@@ -57,6 +57,22 @@ def join(left: Node, right: Node, on: Condition, how: How) -> Node:
     return parts[0] if len(parts) == 1 else Union(tuple(parts))
 
 
+def completed(left: Node, right: Node, pairs: Node, how: How) -> Node:
+    """An outer join whose matching pairs (the left's columns, then the right's) are known: with the rows that are in
+    none. Equal rows have the same partners, so a row is told by all its columns.
+    """
+    parts, width = [pairs], len(left.types)
+    if how in {"left", "full"}:
+        columns = _match_columns(left.types, (), set(range(width)))
+        parts.append(_pad(_without_partner(left, _matches(columns, pairs, columns)), (), right.types))
+    if how in {"right", "full"}:
+        columns = _match_columns(right.types, (), set(range(len(right.types))))
+        in_pair = {i: ColumnRef(t, width + i) for i, t in enumerate(right.types)}
+        found = _matches(columns, pairs, tuple(c.remap(in_pair) for c in columns))
+        parts.append(_pad(_without_partner(right, found), left.types, ()))
+    return Union(tuple(parts))
+
+
 def inner(left: Node, right: Node, on: Condition) -> Node:
     """Pairs of rows that match."""
     l_node, l_keys = with_columns(left, on.left)

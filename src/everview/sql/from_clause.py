@@ -407,15 +407,19 @@ class FromClause:
     def _outer(self, right: Relation, on: exp.Expr | None, how: str, at: exp.Expr) -> None:
         self._check_sides(how, at)
         left = self.joined()
-        if any(has_query(part) for part in conjuncts(on)):
-            raise self.source.refuse(
-                on, "subqueries in the ON of an outer join are not supported", "use a derived table"
-            )
         both = Relation(Join(left.node, right.node, (), ()), left.fields + right.fields)
         scope = Scope(both, self.source, self.outer)
-        parts = [Scalars(self.compiler, scope, self.env).condition(part) for part in conjuncts(on)]
+        asked = [part for part in conjuncts(on) if has_query(part)]
+        plain = [part for part in conjuncts(on) if not has_query(part)]
+        parts = [Scalars(self.compiler, scope, self.env).condition(part) for part in plain]
         parts += self._same_parameters(right, len(left.fields))
-        node = outer_join(left.node, right.node, parts, how)
+        node = outer_join(left.node, right.node, parts, "inner" if asked else how)
+        if asked:
+            pairs = Scope(Relation(node, both.fields), self.source, self.outer)
+            for part in asked:
+                self.compiler.subqueries(pairs, self.env).keep_where(part)
+            matched = joins.take(pairs.relation.node, range(len(both.fields)))
+            node = joins.completed(left.node, right.node, matched, how)  # type: ignore[arg-type]
         self._replace(Relation(node, both.fields))
 
     def _asof(

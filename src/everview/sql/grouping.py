@@ -152,6 +152,9 @@ class Grouped(Scalars):
             if len(items) > 1 or isinstance(given.expressions[0], exp.Tuple):
                 return self._column(self._count_rows(node, items, given, test))
             given = items[0]
+            if isinstance(given, exp.Star):
+                hint = "count(DISTINCT (a, b)) counts distinct rows of columns"
+                raise self.source.error(given, "E_STAR", "DISTINCT needs columns, not *", hint)
         if isinstance(given, exp.Order):
             raise self.source.refuse(node, "ORDER BY inside this aggregate has no meaning")
         arg = None if isinstance(given, exp.Star) else self.below.bind(given)
