@@ -244,7 +244,9 @@ class _Answer:
         wanted = dict.fromkeys(t._arrangement.operator for t in catalog.tables.values())
         for view in views:
             wanted[view._arrangement.operator] = None
-            wanted |= dict.fromkeys([*(a.operator for a in view._more), *view._fallible])
+            wanted |= dict.fromkeys(view._fallible)
+        for one in (*catalog.tables.values(), *views):
+            wanted |= dict.fromkeys(index.arrangement.operator for index in one._more)
         if core.runtime.backing.read_only:  # what the clock did there, the writer has told; nobody was waiting here
             core.clock.resume()
         self._found = core.transactions.suppose(staged, wanted)
