@@ -296,7 +296,8 @@ class Queries:
                 f"INSERT INTO {table} VALUES {rows} ON CONFLICT (id) DO NOTHING",
                 f"INSERT INTO {table} VALUES {rows} ON CONFLICT DO NOTHING",
                 f"INSERT INTO {table} VALUES {self.row(table)}",
-                f"INSERT INTO {table} VALUES {self.row(table)} ON CONFLICT (id) DO UPDATE SET {column} = excluded.{column}",
+                f"INSERT INTO {table} VALUES {self.row(table)} "
+                f"ON CONFLICT (id) DO UPDATE SET {column} = excluded.{column}",
                 f"UPDATE {table} SET {column} = {self.value([rel], kind)} WHERE {self.condition([rel], 1)}",
                 f"UPDATE t SET a = o.c, s = o.s FROM u AS o WHERE o.id = t.id AND {self.condition([other], 0)}",
                 f"UPDATE t SET (a, b) = (b, a) WHERE {self.condition([Rel('t', TABLES['t'])], 0)}",

@@ -161,11 +161,14 @@ def _needed(core: Core) -> dict[Operator, list[str]]:
         owner = table
         while owner._origin is not None:
             owner = owner._origin
-        roots.setdefault(owner._label, set()).add(table._arrangement.operator)
+        kept = (table._arrangement, *(index.arrangement for index in table._more))
+        roots.setdefault(owner._label, set()).update(a.operator for a in kept)
     for follower in core.clock.followers:
         roots.setdefault(follower.table._label, set()).update(a.operator for a in follower.indexes())
     for name, view in catalog.views.items():
-        roots.setdefault(name, set()).update(a.operator for a in (view._arrangement, *view._more))
+        roots.setdefault(name, set()).update(
+            a.operator for a in (view._arrangement, *(i.arrangement for i in view._more))
+        )
     for name, operators in roots.items():
         for operator in dataflow.needed(operators):
             found.setdefault(operator, []).append(name)
