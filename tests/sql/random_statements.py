@@ -82,7 +82,7 @@ class Queries:
         ]
         text = self.value(rels, "text", 0)
         special = {
-            "int": [f"{one} + {two}", f"{one} * 2 - {two}", f"abs({one})", f"length({text})", f"-{plain}"],
+            "int": [f"{one} + {two}", f"{one} * 2 - {two}", f"abs({one})", f"length({text})", f"-({plain})"],
             "text": [f"{one} || {two}", f"upper({one})", f"substr({one}, 1, 1)", f"replace({one}, 'a', 'xy')"],
             "numeric": [f"{one} + {two}", f"abs({one})"],
             "date": [f"{plain} + {r.randint(-3, 3)}"],
