@@ -50,7 +50,7 @@ class ClockFlags(Follower):
         self._wait(self._values(moments, rows), self.seen)
         columns = [*table._columns, *(Column(f"flag{i}", BOOL.optional()) for i in range(len(moments)))]
         flagged = self._flagged(rows, self.seen)
-        name = f"{table._label} flags"
+        name = f"{table._stored_as} flags"
         self.own = core.definitions.hidden_table(name, columns, range(len(columns)), flagged, table)
 
     def _known(self, expr: Expr) -> Arrangement:
