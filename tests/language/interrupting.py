@@ -47,6 +47,8 @@ from itertools import pairwise
 from types import CodeType, FrameType
 from typing import Any
 
+import pyarrow as pa
+
 import everview as ev
 from everview.dataflow.shield import shielded
 from everview.kernels.guarding import CELL_FAULTS
@@ -163,7 +165,8 @@ class World:
         return lambda: self.t.delete(rows)
 
     def _refused(self, after: Model) -> Action:
-        rows = [self.row() for _ in range(300)]  # enough to be sorted ahead of the step, which is undone then
+        made = [self.row() for _ in range(300)]  # enough to be sorted ahead of the step, which is undone then
+        rows = pa.table({"x": [x for x, _ in made], "y": [y for _, y in made]})
 
         def run() -> None:
             with contextlib.suppress(ev.InputError), self.db.transaction():
