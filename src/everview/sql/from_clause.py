@@ -219,6 +219,10 @@ class FromClause:
             what = " ".join(word for word in (method, side, kind) if word)
             raise self.source.refuse(join, f"{what} JOIN is not supported", "use [NOT] EXISTS, or USING")
         on, using = join.args.get("on"), join.args.get("using")
+        if (kind == "OUTER" and not side) or (side and kind == "INNER"):
+            raise self.source.error(join, "E_JOIN", "a join is INNER, or LEFT, RIGHT or FULL [OUTER]", "say which")
+        if kind == "CROSS" and (on is not None or using):
+            raise self.source.error(join, "E_JOIN", "a CROSS JOIN has no condition", "write JOIN, or use WHERE")
         how = SIDES[side]
         self.comma |= not (side or kind or method or on or using)
         call_ = table_functions.found(join.this)
