@@ -8,7 +8,7 @@ sqlglot parses; the modules here, in reading order, turn the tree into the plans
     parts, tokens     nothing that was written is passed over
     names         types and column names
     scopes        relations, and how names find columns
-    constants, calls, scalars    expressions
+    constants, calls, scalars, text_forms, moment_forms    expressions
     unfolding, table_functions    generate_series, unnest: functions that give rows
     from_clause   tables and joins, and their order
     subqueries    EXISTS, IN, ANY, values: as joins

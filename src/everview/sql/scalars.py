@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from typing import Literal as OneOf
 
 from sqlglot import exp
 
-from everview.errors import PlanError, did_you_mean
+from everview.errors import PlanError
 from everview.expr import functions
-from everview.expr.library.moments import COUNTED, EXTRACTED, TRUNCATED
-from everview.expr.library.patterns import similar
 from everview.expr.nodes import Expr, Literal, Udf
-from everview.expr.texts import RowFailure
-from everview.sql import calls, constants, defined, demand, dialects, names, parts, timed
+from everview.sql import calls, constants, defined, demand, dialects, moment_forms, names, parts, text_forms, timed
+from everview.sql.forms import Forms
 from everview.sql.parameters import PARAMETER, Learned
 from everview.sql.places import SqlError, has_query
 from everview.sql.scopes import Scope, is_outside
@@ -95,6 +94,9 @@ PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
 }
 """The parts of a node that its handler knows, if not `OPERANDS`; any other part is refused."""
 
+FORMS: Forms = {**text_forms.FORMS, **moment_forms.FORMS}
+"""Forms whose functions have files of their own."""
+
 COMPARISONS: dict[type[exp.Expr], str] = {
     exp.EQ: "eq",
     exp.NEQ: "ne",
@@ -104,9 +106,6 @@ COMPARISONS: dict[type[exp.Expr], str] = {
     exp.GTE: "ge",
 }
 
-
-_UNITS = {"mm": "month", "mon": "month", "yy": "year", "yyyy": "year", "dd": "day", "q": "quarter"}
-"""Other words for units of date_trunc."""
 
 READ_NOW = frozenset(
     {"date", "timestamp", "timestamptz", "time", "interval", "uuid", "json", "enum", "array", "struct", "numeric"}
@@ -174,6 +173,8 @@ class Scalars(TypedScalars):
         if kind in COMPARISONS:
             return self._comparison(node, COMPARISONS[kind])
         handler: Callable[[Any], Expr] | None = getattr(self, f"on_{kind.__name__.lower()}", None)
+        if handler is None and kind in FORMS:
+            handler = partial(FORMS[kind], self)
         if handler is None:
             return self.bind(self.in_our_words(node))
         self.source.only(node, *PARTS.get(kind, OPERANDS))
@@ -303,7 +304,7 @@ class Scalars(TypedScalars):
         months, microseconds = constants.interval(by, self.source)
         if months:
             moment = self.call("add_months", moment, Literal(INT, sign * months))
-        moment = self._cast_to(moment, TIMESTAMP)
+        moment = self.cast_to(moment, TIMESTAMP)
         if microseconds:
             moment = self.call("timestamp_add", moment, Literal(INT, sign * microseconds))
         return moment
@@ -562,7 +563,7 @@ class Scalars(TypedScalars):
             return constants.text_as(value.value, target, node.this, self.source)
         if (value.type.kind, target.kind) == ("time", "timestamp"):
             raise self.source.error(node, "E_TYPE", "a time is of no day", "add it to one: date + time")
-        return self._cast_to(value, target)
+        return self.cast_to(value, target)
 
     def as_type(self, node: exp.Expr, target: DataType) -> Expr:
         """An expression as a value of a type; a quoted constant is read as one."""
@@ -573,9 +574,6 @@ class Scalars(TypedScalars):
 
     def cast_to(self, value: Expr, target: DataType) -> Expr:
         """A value cast as SQL does."""
-        return self._cast_to(value, target)
-
-    def _cast_to(self, value: Expr, target: DataType) -> Expr:
         zoned = self.zoned_cast(value, target)
         if zoned is not None:
             return zoned
@@ -585,99 +583,7 @@ class Scalars(TypedScalars):
             value = self.call("round", value)
         return constants.folded(functions.cast(value, target), self.compiler.interner)
 
-    # ----------------------------------------------------------------------------------------- texts
-
-    def on_like(self, node: exp.Like, escape: str = "\\") -> Expr:
-        value, pattern = self.bind(node.this), self.bind(node.expression)
-        if not isinstance(pattern, Literal) or pattern.type.kind != "str":
-            raise self.source.error(node.expression, "E_LITERAL", "the pattern of LIKE must be a constant text")
-        if isinstance(node, exp.ILike):
-            value, pattern = self.call("lower", value), Literal(STR, pattern.value.lower())
-        return self.call("like", value, Literal(STR, _with_backslashes(pattern.value, escape)))
-
-    def on_ilike(self, node: exp.ILike) -> Expr:
-        return self.on_like(node)  # type: ignore[arg-type]
-
-    def on_escape(self, node: exp.Escape) -> Expr:
-        given = node.expression
-        if not isinstance(given, exp.Literal) or not given.is_string or len(given.name) > 1:
-            raise self.source.error(given, "E_LITERAL", "the escape character of LIKE must be a constant letter")
-        if isinstance(node.this, exp.SimilarTo):
-            return self.on_similarto(node.this, given.name)
-        return self.on_like(node.this, given.name)
-
-    def on_dpipe(self, node: exp.DPipe) -> Expr:
-        a, b = self.bind(node.this), self.bind(node.expression)
-        return self.joined(a, b, node) or self.call("concat", self._as_text(a), self._as_text(b))
-
-    def on_concat(self, node: exp.Concat) -> Expr:
-        texts = [self._printed(self.bind(x)) for x in node.expressions]
-        if not node.args.get("coalesce"):
-            return self.call("concat", *texts)
-        return self.call(
-            "concat", *(self.call("coalesce", t, Literal(STR, "")) if t.type.nullable else t for t in texts)
-        )
-
-    def _printed(self, value: Expr) -> Expr:
-        """concat() prints values, and bools are printed as t and f."""
-        if value.type.kind != "bool":
-            return self._as_text(value)
-        letter = self.call("case", value, Literal(STR, "t"), Literal(STR, "f"))
-        return self.call("case", self.call("is_null", value), Literal(STR.optional(), None), letter)
-
-    def _as_text(self, value: Expr) -> Expr:
-        return value if value.type.kind == "str" else self._cast_to(value, STR)
-
-    def on_trim(self, node: exp.Trim) -> Expr:
-        op = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(node.text("position").upper(), "trim")
-        given = [node.this, node.expression] if node.args.get("expression") is not None else [node.this]
-        return self.call(op, *(self.bind(x) for x in given))
-
-    def on_left(self, node: exp.Left) -> Expr:
-        return calls.routine("left", [node.this, node.expression], node, self)
-
-    def on_right(self, node: exp.Right) -> Expr:
-        return calls.routine("right", [node.this, node.expression], node, self)
-
-    def on_substring(self, node: exp.Substring) -> Expr:
-        """substring(s from 2 for 3), and substring(s from 'pattern')"""
-        parts = [self.bind(node.args[p]) for p in ("this", "start", "length") if node.args.get(p) is not None]
-        if len(parts) == 2 and parts[1].type.kind == "str":
-            return calls.called("regexp_substring", parts, node, self)
-        return self.call("substr", *parts)
-
-    def on_overlay(self, node: exp.Overlay) -> Expr:
-        parts = [node.args[p] for p in ("this", "expression", "from_", "for_") if node.args.get(p) is not None]
-        return calls.routine("overlay", parts, node, self)
-
-    def on_regexplike(self, node: exp.RegexpLike) -> Expr:
-        """s ~ pattern; a constant pattern is looked at now, and for all rows at once."""
-        value, pattern = self.bind(node.this), self.bind(node.expression)
-        if isinstance(pattern, Literal) and pattern.value is not None:
-            return self.call("regexp_matches", value, pattern)
-        return calls.called("regexp_like", [value, pattern], node, self)
-
-    def on_regexpilike(self, node: exp.RegexpILike) -> Expr:
-        """s ~* pattern: letters of either case"""
-        value, pattern = self.bind(node.this), self.bind(node.expression)
-        if isinstance(pattern, Literal) and isinstance(pattern.value, str):
-            self.call("regexp_matches", value, pattern)  # its errors are about the pattern as written
-            return self.call("regexp_matches", value, Literal(STR, f"(?i){pattern.value}"))
-        return calls.called("regexp_like", [value, pattern, Literal(STR, "i")], node, self)
-
-    def on_similarto(self, node: exp.SimilarTo, escape: str = "\\") -> Expr:
-        value, pattern = self.bind(node.this), self.bind(node.expression)
-        if not isinstance(pattern, Literal) or pattern.type.kind != "str" or pattern.value is None:
-            raise self.source.error(node.expression, "E_LITERAL", "the pattern of SIMILAR TO must be a constant text")
-        try:
-            return self.call("regexp_matches", value, Literal(STR, f"(?s){similar(pattern.value, escape)}"))
-        except RowFailure:
-            raise self.source.error(node.expression, "E_PATTERN", "the pattern has a [ without ]") from None
-
-    def on_pad(self, node: exp.Pad) -> Expr:
-        parts = [node.this, node.expression, node.args.get("fill_pattern")]
-        op = "lpad" if node.args.get("is_left") else "rpad"
-        return self.call(op, *(self.bind(x) for x in parts if x is not None))
+    # ------------------------------------------------------------------------------------- logarithms
 
     def on_log(self, node: exp.Log) -> Expr:
         if node.args.get("expression") is None:
@@ -687,112 +593,6 @@ class Scalars(TypedScalars):
         if op is None:
             return calls.called("log_base", [base, self.bind(node.expression)], node, self)
         return self.call(op, self.bind(node.expression))
-
-    # ----------------------------------------------------------------------------------------- dates
-
-    def on_extract(self, node: exp.Extract) -> Expr:
-        unit, value = node.name.lower(), self.bind(node.expression)
-        found = self.extracted(unit, value, node)
-        if found is not None:
-            return found
-        if value.type.kind == "time":
-            value = functions.cast(value, TIMESTAMP)
-        value = functions.cast(value, TIMESTAMP) if unit == "epoch" and value.type.kind != "date" else self.local(value)
-        if unit in {"year", "month", "day", "hour", "minute", "second"}:
-            return self.call(unit, value)
-        match unit:
-            case "isodow":
-                return self.call("dayofweek", value)
-            case "dow":
-                return self.call("mod", self.call("dayofweek", value), Literal(INT, 7))
-            case "epoch":
-                return self.call("extract_epoch", value)
-            case "quarter":
-                return self.call(
-                    "floordiv", self.call("add", self.call("month", value), Literal(INT, 2)), Literal(INT, 3)
-                )
-            case "doy":
-                day = self._cast_to(value, DATE)
-                first = self.call("date_trunc", Literal(STR, "year"), day)
-                return self.call("add", self.call("date_diff_days", day, first), Literal(INT, 1))
-            case "milliseconds":
-                micros = calls.called("extract_more", [Literal(STR, "microseconds"), value], node, self)
-                return self.call("div", micros, Literal(INT, 1000))
-        if unit in EXTRACTED and not (unit == "julian" and value.type.kind != "date"):
-            return calls.called("extract_more", [Literal(STR, unit), value], node, self)
-        units = (
-            "year",
-            "month",
-            "day",
-            "hour",
-            "minute",
-            "second",
-            "dow",
-            "isodow",
-            "doy",
-            "quarter",
-            "epoch",
-            *EXTRACTED,
-        )
-        raise self.source.refuse(node, f"extract({unit} from ...) is not supported", did_you_mean(unit, units))
-
-    def on_timestamptrunc(self, node: exp.TimestampTrunc) -> Expr:
-        given = self.bind(node.this)
-        value = self._cast_to(given, TIMESTAMP)
-        unit = node.text("unit").lower()
-        unit = _UNITS.get(unit, unit)
-        parts.understood(node.args["unit"])  # quoted or not
-        if unit in TRUNCATED:
-            cut = calls.called("trunc_more", [Literal(STR, unit), value], node, self)
-        else:
-            cut = self.call("date_trunc", Literal(STR, unit), value)
-        return self.absolute(cut) if given.type.kind == "timestamptz" else cut
-
-    def on_datetrunc(self, node: exp.DateTrunc) -> Expr:
-        return self.on_timestamptrunc(node)  # type: ignore[arg-type]
-
-    # ------------------------------------------------------------------- dates as other dialects have them
-
-    def on_datediff(self, node: exp.DateDiff) -> Expr:
-        """datediff: how many units begin between two moments"""
-        unit = Literal(STR, (node.text("unit") or "day").lower())
-        node.args.get("date_part_boundary")  # always said
-        ends = [self._cast_to(self.bind(e), TIMESTAMP) for e in (node.this, node.expression)]
-        if unit.value not in COUNTED:
-            raise self.source.error(node, "E_UNIT", f"there is no unit {unit.value}", did_you_mean(unit.value, COUNTED))
-        return calls.called("units_between", [unit, *ends], node, self)
-
-    def on_dateadd(self, node: exp.DateAdd, sign: int = 1) -> Expr:
-        """date_add(day, 3), date_add(day, INTERVAL 3 DAY): a date stays one if it is moved by days or more"""
-        value, amount, unit = self.bind(node.this), node.expression, node.text("unit").lower() or "day"
-        if isinstance(amount, exp.Interval):
-            amount, unit = amount.this, amount.text("unit").lower() or "day"
-        count = self.as_type(amount, INT.optional())
-        unit = unit.rstrip("s")
-        if sign < 0:
-            count = self.call("neg", count)
-        if unit in constants.MONTHS:
-            return self.call("add_months", value, self.call("mul", count, Literal(INT, constants.MONTHS[unit])))
-        if value.type.kind == "date" and unit in constants.DAYS:
-            return self.call("date_add_days", value, self.call("mul", count, Literal(INT, constants.DAYS[unit])))
-        microseconds = {**constants.MICROSECONDS, **{u: n * constants.DAY for u, n in constants.DAYS.items()}}.get(unit)
-        if microseconds is None:
-            raise self.source.error(node, "E_UNIT", f"there is no unit {unit}")
-        moved = self.call("mul", count, Literal(INT, microseconds))
-        return self.call("timestamp_add", self._cast_to(value, TIMESTAMP), moved)
-
-    def on_datesub(self, node: exp.DateSub) -> Expr:
-        return self.on_dateadd(node, -1)  # type: ignore[arg-type]
-
-    def on_tsordsadd(self, node: exp.TsOrDsAdd) -> Expr:
-        return self.on_dateadd(node)  # type: ignore[arg-type]
-
-    def on_addmonths(self, node: exp.AddMonths) -> Expr:
-        return self.call("add_months", self.bind(node.this), self.bind(node.expression))
-
-    def on_substringindex(self, node: exp.SubstringIndex) -> Expr:
-        given = [node.this, node.args["delimiter"], node.args["count"]]
-        return calls.routine("substring_index", given, node, self)
 
     # --------------------------------------------------------------------------------- users' functions
 
@@ -832,19 +632,6 @@ class Scalars(TypedScalars):
 
     def on_subquery(self, node: exp.Subquery) -> Expr:
         return self.compiler.subqueries(self.scope, self.env).scalar(node)
-
-
-def _with_backslashes(pattern: str, escape: str) -> str:
-    """A LIKE pattern with its escape character made a backslash."""
-    if escape == "\\":
-        return pattern
-    result, letters = "", iter(pattern)
-    for letter in letters:
-        if letter == escape:
-            result += "\\" + next(letters, "")
-        else:
-            result += "\\\\" if letter == "\\" else letter
-    return result
 
 
 def _as_date(expr: Expr, beside: Expr) -> Expr:

@@ -60,7 +60,7 @@ class TypedScalars:
 
         def pair(self, left: exp.Expr, right: exp.Expr) -> tuple[Expr, Expr]: ...
 
-        def _cast_to(self, value: Expr, target: DataType) -> Expr: ...
+        def cast_to(self, value: Expr, target: DataType) -> Expr: ...
 
     # ------------------------------------------------------------------------------------ time zones
 
@@ -116,7 +116,7 @@ class TypedScalars:
         if source == "timestamptz" and target.kind in ZONED:
             if target.kind == "str":
                 return self.call("zone_text", value, self.zone)
-            return self._cast_to(self.local(value), target)
+            return self.cast_to(self.local(value), target)
         if target.kind == "timestamptz" and source in ("date", "timestamp"):
             return self.absolute(value)
         if target.kind == "timestamptz" and source == "str":
@@ -148,7 +148,7 @@ class TypedScalars:
             return None
         if a.type.kind in MOMENTS and b.type.kind in MOMENTS:
             a, b = self.in_one_zone(a, b)
-            sides = [self._cast_to(x, TIMESTAMP) if x.type.kind == "date" else x for x in (a, b)]
+            sides = [self.cast_to(x, TIMESTAMP) if x.type.kind == "date" else x for x in (a, b)]
             return self.call("moment_sub", *sides)
         if kinds == ("time", "time"):
             return self.call("time_sub", a, b)
@@ -159,7 +159,7 @@ class TypedScalars:
     def _later(self, moment: Expr, by: Expr) -> Expr:
         if isinstance(by, Literal) and by.value is not None:
             return self.moved(moment, by.value)
-        moment = self._cast_to(moment, TIMESTAMP) if moment.type.kind == "date" else moment
+        moment = self.cast_to(moment, TIMESTAMP) if moment.type.kind == "date" else moment
         zone = (self.zone,) if moment.type.kind == "timestamptz" else ()
         return self.call("moment_add", moment, by, *zone)
 
@@ -171,7 +171,7 @@ class TypedScalars:
             return functions.cast(self.moved(functions.cast(moment, TIMESTAMP), by), TIMESTAMPTZ)
         if by.months:
             moment = self.call("add_months", moment, Literal(INT, by.months))
-        moment = self._cast_to(moment, TIMESTAMP)
+        moment = self.cast_to(moment, TIMESTAMP)
         microseconds = by.days * constants.DAY + by.microseconds
         return self.call("timestamp_add", moment, Literal(INT, microseconds)) if microseconds else moment
 
@@ -192,7 +192,7 @@ class TypedScalars:
             if name not in amounts.INTERVAL_PARTS:
                 raise self.source.refuse(node, f"extract({unit} from interval) is not supported")
             part = self.call("interval_part", Literal(STR, name), value)
-            return self._cast_to(part, FLOAT if name in ("second", "epoch") else INT)
+            return self.cast_to(part, FLOAT if name in ("second", "epoch") else INT)
         if value.type.kind == "time" and unit not in TIME_PARTS:
             raise self.source.refuse(node, f"a time has no {unit}")
         return None
