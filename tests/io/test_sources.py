@@ -504,7 +504,7 @@ def test_refusals(tmp_path: Path) -> None:
     refused(
         "E_FILE",
         f"there is no file or directory {missing!r}",
-        "make the directory first; it may be empty",
+        "look at the path; a directory for files that are still to come must be there, it may be empty",
         lambda: db.source("t", ev.io.csv(missing)),
     )
     refused(

@@ -121,7 +121,9 @@ class Place:
             kind = self.filesystem.get_file_info(self.root).type
         if kind == fs.FileType.NotFound:
             raise InputError(
-                "E_FILE", f"there is no file or directory {self.given!r}", "make the directory first; it may be empty"
+                "E_FILE",
+                f"there is no file or directory {self.given!r}",
+                "look at the path; a directory for files that are still to come must be there, it may be empty",
             )
 
     def opener(self, file: Found) -> Any:
