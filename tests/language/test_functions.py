@@ -177,10 +177,7 @@ def test_refused_constants() -> None:
     assert refusal("tuple_get", p, literal(2)) == "[E_RANGE] the tuple has no item 2\n  hint: it has 2, counted from 0"
     assert refusal("round", f, literal(99)).startswith("[E_RANGE] round to 99 digits")
     big = ColumnRef(decimal(10), 0)
-    assert refusal("mul", big, big) == (
-        "[E_TYPE] the product of decimal(10) and decimal(10) would need 20 digits after the point; 18 is the most\n"
-        "  hint: cast one side to fewer digits first: .cast('decimal(4)')"
-    )
+    assert repr(call("mul", big, big).type) == "numeric(38, 20)"  # 64 bits would not hold it
     with pytest.raises(PlanError, match=r"tuple\(int, str\?\) cannot be cast to int"):
         cast(p, INT)
     with pytest.raises(PlanError, match="does not fit in 64 bits"):

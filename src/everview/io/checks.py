@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from everview.errors import EverviewError, InputError
+from everview.store.names import encodable, is_path
 
 
 def path_of(given: Any) -> str:
@@ -32,22 +33,13 @@ def path_of(given: Any) -> str:
     text = given
     if isinstance(given, os.PathLike):
         text = os.fspath(given)
-    if not isinstance(text, str) or not text or "\0" in text or not encodable(text):
+    if not isinstance(text, str) or not is_path(text):
         raise InputError(
             "E_FILE",
             f"{given!r} is no path",
             "give a file, a directory, a pattern or a URI, as a text or a pathlib.Path",
         )
     return text
-
-
-def encodable(text: str) -> bool:
-    """Whether a text can be written down: halves of surrogate pairs cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def text_option(option: str, given: Any, example: str) -> str:

@@ -34,9 +34,10 @@ from everview.errors import EverviewError, InputError
 from everview.expr.typed import NEW
 from everview.expr.wordings import text_of
 from everview.io.blocks import BLOCK, blocks, record_ends
-from everview.io.checks import encodable, sign_option
+from everview.io.checks import sign_option
 from everview.io.source import Bad, Wanted
 from everview.io.texts import convert, value_of_text, values_of_json
+from everview.store.names import encodable
 from everview.types import STR, DataType
 
 Open = Callable[[], Any]

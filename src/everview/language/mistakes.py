@@ -38,6 +38,8 @@ READING = frozenset(
         "to_pandas",
         "to_polars",
         "to_spark",
+        "why",
+        "why_not",
         "write_to",
     )
 )

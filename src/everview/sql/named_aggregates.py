@@ -61,7 +61,7 @@ def given(node: exp.Expr, grouped: Grouped) -> Given:
     order: list[exp.Expr] = []
     if args and isinstance(args[-1], exp.Order):
         order = args[-1].expressions
-        args = [*args[:-1], args[-1].this]
+        args = [*args[:-1], *([] if args[-1].this is None else [args[-1].this])]  # first(ORDER BY b) is of nothing
     distinct = bool(args) and isinstance(args[0], exp.Distinct)
     if distinct:
         args = [*args[0].expressions, *args[1:]]

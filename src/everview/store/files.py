@@ -31,6 +31,7 @@ from pyarrow import fs
 
 from everview.errors import InputError, StoreError
 from everview.store.disk import DISK, Disk
+from everview.store.names import is_path
 
 FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 """What the system says when there is no room."""
@@ -129,6 +130,8 @@ def open_files(location: str | os.PathLike[str] | Files, filesystem: fs.FileSyst
     if isinstance(location, Files):
         return location
     text = os.fspath(location)
+    if not is_path(text):
+        raise InputError("E_TARGET", f"{text!r} is no path", "give the path of a directory, or a URI")
     if filesystem is not None:
         return RemoteFiles(filesystem, text)
     if "://" in text:

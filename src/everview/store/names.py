@@ -29,3 +29,21 @@ def folder_of(name: str) -> str:
         return name
     readable = "".join(re.findall(r"[A-Za-z0-9_-]", name))[:40]
     return f"{readable}%{hashlib.sha256(data).hexdigest()[:16]}"
+
+
+def encodable(text: str) -> bool:
+    """Whether a text can be written down: halves of surrogate pairs cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def is_path(text: str) -> bool:
+    r"""Whether a text can be a path at all.
+
+    >>> is_path("state"), is_path(""), is_path("a\0b")
+    (True, False, False)
+    """
+    return bool(text) and "\0" not in text and encodable(text)
