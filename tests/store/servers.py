@@ -31,10 +31,19 @@ from tests.spark.jars import HDFS, S3_SERVER, jars, python_package
 
 MOTO = """
 import sys, threading
-from moto.server import ThreadedMotoServer
-ThreadedMotoServer("127.0.0.1", int(sys.argv[1]), verbose=False).start()
-threading.Event().wait()
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+
+moto, turn = DomainDispatcherApplication(create_backend_app), threading.Lock()
+
+def one_at_a_time(environ, start_response):
+    with turn:
+        return moto(environ, start_response)
+
+make_server("127.0.0.1", int(sys.argv[1]), one_at_a_time, threaded=True).serve_forever()
 """
+"""moto looks whether a name is free and takes it in two steps, so two requests at once may both have it. S3 does it in
+one, and so does moto when requests take turns."""
 
 WATCHED = """
 import subprocess, sys

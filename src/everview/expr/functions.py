@@ -712,6 +712,26 @@ def _fold(op: str, result: DataType, args: tuple[Expr, ...]) -> Expr:
     return Call(result, op, args)
 
 
+def conjuncts(expr: Expr) -> list[Expr]:
+    """The parts of a condition that must all hold.
+
+    >>> from everview.expr.nodes import ColumnRef
+    >>> from everview.types import BOOL
+    >>> a, b, c = (ColumnRef(BOOL, i) for i in range(3))
+    >>> conjuncts(call("and", a, call("and", b, c))) == [a, b, c]
+    True
+    """
+    found: list[Expr] = []
+    todo = [expr]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, Call) and part.op == "and":
+            todo += reversed(part.args)
+        else:
+            found.append(part)
+    return found
+
+
 def conjunction(parts: Sequence[Expr], op: OneOf["and", "or"] = "and") -> Expr:
     """All parts joined by `and` (or `or`) as a balanced tree, so that long lists stay shallow."""
     if len(parts) == 1:

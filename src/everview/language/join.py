@@ -7,7 +7,6 @@ belongs afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -67,7 +66,7 @@ def _split(whole: nodes.Expr, width: int, how: joins.How) -> tuple[joins.Conditi
     right_keys: list[nodes.Expr] = []
     rest: list[nodes.Expr] = []
     right_only: list[nodes.Expr] = []
-    for part in _conjuncts(whole):
+    for part in functions.conjuncts(whole):
         sides = [_side(a, width) for a in part.children()] if isinstance(part, nodes.Call) and part.op == "eq" else []
         if sorted(sides) == ["left", "right"]:
             a, b = part.children() if sides[0] == "left" else reversed(part.children())
@@ -82,14 +81,6 @@ def _split(whole: nodes.Expr, width: int, how: joins.How) -> tuple[joins.Conditi
         joins.Condition(tuple(left_keys), tuple(right_keys), residual),
         functions.conjunction(right_only) if right_only else None,
     )
-
-
-def _conjuncts(expr: nodes.Expr) -> Iterator[nodes.Expr]:
-    if isinstance(expr, nodes.Call) and expr.op == "and":
-        for part in expr.args:
-            yield from _conjuncts(part)
-    else:
-        yield expr
 
 
 def _side(expr: nodes.Expr, width: int) -> str:

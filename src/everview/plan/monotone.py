@@ -25,10 +25,10 @@ Whatever is not recognised stays a loop: `recognised` gives the reason.
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Iterator, Sequence
+from collections.abc import Container, Generator, Sequence
 from dataclasses import dataclass, field
 
-from everview.expr.functions import conjunction
+from everview.expr.functions import conjunction, conjuncts
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
 from everview.plan.check import free_variables, free_variables_below
@@ -217,21 +217,13 @@ def _unfolded(node: plan.Node) -> tuple[plan.Node, tuple[Expr, ...], list[Expr]]
     conditions: list[Expr] = []
     while isinstance(node, plan.Project | plan.Filter):
         if isinstance(node, plan.Filter):
-            conditions += _conjuncts(node.predicate)
+            conditions += conjuncts(node.predicate)
         else:
             below = dict(enumerate(node.exprs))
             outputs = tuple(e.remap(below) for e in outputs)
             conditions = [e.remap(below) for e in conditions]
         node = node.child
     return node, outputs, conditions
-
-
-def _conjuncts(expr: Expr) -> Iterator[Expr]:
-    if isinstance(expr, Call) and expr.op == "and":
-        for part in expr.args:
-            yield from _conjuncts(part)
-    else:
-        yield expr
 
 
 def _way(part: plan.Node, selection: _Selection, free: dict[int, frozenset[tuple[int, int]]]) -> _Way | None:

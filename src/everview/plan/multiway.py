@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from everview.errors import PlanError, did_you_mean
-from everview.expr.functions import call, conjunction
+from everview.expr.functions import call, conjunction, conjuncts
 from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.expr.nodes import Literal as Constant
 from everview.plan import nodes as plan
@@ -180,7 +180,7 @@ class _Rewriting:
             below = yield node.child
             if len(below.leaves) > 1:
                 condition = _moved(node.predicate, dict(enumerate(below.columns)))
-                return replace(below, conditions=[*below.conditions, *_conjuncts(condition)])
+                return replace(below, conditions=[*below.conditions, *conjuncts(condition)])
         if isinstance(node, plan.Project) and all(isinstance(e, ColumnRef) for e in node.exprs):
             below = yield node.child
             return replace(below, columns=[below.columns[e.index] for e in node.exprs if isinstance(e, ColumnRef)])
@@ -238,12 +238,6 @@ def _paired(node: plan.Join, left: _Tree, right: _Tree) -> _Tree:
 def _moved(expr: Expr, places: Mapping[int, int]) -> Expr:
     refs = {e.index: e for e in expr.walk() if isinstance(e, ColumnRef)}
     return expr.remap({i: ColumnRef(e.type, places[i]) for i, e in refs.items()})
-
-
-def _conjuncts(expr: Expr) -> list[Expr]:
-    if isinstance(expr, Call) and expr.op == "and":
-        return [part for arg in expr.args for part in _conjuncts(arg)]
-    return [expr]
 
 
 class _Shape:

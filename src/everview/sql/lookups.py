@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from everview.codes.values import encode_value
 from everview.dataflow.operators import Arrangement
+from everview.expr.functions import conjuncts
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
 from everview.plan.substitute import substituted
@@ -82,20 +83,12 @@ def planned(core: Core, node: plan.Node) -> Iterator[tuple[plan.Node, LookUp]]:
         conditions: list[Expr] = []
         while isinstance(below, plan.Filter):
             inside.add(below)
-            conditions += list(_conjuncts(below.predicate))
+            conditions += conjuncts(below.predicate)
             below = below.child
         of = contents.get(below)
         found = _found(core, of, dict(_given(conditions, core, below.types))) if of is not None else None
         if found is not None:
             yield each, found
-
-
-def _conjuncts(expr: Expr) -> Iterator[Expr]:
-    if isinstance(expr, Call) and expr.op == "and":
-        for part in expr.args:
-            yield from _conjuncts(part)
-    else:
-        yield expr
 
 
 def _given(conditions: list[Expr], core: Core, types: tuple[DataType, ...]) -> Iterator[tuple[int, int]]:
