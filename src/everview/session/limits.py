@@ -29,8 +29,10 @@ from everview.stopping import Stop
 if TYPE_CHECKING:
     from everview.session.core import Core
 
-LOOK = 0.002
-"""Seconds between looks at a call that is to stop."""
+LOOK, LONGEST_LOOK = 2, 1000
+"""Milliseconds between looks at a call that is to stop. Beside other sessions each is twice as long as the last: a
+kernel that allocates rarely would be missed by short ones for minutes.
+"""
 
 ASIDE = 0.02
 """Seconds for which it has memory in between if other sessions are at work."""
@@ -169,6 +171,7 @@ class Watch:
         self._due: list[tuple[float, int, Running]] = []
         self._number = itertools.count()
         self._stopping: list[Core] = []
+        self._presses: dict[Core, int] = {}  # how often each was pressed, beside others at work
         self._thread: threading.Thread | None = None
 
     def at(self, moment: float, running: Running) -> None:
@@ -212,6 +215,7 @@ class Watch:
         for dataflow in _dataflows(core):
             dataflow.stopped = False
             pressing.release(dataflow)
+        self._presses.pop(core, None)
         if core in self._stopping:
             self._stopping.remove(core)
 
@@ -239,10 +243,13 @@ class Watch:
         dataflows = _dataflows(core)
         for dataflow in dataflows:
             pressing.press(dataflow)
-        time.sleep(LOOK)
+        time.sleep(min(LOOK << self._presses.get(core, 0), LONGEST_LOOK) / 1000)
         if any(other.unsettled for other in core.others()):
             for dataflow in dataflows:
                 pressing.release(dataflow)
+            with self.lock:
+                if core in self._stopping:  # a kernel that allocates rarely is met sooner or later
+                    self._presses[core] = min(self._presses.get(core, 0) + 1, 20)
             time.sleep(ASIDE)
 
 
