@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 import threading
@@ -114,7 +115,11 @@ def test_closing_while_others_work(db: Any) -> None:
     db.close()
 
 
-def test_what_a_subscriber_raises_stays_with_it(db: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_a_subscriber_raises_stays_with_it(
+    db: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("everview.subscribers"), "disabled", False)  # whatever ran before
+    monkeypatch.setattr(logging.root.manager, "disable", logging.NOTSET)
     t = db.table("t", {"x": int})
     v = db.view("v", t.distinct())
     heard: list[int] = []
