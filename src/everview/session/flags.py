@@ -12,7 +12,7 @@ A row of flags changes when one of its moments comes. When a tick comes, everyth
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -101,6 +101,8 @@ _LENGTH = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_8
 class Ticks(Follower):
     """The beginning of the present second, minute, hour, day, week (Monday), month, quarter or year, in one row."""
 
+    remembered = ("late", "start")
+
     def __init__(self, core: Core, unit: str) -> None:
         self.unit = unit
         self.core = core
@@ -115,12 +117,6 @@ class Ticks(Follower):
 
     def _wait(self) -> None:
         self.queue.add([microseconds(following(self.start, self.unit))])
-
-    def memory(self) -> Any:
-        return self.late, self.start
-
-    def recall(self, memory: Any) -> None:
-        self.late, self.start = memory
 
     def resume(self, now: int) -> None:
         ((there,),) = contents(self.core.runtime, self.mirror).tolist()

@@ -11,7 +11,7 @@ come), and the number of the arrival. Look-ups go through an index of the other 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from everview.expr.nodes import ColumnRef, Expr
 from everview.expr.resolve import Column
@@ -29,6 +29,8 @@ Row = tuple[int, ...]
 
 class LookupJoin(Follower):
     """A table's rows with their partners in another table when they came."""
+
+    remembered = ("late", "number")
 
     def __init__(self, core: Core, table: Table, keys: tuple[Expr, ...], other: Table, by: tuple[int, ...]) -> None:
         super().__init__(core, table)
@@ -50,12 +52,6 @@ class LookupJoin(Follower):
 
     def indexes(self) -> list[Arrangement]:
         return [self.index]
-
-    def memory(self) -> Any:
-        return self.late, self.number
-
-    def recall(self, memory: Any) -> None:
-        self.late, self.number = memory
 
     def resume(self, now: int) -> None:
         self.number = int(contents(self.core.runtime, self.mirror)[-1].max(initial=self.number))

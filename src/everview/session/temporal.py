@@ -315,6 +315,8 @@ class Follower:
 
     owner = False
     """whether it changes the table itself"""
+    remembered: tuple[str, ...] = ("late",)
+    """the attributes that a transaction may change and that are in no table"""
 
     def __init__(self, core: Core, table: Table) -> None:
         self.core = core
@@ -329,13 +331,14 @@ class Follower:
         """All moments that it waits for."""
         return [self.queue]
 
-    def memory(self) -> Any:
-        """What a transaction may change of it that is in no table; asked for before it takes part."""
-        return self.late
+    def memory(self) -> tuple[Any, ...]:
+        """What is `remembered`; asked for before a transaction takes part."""
+        return tuple(getattr(self, name) for name in self.remembered)
 
-    def recall(self, memory: Any) -> None:
+    def recall(self, memory: tuple[Any, ...]) -> None:
         """The transaction did not take place: be as before."""
-        self.late = memory
+        for name, value in zip(self.remembered, memory, strict=True):
+            setattr(self, name, value)
 
     def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
         """What a transaction's changes of the table and the moments since `before` mean."""
@@ -610,6 +613,8 @@ class ArrivalTTL(Follower):
 class LastRows(Follower):
     """The last rows of a table, or of each partition of it, in the order in which they came."""
 
+    remembered = ("late", "number")
+
     def __init__(self, core: Core, table: Table, size: int, partition: tuple[int, ...]) -> None:
         super().__init__(core, table)
         self.size = size
@@ -637,12 +642,6 @@ class LastRows(Follower):
             lost += list(was - set(now_there))
         width = rows_of(self.table) + 1
         return [(self.own, words(lost, width), -1), (self.own, words(new, width), 1)]
-
-    def memory(self) -> Any:
-        return self.late, self.number
-
-    def recall(self, memory: Any) -> None:
-        self.late, self.number = memory
 
     def resume(self, now: int) -> None:
         self.number = int(contents(self.core.runtime, self.mirror)[-1].max(initial=self.number))

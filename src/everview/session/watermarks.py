@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 class Watermark(Follower):
     """A table whose late rows are dropped."""
 
+    remembered = ("late", "reached")
+
     owner = True
 
     def __init__(self, core: Core, table: Table, time: Expr, mark: Expr) -> None:
@@ -51,12 +53,6 @@ class Watermark(Follower):
 
     def _row(self) -> Words:
         return words([(self.reached, self.late)], 2)
-
-    def memory(self) -> Any:
-        return self.late, self.reached
-
-    def recall(self, memory: Any) -> None:
-        self.late, self.reached = memory
 
     def resume(self, now: int) -> None:
         kept = contents(self.core.runtime, self.mirror)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from everview.errors import did_you_mean
 from everview.sql import reading
 from everview.sql.names import spelled
-from everview.sql.words import Words
+from everview.sql.words import Words, relation
 
 if TYPE_CHECKING:
     from everview.sql.statements import Statements
@@ -39,13 +39,7 @@ def create(sql: Statements, statement: reading.Statement) -> None:
     name = "" if words.next_is("ON") else words.name("the index's name")
     if name:
         words.need("ON")
-    of_at = words.at
-    written = words.name("a table or view")
-    of = sql.spelled(written)
-    if of not in sql.session:
-        words.at = of_at
-        hint = did_you_mean(written, [*sql.session.tables, *sql.session.views])
-        raise words.error(f"there is no table or view {written}", hint, "E_TABLE")
+    of = relation(sql, words)
     if words.next_is("USING") and words.take("a method").lower() not in METHODS:
         words.at -= 1
         raise words.error("there is no such method of indexing", "leave USING out", "E_UNSUPPORTED")

@@ -8,7 +8,7 @@ from everview.codes.codec import Codec
 from everview.errors import did_you_mean
 from everview.sql import describing, reading, schemas
 from everview.sql.result import Result
-from everview.sql.words import Words
+from everview.sql.words import Words, relation
 from everview.types import STR
 
 if TYPE_CHECKING:
@@ -82,13 +82,7 @@ def _list(sql: Statements, what: str) -> list[str]:
 
 
 def _named(sql: Statements, words: Words) -> str:
-    at = words.at
-    written = words.name("a table or view")
-    name = sql.spelled(written)
-    if name not in sql.session:
-        words.at = at
-        hint = did_you_mean(written, [*sql.session.tables, *sql.session.views])
-        raise words.error(f"there is no table or view {written}", hint, "E_TABLE")
+    name = relation(sql, words)
     words.end()
     return name
 

@@ -10,12 +10,17 @@ Whatever is not as it must be is an error at the word that stands there instead.
 from __future__ import annotations
 
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 import sqlglot
 from sqlglot import Token, TokenType
 
+from everview.errors import did_you_mean
 from everview.sql.places import SqlError
 from everview.sql.reading import Statement
+
+if TYPE_CHECKING:
+    from everview.sql.statements import Statements
 
 _NO_NAMES = {"STRING", "NUMBER", "COMMA", "SEMICOLON", "DOT", "EQ", "FROM", "TO", "ON", "IS", "SELECT", "WITH"}
 
@@ -95,3 +100,15 @@ class Words:
         """Refuse whatever comes next."""
         if self.at < len(self.tokens):
             raise self.error(f"{self.tokens[self.at].text!r} is not expected here")
+
+
+def relation(sql: Statements, words: Words) -> str:
+    """The table or view whose name comes next."""
+    at = words.at
+    written = words.name("a table or view")
+    name = sql.spelled(written)
+    if name not in sql.session:
+        words.at = at
+        hint = did_you_mean(written, [*sql.session.tables, *sql.session.views])
+        raise words.error(f"there is no table or view {written}", hint, "E_TABLE")
+    return name
