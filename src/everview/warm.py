@@ -41,6 +41,7 @@ def _compile_here() -> None:
     for name in cache.kernel_modules():
         importlib.import_module(name)
     path = _keep(compiling.PARTS, cpu)
+    compiling.OBJECT_FILES.tidy()
     seconds = f"{time.monotonic() - begun:.0f} s, {time.process_time():.1f} s of them CPU"
     print(f"  {len(compiling.PARTS)} kernels ready, {seconds}, {path}", flush=True)
 

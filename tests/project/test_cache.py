@@ -19,6 +19,7 @@ import pytest
 from everview.errors import InternalError
 from everview.kernels import make
 from everview.kernels.build import archive, cache, cpus, libraries, linking
+from everview.kernels.build.parts import Parts
 
 LOAD_ALONE = """
 import importlib.util, sys
@@ -305,3 +306,38 @@ def test_without_a_compiler_it_says_what_to_install(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InternalError, match=r"pip install 'everview\[compile\]'"):
         archive.have_made(tmp_path / "a.kernels")
+
+
+def a_package(folder: Path, **modules: str) -> Parts:
+    """Object files of a package with these modules, as a new process would find them."""
+    package = folder / "everview"
+    (package / "kernels").mkdir(parents=True, exist_ok=True)
+    for name, text in modules.items():
+        (package / "kernels" / f"{name}.py").write_text(text)
+    return Parts(folder / "parts", package, sorted((package / "kernels").glob("*.py")), "a compiler")
+
+
+def test_an_edit_compiles_what_it_can_have_changed(tmp_path: Path) -> None:
+    sources = {"low": "X = 1", "high": "def f():\n    from everview.kernels.low import X", "apart": "import math"}
+    before = a_package(tmp_path, **sources)
+    for name in sources:
+        before.keep(f"everview.kernels.{name}", "symbol", name.encode())
+
+    def found(parts: Parts) -> dict[str, bytes | None]:
+        return {name: parts.find(f"everview.kernels.{name}", "symbol") for name in sources}
+
+    assert found(a_package(tmp_path)) == {"low": b"low", "high": b"high", "apart": b"apart"}
+    assert found(a_package(tmp_path, high="Y = 2")) == {"low": b"low", "high": None, "apart": b"apart"}
+    assert found(a_package(tmp_path, **sources | {"low": "X = 2"})) == {"low": None, "high": None, "apart": b"apart"}
+    assert found(a_package(tmp_path, **sources)) == {"low": b"low", "high": b"high", "apart": b"apart"}
+
+
+def test_object_files_that_nobody_uses_are_deleted(tmp_path: Path) -> None:
+    parts = a_package(tmp_path, low="X = 1")
+    for k in range(20):
+        parts.keep("everview.kernels.low", f"symbol{k}", b"old")
+    later = a_package(tmp_path)
+    assert later.find("everview.kernels.low", "symbol7") == b"old"
+    later.tidy()
+    assert len(list((tmp_path / "parts").iterdir())) == 8
+    assert later.find("everview.kernels.low", "symbol7") == b"old"

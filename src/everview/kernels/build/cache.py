@@ -39,7 +39,8 @@ SHARED = ".so"
 """How the name of a shared library of kernels ends, on every system."""
 
 _NOT_COMPILED = {
-    *("absent.py", "archive.py", "cache.py", "cpus.py", "libraries.py", "linking.py", "loading.py", "progress.py"),
+    *("absent.py", "archive.py", "cache.py", "cpus.py", "libraries.py"),
+    *("linking.py", "loading.py", "parts.py", "progress.py"),
 }
 _KEEP = 3
 _IN_USE_SECONDS = 3600.0

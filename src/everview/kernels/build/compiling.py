@@ -15,12 +15,14 @@ middle (`leaving`): their bridges stand ready for that and raise.
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+import numba
 from llvmlite import ir
 from numba import njit, types
 from numba.core import sigutils
@@ -30,9 +32,11 @@ from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
+from everview.kernels.build import cache
 from everview.kernels.build.archive import ATTEMPT, CELL, OUTSIDE, symbol_of
 from everview.kernels.build.cache import build_mode, kernel_sources
 from everview.kernels.build.native import POINTER, SIZES, WORD, external
+from everview.kernels.build.parts import Parts
 from everview.kernels.guarding import (
     CELL_ERRORS,
     CELL_FAILED_KEY,
@@ -48,6 +52,14 @@ PARTS: list[tuple[str, bytes]] = []
 
 TOTAL = sum(len(re.findall(rb"^@(?:entry|operator|shared|task)\b", p.read_bytes(), re.M)) for p in kernel_sources())
 """Kernels there are to compile."""
+
+OBJECT_FILES = Parts(
+    cache.base_directory() / cache.FOLDER / "parts",
+    cache.PACKAGE,
+    kernel_sources(),
+    "|".join((cache.machine_hash(), build_mode(), numba.__version__, os.environ.get("EVERVIEW_COMPILE_FOR", ""))),
+)
+"""Object files of earlier compilations."""
 
 HARMLESS = (CELL, "everview_memory__free_tracked")
 """What kernels may use that never leave."""
@@ -205,8 +217,13 @@ class _Manner(NamedTuple):
 
 @global_compiler_lock
 def _compile(function: Callable[..., Any], manner: _Manner | None = None) -> str:
-    """Compile a kernel to an object file among `PARTS`; its symbol."""
+    """Have a kernel's object file among `PARTS`: one that was kept, or compiled now; its symbol."""
     symbol = symbol_of(function)
+    kept = OBJECT_FILES.find(function.__module__, symbol)
+    if kept is not None:
+        PARTS.append((symbol, kept))
+        _say(function.__module__)
+        return symbol
     words = [types.int64] * len(inspect.signature(function).parameters)
     library = _codegen.create_library(symbol)
     library.kernel = True
@@ -219,7 +236,9 @@ def _compile(function: Callable[..., Any], manner: _Manner | None = None) -> str
     library.get_function(body.llvm_func_name).linkage = "internal"
     library.finalize()
     _check(symbol, library._final_module, may_leave=manner is None or manner.allocates)
-    PARTS.append((symbol, _codegen._tm.emit_object(library._final_module)))
+    content = _codegen._tm.emit_object(library._final_module)
+    OBJECT_FILES.keep(function.__module__, symbol, content)
+    PARTS.append((symbol, content))
     _say(function.__module__)
     return symbol
 
