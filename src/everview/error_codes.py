@@ -101,6 +101,7 @@ E_WHAT_IF | Something was done inside `what_if`, or around it, that cannot be un
 E_WHY_DEPTH | An explanation would be too deep. | Install a part of the query as a view of its own.
 
 # Sessions, memory and processes
+E_BUSY | So many calls wait for the server that it takes no more. | Try again in a while.
 E_CANCELLED | The call was asked to stop, by another thread or process. | Call it again if it is still wanted.
 E_CLOSED | The session, table or view is closed or dropped. | Open or create it again; what was acknowledged is there.
 E_INTERNAL | An invariant is broken: a fault in Everview. | Please report it, with the traceback.

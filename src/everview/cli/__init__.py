@@ -3,13 +3,14 @@
 app           the command itself: versions, and what becomes of errors
 pipelines     run, check
 shell         sql
+serving       serve
 directories   ls, explain, subscribe, repair
 about         demo, doctor, bench
 """
 
 from __future__ import annotations
 
-from everview.cli import about, directories, pipelines, shell
+from everview.cli import about, directories, pipelines, serving, shell
 from everview.cli.app import app, main
 
-__all__ = ["about", "app", "directories", "main", "pipelines", "shell"]
+__all__ = ["about", "app", "directories", "main", "pipelines", "serving", "shell"]

@@ -192,16 +192,27 @@ def consolidated(columns: np.ndarray, diffs: np.ndarray) -> tuple[np.ndarray, np
     >>> rows.tolist(), diffs.tolist()
     ([[1]], [2])
     """
+    kept, totals = remaining(columns, diffs)
+    return np.ascontiguousarray(columns[:, kept]), totals
+
+
+def remaining(columns: np.ndarray, diffs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where the rows are that do not come to nothing when equal ones are added up, each once; and what they come to.
+
+    >>> places, totals = remaining(np.array([[1, 2, 1, 2]]), np.array([1, 1, 1, -1]))
+    >>> places.tolist(), totals.tolist()
+    ([0], [2])
+    """
     if not len(diffs):
-        return columns, diffs
+        return np.empty(0, dtype=np.int64), diffs
     order = np.lexsort(columns[::-1])
-    columns, diffs = columns[:, order], diffs[order]
+    ordered, counts = columns[:, order], diffs[order]
     first = np.ones(len(diffs), dtype=np.bool_)
-    first[1:] = (columns[:, 1:] != columns[:, :-1]).any(axis=0)
+    first[1:] = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
     starts = np.flatnonzero(first)
-    totals = np.add.reduceat(diffs, starts)
+    totals = np.add.reduceat(counts, starts)
     kept = totals != 0
-    return np.ascontiguousarray(columns[:, starts[kept]]), totals[kept]
+    return order[starts[kept]], totals[kept]
 
 
 def check_readable(core: Core, arrangement: Arrangement, time: int) -> None:

@@ -1,0 +1,139 @@
+"""`everview serve`: a server for psql, Python, browsers and whatever else speaks HTTP or PostgreSQL's protocol."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from everview.cli.app import TRUST, app
+
+if TYPE_CHECKING:
+    from everview.server.serving import Settings
+    from everview.session.session import Session
+
+HTTP, PG = 8080, 6432
+"""Ports, if none is named."""
+
+
+@app.command()
+def serve(
+    state: Annotated[str | None, typer.Argument(help="Directory of a durable session; without one, in memory.")] = None,
+    pg: Annotated[int | None, typer.Option(help=f"Port for PostgreSQL's protocol; usually {PG}, 0 for any.")] = None,
+    http: Annotated[int | None, typer.Option(help=f"Port for HTTP and WebSocket; usually {HTTP}, 0 for any.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; usually 127.0.0.1, this machine.")] = None,
+    token: Annotated[
+        str | None, typer.Option(envvar="EVERVIEW_TOKEN", help="What clients have to know; else a random one is shown.")
+    ] = None,
+    no_auth: Annotated[bool, typer.Option("--no-auth", help="Let anybody in; on this machine only.")] = False,
+    tls_cert: Annotated[str | None, typer.Option(help="File with the certificate for TLS.")] = None,
+    tls_key: Annotated[str | None, typer.Option(help="File with its private key.")] = None,
+    origin: Annotated[list[str] | None, typer.Option(help="A web page's origin that may connect; repeatable.")] = None,
+    name: Annotated[list[str] | None, typer.Option(help="A host name that clients may use; repeatable.")] = None,
+    timeout: Annotated[str | None, typer.Option(help='How long a statement may take, like "30s".')] = None,
+    memory: Annotated[str | None, typer.Option(help='How much memory it may add, like "500MB".')] = None,
+    history: Annotated[int | None, typer.Option(help="Epochs for which changes can be read; usually 1000.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML file with these options.")] = None,
+    master: Annotated[str | None, typer.Option(help="Run on Spark, with this master.")] = None,
+    files: Annotated[bool, typer.Option("--files", help="Let SQL read and write this machine's files.")] = False,
+    trust: Annotated[bool, typer.Option("--trust", help=TRUST)] = False,
+) -> None:
+    """Serve tables and views to others, until Ctrl-C or SIGTERM."""
+    import asyncio
+
+    from everview.server.serving import serve as run
+
+    given = {
+        "state": state, "pg": pg, "http": http, "host": host, "token": token, "no_auth": no_auth or None,
+        "tls_cert": tls_cert, "tls_key": tls_key, "origin": origin or None, "name": name or None, "timeout": timeout,
+        "memory": memory, "history": history, "master": master, "files": files or None, "trust": trust or None,
+    }  # fmt: skip
+    options = _configured(config) | {n: v for n, v in given.items() if v is not None}
+    settings = _settings(options)
+    settings.check()
+    with _session(options) as session:
+        asyncio.run(run(session, settings, _show))
+
+
+def _show(line: str) -> None:
+    print(line, flush=True)  # who waits for "ready" may read a pipe
+
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "state": str, "pg": int, "http": int, "host": str, "token": str, "no_auth": bool, "tls_cert": str, "tls_key": str,
+    "origin": list, "name": list, "timeout": (str, int, float), "memory": (str, int), "history": int, "master": str,
+    "files": bool, "trust": bool,
+}  # fmt: skip
+"""Keys of a configuration, and what each is."""
+
+
+def _configured(path: Path | None) -> dict[str, Any]:
+    """What a file says."""
+    from everview.errors import InputError, did_you_mean
+
+    if path is None:
+        return {}
+    try:
+        found = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise InputError("E_FILE", f"{path} cannot be read: {error.strerror}", "give the path of a TOML file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError("E_FORMAT", f"{path} is not TOML: {error}", "write lines like http = 8080") from None
+    for key, value in found.items():
+        if key not in _KINDS:
+            raise InputError("E_OPTION", f"{path}: there is no option {key!r}", did_you_mean(key, _KINDS))
+        if not isinstance(value, _KINDS[key]) or (isinstance(value, bool) and _KINDS[key] is int):
+            raise InputError("E_OPTION", f"{path}: {key} cannot be {value!r}", "see everview serve --help")
+    return found
+
+
+def _settings(options: dict[str, Any]) -> Settings:
+    """How the server is reached."""
+    from everview.errors import InputError
+    from everview.io.durations import seconds
+    from everview.server.serving import Settings, random_token
+    from everview.session.limits import size_of
+
+    if options.get("no_auth") and options.get("token"):
+        raise InputError("E_OPTION", "--no-auth and a token exclude each other", "leave one of them out")
+    token = "" if options.get("no_auth") else options.get("token", random_token())
+    if not token and not options.get("no_auth"):
+        raise InputError("E_OPTION", "the token is empty", "give one, or --no-auth")
+    alone = options.get("http") is None and options.get("pg") is None
+    settings = Settings(
+        http=HTTP if alone else options.get("http"),
+        pg=PG if alone else options.get("pg"),
+        token=token,
+        certificate=options.get("tls_cert", ""),
+        private_key=options.get("tls_key", ""),
+        origins=tuple(options.get("origin", ())),
+        hosts=tuple(options.get("name", ())),
+        seconds=seconds(options["timeout"]) if "timeout" in options else None,
+        memory=size_of(options["memory"]) if "memory" in options else None,
+    )
+    return dataclasses.replace(settings, host=options["host"]) if "host" in options else settings
+
+
+@contextmanager
+def _session(options: dict[str, Any]) -> Iterator[Session]:
+    """The session to serve."""
+    import everview
+    from everview.io import program
+
+    state, trust = options.get("state"), bool(options.get("trust"))
+    if "master" in options:
+        settings = {"master": options["master"], **({"state": state} if state else {})}
+        with program.connect(settings, trust=trust) as (session, _):
+            session._core.may_use_files = bool(options.get("files"))
+            yield session
+        return
+    more: dict[str, Any] = {"trust": trust} if state else {}
+    if "history" in options:
+        more["history"] = options["history"]
+    with everview.connect(state, files=bool(options.get("files")), **more) as session:
+        yield session

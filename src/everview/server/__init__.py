@@ -1,0 +1,14 @@
+"""A server: one process owns a session, and many clients share its tables, views and indexes.
+
+Read in this order:
+
+    engine         the thread that owns the session, and the one queue in which everything waits for it
+    feeds          what views change, cut into pieces that all their subscribers share
+    subscription   one client's place in the feeds of several views: what it is told next
+    serving        the process: listeners that start and stop together, signals, what is printed
+    http           HTTP and WebSocket
+    pg             PostgreSQL's protocol
+
+Everything but the engine's thread is one asyncio loop. Nothing on the loop reads the session: a read would wait there
+for the step under way, and with it every client.
+"""

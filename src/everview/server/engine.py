@@ -1,0 +1,251 @@
+"""The engine: one thread that owns the session, and one queue in which all work for it waits.
+
+`await engine.run(work)` has the thread call `work(session)` and gives back what that returns, or raises what it
+raises. Work is done one after the other, in the order in which it was asked for; that order is the order of the
+transactions' times. A piece of work is whole: nobody else's comes in between, so a transaction is begun and ended in
+one piece. A client that wants several statements in one transaction collects them and sends them together.
+
+Work has a `key`, whoever asks for it. `engine.cancel(key)` drops what waits under that key, and has the session stop
+what runs (`everview.session.limits`); either fails with E_CANCELLED and has changed nothing. So does work whose
+caller goes away: nobody would hear the answer.
+
+Hazards. Work must not wait for the loop, or for other work: the thread has nobody to do it. It must not keep what it
+is given beyond its end, a view for instance: the next piece of work may drop it. Ask by name each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from everview.errors import ClosedError, EverviewError, InputError
+from everview.server.feeds import Feeds
+from everview.server.subscription import GRANULARITY, Subscription, Wanted
+from everview.session.limits import cancelled
+
+if TYPE_CHECKING:
+    from everview.session.session import Session
+
+T = TypeVar("T")
+
+MOST_WAITING = 10_000
+"""Pieces of work that may wait; more are refused (E_BUSY), rather than kept until they are of no use."""
+
+AGAIN = 0.02
+"""Seconds after which work that is to stop is asked once more: between two calls of the session it cannot hear."""
+
+GRACE = 5.0
+"""Seconds for which the work under way may go on when the engine is closed."""
+
+
+@dataclass(eq=False)
+class Job:
+    """A piece of work, and who waits for it."""
+
+    work: Callable[[Session], Any]
+    seconds: float | None
+    memory: int | None
+    key: object
+    answer: asyncio.Future[Any]
+    to_stop: bool = False
+    began: float = field(default=0.0)
+
+    def done(self, answer: Any, error: BaseException | None) -> None:
+        """Tell whoever waits; on the loop."""
+        if self.answer.done():
+            return
+        if error is None:
+            self.answer.set_result(answer)
+        elif isinstance(error, StopIteration):  # a future cannot hold one
+            self.answer.set_exception(RuntimeError(repr(error)))
+        else:
+            self.answer.set_exception(error)
+
+
+class Engine:
+    """The owner of a session, for callers on one asyncio loop; made while that runs.
+
+    >>> import asyncio, everview as ev
+    >>> async def main():
+    ...     engine = Engine(ev.connect())
+    ...     await engine.run(lambda db: db.sql("CREATE TABLE t (x int)"))
+    ...     await engine.run(lambda db: db["t"].insert([(1,), (2,)]))
+    ...     print(await engine.run(lambda db: db.sql("SELECT sum(x) AS s FROM t").rows()))
+    ...     await engine.close()
+    >>> asyncio.run(main())
+    [(3,)]
+    """
+
+    def __init__(self, session: Session, *, most_waiting: int = MOST_WAITING) -> None:
+        self.session = session
+        self.loop = asyncio.get_running_loop()
+        self.most_waiting = most_waiting
+        self.jobs = 0
+        """pieces of work that were done"""
+        self.seconds = 0.0
+        """how long they took together"""
+        self._waiting: deque[Job] = deque()
+        self._running: Job | None = None
+        self._closing = False
+        self._changed = threading.Condition()
+        self._ended = self.loop.create_future()
+        self.feeds = Feeds(session, self.loop)
+        self._thread = threading.Thread(target=self._serve, daemon=True, name="everview engine")
+        self._thread.start()
+
+    # asking
+
+    async def run(
+        self,
+        work: Callable[[Session], T],
+        *,
+        seconds: float | None = None,
+        memory: int | None = None,
+        key: object = None,
+    ) -> T:
+        """Have the engine's thread call `work` with the session. Each of the session's calls in it may take so many
+        seconds, and so many bytes more than there are.
+        """
+        job = Job(work, seconds, memory, key, self.loop.create_future())
+        with self._changed:
+            if self._closing:
+                raise closing()
+            if len(self._waiting) >= self.most_waiting:
+                raise InputError(
+                    "E_BUSY", f"{self.most_waiting:,} calls wait for the server already", "try again in a while"
+                )
+            self._waiting.append(job)
+            self._changed.notify()
+        try:
+            answer: T = await job.answer
+        except asyncio.CancelledError:
+            self._stop([job])
+            raise
+        return answer
+
+    def cancel(self, key: object) -> bool:
+        """Drop the work that waits under a key, and have that under way stop; False if there is none. On the loop."""
+        with self._changed:
+            found = [job for job in (*self._waiting, self._running) if job is not None and job.key == key]
+        return self._stop(found if key is not None else [])
+
+    def _stop(self, jobs: Sequence[Job]) -> bool:
+        with self._changed:
+            waiting = [job for job in jobs if job in self._waiting]
+            for job in waiting:
+                self._waiting.remove(job)
+            running = self._running if self._running in jobs else None
+            if running is not None:
+                running.to_stop = True
+        for job in waiting:
+            job.done(None, cancelled())
+        if running is not None:
+            self._press(running)
+        return bool(waiting) or running is not None
+
+    def _press(self, job: Job) -> None:
+        """Have the work under way stop, again and again until it ends: between calls of the session nobody hears."""
+        with self._changed:
+            if self._running is not job:
+                return
+            self.session.cancel()
+        self.loop.call_later(AGAIN, self._press, job)
+
+    @property
+    def waiting(self) -> int:
+        """How many pieces of work wait."""
+        return len(self._waiting)
+
+    @property
+    def closing(self) -> bool:
+        """Whether it takes no more work."""
+        return self._closing
+
+    # following views
+
+    async def subscribe(
+        self, wanted: Sequence[Wanted], *, granularity: float = GRANULARITY, key: object = None
+    ) -> Subscription:
+        """Follow tables, views or queries: what is there, at one time, and then what changes, at complete times. At
+        most once in `granularity` seconds; what happened meanwhile is added up.
+        """
+        subscription = Subscription(self, granularity, key)
+        await subscription.add(wanted)
+        return subscription
+
+    # ending
+
+    async def close(self) -> None:
+        """End: what waits fails with E_CLOSED, what runs has a moment to come to its end, the session is closed."""
+        with self._changed:
+            self._closing = True
+            dropped = list(self._waiting)
+            self._waiting.clear()
+            running = self._running
+            self._changed.notify()
+        for job in dropped:
+            job.done(None, closing())
+        if running is not None:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self._ended), GRACE)
+            self._stop([running])
+        error = await asyncio.shield(self._ended)
+        self._thread.join()
+        if error is not None:
+            raise error
+
+    # the thread
+
+    def _serve(self) -> None:
+        error: BaseException | None = None
+        while (job := self._next()) is not None:
+            self._do(job)
+        try:
+            self.feeds.close()
+            self.session.close()
+        except BaseException as raised:
+            error = raised
+        self.loop.call_soon_threadsafe(self._ended.set_result, error)
+
+    def _next(self) -> Job | None:
+        """The next piece of work, when there is some; None at the end. What views changed is told in between."""
+        while True:
+            due = self.feeds.flush()
+            with self._changed:
+                if not self._waiting and not self._closing:
+                    self._changed.wait(due)
+                if self._waiting:
+                    self._running = self._waiting.popleft()
+                    return self._running
+                if self._closing:
+                    return None
+
+    def _do(self, job: Job) -> None:
+        answer, error = None, None
+        began = time.perf_counter()
+        try:
+            if job.to_stop:
+                raise cancelled()
+            if job.seconds is None and job.memory is None:
+                answer = job.work(self.session)
+            else:
+                with self.session.limits(seconds=job.seconds, memory=job.memory):
+                    answer = job.work(self.session)
+        except BaseException as raised:
+            error = raised
+        with self._changed:
+            self._running = None
+        self.jobs += 1
+        self.seconds += time.perf_counter() - began
+        self.loop.call_soon_threadsafe(job.done, answer, error)
+
+
+def closing() -> EverviewError:
+    """The error for work that comes when the engine is closed."""
+    return ClosedError("E_CLOSED", "the server is shutting down", "connect again when it is back")

@@ -1,0 +1,355 @@
+"""Feeds: what tables, views and queries change, cut into pieces that all their subscribers share.
+
+The session tells a feed of each complete time's changes, on the engine's thread. They are put by there, as codes. From
+time to time all feeds are *cut* together, at the last complete time: what each has put by is added up, decoded once,
+and goes to the loop as a `Chunk`, which covers the times from the cut before to this one. Because all feeds are cut at
+the same times, whoever has read several feeds up to a cut has seen one state of the whole database.
+
+On the loop a feed keeps its last chunks in a ring of bounded size. A subscriber is a position in it, a time, and costs
+nothing else: chunks between its position and the last cut are added up when it wants them, once for all who are at the
+same place (`Feed.between`). One that has fallen out of the ring is served from the view's own history, and when that
+does not reach back either, by its contents anew (`Feeds.read`).
+
+The first change after a pause is cut at once; then at most one cut is made in `TICK` seconds.
+
+What belongs to whom: `Feeds` and what a feed has in `_pending` and `_source` belong to the engine's thread, the ring
+and `subscribers` to the loop. Chunks do not change, apart from the encodings that are kept with them, on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from everview.errors import ClosedError, CompactedError, EverviewError
+from everview.plan.digest import digest
+from everview.session.batch import Batch, Row, with_times
+from everview.session.followed import Followed as Relation
+from everview.session.snapshot import remaining
+from everview.sql.subscription import Subscription as Followed
+
+if TYPE_CHECKING:
+    from everview.codes.codec import Codec
+    from everview.server.subscription import Subscription
+    from everview.session.session import Session
+    from everview.types import DataType
+
+HEARTBEAT = 5.0
+"""Seconds after which a subscriber is told of the time, if that went on and nothing of its own changed."""
+
+TICK = 0.005
+"""Seconds between two cuts."""
+
+MOST_CELLS = 200_000
+"""Values in a feed's ring; the last chunk is kept in any case."""
+
+MERGES = 16
+"""Sums of chunks that a feed remembers: subscribers at the same place share them."""
+
+
+@dataclass(eq=False)
+class Chunk:
+    """Rows with their signed counts, of the times after `start` up to `stop`; or contents at `stop`."""
+
+    start: int
+    stop: int
+    names: tuple[str, ...]
+    types: tuple[DataType, ...]
+    codes: np.ndarray
+    diffs: np.ndarray
+    rows: list[Row]
+    columns: pa.Table | None = None
+    """in place of the rows, if the feed is one of Arrow tables"""
+    encoded: dict[str, bytes] = field(default_factory=dict)
+    """what protocols made of it, by their names: each encodes it once for all"""
+
+    def __len__(self) -> int:
+        return len(self.diffs)
+
+    @property
+    def cells(self) -> int:
+        """How many values it has."""
+        return len(self.diffs) * (len(self.names) + 1)
+
+    def signed(self) -> list[tuple[Row, int]]:
+        """[(row, diff), ...]"""
+        return list(zip(self.rows, self.diffs.tolist(), strict=True))
+
+    def to_arrow(self) -> pa.Table:
+        """The rows with columns `_time`, the last of its times, and `_diff`."""
+        assert self.columns is not None
+        return with_times(self.columns, np.full(len(self.diffs), self.stop), self.diffs)
+
+
+def summed(chunks: list[Chunk]) -> Chunk:
+    """Chunks that follow one another as one, in which a row that came and went is not."""
+    codes = np.concatenate([c.codes for c in chunks], axis=1)
+    kept, diffs = remaining(codes, np.concatenate([c.diffs for c in chunks]))
+    first, last = chunks[0], chunks[-1]
+    picked, columns = [], None
+    if first.columns is None:
+        rows = [row for chunk in chunks for row in chunk.rows]
+        picked = [rows[i] for i in kept.tolist()]
+    else:
+        columns = pa.concat_tables([c.columns for c in chunks]).take(pa.array(kept))
+    return Chunk(first.start, last.stop, first.names, first.types, codes[:, kept], diffs, picked, columns)
+
+
+class Feed:
+    """The changes of one table, view or query, as rows or as Arrow tables."""
+
+    def __init__(self, name: str, query: str = "", arrow: bool = False) -> None:
+        self.name = name
+        self.query = query
+        self.arrow = arrow
+        self.names: tuple[str, ...] = ()
+        self.types: tuple[DataType, ...] = ()
+        self.identity = ""
+        """what it is a feed of, in a text that is another if the definition is another (`identity_of`)"""
+        self.subscribers: set[Subscription] = set()
+        self.floor = 0
+        """the ring has everything after this time"""
+        self.ended: EverviewError | None = None
+        """why it is over"""
+        self.resets = 0
+        self._ring: deque[Chunk] = deque()
+        self._cells = 0
+        self._sums: OrderedDict[tuple[int, int], Chunk] = OrderedDict()
+        self._pending: list[Batch] = []
+        self._source: Followed | None = None
+        self._snapshot: Chunk | None = None
+
+    # on the engine's thread
+
+    def open(self, session: Session, at: int) -> None:
+        """Follow it from now on."""
+        if self._source is not None:
+            return
+        if self.query:
+            found = session.sql(f"SUBSCRIBE TO (\n{self.query}\n) WITHOUT SNAPSHOT")
+        else:
+            found = Followed(session[self.name], snapshot=False)
+        found.listen(self._pending.append)
+        self._source = found
+        codec = self._codec()
+        self.names, self.types = codec.names, codec.types
+        self.identity = identity_of(found._view)
+        self.floor = at
+
+    def close(self) -> None:
+        """Follow it no more."""
+        if self._source is not None:
+            self._source.close()
+            self._source = None
+        self._pending.clear()
+
+    def dropped(self) -> bool:
+        """Whether what it followed is not there any more."""
+        return self._source is not None and self._source._view._dropped
+
+    def cut(self, start: int, stop: int) -> Chunk | None:
+        """What it has put by, as a chunk; None if that comes to nothing."""
+        if not self._pending:
+            return None
+        batches, self._pending[:] = list(self._pending), []
+        codes = np.concatenate([b._columns for b in batches], axis=1)
+        diffs = np.concatenate([b._diffs for b in batches])
+        kept, diffs = remaining(codes, diffs)
+        return self._chunk(start, stop, np.ascontiguousarray(codes[:, kept]), diffs) if len(kept) else None
+
+    def contents(self, at: int) -> Chunk:
+        """What is there now."""
+        assert self._source is not None
+        found = self._snapshot
+        if found is None or found.stop != at:
+            batch = self._source._view._present()
+            found = self._snapshot = self._chunk(at, at, batch._columns, batch._diffs)
+            if found.cells > MOST_CELLS:
+                self._snapshot = None
+        return found
+
+    def changes(self, since: int, at: int) -> Chunk:
+        """What changed after a time, from the view's history; E_COMPACTED if that does not reach back."""
+        assert self._source is not None
+        view = self._source._view
+        if since < view._installed_at:
+            raise CompactedError("E_COMPACTED", f"it was made after time {since}", "read its contents")
+        codes, _, diffs = view._changes(since)
+        kept, diffs = remaining(codes, diffs)
+        return self._chunk(since, at, np.ascontiguousarray(codes[:, kept]), diffs)
+
+    def _chunk(self, start: int, stop: int, codes: np.ndarray, diffs: np.ndarray) -> Chunk:
+        codec = self._codec()
+        rows, columns = ([], codec.to_arrow(codes)) if self.arrow else (codec.decode_rows(codes), None)
+        return Chunk(start, stop, codec.names, codec.types, codes, diffs, rows, columns)
+
+    def _codec(self) -> Codec:
+        assert self._source is not None
+        return self._source._view._codec
+
+    # on the loop
+
+    def arrived(self, chunk: Chunk) -> None:
+        """The engine has cut a chunk."""
+        self._ring.append(chunk)
+        self._cells += chunk.cells
+        while self._cells > MOST_CELLS and len(self._ring) > 1:
+            gone = self._ring.popleft()
+            self._cells -= gone.cells
+            self.floor = gone.stop
+
+    def between(self, start: int, stop: int) -> Chunk | None:
+        """What changed after one cut up to another, None if nothing did; not for times before `floor`."""
+        found = [c for c in self._ring if c.stop > start and c.stop <= stop]
+        if len(found) < 2:
+            return found[0] if found else None
+        place = found[0].stop, found[-1].stop
+        if place not in self._sums:
+            self._sums[place] = summed(found)
+            while len(self._sums) > MERGES:
+                self._sums.popitem(last=False)
+        total = self._sums[place]
+        return total if len(total) else None
+
+
+class Feeds:
+    """All feeds of a session."""
+
+    def __init__(self, session: Session, loop: asyncio.AbstractEventLoop) -> None:
+        self.session = session
+        self.time = session.time
+        """the last cut, on the loop"""
+        self.subscriptions: set[Subscription] = set()
+        """all there are, on the loop"""
+        self.progress: set[Subscription] = set()
+        """those of them that want to hear of every time"""
+        self._loop = loop
+        self._known: dict[tuple[str, str, bool], Feed] = {}
+        self._open: list[Feed] = []
+        self._cut = self.time
+        self._next = 0.0
+        self._beating = loop.call_later(HEARTBEAT, self._beat)
+
+    # on the loop
+
+    def find(self, name: str, query: str, arrow: bool) -> Feed:
+        """The feed of a table, view or query."""
+        found = self._known.get((name, query, arrow))
+        if found is None or found.ended is not None:
+            found = self._known[name, query, arrow] = Feed(name, query, arrow)
+        return found
+
+    def forget(self, feed: Feed) -> None:
+        """Nobody subscribes to it any more; the engine has to close it then."""
+        if self._known.get((feed.name, feed.query, feed.arrow)) is feed:
+            del self._known[feed.name, feed.query, feed.arrow]
+
+    def _beat(self) -> None:
+        """Those that were told nothing for long are told the time."""
+        for subscription in self.subscriptions:
+            if subscription.position < self.time:
+                subscription.news.set()
+        self._beating = self._loop.call_later(HEARTBEAT, self._beat)
+
+    @property
+    def known(self) -> list[Feed]:
+        """Those that somebody subscribes to."""
+        return list(self._known.values())
+
+    def _arrived(self, stop: int, chunks: list[tuple[Feed, Chunk]], ended: list[tuple[Feed, EverviewError]]) -> None:
+        self.time = stop
+        told = set(self.progress)
+        for feed, chunk in chunks:
+            feed.arrived(chunk)
+            told |= feed.subscribers
+        for feed, error in ended:
+            feed.ended = error
+            self.forget(feed)
+            told |= feed.subscribers
+        for subscription in told:
+            subscription.news.set()
+
+    # on the engine's thread
+
+    def open(self, feed: Feed) -> None:
+        """Follow what it is a feed of, at a cut."""
+        self.flush(now=True)
+        feed.open(self.session, self._cut)
+        if feed not in self._open:
+            self._open.append(feed)
+
+    def shut(self, feed: Feed) -> None:
+        """Follow it no more."""
+        if feed in self._open:
+            self._open.remove(feed)
+        feed.close()
+
+    def flush(self, *, now: bool = False) -> float | None:
+        """Cut all feeds, if there is anything and the time has come. Gives the seconds after which that is so."""
+        if not self._open:
+            self._cut = self.session.time
+            return None
+        dropped = [feed for feed in self._open if feed.dropped()]
+        if self.session.time == self._cut and not dropped:
+            return None
+        moment = time.monotonic()
+        if moment < self._next and not now:
+            return self._next - moment
+        self._next = moment + TICK
+        start, self._cut = self._cut, self.session.time
+        chunks = [(feed, chunk) for feed in self._open if (chunk := feed.cut(start, self._cut)) is not None]
+        ended = [(feed, _dropped(feed)) for feed in dropped]
+        for feed in dropped:
+            self.shut(feed)
+        self._loop.call_soon_threadsafe(self._arrived, self._cut, chunks, ended)
+        return None
+
+    def read(self, wanted: Iterable[tuple[Feed, int | None]]) -> tuple[int, list[tuple[Chunk, bool]]]:
+        """Changes of some feeds after a time, or (None, or where history does not reach back) their contents, all at
+        one time, which is a cut. Each with whether it is contents.
+        """
+        self.flush(now=True)
+        at = self._cut
+        found: list[tuple[Chunk, bool]] = []
+        for feed, since in wanted:
+            if since is not None and since <= at:
+                try:
+                    changed = feed.changes(since, at)
+                except CompactedError:
+                    pass
+                else:
+                    found.append((changed, False))
+                    continue
+            found.append((feed.contents(at), True))
+        return at, found
+
+    def close(self) -> None:
+        """Follow nothing any more."""
+        self._loop.call_soon_threadsafe(self._beating.cancel)
+        for feed in list(self._open):
+            self.shut(feed)
+
+
+def _dropped(feed: Feed) -> EverviewError:
+    return ClosedError("E_DROPPED", f"{feed.name or 'the query'} was dropped", "subscribe to something else")
+
+
+def identity_of(view: Relation) -> str:
+    """What a table or view is, in a text: for one that was made again, or otherwise, it is another.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> one = identity_of(db.view("v", t.distinct()))
+    >>> db["v"].drop()
+    >>> identity_of(db.view("v", t.filter(t.x > 1))) == one
+    False
+    """
+    return f"{digest(view._node)[:16]}.{view._installed_at}"

@@ -1,0 +1,191 @@
+"""The process of a server: a session, its engine, and the listeners through which clients come in.
+
+A listener has `start`, which accepts connections from then on and says how to connect, and `stop`. All of them share
+the engine and one event loop. When all have started, one line says `ready`. SIGTERM and Ctrl-C end the process in
+order: no new connections, those there are told to go, the work under way comes to its end, the session is closed. A
+second signal does not wait.
+
+Meanwhile somebody has to move the session's clock: rows with a TTL leave, windows close and now() moves on also while
+nobody writes (`_keep_time`). A session that only reads a directory follows its writer at the same pace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import secrets
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from everview.errors import EverviewError, InputError
+from everview.server.engine import Engine
+from everview.session.core import core_of
+
+if TYPE_CHECKING:
+    from everview.session.session import Session
+
+EVERY = 0.5
+"""Seconds between looks at the clock."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a server is reached, and by whom."""
+
+    host: str = "127.0.0.1"
+    http: int | None = None
+    """the port; 0 for any that is free, None for none"""
+    pg: int | None = None
+    token: str = ""
+    """what clients have to know; nothing, if anybody may come in"""
+    certificate: str = ""
+    """file with the certificate (and those it needs) for TLS"""
+    private_key: str = ""
+    origins: tuple[str, ...] = ()
+    """web pages that may talk to the server, besides its own: "https://app.example.com" """
+    hosts: tuple[str, ...] = ()
+    """names that clients may know it by, besides its address and localhost"""
+    seconds: float | None = None
+    """how long a statement may take"""
+    memory: int | None = None
+    """how many bytes a statement may add"""
+    connections: int = 10_000
+    """how many may be open at once, of each kind"""
+    message: int = 64 * 1024 * 1024
+    """bytes of the longest message that is taken"""
+
+    def check(self) -> None:
+        """Refuse what would let strangers in, and what cannot work."""
+        if not self.token and not is_local(self.host):
+            raise InputError(
+                "E_OPTION",
+                f"--no-auth would let anybody in who reaches {self.host}",
+                "listen on 127.0.0.1, or leave --no-auth out",
+            )
+        if bool(self.certificate) != bool(self.private_key):
+            raise InputError("E_OPTION", "TLS needs a certificate and its key", "give --tls-cert and --tls-key")
+        for name, port in (("http", self.http), ("pg", self.pg)):
+            if port is not None and not 0 <= port <= 65535:
+                raise InputError("E_OPTION", f"--{name} {port} is no port", "give a number up to 65535, 0 for any")
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine reaches an address.
+
+    >>> is_local("127.0.0.1"), is_local("localhost"), is_local("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def random_token() -> str:
+    """A token that nobody guesses.
+
+    >>> len(random_token()) >= 32
+    True
+    """
+    return secrets.token_urlsafe(24)
+
+
+class Listener(Protocol):
+    """A way in."""
+
+    async def start(self) -> Sequence[str]:
+        """Accept connections from now on; gives lines that say how to connect."""
+
+    async def stop(self) -> None:
+        """Accept no more, and end those there are."""
+
+
+MakeListener = Callable[[Engine, Settings], Listener]
+
+
+def listeners(settings: Settings) -> list[MakeListener]:
+    """The ways in that are wanted."""
+    return []
+
+
+@dataclass
+class Server:
+    """A session with its listeners; for programs that have a loop of their own.
+
+    >>> import asyncio, everview as ev
+    >>> async def main():
+    ...     server = Server(ev.connect(), Settings(http=0, token="secret"))
+    ...     lines = await server.start()
+    ...     await server.stop()
+    >>> asyncio.run(main())
+    """
+
+    session: Session
+    settings: Settings
+    engine: Engine = field(init=False)
+    listeners: list[Listener] = field(init=False, default_factory=list)
+    _time: asyncio.Task[None] = field(init=False)
+
+    async def start(self) -> list[str]:
+        """Begin; gives lines that say how to connect."""
+        self.settings.check()
+        self.engine = Engine(self.session)
+        self._time = asyncio.create_task(_keep_time(self.engine))
+        lines: list[str] = []
+        try:
+            for make in listeners(self.settings):
+                listener = make(self.engine, self.settings)
+                lines += await listener.start()
+                self.listeners.append(listener)
+        except BaseException:
+            await self.stop()
+            raise
+        return lines
+
+    async def stop(self) -> None:
+        """End, in order."""
+        self._time.cancel()
+        for listener in reversed(self.listeners):
+            await listener.stop()
+        self.listeners.clear()
+        await self.engine.close()
+
+
+async def serve(session: Session, settings: Settings, show: Callable[[str], None]) -> None:
+    """Run a server until a signal says that it is enough."""
+    enough = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def heard(number: signal.Signals) -> None:
+        enough.set()
+        loop.remove_signal_handler(number)  # the second one does what it always does
+
+    server = Server(session, settings)
+    for line in await server.start():
+        show(line)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, heard, number)
+    show("ready")
+    try:
+        await enough.wait()
+    finally:
+        await server.stop()
+
+
+async def _keep_time(engine: Engine) -> None:
+    """Let time pass in the session while nobody writes."""
+    while True:
+        await asyncio.sleep(EVERY)
+        with contextlib.suppress(EverviewError):
+            await engine.run(_let_time_pass)
+
+
+def _let_time_pass(session: Session) -> None:
+    core = core_of(session)
+    if core.runtime.backing.read_only:
+        session.refresh()
+    elif core.clock.followers and not core.clock.manual:
+        session.advance()

@@ -1,0 +1,224 @@
+"""One client's subscription: to several tables, views and queries, told at common times.
+
+`await subscription.next()` gives a `Commit`: what changed in each of them from the commit before to its time, or, at
+first, what is there. Applied together they are one state of the database. The client may be as slow as it likes:
+
+1. it is told at most once in `granularity` seconds, and what happened meanwhile is added up;
+2. while it does not ask, nothing is kept for it: what it missed is added up when it does;
+3. if it missed more than the feeds keep, the views' history is read;
+4. if that does not reach back, it is given the contents again, as a *reset*: what it had before is to be forgotten.
+
+So nothing is ever left out silently, and a client costs its position. Whoever sends has to give up on a client that
+takes nothing at all (`everview.server.http.sockets` does, after a while).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from everview.errors import ClosedError, EverviewError, InputError
+from everview.server.feeds import HEARTBEAT, Chunk, Feed, Feeds
+
+if TYPE_CHECKING:
+    from everview.server.engine import Engine
+    from everview.session.session import Session
+
+GRANULARITY = 0.1
+"""Seconds between two commits, if nobody says otherwise."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is to be followed: a table or view by its name, or a query."""
+
+    name: str = ""
+    query: str = ""
+    since: int | None = None
+    """a time up to which the client knows it: it is told what changed after that"""
+    snapshot: bool = True
+    """whether it is told what is there, if it does not say since when it wants changes"""
+    arrow: bool = False
+    """whether chunks are needed as Arrow tables"""
+    reason: str = ""
+    """why it gets contents although it wanted to go on, if it does"""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What one of them has become."""
+
+    id: int
+    kind: Literal["snapshot", "changes", "end"]
+    chunk: Chunk | None = None
+    reset: str = ""
+    """for contents that replace what the client had: why"""
+    error: EverviewError | None = None
+    """for the end: why"""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What a client is told at one time. Frames without rows are left out, apart from contents."""
+
+    start: int
+    """the time of the commit that the client was told before; -1 if there is none"""
+    time: int
+    frames: tuple[Frame, ...]
+
+
+class Subscription:
+    """What a client follows; made by `Engine.subscribe`."""
+
+    def __init__(self, engine: Engine, granularity: float, key: object) -> None:
+        self.granularity = granularity
+        self.position = -1
+        """the time up to which it has been served"""
+        self.news = asyncio.Event()
+        self.feeds: dict[int, Feed] = {}
+        self._engine = engine
+        self._key = key
+        self._numbers = itertools.count(1)
+        self._ready: deque[Commit] = deque()
+        self._known = -1
+        self._told = float("-inf")
+        self._changing = asyncio.Lock()
+
+    async def add(self, wanted: Sequence[Wanted], ids: Sequence[int] = ()) -> list[int]:
+        """Follow more, from the next commit on; gives the numbers that their frames have."""
+        engine, feeds = self._engine, self._engine.feeds
+        numbers = list(ids) or [next(self._numbers) for _ in wanted]
+        if taken := [n for n in numbers if n in self.feeds]:
+            raise InputError("E_NAME", f"there is a subscription {taken[0]} already", "give each a number of its own")
+        found = [feeds.find(w.name, w.query, w.arrow) for w in wanted]
+        for feed in found:
+            feed.subscribers.add(self)
+
+        def begin(_: object) -> tuple[int, list[tuple[Chunk, bool]]]:
+            for feed in found:
+                feeds.open(feed)
+            return feeds.read([(f, w.since) for f, w in zip(found, wanted, strict=True)])
+
+        async with self._changing:
+            try:
+                at, chunks = await engine.run(begin, key=self._key)
+            except BaseException:
+                await self._leave([feed for feed in found if feed not in self.feeds.values()])
+                raise
+            frames = self._since(at) if self.feeds else []
+            for number, feed, each, (chunk, whole) in zip(numbers, found, wanted, chunks, strict=True):
+                self.feeds[number] = feed
+                reason = each.reason or ("history" if each.since is not None else "")
+                if not whole:
+                    frames.append(Frame(number, "changes", chunk))
+                elif each.snapshot or each.since is not None:
+                    frames.append(Frame(number, "snapshot", chunk, reset=reason))
+            self._ready.append(Commit(-1, at, tuple(frames)))
+            self.position = at
+            self.news.set()
+            feeds.subscriptions.add(self)
+        return numbers
+
+    async def remove(self, number: int) -> None:
+        """Follow one less."""
+        feed = self.feeds.pop(number, None)
+        if feed is not None and feed not in self.feeds.values():
+            await self._leave([feed])
+
+    async def close(self) -> None:
+        """Follow nothing any more."""
+        self._engine.feeds.subscriptions.discard(self)
+        self._engine.feeds.progress.discard(self)
+        feeds = list(dict.fromkeys(self.feeds.values()))
+        self.feeds.clear()
+        await self._leave(feeds)
+
+    async def _leave(self, feeds: Sequence[Feed]) -> None:
+        for feed in feeds:
+            feed.subscribers.discard(self)
+            if not feed.subscribers:
+                self._engine.feeds.forget(feed)
+                with contextlib.suppress(ClosedError):
+                    await self._engine.run(partial(_shut, self._engine.feeds, feed))
+
+    async def next(self) -> Commit:
+        """What there is to tell, when there is something and its time has come."""
+        while True:
+            if self._ready:
+                return self._told_now(self._ready.popleft())
+            await self._wait()
+            if self._ready:
+                continue
+            async with self._changing:
+                commit = await self._commit()
+            if commit.frames or self._due(commit):
+                return self._told_now(commit)
+
+    def _told_now(self, commit: Commit) -> Commit:
+        self._told = time.monotonic()
+        start, self._known = self._known, commit.time
+        return replace(commit, start=start)
+
+    def report_progress(self) -> None:
+        """Tell of every time, also if nothing that is followed changed."""
+        self._engine.feeds.progress.add(self)
+
+    def _due(self, commit: Commit) -> bool:
+        """Whether a commit without frames is worth telling."""
+        if commit.time == self._known:
+            return False
+        return self in self._engine.feeds.progress or time.monotonic() - self._told >= HEARTBEAT
+
+    async def _wait(self) -> None:
+        """Until something has happened, and the granularity allows to tell it."""
+        await self.news.wait()
+        size = self.granularity
+        early = self._told + size - time.monotonic() if size else 0.0
+        if early > 0:  # all that wait so long wake together, and share what they are told
+            moment = time.monotonic()
+            await asyncio.sleep(max(size - moment % size, 0.0))
+        self.news.clear()
+
+    async def _commit(self) -> Commit:
+        """From the last commit to the last cut."""
+        feeds, start = self._engine.feeds, self.position
+        behind = {n: f for n, f in self.feeds.items() if f.ended is None and start < f.floor}
+        at, read = feeds.time, {}
+        if behind:
+            wanted = [(feed, start) for feed in behind.values()]
+            at, found = await self._engine.run(lambda _: feeds.read(wanted), key=self._key)
+            read = dict(zip(behind, found, strict=True))
+        frames = self._since(at, read)
+        self.position = max(at, start)
+        return Commit(-1, self.position, tuple(frames))
+
+    def _since(self, at: int, read: dict[int, tuple[Chunk, bool]] | None = None) -> list[Frame]:
+        """What each has become since the last commit, up to a cut."""
+        frames = []
+        for number, feed in list(self.feeds.items()):
+            if read and number in read:
+                chunk, whole = read[number]
+                if whole:
+                    feed.resets += 1
+                    frames.append(Frame(number, "snapshot", chunk, reset="slow"))
+                elif len(chunk):
+                    frames.append(Frame(number, "changes", chunk))
+                continue
+            between = feed.between(self.position, at)
+            if between is not None:
+                frames.append(Frame(number, "changes", between))
+            if feed.ended is not None:
+                frames.append(Frame(number, "end", error=feed.ended))
+                del self.feeds[number]
+        return frames
+
+
+def _shut(feeds: Feeds, feed: Feed, _: Session) -> None:
+    feeds.shut(feed)

@@ -1,0 +1,283 @@
+"""The engine: work in order, errors as they are, cancelling, closing; subscriptions in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import everview as ev
+from everview.errors import ClosedError, EverviewError, InputError, StoppedError
+from everview.server.engine import Engine
+from everview.server.subscription import Commit, Subscription, Wanted
+
+LONG = 60.0
+
+
+def with_engine(body: Callable[[Engine], Awaitable[None]], **options: Any) -> None:
+    async def main() -> None:
+        engine = Engine(ev.connect(), **options)
+        try:
+            await asyncio.wait_for(body(engine), LONG)
+        finally:
+            await engine.close()
+
+    asyncio.run(main())
+
+
+def blocking(began: threading.Event, held: threading.Event) -> Callable[[ev.Session], None]:
+    """Work that lasts until somebody lets it go."""
+
+    def work(db: ev.Session) -> None:
+        began.set()
+        held.wait()
+
+    return work
+
+
+def test_work_is_done_in_the_order_in_which_it_was_asked_for() -> None:
+    async def body(engine: Engine) -> None:
+        await engine.run(lambda db: db.table("t", {"x": int}))
+        calls = [engine.run(lambda db, i=i: db["t"].insert([(i,)])) for i in range(50)]  # type: ignore[misc]
+        await asyncio.gather(*calls)
+        changes = await engine.run(lambda db: db["t"].changes(since=0))
+        assert [(row[0], time) for row, time, _ in changes] == [(i, i + 1) for i in range(50)]
+
+    with_engine(body)
+
+
+def test_errors_come_back_as_they_are() -> None:
+    async def body(engine: Engine) -> None:
+        with pytest.raises(EverviewError) as found:
+            await engine.run(lambda db: db.sql("SELECT * FROM nowhere"))
+        assert found.value.code == "E_TABLE"
+        with pytest.raises(ZeroDivisionError):
+            await engine.run(lambda db: 1 / 0)
+        assert await engine.run(lambda db: db.time) == 0
+
+    with_engine(body)
+
+
+def test_what_waits_under_a_key_is_dropped_and_what_runs_is_stopped() -> None:
+    begun = threading.Event()
+
+    def endless(db: ev.Session) -> None:
+        begun.set()
+        db.sql("SELECT count(*) FROM t AS a CROSS JOIN t AS b CROSS JOIN t AS c WHERE a.x + b.x > c.x").rows()
+
+    async def body(engine: Engine) -> None:
+        await engine.run(lambda db: db.table("t", {"x": int}).insert({"x": range(100_000)}))
+        running = asyncio.create_task(engine.run(endless, key="one"))
+        waiting = asyncio.create_task(engine.run(lambda db: db["t"].insert([(1,)]), key="one"))
+        other = asyncio.create_task(engine.run(lambda db: db.time, key="two"))
+        await asyncio.to_thread(begun.wait)
+        assert not engine.cancel("nobody")
+        assert engine.cancel("one")
+        for task in (running, waiting):
+            with pytest.raises(StoppedError) as found:
+                await task
+            assert found.value.code == "E_CANCELLED"
+        assert await other == 1
+
+    with_engine(body)
+
+
+def test_work_whose_caller_goes_away_is_given_up() -> None:
+    began, held = threading.Event(), threading.Event()
+
+    async def body(engine: Engine) -> None:
+        await engine.run(lambda db: db.table("t", {"x": int}))
+        first = asyncio.create_task(engine.run(blocking(began, held)))
+        second = asyncio.create_task(engine.run(lambda db: db["t"].insert([(1,)])))
+        await asyncio.to_thread(began.wait)
+        second.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        held.set()
+        await first
+        assert await engine.run(lambda db: db["t"].count()) == 0
+
+    with_engine(body)
+
+
+def test_limits_are_of_that_work_alone() -> None:
+    async def body(engine: Engine) -> None:
+        await engine.run(lambda db: db.table("t", {"x": int}).insert({"x": range(50_000)}))
+        cross = "SELECT count(*) FROM t AS a CROSS JOIN t AS b WHERE a.x + b.x > 7"
+        with pytest.raises(StoppedError) as found:
+            await engine.run(lambda db: db.sql(cross).rows(), seconds=0.2)
+        assert found.value.code == "E_TIMEOUT"
+        assert await engine.run(lambda db: db["t"].count()) == 50_000
+
+    with_engine(body)
+
+
+def test_too_much_work_is_refused() -> None:
+    began, held = threading.Event(), threading.Event()
+
+    async def body(engine: Engine) -> None:
+        first = asyncio.create_task(engine.run(blocking(began, held)))
+        await asyncio.to_thread(began.wait)
+        second = asyncio.create_task(engine.run(lambda db: db.time))
+        await asyncio.sleep(0)
+        with pytest.raises(InputError) as found:
+            await engine.run(lambda db: db.time)
+        assert found.value.code == "E_BUSY"
+        held.set()
+        await first
+        assert await second == 0
+
+    with_engine(body, most_waiting=1)
+
+
+def test_closing_ends_what_waits_and_the_session() -> None:
+    async def main() -> None:
+        session = ev.connect()
+        engine = Engine(session)
+        began, held = threading.Event(), threading.Event()
+        first = asyncio.create_task(engine.run(blocking(began, held)))
+        await asyncio.to_thread(began.wait)
+        second = asyncio.create_task(engine.run(lambda db: db.time))
+        await asyncio.sleep(0)
+        closing = asyncio.create_task(engine.close())
+        with pytest.raises(ClosedError):
+            await second
+        held.set()
+        await first
+        await closing
+        with pytest.raises(ClosedError):
+            await engine.run(lambda db: db.time)
+        with pytest.raises(ClosedError):
+            session.sql("SELECT 1")
+
+    asyncio.run(asyncio.wait_for(main(), LONG))
+
+
+# subscriptions
+
+
+class Replica:
+    """What a client makes of what it is told."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self.subscription = subscription
+        self.contents: dict[int, Counter[tuple[Any, ...]]] = {}
+        self.resets = 0
+        self.time = -1
+
+    async def hear(self) -> Commit:
+        commit = await self.subscription.next()
+        assert commit.start == self.time
+        for frame in commit.frames:
+            assert frame.chunk is not None
+            if frame.kind == "snapshot":
+                self.contents[frame.id] = Counter()
+                self.resets += bool(frame.reset)
+            found = self.contents[frame.id]
+            for row, diff in frame.chunk.signed():
+                found[row] += diff
+                assert found[row] >= 0
+        self.time = commit.time
+        return commit
+
+    async def until(self, time: int) -> None:
+        while self.time < time:
+            await self.hear()
+
+    def of(self, number: int) -> dict[tuple[Any, ...], int]:
+        return {row: n for row, n in self.contents[number].items() if n}
+
+
+SCHEMA = """
+    CREATE TABLE t (k int, x int);
+    CREATE VIEW total AS SELECT k, sum(x) AS s FROM t GROUP BY k;
+    CREATE VIEW n AS SELECT count(*) AS n FROM t;
+"""
+
+
+def test_several_views_are_told_at_one_time() -> None:
+    async def body(engine: Engine) -> None:
+        await engine.run(lambda db: db.sql(SCHEMA))
+        wanted = [Wanted("total"), Wanted("n"), Wanted(query="SELECT max(x) AS m FROM t")]
+        replica = Replica(await engine.subscribe(wanted, granularity=0))
+        for i in range(60):
+            await engine.run(lambda db, i=i: db["t"].insert([(i % 3, i)]))  # type: ignore[misc]
+            if i % 7 == 0:
+                await replica.hear()
+                assert replica.of(2) == {(replica.time,): 1}, (
+                    "each transaction brings one row, so the count is the time"
+                )
+                assert sum(s for _, s in replica.of(1)) == sum(range(replica.time))
+        await replica.until(60)
+        assert replica.of(3) == {(59,): 1}
+        await replica.subscription.close()
+        assert await engine.run(lambda db: db.views) == ("total", "n"), "the query's view is gone"
+
+    with_engine(body)
+
+
+def test_a_subscriber_that_fell_out_of_the_ring_is_served_from_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("everview.server.feeds.MOST_CELLS", 20)
+    monkeypatch.setattr("everview.server.feeds.TICK", 0.0)
+
+    async def body(engine: Engine) -> None:
+        await engine.run(lambda db: db.sql(SCHEMA))
+        slow = Replica(await engine.subscribe([Wanted("total"), Wanted("n")], granularity=0))
+        await slow.hear()
+        for i in range(100):
+            await engine.run(lambda db, i=i: db["t"].insert([(i, i)]))  # type: ignore[misc]
+        await slow.until(100)
+        assert slow.resets == 0
+        assert slow.of(1) == await engine.run(lambda db: db["total"].counts())
+        assert all(feed._cells <= 40 for feed in engine.feeds.known)
+
+    with_engine(body)
+
+
+def test_a_subscriber_that_history_does_not_reach_is_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("everview.server.feeds.MOST_CELLS", 20)
+    monkeypatch.setattr("everview.server.feeds.TICK", 0.0)
+
+    async def main() -> None:
+        engine = Engine(ev.connect(history=5))
+        await engine.run(lambda db: db.sql(SCHEMA))
+        slow = Replica(await engine.subscribe([Wanted("total"), Wanted("n")], granularity=0))
+        await slow.hear()
+        for i in range(100):
+            await engine.run(lambda db, i=i: db["t"].insert([(i, i)]))  # type: ignore[misc]
+        await slow.until(100)
+        assert slow.resets == 2
+        assert slow.of(1) == await engine.run(lambda db: db["total"].counts())
+        assert slow.of(2) == {(100,): 1}
+        await engine.close()
+
+    asyncio.run(asyncio.wait_for(main(), LONG))
+
+
+def test_what_is_dropped_ends_and_the_rest_goes_on() -> None:
+    async def body(engine: Engine) -> None:
+        await engine.run(lambda db: db.sql(SCHEMA))
+        subscription = await engine.subscribe([Wanted("total"), Wanted("n")], granularity=0)
+        await subscription.next()
+        await engine.run(lambda db: db["total"].drop())
+        commit = await subscription.next()
+        assert [(f.id, f.kind, f.error and f.error.code) for f in commit.frames] == [(1, "end", "E_DROPPED")]
+        await engine.run(lambda db: db["t"].insert([(1, 1)]))
+        commit = await subscription.next()
+        assert [(f.id, f.chunk and f.chunk.signed()) for f in commit.frames] == [(2, [((0,), -1), ((1,), 1)])]
+
+    with_engine(body)
+
+
+def test_subscribing_to_what_is_not_there_leaves_nothing_behind() -> None:
+    async def body(engine: Engine) -> None:
+        await engine.run(lambda db: db.sql(SCHEMA))
+        with pytest.raises(InputError):
+            await engine.subscribe([Wanted("n"), Wanted("nothing")])
+        assert engine.feeds.known == []
+
+    with_engine(body)
