@@ -16,22 +16,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from everview.dataflow.dataflow import batch_arrays
 from everview.dataflow.operators import Arrangement
-from everview.kernels import make
-from everview.kernels.trace import trace as trace_k
 from everview.plan import nodes as plan
-from everview.session.snapshot import in_order, read_codes
+from everview.session.snapshot import read_codes
+from everview.why.block import Bag, Block, Bound, Row, Stored, Words, stacked
 
 if TYPE_CHECKING:
     from everview.session.core import Core
-
-Row = tuple[int, ...]
-Bag = dict[Row, int]
-Bound = Mapping[int, int]
-"""Columns whose codes are known."""
-
-Words = npt.NDArray[np.int64]
 
 UNSORTED = 32
 """How often all rows are looked at before they are sorted."""
@@ -67,9 +58,9 @@ class Access:
         self.core = core
         self.time = time
         self._readable: dict[int, tuple[plan.Node, list[Arrangement]]] = {}
-        self._sorted: dict[tuple[Arrangement, int], tuple[Words, Words]] = {}
+        self._sorted: dict[tuple[Arrangement, int], tuple[Block, Words]] = {}
         self._scans: dict[tuple[Arrangement, int], int] = {}
-        self._all: dict[Arrangement, tuple[Words, Words]] = {}
+        self._all: dict[Arrangement, Stored] = {}
 
     def arrangements(self, node: plan.Node) -> list[Arrangement]:
         """Arrangements of a plan outside loops that still know the time."""
@@ -111,22 +102,16 @@ class Access:
         columns, counts = read_codes(self.core.runtime, arrangement, start, self.time)
         return bag_of(columns, counts, bound if len(start) < len(bound) else NOTHING_BOUND)
 
-    def block(self, node: plan.Node, bound: Bound) -> tuple[Words, Words] | None:
-        """The rows of a plan that is kept as columns and counts, in which a row may stand several times; None if it is
-        not kept.
-        """
+    def block(self, node: plan.Node, bound: Bound) -> Block | None:
+        """The rows of a plan that is kept as columns; None if it is not kept."""
         found = self.arrangements(node)
         if not found:
             return None
         best = max(found, key=lambda a: _leading(a, bound))
         start = tuple(bound[c] for c in best.order[: _leading(best, bound)])
-        columns, counts = read_codes(self.core.runtime, best, start, self.time) if start else self._whole(best)
-        if len(start) == len(bound):
-            return columns, counts
-        kept = np.ones(len(counts), dtype=np.bool_)
-        for column, code in bound.items():
-            kept &= columns[column] == code
-        return columns[:, kept], counts[kept]
+        if start:
+            return Block.of(*read_codes(self.core.runtime, best, start, self.time)).known(bound)
+        return self._whole(best).known(bound)
 
     def _scanned(self, arrangement: Arrangement, bound: Bound) -> Bag:
         """The same by looking at all rows; if that is done again and again, they are sorted first."""
@@ -134,33 +119,25 @@ class Access:
         key = (arrangement, column)
         self._scans[key] = self._scans.get(key, 0) + 1
         if self._scans[key] <= UNSORTED:
-            columns, counts = self._whole(arrangement)
-            at = np.flatnonzero(columns[column] == bound[column])
-            return _summed(columns[:, at], counts[at], bound)
+            return self._stored(arrangement).where(column, bound[column]).known(bound).bag()
         if key not in self._sorted:
-            columns, counts = self._whole(arrangement)
-            order = np.argsort(columns[column], kind="stable")
-            self._sorted[key] = np.ascontiguousarray(columns[:, order]), counts[order]
-        columns, counts = self._sorted[key]
-        low = int(np.searchsorted(columns[column], bound[column], side="left"))
-        high = int(np.searchsorted(columns[column], bound[column], side="right"))
-        return _summed(columns[:, low:high], counts[low:high], bound)
+            block = self._whole(arrangement)
+            block = block.where(np.argsort(block.column(column), kind="stable"))
+            self._sorted[key] = block, block.column(column)
+        block, codes = self._sorted[key]
+        low = int(np.searchsorted(codes, bound[column], side="left"))
+        high = int(np.searchsorted(codes, bound[column], side="right"))
+        return block.where(np.arange(low, high)).known(bound).bag()
 
-    def _whole(self, arrangement: Arrangement) -> tuple[Words, Words]:
-        """All updates of an arrangement up to the time, not added up: that would sort them."""
+    def _stored(self, arrangement: Arrangement) -> Stored:
         if arrangement not in self._all:
             self.core.runtime.sync(arrangement.operator)
-            trace = arrangement.trace.address
-            table = make.peek(trace, trace_k.TRACE_TABLE)
-            batches = [make.peek(table, b) for b in range(make.peek(trace, trace_k.TRACE_COUNT))]
-            parts = [batch_arrays(batch, arrangement.cols) for batch in batches]
-            known = [(of, diffs, times <= self.time) for of, times, diffs in parts]
-            kept = [(of[:, now], diffs[now]) if not now.all() else (of, diffs) for of, diffs, now in known]
-            none = (np.empty((arrangement.cols, 0), dtype=np.int64), np.empty(0, dtype=np.int64))
-            columns = np.concatenate([none[0], *(p[0] for p in kept)], axis=1)
-            counts = np.concatenate([none[1], *(p[1] for p in kept)])
-            self._all[arrangement] = in_order(columns, arrangement.order), counts
+            self._all[arrangement] = Stored(arrangement, self.time)
         return self._all[arrangement]
+
+    def _whole(self, arrangement: Arrangement) -> Block:
+        """All updates of an arrangement up to the time, not added up: that would sort them."""
+        return self._stored(arrangement).block()
 
 
 class Supposed(Access):
@@ -178,15 +155,16 @@ class Supposed(Access):
             return None if there is None else added([there, more])
         return None if self._depends(node) else super().rows(node, bound)
 
-    def block(self, node: plan.Node, bound: Bound) -> tuple[Words, Words] | None:
+    def block(self, node: plan.Node, bound: Bound) -> Block | None:
         if self._depends(node) and not (isinstance(node, plan.Table) and node in self._more):
             return None
         found = super().block(node, bound)
-        more = [row for row in self._more.get(node, {}) if matches(row, bound)] if isinstance(node, plan.Table) else []
+        here = self._more.get(node, {}) if isinstance(node, plan.Table) else {}
+        more = {row: 1 for row in here if matches(row, bound)}
         if found is None or not more:
             return found
-        columns = np.array(more, dtype=np.int64).reshape(len(more), len(node.types)).T
-        return np.hstack([found[0], columns]), np.hstack([found[1], np.ones(len(more), dtype=np.int64)])
+        width = len(node.types)
+        return stacked([found, Block.of_bag(more, width)], width)
 
     def _depends(self, node: plan.Node) -> bool:
         if id(node) not in self._touched:
@@ -204,15 +182,6 @@ def _leading(arrangement: Arrangement, known: Iterable[int]) -> int:
             break
         found += 1
     return found
-
-
-def _summed(columns: Words, counts: Words, bound: Bound) -> Bag:
-    """Columns of codes, in which rows may stand several times, as a bag of those that agree with what is known."""
-    found: Bag = {}
-    for row, n in zip(zip(*columns.tolist(), strict=True), counts.tolist(), strict=True):
-        if matches(row, bound):
-            found[row] = found.get(row, 0) + n
-    return {row: n for row, n in found.items() if n}
 
 
 def bag_of(columns: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], bound: Bound) -> Bag:

@@ -50,7 +50,7 @@ class Question:
         self.contents = Contents(self.access)
         kept = Kept(self.access, view) if self.time == core.runtime.dataflow.time else None
         self.histories = Histories(self.contents, kept)
-        self.search = Search(self.contents, self.histories)
+        self.search = Search(self.contents, self.histories, view._node)
 
     def row(self, row: Any) -> Row:
         """A row as codes."""

@@ -12,6 +12,7 @@ variables hold.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import nsmallest
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
@@ -106,7 +107,9 @@ class Contents:
         self._known: dict[tuple[int, tuple[int, ...], tuple[tuple[int, int], ...]], Bag] = {}
         self._blocks = Blocks(self)
         self._costs: dict[tuple[int, tuple[int, ...], frozenset[int]], float] = {}
-        self._depths: dict[int, tuple[plan.Node, tuple[int, ...]]] = {}
+        self._orders: dict[tuple[int, tuple[int, ...], tuple[int, ...]], tuple[int, float, float]] = {}
+        self._depths: dict[int, tuple[int, ...]] = {}
+        self._met: list[plan.Node] = []
 
     def forget(self) -> None:
         """Forget what was found so far."""
@@ -117,13 +120,16 @@ class Contents:
         """The depths of the loops whose variables a plan reads."""
         known = self._depths.get(id(node))
         if known is None:
-            found = tuple(sorted({depth for depth, _ in free_variables(node)}))
-            known = self._depths[id(node)] = (node, found)  # the node is kept: ids are for those that live
-        return known[1]
+            self._met.append(node)  # ids are for those that live
+            known = self._depths[id(node)] = tuple(sorted({depth for depth, _ in free_variables(node)}))
+        return known
 
     def place(self, node: plan.Node, inside: Inside) -> tuple[int, ...]:
         """What tells apart the rounds in which a plan may be looked at."""
-        return tuple(inside[d].serial for d in self.depths(node))
+        depths = self.depths(node)
+        if not depths:
+            return depths
+        return (inside[depths[0]].serial,) if len(depths) == 1 else tuple([inside[d].serial for d in depths])
 
     def count(self, node: plan.Node, inside: Inside, row: Row) -> int:
         """How often a row is there."""
@@ -131,7 +137,8 @@ class Contents:
 
     def rows(self, node: plan.Node, inside: Inside, bound: Bound) -> Bag:
         """The rows of a plan that have the codes that are known."""
-        key = (id(node), self.place(node, inside), tuple(sorted(bound.items())))
+        known = tuple(bound.items()) if len(bound) < 2 else tuple(sorted(bound.items()))
+        key = (id(node), self.place(node, inside), known)
         found = self._known.get(key)
         if found is None:
             found = self._known[key] = self._rows(node, inside, bound)
@@ -142,7 +149,7 @@ class Contents:
             kept = self.access.rows(node, bound)
             if kept is not None:
                 return kept
-            if isinstance(node, IN_BLOCKS) and self.cost(node, inside, frozenset(bound)) > MANY:
+            if self._in_blocks(node, inside, bound):
                 try:
                     return self._blocks.of(node, bound).bag()
                 except TooMany:
@@ -188,6 +195,8 @@ class Contents:
             return {}
         found: Bag = {}
         child = self.rows(node.child, inside, below)
+        if not child:
+            return found
         made = linear.images(node, list(child), self.interner)
         for images, n in zip(made, child.values(), strict=True):
             for row in images:
@@ -201,6 +210,26 @@ class Contents:
         """The rows of one group."""
         return self.rows(node.child, inside, dict(zip(node.keys, key, strict=True)))
 
+    def least(self, node: plan.Node, inside: Inside, bound: Bound, number: int) -> tuple[Bag, int]:
+        """So many rows with the least codes, and how many rows there are."""
+        if self._in_blocks(node, inside, bound):
+            try:
+                block = self._blocks.of(node, bound)
+            except TooMany:
+                pass
+            else:
+                found = block.least(number)
+                if found is not None:
+                    return found, int(block.counts.sum())
+        bag = self.rows(node, inside, bound)
+        return {row: bag[row] for row in nsmallest(number, bag)}, sum(bag.values())
+
+    def _in_blocks(self, node: plan.Node, inside: Inside, bound: Bound) -> bool:
+        """Whether a plan's rows are many, and read as columns."""
+        if self.depths(node) or not isinstance(node, IN_BLOCKS) or self.access.size(node) is not None:
+            return False
+        return self.cost(node, inside, frozenset(bound)) > MANY
+
     def _grouped(self, node: Grouping, inside: Inside, bound: Bound) -> Bag:
         below: dict[int, int] = {}
         keys_first = isinstance(node, plan.Reduce | plan.PythonReduce)
@@ -209,11 +238,21 @@ class Contents:
             if at in bound and below.setdefault(k, bound[at]) != bound[at]:
                 return {}
         found: Bag = {}
-        for key, group in groups(self.rows(node.child, inside, below), node.keys).items():
+        node, child = self._grouping(node, inside, below)
+        for key, group in groups(child, node.keys).items():
             for row, n in output(node, key, group, self.interner).items():
                 if matches(row, bound):
                     found[row] = found.get(row, 0) + n
         return found
+
+    def _grouping(self, node: Grouping, inside: Inside, bound: Bound) -> tuple[Grouping, Bag]:
+        """The rows that are grouped; of many, which are read as columns, an aggregate needs few."""
+        if isinstance(node, plan.Reduce) and self._in_blocks(node.child, inside, bound):
+            try:
+                return self._blocks.grouping(node, bound)
+            except TooMany:
+                pass
+        return node, self.rows(node.child, inside, bound)
 
     # joins
 
@@ -226,13 +265,23 @@ class Contents:
         sides = sides_of(node, bound)
         if sides is None:
             return None
+        key = (id(node), self._sizes(node, inside), tuple(bound))
+        order = self._orders.get(key)
+        if order is None:
+            order = self._orders[key] = self._join_order(node, inside, sides)
+        first, alone, all_of_them = order
+        return first, sides, lambda number: number * (LOOKING_UP + alone) < all_of_them
+
+    def _join_order(
+        self, node: plan.Join, inside: Inside, sides: tuple[dict[int, int], dict[int, int]]
+    ) -> tuple[int, float, float]:
+        """Which side to look at first; what the other costs, for one key and for all."""
         nodes, keys = (node.left, node.right), (node.left_keys, node.right_keys)
         known = [frozenset(side) for side in sides]
         costs = [self.cost(n, inside, k) for n, k in zip(nodes, known, strict=True)]
         keyed = [self.cost(n, inside, k | frozenset(c)) for n, k, c in zip(nodes, known, keys, strict=True)]
         first = 0 if costs[0] * (1 + keyed[1]) <= costs[1] * (1 + keyed[0]) else 1
-        alone, all_of_them = keyed[1 - first], costs[1 - first]
-        return first, sides, lambda number: number * (LOOKING_UP + alone) < all_of_them
+        return first, keyed[1 - first], costs[1 - first]
 
     def _join(self, node: plan.Join, inside: Inside, bound: Bound) -> Bag:
         order = self.join_order(node, inside, bound)
@@ -315,22 +364,28 @@ class Contents:
     # what looking up would cost, roughly
 
     def cost(self, node: plan.Node, inside: Inside, known: frozenset[int]) -> float:
-        """How many rows will have to be looked at if these columns are known."""
-        key = (id(node), self.place(node, inside), known)
+        """How many rows will have to be looked at if these columns are known; in rounds of a like size the same."""
+        key = (id(node), self._sizes(node, inside), known)
         found = self._costs.get(key)
         if found is None:
             found = self._costs[key] = self._cost(node, inside, known)
         return found
 
+    def _sizes(self, node: plan.Node, inside: Inside) -> tuple[int, ...]:
+        """About how much there is in the round in which a plan is looked at."""
+        depths = self.depths(node)
+        return tuple([inside[d].size.bit_length() for d in depths]) if depths else depths
+
     def _cost(self, node: plan.Node, inside: Inside, known: frozenset[int]) -> float:
         if isinstance(node, plan.Variable):
-            size = float(inside[node.depth].size)
-            return 1.0 + (size if not known else size / 100)
+            return 2.0 if len(known) == len(node.types) else 1.0 + inside[node.depth].size / (100.0 if known else 1.0)
         if not self.depths(node):
             size_kept = self.access.size(node)
             if size_kept is not None:
                 ahead = self.access.prefix(node, known)
-                return 1.0 + size_kept / 100.0**ahead + (size_kept / 100 if known and not ahead else 0)
+                if known and not ahead:  # all are looked at, which is quick, and some are found
+                    return 1.0 + size_kept / 100
+                return 1.0 + size_kept / 100.0**ahead
         if isinstance(node, plan.Constant):
             return float(len(node.rows))
         if isinstance(node, plan.Project):

@@ -34,7 +34,7 @@ FIRST = 64
 Key = tuple[Any, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Goal:
     """A row of a plan that is there (sign +1), or is counted negative (-1). `upto`: of a loop's row, the round in which
     it is looked at; None: the last.
@@ -45,6 +45,8 @@ class Goal:
     row: Row
     sign: int = 1
     upto: int | None = None
+    key: Key | None = None
+    """what makes it the same as another, for the search that it is a goal of"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,16 +60,15 @@ class Absent:
 
 @dataclass(frozen=True)
 class Seen:
-    """How much a step looked at: rows of the group, how many distinct ones (None: more than were looked at), and the
-    place of the row in an order.
+    """How much a step looked at: rows of the group (None: more than were looked at), and the place of the row in an
+    order.
     """
 
     rows: int | None
-    distinct: int | None
     place: int | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Step:
     """Why a goal holds."""
 
@@ -81,14 +82,16 @@ class Step:
 class Search:
     """Steps for a goal and all goals that it leads to."""
 
-    def __init__(self, contents: Contents, histories: Histories) -> None:
+    def __init__(self, contents: Contents, histories: Histories, of: plan.Node) -> None:
+        """The steps of a view's plan."""
         self.contents = contents
         self.histories = histories
+        self.of = of
         self.steps: dict[Key, Step] = {}
+        self._negates = any(isinstance(n, plan.Negate) for n in of.walk())
         self._rounds: dict[int, tuple[plan.Loop, Inside, int | None]] = {}
         self._results: dict[tuple[int, int], plan.LoopResult] = {}
         self._came: dict[Key, Came] = {}
-        self._keys: dict[Goal, Key] = {}
 
     def explain(self, root: Goal) -> Step:
         """The step for a goal; those of all goals below it are in `steps`."""
@@ -102,7 +105,7 @@ class Search:
                     ) from None
                 self.steps.clear()
                 self._came.clear()
-                self._keys.clear()
+                root.key = None
 
     def _explain(self, root: Goal) -> Step:
         todo = [root]
@@ -110,20 +113,17 @@ class Search:
             goal = todo.pop()
             key = self.key(goal)
             if key not in self.steps:
-                step = self.step(goal)
-                self.steps[key] = step
-                todo.extend(reversed(step.children))
+                self.steps[key] = step = _RULES[type(goal.node)](self, goal)
+                todo += step.children[::-1]
         return self.steps[self.key(root)]
 
     def key(self, goal: Goal) -> Key:
         """What makes two goals the same: a loop's row is the same in all rounds since it came."""
-        known = self._keys.get(goal)
-        if known is None:
-            node, since = goal.node, None
-            if type(node) is plan.LoopResult:
-                since = self.came(goal).round
-            known = self._keys[goal] = (id(node), self.contents.place(node, goal.inside), goal.row, goal.sign, since)
-        return known
+        if goal.key is None:
+            node = goal.node
+            since = self.came(goal).round if type(node) is plan.LoopResult else None
+            goal.key = (id(node), self.contents.place(node, goal.inside), goal.row, goal.sign, since)
+        return goal.key
 
     def step(self, goal: Goal) -> Step:
         """The reason for one goal."""
@@ -168,13 +168,12 @@ class Search:
         """The first input that has the row; and what a negation among them does not have."""
         node = goal.node
         assert isinstance(node, plan.Union)
-        counts = [self.contents.count(i, goal.inside, goal.row) * goal.sign for i in node.inputs]
-        chosen = next(i for i, n in zip(node.inputs, counts, strict=True) if n > 0)
-        bound = dict(enumerate(goal.row))
+        count, bound = self.contents.count, dict(enumerate(goal.row))
+        chosen = next(i for i in node.inputs if count(i, goal.inside, goal.row) * goal.sign > 0)
         absent = [
             Absent(i.child, goal.inside, bound)
-            for i, n in zip(node.inputs, counts, strict=True)
-            if isinstance(i, plan.Negate) and n == 0 and goal.sign > 0
+            for i in node.inputs
+            if isinstance(i, plan.Negate) and goal.sign > 0 and count(i, goal.inside, goal.row) == 0
         ]
         return Step(goal, (Goal(chosen, goal.inside, goal.row, goal.sign),), tuple(absent))
 
@@ -195,7 +194,8 @@ class Search:
         return Step(goal, tuple(children))
 
     def _signed(self, node: plan.Node, inside: Inside, row: Row) -> Goal:
-        return Goal(node, inside, row, 1 if self.contents.count(node, inside, row) > 0 else -1)
+        positive = not self._negates or self.contents.count(node, inside, row) > 0
+        return Goal(node, inside, row, 1 if positive else -1)
 
     # rows of groups
 
@@ -203,17 +203,17 @@ class Search:
         """The winning rows of extremes, and some of the rows that were counted or added up."""
         node = goal.node
         assert isinstance(node, plan.Reduce)
-        group = self.contents.group(node, goal.inside, goal.row[: len(node.keys)])
-        chosen: dict[Row, None] = {}
+        known = dict(zip(node.keys, goal.row[: len(node.keys)], strict=True))
+        least, rows = self.contents.least(node.child, goal.inside, known, SAMPLE)
+        chosen: Bag = {}
         totals = False
         for a, code in zip(node.aggregates, goal.row[len(node.keys) :], strict=True):
             if a.kind in ("min", "max") and a.column is not None:
-                chosen[min(row for row, n in group.items() if row[a.column] == code and n > 0)] = None
+                best = self.contents.rows(node.child, goal.inside, known | {a.column: code})
+                chosen[min(row for row, n in best.items() if n > 0)] = 1
             else:
                 totals = True
-        if totals:
-            chosen.update(dict.fromkeys(nsmallest(SAMPLE, group)))
-        return self._of_group(goal, node, group, list(chosen))
+        return self._of_group(goal, node, chosen | least if totals else chosen, rows)
 
     def top(self, goal: Goal) -> Step:
         node = goal.node
@@ -224,27 +224,28 @@ class Search:
             if row == goal.row:
                 break
             place += n
-        return self._of_group(goal, node, group, [goal.row], place)
+        return self._of_group(goal, node, {goal.row: group[goal.row]}, sum(group.values()), place)
 
     def window(self, goal: Goal) -> Step:
         node = goal.node
         assert isinstance(node, Window)
         own = goal.row[: len(node.child.types)]
         group = self.contents.group(node, goal.inside, tuple(own[k] for k in node.keys))
-        others = [row for row in nsmallest(SAMPLE, group) if row != own]
-        return self._of_group(goal, node, group, [own, *others[: SAMPLE - 1]])
+        others = [row for row in nsmallest(SAMPLE, group) if row != own][: SAMPLE - 1]
+        return self._of_group(goal, node, {row: group[row] for row in (own, *others)}, sum(group.values()))
 
     def python(self, goal: Goal) -> Step:
         node = goal.node
         assert isinstance(node, plan.PythonReduce)
         group = self.contents.group(node, goal.inside, goal.row[: len(node.keys)])
-        return self._of_group(goal, node, group, nsmallest(SAMPLE, group))
+        least = {row: group[row] for row in nsmallest(SAMPLE, group)}
+        return self._of_group(goal, node, least, sum(group.values()))
 
-    def _of_group(self, goal: Goal, node: Grouping, group: Bag, rows: list[Row], place: int | None = None) -> Step:
-        children = tuple(Goal(node.child, goal.inside, row, 1 if group[row] > 0 else -1) for row in rows)
+    def _of_group(self, goal: Goal, node: Grouping, some: Bag, rows: int, place: int | None = None) -> Step:
+        """Some rows of a group, and how many there are; that is not known where only some rows of a loop are."""
+        children = tuple(Goal(node.child, goal.inside, row, 1 if n > 0 else -1) for row, n in some.items())
         whole = not any(goal.inside[depth].partial for depth in self.contents.depths(node.child))
-        seen = Seen(sum(group.values()), len(group), place) if whole else Seen(None, None, place)
-        return Step(goal, children, seen=seen)
+        return Step(goal, children, seen=Seen(rows if whole else None, place))
 
     # rows of loops
 

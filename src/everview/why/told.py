@@ -101,6 +101,10 @@ def _of_view(view: View) -> Named:
     return Named(name, tuple(c.name for c in view._columns))
 
 
+SILENT = (plan.Project, plan.Filter, plan.Threshold, plan.Negate, plan.Union, plan.Variable)
+"""Steps of which nothing is said."""
+
+
 @dataclass(frozen=True)
 class _Part:
     """What a goal contributes to the row above it."""
@@ -122,10 +126,12 @@ class Telling:
         self.search = search
         self.names = names
         self._parts: dict[Key, _Part] = {}
+        self._nothing: dict[plan.Node, bool] = {}
         self._decoders: dict[plan.Types, list[Decode]] = {}
 
     def tell(self, root: Goal) -> Derivation:
         """The derivation of a view's row."""
+        self._tell_steps()
         part = self._told(root)
         view = self.names.view
         row = self.decoded(root.node.types, root.row)
@@ -138,21 +144,33 @@ class Telling:
         self.search.explain(goal)
         return self._told(goal).pieces
 
+    def _tell_steps(self) -> None:
+        """All steps, the last first: most follow only from later ones. The others are left to `_told`."""
+        parts = self._parts
+        for key, step in reversed(self.search.steps.items()):
+            below = [parts.get(c.key) for c in step.children if c.key is not None]
+            known = [part for part in below if part is not None]
+            if len(known) == len(step.children):
+                parts[key] = self._part(step, known)
+
     def _told(self, root: Goal) -> _Part:
-        search = self.search
-        todo = [(root, False)]
+        search, parts = self.search, self._parts
+        todo = [root]
         while todo:
-            goal, ready = todo.pop()
+            goal = todo[-1]
             key = search.key(goal)
-            if key in self._parts:
+            if key in parts:
+                todo.pop()
                 continue
             step = search.steps[key]
-            if ready:
-                self._parts[key] = self._part(step)
+            below = [parts.get(search.key(c)) for c in step.children]
+            known = [part for part in below if part is not None]
+            if len(known) == len(below):
+                parts[key] = self._part(step, known)
+                todo.pop()
             else:
-                todo.append((goal, True))
-                todo.extend((child, False) for child in reversed(step.children))
-        return self._parts[search.key(root)]
+                todo.extend(c for c, part in zip(reversed(step.children), reversed(below), strict=True) if part is None)
+        return parts[search.key(root)]
 
     def decoded(self, types: plan.Types, row: tuple[int, ...]) -> tuple[Any, ...]:
         """A row's values."""
@@ -162,15 +180,16 @@ class Telling:
             decoders = self._decoders[types] = [decoder(t, interner) for t in types]
         return tuple([decode(code) for decode, code in zip(decoders, row, strict=True)])
 
-    def _part(self, step: Step) -> _Part:
+    def _part(self, step: Step, below: list[_Part]) -> _Part:
         goal, node = step.goal, step.goal.node
+        if len(below) == 1 and not step.absent and self._is_nothing(node):
+            return below[0]
         if isinstance(node, plan.Constant):
             return _Part(rule=self.names.rule(node))
         if isinstance(node, plan.Table):
             table = self.names.table(node)
             row = self.decoded(node.types, goal.row)[: table.width]
             return _Part((Derivation(row, table.name, "table", columns=table.columns, how=table.how),))
-        below = [self._parts[self.search.key(c)] for c in step.children]
         pieces = list(dict.fromkeys(p for part in below for p in part.pieces))
         pieces += [self._absence(a) for a in step.absent]
         part = _Part(tuple(pieces), _common([p.rule for p in below]), below[0].how if len(below) == 1 else ())
@@ -187,6 +206,15 @@ class Telling:
         if rule:
             part = replace(part, rule=rule)
         return part if named is None else _Part((self._derived(goal, named, part),))
+
+    def _is_nothing(self, node: plan.Node) -> bool:
+        """Whether people have no word for what a plan does."""
+        known = self._nothing.get(node)
+        if known is None:
+            named = not self.search.contents.depths(node) and self.names.of(node) is not None
+            known = isinstance(node, SILENT) and not named and not self.names.rule(node)
+            self._nothing[node] = known
+        return known
 
     def _grouped(self, step: Step, part: _Part) -> _Part:
         seen = step.seen

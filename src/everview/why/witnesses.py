@@ -33,8 +33,8 @@ Todo = tuple[Any, Any] | None
 class Alternatives(Search):
     """Every way to explain a goal, at the end of all loops."""
 
-    def __init__(self, contents: Contents, histories: Histories) -> None:
-        super().__init__(contents, histories)
+    def __init__(self, contents: Contents, histories: Histories, of: plan.Node) -> None:
+        super().__init__(contents, histories, of)
         self.budget = BUDGET
         self.cut = False
         """whether something was left out"""
@@ -78,7 +78,7 @@ class Alternatives(Search):
         group = self.contents.group(node, goal.inside, goal.row[: len(node.keys)])
         column, code = node.aggregates[0].column, goal.row[-1]
         for row in sorted(row for row, n in group.items() if n > 0 and column is not None and row[column] == code):
-            yield self._of_group(goal, node, group, [row])
+            yield self._of_group(goal, node, {row: 1}, sum(group.values()))
 
     def solutions(self, root: Goal, rounds: int) -> Iterator[dict[Key, Step]]:
         """Every choice of one step for each goal, with loops gone round at most so often."""
@@ -157,7 +157,7 @@ def witnesses(
     contents: Contents, histories: Histories, names: Names, root: Goal, number: int
 ) -> tuple[list[Derivation], bool]:
     """Up to so many derivations with minimal leaves, and whether there may be more."""
-    search = Alternatives(contents, histories)
+    search = Alternatives(contents, histories, root.node)
     found: dict[Leaves, dict[Key, Step]] = {}
     rounds, complete = 1, False
     while not complete and len(found) <= number and search.budget > 0:
