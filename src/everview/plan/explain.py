@@ -72,7 +72,7 @@ def explain(node: Node, names: Names | None = None, labels: Mapping[Node, str] |
     r0 := Table t (c0 int)
     r1 := Distinct[r0]
     """
-    return "\n".join(_Explainer(node, names or {}, labels or {}).lines([node]))
+    return "\n".join(Explainer(node, names or {}, labels or {}).lines([node]))
 
 
 def numbered(node: Node) -> dict[Node, str]:
@@ -82,24 +82,10 @@ def numbered(node: Node) -> dict[Node, str]:
     >>> numbered(Threshold(Table(0, (INT,)), "distinct"))[Table(0, (INT,))]
     'r0'
     """
-    explainer = _Explainer(node, {}, {})
+    explainer = Explainer(node, {}, {})
     for _ in explainer.lines([node]):
         pass
     return explainer.shown
-
-
-def texts(node: Node, names: Names, labels: Mapping[Node, str]) -> dict[Node, str]:
-    """What `explain` says of each node, without what it reads.
-
-    >>> from everview.types import INT
-    >>> table = Table(0, (INT,))
-    >>> texts(Reduce(table, (), (Aggregate("sum", 0, INT),)), {table: ["x"]}, {})[table]
-    'Table 0 (x int)'
-    """
-    explainer = _Explainer(node, names, labels)
-    for _ in explainer.lines([node]):
-        pass
-    return explainer.texts
 
 
 def describe(e: expr.Expr, names: Sequence[str]) -> str:
@@ -137,7 +123,7 @@ def _name(function: Any) -> str:
     return str(getattr(function, "__name__", None) or repr(function))
 
 
-class _Explainer:
+class Explainer:
     """Numbers nodes in the order in which they are shown.
 
     What a loop's body computes without the loop's variable is shown before the loop, where it is computed. So a node is
@@ -200,7 +186,7 @@ class _Explainer:
         if node in self.known:
             return list(self.known[node])
         inner = [self.columns[c] for c in node.children() if c in self.columns]
-        made_up = [f"c{i}" for i in range(len(node.types))]
+        made_up = self.made_up(node)
         match node:
             case Project():
                 return [
@@ -215,6 +201,10 @@ class _Explainer:
             case Table() | Constant() | Variable() | LoopResult() | FlatMap() | Frontier():
                 return made_up
         return inner[0]
+
+    def made_up(self, node: Node) -> list[str]:
+        """Names for columns that have none."""
+        return [f"c{i}" for i in range(len(node.types))]
 
     def detail(self, node: Node) -> str:
         own = self.columns[node]
@@ -242,7 +232,7 @@ class _Explainer:
                 below = self.columns[child]
                 outputs = own[len(node.keys) :]
                 aggregates = ", ".join(
-                    f"{n} = {_aggregate(a, below)}" for n, a in zip(outputs, node.aggregates, strict=True)
+                    _result(n, aggregate_text(a, below)) for n, a in zip(outputs, node.aggregates, strict=True)
                 )
                 return f"{_by(node.keys, below)}: {aggregates}"
             case TopK(child=child):
@@ -254,7 +244,7 @@ class _Explainer:
                 below = self.columns[child]
                 order = ", ".join(below[c] + (" desc" if descending else "") for c, descending in node.order)
                 outputs = own[len(below) :]
-                calls = ", ".join(f"{n} = {_call(c, below)}" for n, c in zip(outputs, node.calls, strict=True))
+                calls = ", ".join(_result(n, call_text(c, below)) for n, c in zip(outputs, node.calls, strict=True))
                 return f"{_by(node.keys, below)}{' order ' + order if order else ''}: {calls}"
             case PythonReduce(child=child):
                 return f"{_by(node.keys, self.columns[child])}: {_name(node.function)} ({_schema(own, node)})"
@@ -279,15 +269,21 @@ def _output(name: str, text: str) -> str:
     return name if name == text else f"{name}: {text}"
 
 
+def _result(name: str, text: str) -> str:
+    return name if name == text else f"{name} = {text}"
+
+
 def _by(keys: Sequence[int], names: Sequence[str]) -> str:
     return " by " + ", ".join(names[k] for k in keys) if keys else ""
 
 
-def _aggregate(aggregate: Aggregate, names: Sequence[str]) -> str:
+def aggregate_text(aggregate: Aggregate, names: Sequence[str]) -> str:
+    """An aggregate as text, with these names of columns."""
     return f"{aggregate.kind}({'' if aggregate.column is None else names[aggregate.column]})"
 
 
-def _call(call: WindowCall, names: Sequence[str]) -> str:
+def call_text(call: WindowCall, names: Sequence[str]) -> str:
+    """A window function as text, with these names of columns."""
     numbered = call.kind in ("ntile", "lag", "lead", "nth_value")
     args = [*(names[c] for c in (call.column,) if c is not None), *([str(call.number)] if numbered else [])]
     args += [names[c] for c in (call.default,) if c is not None]

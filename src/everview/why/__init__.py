@@ -2,6 +2,7 @@
 
 In reading order:
 
+    block         bags as columns, gathered when they are looked at
     access        rows of one moment, found by some of their columns in what is kept
     linear, groups, blocks, contents    any plan, read backwards
     loops, finals, kept    how rows came into loops, and what operators know of that

@@ -20,7 +20,8 @@ from typing import Any
 from everview.plan import nodes as plan
 from everview.types import NULL
 from everview.why import drawing, linear
-from everview.why.access import Bag, Bound, Row, Supposed, matches
+from everview.why.access import Supposed, matches
+from everview.why.block import Bag, Bound, Row
 from everview.why.contents import Contents, Inside, agreeing, sides_of
 from everview.why.derivation import Values
 from everview.why.finals import Final

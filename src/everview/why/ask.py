@@ -16,7 +16,8 @@ from everview.errors import InputError, PlanError
 from everview.plan import nodes as plan
 from everview.session.snapshot import check_time
 from everview.why.absence import Absences, WhyNot
-from everview.why.access import Access, Row
+from everview.why.access import Access
+from everview.why.block import Row
 from everview.why.contents import OUTSIDE, Contents
 from everview.why.derivation import Derivation, Values, Witnesses
 from everview.why.kept import Kept

@@ -22,7 +22,8 @@ from everview.expr.nodes import ColumnRef, Literal
 from everview.plan import nodes as plan
 from everview.plan.check import free_variables
 from everview.why import linear
-from everview.why.access import Access, Bag, Bound, Row, added, matches
+from everview.why.access import Access, added, matches
+from everview.why.block import Bag, Bound, Row
 from everview.why.blocks import Blocks, TooMany
 from everview.why.groups import GROUPINGS, Grouping, groups, output
 

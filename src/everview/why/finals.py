@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from everview.why.access import Bag, Bound
+from everview.why.block import Bag, Bound
 from everview.why.contents import new_serial
 from everview.why.loops import History
 

@@ -21,7 +21,7 @@ from everview.dataflow.windows import windows
 from everview.plan import nodes as plan
 from everview.plan.windows import Window
 from everview.types import INTERNED, NULL, DataType
-from everview.why.access import Bag, Row
+from everview.why.block import Bag, Row
 
 Grouping = plan.Reduce | plan.TopK | plan.PythonReduce | Window
 """Nodes that look at groups."""

@@ -31,7 +31,8 @@ from everview.plan.frontier import Frontier
 from everview.plan.keys import starts_as_given
 from everview.session.inspect import upstream
 from everview.session.snapshot import in_order
-from everview.why.access import Access, Bag, Bound, Row, bag_of
+from everview.why.access import Access, bag_of
+from everview.why.block import Bag, Bound, Row
 from everview.why.contents import Given, new_serial
 from everview.why.loops import Came, History
 

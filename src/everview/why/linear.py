@@ -17,7 +17,7 @@ from everview.expr.evaluate import ERRORS, evaluate
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
 from everview.types import NULL
-from everview.why.access import Bound, Row
+from everview.why.block import Bound, Row
 
 if TYPE_CHECKING:
     from everview.codes.interner import Interner

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from everview.errors import LoopError
 from everview.plan import nodes as plan
-from everview.why.access import Bag, Bound, Row
+from everview.why.block import Bag, Bound, Row
 from everview.why.contents import Contents, Given, Inside, Variables
 
 if TYPE_CHECKING:

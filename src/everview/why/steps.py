@@ -20,7 +20,7 @@ from everview.errors import InternalError
 from everview.plan import nodes as plan
 from everview.plan.windows import Window
 from everview.why import linear
-from everview.why.access import Bag, Bound, Row
+from everview.why.block import Bag, Bound, Row
 from everview.why.contents import Contents, Inside, Variables
 from everview.why.groups import Grouping, in_order
 from everview.why.loops import Came, Histories, NoWay

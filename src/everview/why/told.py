@@ -15,7 +15,7 @@ from everview.codes.values import Decode, decoder
 from everview.datalog.program import rules_of
 from everview.language.collection import known_names
 from everview.plan import nodes as plan
-from everview.plan.explain import texts
+from everview.plan.wording import texts
 from everview.session.catalog import TRANSIENT
 from everview.session.temporal import RESERVED_PREFIX
 from everview.types import NULL

@@ -15,7 +15,7 @@ from typing import Any
 
 from everview.plan import nodes as plan
 from everview.why import linear
-from everview.why.access import Row
+from everview.why.block import Row
 from everview.why.contents import Contents
 from everview.why.derivation import Derivation
 from everview.why.finals import Final
