@@ -91,10 +91,12 @@ E_VARIABLE | A variable begins with a small letter. | Begin variables with a cap
 E_RPQ | A path expression cannot be read. | Correct it at the caret: labels with `/ * + ? ^ !`, bars and brackets.
 
 # Time, history and explanations
+E_BOUNDS | A probability is only known to lie between two bounds, and was used as a number. | Take `.lower` or `.upper`, or give `probability` more `nodes`.
 E_CLOCK | The clock was moved backwards. | It only moves forward.
 E_COMPACTED | That time is too long ago to be read. | Keep more history: `connect(history=...)` or `db.view(..., history=...)`.
 E_DURATION | A duration cannot be read. | Write "5s", "200ms", "2m", "1h", or give a timedelta.
 E_FUTURE | That time has not come yet. | Read at `db.time` or before.
+E_MONOTONE | A view may have more rows where tables have fewer, so its rows have no such probability. | Ask about a view below the aggregate or negation, or use `trust` and `what_if`.
 E_PRESENT | `why_not` was asked about a row that is there. | Ask `why(row)`.
 E_TRANSACTION | The call cannot be part of a transaction, or there is none to end. | End the transaction first, or begin one.
 E_WHAT_IF | Something was done inside `what_if`, or around it, that cannot be undone. | Do it before or after.

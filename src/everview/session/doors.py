@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from everview.sql.prepared import Prepared
     from everview.why.absence import WhyNot
     from everview.why.derivation import Derivation, Witnesses
+    from everview.why.likelihood import Probability
 
 
 def why(view: View, row: Any, number: int | None, time: int | None) -> Derivation | Witnesses:
@@ -38,6 +39,18 @@ def why_not(view: View, row: Any, time: int | None) -> WhyNot:
     from everview.why.ask import why_not
 
     return why_not(view, row, time)
+
+
+def trust(view: View, row: Any, without: Any) -> bool:
+    from everview.why.worlds import trust
+
+    return trust(view, row, without)
+
+
+def probability(view: View, row: Any, chances: Any, nodes: int) -> Probability:
+    from everview.why.worlds import probability
+
+    return probability(view, row, chances, nodes)
 
 
 # languages

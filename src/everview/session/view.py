@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from everview.session.core import Core
     from everview.why.absence import WhyNot
     from everview.why.derivation import Derivation, Witnesses
+    from everview.why.likelihood import Probability
 
 
 class View(Followed):
@@ -260,6 +261,46 @@ class View(Followed):
         [('sales', ('south', 9))]
         """
         return doors.why_not(self, row, time)
+
+    def trust(self, row: Any, *, without: Any) -> bool:
+        """Whether a row would still be here without some rows of tables: without all rows of a table or of several
+        (`without="feed"`), or without some, given by table as rows or as a function of a row that says which.
+
+        It is exact for every view: if no derivation shows that the row holds, `db.what_if` is asked.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> edge = db.table("edge", {"src": str, "dst": str, "source": str})
+        >>> rules = db.datalog('reach("a"). reach(Y) :- reach(X), edge(X, Y, _).')
+        >>> edge.insert([("a", "b", "map"), ("b", "c", "map"), ("a", "c", "rumour"), ("c", "d", "rumour")])
+        >>> rules.reach.trust(("c",), without={"edge": lambda row: row[2] == "rumour"})
+        True
+        >>> rules.reach.trust(("d",), without={"edge": [("c", "d", "rumour")]})
+        False
+        """
+        return doors.trust(self, row, without)
+
+    @reads
+    def probability(self, row: Any, chances: Any, *, nodes: int = 100_000) -> Probability:
+        """How likely a row is here if rows of tables may be missing, each by itself: `chances` gives, by table, how
+        likely its rows are there, as one number, by row, or as a function of a row. Tables that are not named are
+        certain.
+
+        It is exact as long as the decision diagrams of all derivations have no more than so many `nodes`; else there
+        are bounds (`Probability.exact`, `.lower`, `.upper`). Only views of which fewer rows in tables never make more
+        rows have such probabilities (E_MONOTONE).
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> edge = db.table("edge", {"src": str, "dst": str})
+        >>> rules = db.datalog('reach("a"). reach(Y) :- reach(X), edge(X, Y).')
+        >>> edge.insert([("a", "b"), ("b", "c"), ("a", "c"), ("c", "a")])
+        >>> float(rules.reach.probability(("c",), {"edge": 0.5}))
+        0.625
+        >>> print(rules.reach.probability(("c",), {"edge": {("a", "c"): 0.9, ("b", "c"): 0.5}}))
+        0.95
+        """
+        return doors.probability(self, row, chances, nodes)
 
     @reads
     def stats(self) -> dict[str, Any]:

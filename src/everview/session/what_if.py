@@ -15,7 +15,7 @@ Hazard: whatever reads traces directly (`explain`, `stats`, `as_of`, history) se
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -215,6 +215,16 @@ class WhatIf:
         """What would change in a table or view: codes in its order of columns, and diffs."""
         none = np.empty((what._arrangement.cols, 0), dtype=np.int64), np.empty(0, dtype=np.int64)
         return self._current().change(what._arrangement) or none
+
+    def change_of(self, view: View, row: Sequence[int]) -> int:
+        """How much more often a row, given as codes, would be in a view."""
+        answer = self._asked()
+        answer.refuse_errors(view)
+        change = answer.change(view._arrangement)
+        if change is None:
+            return 0
+        mine = (change.columns == np.array(row, dtype=np.int64)[:, None]).all(axis=0)
+        return int(change.diffs[mine].sum())
 
     def errors_now(self, view: View) -> list[tuple[str, int]]:
         """What would go wrong in a view."""

@@ -72,9 +72,13 @@ class Question:
         bound = {c: encode_value(codec.types[c], v, interner) for c, v in known.items()}
         return bound, tuple(known.get(c) for c in range(len(values)))
 
+    def count(self, row: Row) -> int:
+        """How often a row is in the view."""
+        return self.contents.count(self.view._node, OUTSIDE, row)
+
     def there(self, row: Row) -> bool:
         """Whether a row is in the view."""
-        return self.contents.count(self.view._node, OUTSIDE, row) > 0
+        return self.count(row) > 0
 
     def derivation(self, row: Row) -> Derivation:
         """Why a row is there that is there."""
@@ -95,7 +99,7 @@ class Question:
 
 
 @contextmanager
-def _deep() -> Iterator[None]:
+def deep() -> Iterator[None]:
     """With room for plans of many nodes on top of each other."""
     limit = sys.getrecursionlimit()
     sys.setrecursionlimit(max(limit, DEEP))
@@ -108,24 +112,30 @@ def _deep() -> Iterator[None]:
         sys.setrecursionlimit(limit)
 
 
+def present(question: Question, row: Row, given: Any, when: str = "") -> int:
+    """How often a row is in the view; an error if it is not."""
+    count = question.count(row)
+    if count <= 0:
+        what = f"{given!r} is not in view {question.view._name!r}{when}"
+        raise InputError("E_ABSENT", what, "why_not(row) says what it lacks")
+    return count
+
+
 def why(view: View, row: Any, number: int | None, time: int | None) -> Derivation | Witnesses:
     """See `View.why`; in a turn."""
     if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
         raise InputError("E_TYPE", f"why: all={number!r} is no number of explanations", "give 1 or more")
-    with _deep():
-        question = _asked(view, time)
+    with deep():
+        question = asked(view, time)
         codes = question.row(row)
-        if not question.there(codes):
-            when = "" if time is None else f" at time {time}"
-            what = f"{row!r} is not in view {view._name!r}{when}"
-            raise InputError("E_ABSENT", what, "why_not(row) says what it lacks")
+        present(question, codes, row, "" if time is None else f" at time {time}")
         return question.derivation(codes) if number is None else question.witnesses(codes, number)
 
 
 def why_not(view: View, row: Any, time: int | None) -> WhyNot:
     """See `View.why_not`; in a turn."""
-    with _deep():
-        question = _asked(view, time)
+    with deep():
+        question = asked(view, time)
         bound, values = question.pattern(row)
         there = question.contents.rows(view._node, OUTSIDE, bound)
         if any(n > 0 for n in there.values()):
@@ -135,7 +145,8 @@ def why_not(view: View, row: Any, time: int | None) -> WhyNot:
         return WhyNot(view._name, values, Absences(telling).ways(view._node, bound))
 
 
-def _asked(view: View, time: int | None) -> Question:
+def asked(view: View, time: int | None) -> Question:
+    """A view that is alive, about to be asked; in a turn."""
     view._alive()
     view._core.transactions.catch_up()
     return Question(view, time)

@@ -1,0 +1,188 @@
+"""How likely a row is there if rows of tables are missing by chance, each by itself.
+
+The equations of the row (`everview.why.equations`) are solved with decision diagrams (`everview.why.bdd`): from false
+up, round after round, until nothing changes. The diagram of the row then says in which worlds it is there, and its
+probability takes one pass over the nodes. Rows are asked about in depth-first order, which keeps diagrams of paths
+small.
+
+That can take more nodes than there is room for: the probability that a network connects two nodes is #P-hard. Then
+there are bounds. Every *witness* (rows that suffice) makes the probability at least that of all its rows, every *cut*
+(rows of which one is needed) at most that of any of them; of several, diagrams say how they overlap. Both are found by
+taking rows away from all rows as long as the answer stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from everview.errors import InputError
+from everview.why.bdd import FALSE, TRUE, Diagrams, Exhausted
+from everview.why.equations import Equations, Kind
+
+MOST_SETS = 16
+"""Witnesses, and cuts, that bounds are made of."""
+
+EFFORT = 20_000_000
+"""Unknowns that are looked at to find them."""
+
+
+@dataclass(frozen=True)
+class Probability:
+    """How likely a row is there: exactly, or between two bounds.
+
+    >>> p = Probability(0.25, 0.25)
+    >>> p.exact, float(p), str(p)
+    (True, 0.25, '0.25')
+    >>> p = Probability(0.25, 0.5)
+    >>> p.exact, str(p)
+    (False, 'between 0.25 and 0.5')
+    """
+
+    lower: float
+    upper: float
+
+    @property
+    def exact(self) -> bool:
+        """Whether this is the probability itself; else it lies between `lower` and `upper`."""
+        return self.lower == self.upper
+
+    def __float__(self) -> float:
+        if not self.exact:
+            raise InputError(
+                "E_BOUNDS",
+                f"the probability is only known to be {self}",
+                "take .lower or .upper, or give more nodes=",
+            )
+        return self.lower
+
+    def __str__(self) -> str:
+        if self.exact:
+            return f"{self.lower:.6g}"
+        return f"between {self.lower:.6g} and {self.upper:.6g}"
+
+
+def likelihood(equations: Equations, chances: dict[int, float], nodes: int) -> Probability:
+    """How likely the first unknown holds."""
+    if equations.holding((), open_holds=False)[0]:
+        return Probability(1.0, 1.0)
+    if not equations.holding(list(equations.leaves), open_holds=True)[0]:
+        return Probability(0.0, 0.0)
+    order = equations.depth_first()
+    leaves = [n for n in order if equations.kinds[n] is Kind.LEAF]
+    of = [chances[n] for n in leaves]
+    table = Diagrams(nodes)
+    solved, complete = _solved(equations, order, leaves, table)
+    lower = table.probability(solved, of)
+    if complete and not any(equations.kinds[n] is Kind.OPEN for n in order):
+        return Probability(lower, lower)
+    sets = _Sets(equations, leaves, chances, nodes)
+    lower, upper = max(lower, sets.lower()), sets.upper()
+    return Probability(lower, max(lower, upper))  # bounds that meet differ by rounding
+
+
+def _solved(equations: Equations, order: Sequence[int], leaves: Sequence[int], table: Diagrams) -> tuple[int, bool]:
+    """The diagram of the first unknown, and whether there was room for it; if not, it implies the true one."""
+    values = dict.fromkeys(order, FALSE)
+    due = set(order)
+    kinds, parts, users = equations.kinds, equations.parts, equations.users
+    levels = {number: level for level, number in enumerate(leaves)}
+    try:
+        while due:
+            for number in order:
+                if number not in due:
+                    continue
+                due.discard(number)
+                if kinds[number] is Kind.LEAF:
+                    new = table.variable(levels[number])
+                elif kinds[number] is Kind.OPEN:
+                    new = FALSE
+                else:
+                    every = kinds[number] is Kind.ALL
+                    combine, new = (table.both, TRUE) if every else (table.either, FALSE)
+                    for part in parts[number]:
+                        new = combine(new, values[part])
+                if new != values[number]:
+                    values[number] = new
+                    due.update(user for user in users[number] if user in values)
+    except Exhausted:
+        return values[0], False
+    return values[0], True
+
+
+class _Sets:
+    """Witnesses and cuts of the first unknown."""
+
+    def __init__(self, equations: Equations, leaves: Sequence[int], chances: dict[int, float], nodes: int) -> None:
+        self.equations = equations
+        self.leaves = leaves
+        self.chances = chances
+        self.nodes = nodes
+        self.tests = max(100, EFFORT // (2 * len(equations.kinds)))
+
+    def lower(self) -> float:
+        """At least as likely as that one of some witnesses is there."""
+
+        def suffices(some: Sequence[int]) -> bool:
+            return self.equations.holding(some, open_holds=False)[0]
+
+        found = self._minimal(suffices, likely_first=False)
+        return self._of(found, any_of=True) if found else 0.0
+
+    def upper(self) -> float:
+        """At most as likely as that something of every one of some cuts is there."""
+        everything = set(self.leaves)
+
+        def cuts(some: Sequence[int]) -> bool:
+            return not self.equations.holding(sorted(everything.difference(some)), open_holds=True)[0]
+
+        found = self._minimal(cuts, likely_first=True)
+        return self._of(found, any_of=False) if found else 1.0
+
+    def _minimal(self, enough: Callable[[Sequence[int]], bool], *, likely_first: bool) -> list[list[int]]:
+        """Some minimal sets of leaves that are enough. What goes first does not come back, so each next set is tried
+        without what those before it have.
+        """
+        if not enough(self.leaves):
+            return []
+        found: list[list[int]] = []
+        used = dict.fromkeys(self.leaves, 0)
+        left = self.tests
+        sign = -1 if likely_first else 1
+        while left > 0 and len(found) < MOST_SETS:
+            kept = sorted(self.leaves, key=lambda n: (-used[n], sign * self.chances[n], n))
+            size = max(1, len(kept) // 2)
+            while True:
+                at = 0
+                while at < len(kept):
+                    tried = kept[:at] + kept[at + size :]
+                    left -= 1
+                    if enough(tried):
+                        kept = tried
+                    else:
+                        at += size
+                if size == 1:
+                    break
+                size //= 2
+            if sorted(kept) in found:
+                break
+            found.append(sorted(kept))
+            for leaf in kept:
+                used[leaf] += 1
+        return found
+
+    def _of(self, sets: list[list[int]], *, any_of: bool) -> float:
+        """How likely any (all) of some sets have all (any) of their leaves; as many sets as there is room for."""
+        table = Diagrams(max(self.nodes, 2 + len(self.leaves) + len(sets[0])))
+        levels = {leaf: level for level, leaf in enumerate(self.leaves)}
+        total = FALSE if any_of else TRUE
+        inner, outer = (table.both, table.either) if any_of else (table.either, table.both)
+        try:
+            for leaves in sets:
+                one = TRUE if any_of else FALSE
+                for leaf in reversed(leaves):
+                    one = inner(one, table.variable(levels[leaf]))
+                total = outer(total, one)
+        except Exhausted:
+            pass
+        return table.probability(total, [self.chances[leaf] for leaf in self.leaves])
