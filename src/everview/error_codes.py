@@ -103,16 +103,22 @@ E_WHAT_IF | Something was done inside `what_if`, or around it, that cannot be un
 E_WHY_DEPTH | An explanation would be too deep. | Install a part of the query as a view of its own.
 
 # Sessions, memory and processes
+E_AUTH | The server's token is missing or wrong. | Give the token that `everview serve` shows.
 E_BUSY | So many calls wait for the server that it takes no more. | Try again in a while.
 E_CANCELLED | The call was asked to stop, by another thread or process. | Call it again if it is still wanted.
 E_CLOSED | The session, table or view is closed or dropped. | Open or create it again; what was acknowledged is there.
+E_FORBIDDEN_HOST | The server is asked by a name, or by a web page, that it was not told of. | Start it with `--name` or `--origin`.
 E_INTERNAL | An invariant is broken: a fault in Everview. | Please report it, with the traceback.
 E_KERNELS | Compiled kernels are missing, damaged, or cannot be made or loaded. | Install `everview[compile]`, or reinstall; `everview doctor` looks.
 E_MEMORY | There is not enough memory; nothing was changed. | Use smaller transactions or narrower joins, or give the process more.
+E_MESSAGE | A message between client and server cannot be read. | Use a client as new as the server; see docs/server.md.
+E_NOT_FOUND | There is no table or view of that name, in an address. | Check the name; the hint suggests the nearest.
+E_PORT | The server cannot listen on the port. | Choose another, or end what uses it.
 E_REENTRANT | A function that a step calls tried to change the session. | Change tables in a subscriber instead.
 E_TIMEOUT | The call took longer than its limit and was given up. | Raise the limit, or ask for less.
 E_TARGET | `connect` cannot open what it was given. | Give nothing, a directory, or a SparkSession.
 E_THREADS | A session works with one thread or two. | Give `threads=1` or `threads=2`.
+E_TOO_LONG | A request to a server is too long. | Send less at a time.
 
 # Directories and stores
 E_DAMAGED | A file of the directory is missing or not as it was written. Nothing is deleted. | Restore the directory from a copy; `everview check` and `everview repair` look.

@@ -107,8 +107,23 @@ MakeListener = Callable[[Engine, Settings], Listener]
 
 
 def listeners(settings: Settings) -> list[MakeListener]:
-    """The ways in that are wanted."""
-    return []
+    """The ways in that are wanted; what each needs is loaded when it is."""
+    found: list[MakeListener] = []
+    if settings.http is not None:
+        found.append(_http)
+    return found
+
+
+def _http(engine: Engine, settings: Settings) -> Listener:
+    try:
+        from everview.server.http.listener import HttpListener
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("everview"):
+            raise
+        raise InputError(
+            "E_OPTION", f"HTTP needs {error.name}, which is not installed", "pip install 'everview[server]'"
+        ) from None
+    return HttpListener(engine, settings)
 
 
 @dataclass

@@ -154,9 +154,9 @@ class Subscription:
             if self._ready:
                 return self._told_now(self._ready.popleft())
             await self._wait()
-            if self._ready:
-                continue
             async with self._changing:
+                if self._ready:  # what was added meanwhile comes first
+                    continue
                 commit = await self._commit()
             if commit.frames or self._due(commit):
                 return self._told_now(commit)

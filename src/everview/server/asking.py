@@ -1,0 +1,77 @@
+"""A text of SQL from somebody who has no session of their own, asked in the one that all share.
+
+What a text sets (time zone, search path, dialect, join plan) holds to its end: the next one is somebody else's. A
+transaction that it begins must end in it, too. On the engine's thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from everview.errors import InputError
+from everview.session.core import core_of
+from everview.session.followed import Followed
+from everview.sql.result import Result
+from everview.sql.statements import Statements
+from everview.sql.subscription import Subscription
+
+if TYPE_CHECKING:
+    from everview.session.session import Session
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a text: of its last statement."""
+
+    time: int
+    result: Result | None = None
+    relation: str = ""
+    """the table or view that was made"""
+    text: str = ""
+    affected: int | None = None
+    """how many rows were inserted, updated or deleted"""
+
+
+def ask(session: Session, text: str) -> Answer:
+    """Run a text.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> ask(db, "CREATE TABLE t (x int); INSERT INTO t VALUES (1), (2)").affected
+    2
+    >>> ask(db, "SET TIME ZONE 'Europe/Oslo'; SELECT sum(x) AS s FROM t").result.rows()
+    [(3,)]
+    >>> core_of(db).zone
+    'UTC'
+    """
+    if not isinstance(text, str):
+        raise InputError("E_TYPE", f"{text!r} is not SQL", "give the text of a statement")
+    core = core_of(session)
+    settings = core.zone, core.search_path
+    statements = Statements(session)
+    try:
+        found = statements.run(text)
+    finally:
+        core.zone, core.search_path = settings
+        if statements.transaction is not None:
+            statements.run("ROLLBACK")
+            raise InputError(
+                "E_TRANSACTION",
+                "the text begins a transaction and does not end it",
+                "send all of its statements together, with COMMIT at the end",
+            )
+    return answer_of(session, found, statements.affected)
+
+
+def answer_of(session: Session, found: Any, affected: int | None = None) -> Answer:
+    """What a statement gave, as something that can be sent."""
+    if isinstance(found, Subscription):
+        found.close()
+        raise InputError("E_UNSUPPORTED", "a subscription cannot be the answer to a statement", "use the WebSocket")
+    time = session.time
+    if isinstance(found, Result):
+        return Answer(time, result=found, affected=affected)
+    if isinstance(found, Followed):
+        return Answer(time, relation=found._label, affected=affected)
+    return Answer(time, text="" if found is None else str(found), affected=affected)

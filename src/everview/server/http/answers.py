@@ -1,0 +1,147 @@
+"""From a request to the engine and back: bodies are read within limits, work ends when its client goes away, errors
+are JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from everview.errors import EverviewError, InputError
+from everview.server.engine import Engine
+from everview.server.http.guard import STATUS
+from everview.server.http.shown import columns_shown, dumped, rows_shown
+from everview.server.serving import Settings
+from everview.wire.envelopes import ARROW, arrow_stream
+from everview.wire.mistakes import told
+from everview.wire.values import parsed
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from everview.session.session import Session
+    from everview.types import DataType
+
+LOG = logging.getLogger("everview.server")
+T = TypeVar("T")
+
+
+class Door:
+    """What the handlers share: the engine, the settings, who is here."""
+
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        self.engine = engine
+        self.settings = settings
+        self.requests = 0
+        self.errors = 0
+        self.sockets = 0
+        """WebSockets that are open"""
+        self.numbers = itertools.count()
+
+    async def run(self, request: Request, work: Callable[[Session], T]) -> T:
+        """Have the engine work for a request; until its client goes away."""
+        settings = self.settings
+        running = asyncio.ensure_future(
+            self.engine.run(work, seconds=settings.seconds, memory=settings.memory, key=request.headers.get(QUERY_ID))
+        )
+        gone = asyncio.ensure_future(_gone(request))
+        try:
+            await asyncio.wait({running, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not running.done():
+                running.cancel()
+            return await running
+        finally:
+            gone.cancel()
+            running.cancel()
+
+
+QUERY_ID = "x-query-id"
+"""The header in which a client names a request, so that it can cancel it."""
+
+
+async def _gone(request: Request) -> None:
+    """Until the client hangs up; its request has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def answering(door: Door, handler: Callable[[Door, Request], Awaitable[Response]]) -> Handler:
+    """A handler whose errors are answers."""
+
+    async def handle(request: Request) -> Response:
+        door.requests += 1
+        try:
+            return await handler(door, request)
+        except EverviewError as error:
+            door.errors += 1
+            return failed(error)
+        except asyncio.CancelledError:
+            return Response(status_code=499)
+        except Exception as error:
+            door.errors += 1
+            LOG.exception("a request failed: %s %s", request.method, request.url.path)
+            return failed(error)
+
+    return handle
+
+
+def failed(error: BaseException) -> Response:
+    """An error as an answer."""
+    said = told(error)
+    headers = {"retry-after": "1"} if said["code"] == "E_BUSY" else None
+    return shown({"error": said}, STATUS.get(said["code"], 400), headers)
+
+
+def shown(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """JSON as an answer."""
+    return Response(dumped(value), status, headers, media_type="application/json")
+
+
+def wants_arrow(request: Request) -> bool:
+    """Whether the client asked for Arrow."""
+    return ARROW in request.headers.get("accept", "")
+
+
+def rows_answer(
+    request: Request, time: int, names: list[str], types: list[DataType], found: list[Any] | pa.Table, **more: Any
+) -> Response:
+    """Rows as an answer, in the form that was asked for."""
+    if wants_arrow(request):
+        return Response(arrow_stream(found), headers={"x-everview-time": str(time)}, media_type=ARROW)
+    rows = rows_shown(types, found)
+    return shown({"time": time, "columns": columns_shown(names, types), "rows": rows, **more})
+
+
+async def body_object(request: Request) -> dict[str, Any]:
+    """The body as a JSON object."""
+    found = parsed(await request.body())
+    if not isinstance(found, dict):
+        raise InputError("E_MESSAGE", "the body is no JSON object", "see /openapi.json")
+    return found
+
+
+def text_in(body: dict[str, Any], name: str) -> str:
+    """A text that must be there."""
+    found = body.get(name)
+    if not isinstance(found, str):
+        raise InputError("E_MESSAGE", f"{name!r} is missing, or no text", "see /openapi.json")
+    return found
+
+
+def number_in(request: Request, name: str) -> int | None:
+    """A number in the address, if it is there."""
+    found = request.query_params.get(name)
+    if found is None:
+        return None
+    if not found.isascii() or not found.isdigit() or len(found) > 18:
+        raise InputError("E_MESSAGE", f"{name}={found[:40]} is no time", "give a number, such as an answer's time")
+    return int(found)

@@ -1,0 +1,85 @@
+"""The routes of the HTTP port."""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib import resources
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute, Route, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from everview.server.engine import Engine
+from everview.server.http import calls, metrics, openapi, relations, statements
+from everview.server.http.answers import Door, answering, shown
+from everview.server.http.events import events
+from everview.server.http.guard import Guard
+from everview.server.http.sockets import AGAIN_LATER, Socket
+from everview.server.serving import Settings
+
+PAGE = """<!doctype html><meta charset="utf-8"><title>Everview</title>
+<p>This is a server of <b>Everview</b>. It speaks <a href="/openapi.json">HTTP</a> and WebSocket; a module for pages is
+at <a href="/everview.js">/everview.js</a>.</p>"""
+
+
+def app(engine: Engine, settings: Settings, incarnation: str) -> Guard:
+    """The application, with its guard."""
+    door = Door(engine, settings)
+    guard = Guard(Starlette(), settings)
+
+    async def socket(connection: WebSocket) -> None:
+        if door.sockets >= settings.connections:
+            await connection.close(AGAIN_LATER)
+            return
+        door.sockets += 1
+        try:
+            await Socket(door, guard, incarnation, connection).run()
+        finally:
+            door.sockets -= 1
+
+    def get(path: str, handler: object, *methods: str) -> Route:
+        return Route(path, answering(door, handler), methods=list(methods) or ["GET"])  # type: ignore[arg-type]
+
+    following = partial(_following, incarnation)
+    routes: list[BaseRoute] = [
+        get("/", _page),
+        get("/everview.js", _module),
+        get("/openapi.json", _document),
+        get("/healthz", metrics.health),
+        get("/readyz", metrics.readiness),
+        get("/metrics", lambda door, request: metrics.metrics(door, guard, request)),
+        get("/v1/sql", statements.sql, "POST"),
+        get("/v1/transaction", statements.transaction, "POST"),
+        get("/v1/datalog", statements.datalog, "POST"),
+        get("/v1/cancel", statements.cancel, "POST"),
+        get("/v1/call", calls.call, "POST"),
+        get("/v1/events", following, "POST"),
+        get("/v1/relations", relations.listed),
+        get("/v1/relations/{name}", relations.one),
+        get("/v1/relations/{name}/rows", relations.rows),
+        get("/v1/relations/{name}/changes", relations.changes),
+        get("/v1/relations/{name}/events", following),
+        get("/v1/tables/{name}/rows", relations.push, "POST"),
+        WebSocketRoute("/v1/ws", socket),
+    ]
+    guard.app = Starlette(routes=routes)
+    return guard
+
+
+async def _following(incarnation: str, door: Door, request: Request) -> Response:
+    return await events(door, incarnation, request)
+
+
+async def _page(door: Door, request: Request) -> Response:
+    return HTMLResponse(PAGE, headers={"content-security-policy": "default-src 'self'"})
+
+
+async def _module(door: Door, request: Request) -> Response:
+    text = resources.files("everview.server.http").joinpath("everview.js").read_text()
+    return Response(text, media_type="text/javascript", headers={"cache-control": "no-cache"})
+
+
+async def _document(door: Door, request: Request) -> Response:
+    return shown(openapi.document())

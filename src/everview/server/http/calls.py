@@ -1,0 +1,410 @@
+"""What Everview's own client calls: `POST /v1/call`, an envelope (`everview.wire.envelopes`) in and one out.
+
+The head says what to `do` and with what; a table of rows, if there is one, is behind it. What the calls are is in
+`CALLS`: each a function of the session, on the engine's thread, from a message to a message. Most are one method of a
+session, table or view, so the client's classes are thin.
+
+A client's transaction is a list of changes that comes as one call (`change`): nobody holds the writer while a client
+thinks.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from everview.errors import InputError
+from everview.expr.resolve import Column
+from everview.language.collection import Collection
+from everview.server.asking import Answer, answer_of, ask
+from everview.server.http.answers import Door
+from everview.server.http.relations import Once
+from everview.session.core import core_of
+from everview.session.followed import Followed
+from everview.session.table import Table
+from everview.sql.prepared import Prepared
+from everview.wire import plans
+from everview.wire.envelopes import KIND, packed, unpacked
+from everview.wire.values import plain, rows_of, rows_written, value_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from everview.session.session import Session
+    from everview.types import DataType
+    from everview.why.derivation import Derivation
+
+Message = dict[str, Any]
+Sent = tuple[Message, list[Any]]
+"""A message, and the Arrow tables behind it."""
+
+EXACT = frozenset({"int", "float", "bool", "str", "bytes", "date", "timestamp", "decimal"})
+"""Kinds whose values come out of Arrow as they went in; rows with others are sent value by value."""
+
+
+async def call(door: Door, request: Request) -> Response:
+    """Do what a client asks for."""
+    head, tables = unpacked(await request.body())
+    name = head.get("do")
+    if name not in CALLS:
+        raise InputError("E_MESSAGE", f"there is no call {str(name)[:40]!r}", "is the client as new as the server?")
+
+    def work(db: Session) -> Sent:
+        try:
+            answer, parts = CALLS[name](db, Given(head, tables))
+        except (KeyError, TypeError, IndexError) as error:
+            if _ours(error):
+                raise
+            raise InputError(
+                "E_MESSAGE", f"the call {name} lacks something: {error}", "is the client as new?"
+            ) from None
+        return {"time": db.time, **answer}, parts
+
+    answer, parts = await door.run(request, work)
+    return Response(packed(answer, parts), media_type=KIND)
+
+
+def _ours(error: BaseException) -> bool:
+    """Whether an error came from deeper than the functions here: then it is a fault, and not the message's."""
+    trace, deep = error.__traceback__, 0
+    while trace is not None:
+        deep += 1
+        trace = trace.tb_next
+    return deep > 4
+
+
+class Given:
+    """What a client gives for a call."""
+
+    def __init__(self, head: Mapping[str, Any], tables: list[pa.Table]) -> None:
+        self.head = head
+        self.tables = tables
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self.head:
+            raise InputError("E_MESSAGE", f"the call lacks {name!r}", "is the client as new as the server?")
+        return self.head[name]
+
+    def get(self, name: str) -> Any:
+        """Something that may be missing."""
+        return self.head.get(name)
+
+    def rows(self, said: Any) -> Any:
+        """Rows: the number of a table, or a list of them."""
+        if isinstance(said, int) and 0 <= said < len(self.tables):
+            return self.tables[said]
+        return rows_of(said)
+
+
+def _relation(db: Session, name: Any) -> Any:
+    found: Followed = db[name]
+    found._alive()
+    return found
+
+
+def sent(names: list[str], types: list[DataType], rows: Callable[[], list[Any]], arrow: Callable[[], Any]) -> Sent:
+    """Rows for a client: a table, if that keeps their values exactly; else one by one."""
+    head: Message = {"columns": [[n, plans.written_type(t)] for n, t in zip(names, types, strict=True)]}
+    if all(t.kind in EXACT for t in types) and len({*names}) == len(names):
+        return head, [arrow()]
+    return {**head, "rows": rows_written(rows())}, []
+
+
+def _contents(found: Any, of: Followed) -> Sent:
+    return sent(list(of._codec.names), list(of._codec.types), found.rows, found.to_arrow)
+
+
+# what there is
+
+
+def hello(db: Session, given: Given) -> Sent:
+    """Whether the token is right, and who is there."""
+    from everview import __version__
+
+    return {"version": __version__}, []
+
+
+def names(db: Session, given: Given) -> Sent:
+    """Tables and views."""
+    return {"tables": list(db.tables), "views": [v for v in db.views if not v.startswith("(")]}, []
+
+
+def relation(db: Session, given: Given) -> Sent:
+    """What a table or view is."""
+    found = _relation(db, given["name"])
+    columns = [[c.name, plans.written_type(c.type)] for c in found._columns]
+    key = list(found._key) if isinstance(found, Table) else []
+    return {"name": found._label, "kind": found._kind, "columns": columns, "key": key}, []
+
+
+def table(db: Session, given: Given) -> Sent:
+    """Make a table, of columns or of data."""
+    ttl = given.get("ttl")
+    life = None if ttl is None else value_of(ttl)
+    if given.tables:
+        schema: Any = given.tables[0]
+    elif given.get("rows") is not None:
+        schema = rows_of(given["rows"])
+    else:
+        schema = {name: plans.type_of(kind) for name, kind in given["columns"]}
+    made = db.table(given["name"], schema, given.get("key"), ttl=life)
+    return relation(db, Given({"name": made._label}, []))
+
+
+def view(db: Session, given: Given) -> Sent:
+    """Install a plan as a view."""
+    core = core_of(db)
+    known = {n: db[n]._node for n in (*db.tables, *db.views)}
+    node = plans.read(given.head, known)
+    columns = [Column(n, t) for n, t in zip(given["columns"], node.types, strict=True)]
+    parents = [db[n] for n in given["names"].values()]
+    collection = Collection(node, columns, core, parents=parents)
+    made = db.view(
+        given["name"],
+        collection,
+        index_by=given.get("index_by"),
+        history=given.get("history"),
+        plan=given.get("how"),
+    )
+    return relation(db, Given({"name": made._name}, []))
+
+
+def drop(db: Session, given: Given) -> Sent:
+    """Drop a table or view."""
+    found = _relation(db, given["name"])
+    found.drop(**({"cascade": True} if given.get("cascade") else {}))
+    return {}, []
+
+
+# languages
+
+
+def sql(db: Session, given: Given) -> Sent:
+    """Run SQL."""
+    return _answered(ask(db, given["text"]))
+
+
+def _answered(answer: Answer) -> Sent:
+    said: Message = {"relation": answer.relation, "text": answer.text, "affected": answer.affected}
+    if answer.result is None:
+        return said, []
+    result = answer.result
+    head, tables = sent(result.columns, result.types, result.rows, result.to_arrow)
+    return {**said, **head}, tables
+
+
+def datalog(db: Session, given: Given) -> Sent:
+    """Install rules; gives the names of their relations."""
+    rules = db.datalog(given["text"], plan=given.get("how"))
+    return {"relations": list(rules), "program": repr(rules)}, []
+
+
+def prepare(db: Session, given: Given) -> Sent:
+    """Prepare a query."""
+    _prepared(db)[given["name"]] = db.prepare(given["name"], given["text"], given["keep"])
+    return {}, []
+
+
+def execute(db: Session, given: Given) -> Sent:
+    """Ask a prepared query."""
+    found = _prepared(db).get(given["name"])
+    if found is None:
+        raise InputError("E_NAME", f"no query {given['name']!r} is prepared", "prepare it again")
+    return _answered(
+        answer_of(
+            db, found(*(value_of(v) for v in given["values"]), **{n: value_of(v) for n, v in given["named"].items()})
+        )
+    )
+
+
+def _prepared(db: Session) -> dict[str, Prepared]:
+    found: dict[str, Prepared] = core_of(db).attached.setdefault("prepared by clients", {})
+    return found
+
+
+# changing
+
+
+def change(db: Session, given: Given) -> Sent:
+    """Do several things at one time, or none."""
+    key, once = given.get("key"), Once(db)
+    if key is not None and (done := once.known(key)) is not None:
+        return {"time": done}, []
+    steps = given["steps"]
+    if len(steps) == 1 and key is None:
+        _step(db, given, steps[0])
+        return {}, []
+    with db.transaction():
+        for step in steps:
+            _step(db, given, step)
+        if key is not None:
+            once.note(key, db.time + 1)
+    once.done(key, db.time)
+    return {}, []
+
+
+def _step(db: Session, given: Given, step: Message) -> None:
+    how = step["how"]
+    if how == "sql":
+        ask(db, step["text"])
+        return
+    found = _relation(db, step["name"])
+    if not isinstance(found, Table):
+        raise InputError("E_TABLE", f"{step['name']!r} is a view", "change the tables that it is made of")
+    if how == "clear":
+        found.clear()
+    elif how == "delete keys":
+        found.delete(keys=[value_of(k) for k in step["keys"]])
+    elif how in ("insert", "delete", "upsert"):
+        getattr(found, how)(given.rows(step["rows"]))
+    else:
+        raise InputError("E_MESSAGE", f"a table cannot {str(how)[:40]}", "is the client as new as the server?")
+
+
+def advance(db: Session, given: Given) -> Sent:
+    """Move the clock."""
+    moment = given.get("moment")
+    db.advance(None if moment is None else value_of(moment))
+    return {}, []
+
+
+def what_if(db: Session, given: Given) -> Sent:
+    """What would change in some tables and views if tables changed."""
+    with db.what_if() as supposed:
+        for step in given["steps"]:
+            _step(db, given, step)
+        changes = {}
+        for name in given["names"]:
+            told = supposed.changes(name)
+            changes[name] = [rows_written([row for row, _ in told]), [diff for _, diff in told]]
+    return {"changes": changes}, []
+
+
+# reading
+
+
+def rows(db: Session, given: Given) -> Sent:
+    """Contents, now or at a time."""
+    found = _relation(db, given["name"])
+    at = given.get("at")
+    contents = found._now() if at is None else found.as_of(at)
+    if given.get("arrow"):
+        return {"at": contents.time}, [contents.to_arrow()]
+    head, tables = _contents(contents, found)
+    return {**head, "at": contents.time}, tables
+
+
+def count(db: Session, given: Given) -> Sent:
+    """How many rows."""
+    found, at = _relation(db, given["name"]), given.get("at")
+    return {"count": len(found._now() if at is None else found.as_of(at))}, []
+
+
+def counts(db: Session, given: Given) -> Sent:
+    """Distinct rows and how often each is there."""
+    found, at = _relation(db, given["name"]), given.get("at")
+    told = (found._now() if at is None else found.as_of(at)).counts()
+    return {"rows": rows_written(list(told)), "counts": list(told.values())}, []
+
+
+def changes(db: Session, given: Given) -> Sent:
+    """What changed since a time."""
+    told = _relation(db, given["name"]).changes(given["since"])
+    return {
+        "rows": rows_written([row for row, _, _ in told]),
+        "times": [time for _, time, _ in told],
+        "diffs": [diff for _, _, diff in told],
+    }, []
+
+
+def lookup(db: Session, given: Given) -> Sent:
+    """Rows by key."""
+    return {"rows": rows_written(_relation(db, given["name"]).lookup(value_of(given["key"])))}, []
+
+
+def errors(db: Session, given: Given) -> Sent:
+    """What rows of a view could not be computed."""
+    return {"errors": [[text, n] for text, n in _relation(db, given["name"]).errors()]}, []
+
+
+def explain(db: Session, given: Given) -> Sent:
+    """How a view is kept."""
+    return {"text": str(_relation(db, given["name"]).explain())}, []
+
+
+def text(db: Session, given: Given) -> Sent:
+    """A table or view to look at."""
+    return {"text": _relation(db, given["name"])._text(given["rows"])}, []
+
+
+def stats(db: Session, given: Given) -> Sent:
+    """Figures of a view, or of the session."""
+    name = given.get("name")
+    return {"stats": plain(db.stats() if name is None else _relation(db, name).stats())}, []
+
+
+def memory(db: Session, given: Given) -> Sent:
+    """What holds how much memory."""
+    found = db.memory()
+    return {"memory": plain(found), "text": str(found)}, []
+
+
+def check(db: Session, given: Given) -> Sent:
+    """Whether every view is what it should be."""
+    return {"differences": [str(d) for d in db.check()]}, []
+
+
+def checkpoint(db: Session, given: Given) -> Sent:
+    """Write all state into files."""
+    db.checkpoint()
+    return {}, []
+
+
+def now(db: Session, given: Given) -> Sent:
+    """What the clock shows."""
+    moment: dt.datetime = db.now
+    return {"now": plain(moment)}, []
+
+
+# explaining rows
+
+
+def why(db: Session, given: Given) -> Sent:
+    """Why a row is there."""
+    found = _relation(db, given["name"]).why(value_of(given["row"]), all=given.get("all"), time=given.get("at"))
+    trees = list(found) if given.get("all") is not None else [found]
+    return {"derivations": [_tree(tree) for tree in trees], "truncated": getattr(found, "truncated", False)}, []
+
+
+def _tree(root: Derivation) -> Message:
+    """A derivation as a list of its parts; what is shared stands once."""
+    parts = list(root.walk())
+    places = {id(part): number for number, part in enumerate(parts)}
+    return {
+        "parts": [
+            {
+                "row": plain(d.row), "source": d.source, "kind": d.kind, "columns": list(d.columns), "rule": d.rule,
+                "how": d.how, "round": d.round, "of": d.of, "children": [places[id(c)] for c in d.children],
+            }
+            for d in parts
+        ]
+    }  # fmt: skip
+
+
+def why_not(db: Session, given: Given) -> Sent:
+    """Why a row is not there."""
+    found = _relation(db, given["name"]).why_not(value_of(given["row"]), time=given.get("at"))
+    return {"text": str(found), "missing": [[name, plain(row)] for name, row in found.missing()]}, []
+
+
+CALLS: dict[str, Callable[[Session, Given], Sent]] = {
+    function.__name__: function
+    for function in (
+        hello, names, relation, table, view, drop, sql, datalog, prepare, execute, change, advance, what_if, rows,
+        count, counts, changes, lookup, errors, explain, text, stats, memory, check, checkpoint, now, why, why_not,
+    )
+}  # fmt: skip

@@ -1,0 +1,81 @@
+"""Subscriptions as server-sent events, for curl and whatever reads lines:
+
+    curl -N -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8080/v1/relations/total/events
+
+Each commit is an event: `event: snapshot` or `event: changes`, whose `data` is what the WebSocket sends as one message,
+and whose `id` is a token. EventSource and others send the last one back as `Last-Event-ID` when they connect again, and
+are told what changed since. Lines that begin with a colon keep the connection open while nothing happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from everview.errors import EverviewError, InputError
+from everview.server.http.answers import Door
+from everview.server.http.frames import message
+from everview.server.http.resuming import resumed
+from everview.server.http.shown import dumped
+from everview.server.subscription import Subscription, Wanted
+from everview.wire.mistakes import told
+
+ALIVE = 15.0
+"""Seconds between signs of life."""
+
+
+async def events(door: Door, incarnation: str, request: Request) -> Response:
+    """Follow a table or view, or (POST) a query."""
+    if request.method == "POST":
+        wanted = Wanted(query=(await request.body()).decode("utf-8", "replace"))
+    else:
+        wanted = Wanted(request.path_params["name"])
+    if request.query_params.get("snapshot") == "false":
+        wanted = replace(wanted, snapshot=False)
+    if token := request.headers.get("last-event-id", ""):
+        given = wanted
+        wanted = await door.engine.run(lambda db: resumed(db, incarnation, given, token))
+    subscription = await door.engine.subscribe([wanted], granularity=_granularity(request))
+    (feed,) = subscription.feeds.values()
+    prefix = f"{incarnation}.{feed.identity}"
+    return StreamingResponse(
+        _lines(subscription, prefix), media_type="text/event-stream", headers={"cache-control": "no-store"}
+    )
+
+
+def _granularity(request: Request) -> float:
+    try:
+        found = float(request.query_params.get("granularity", "0.1"))
+    except ValueError:
+        found = -1.0
+    if not 0 <= found <= 3600:
+        raise InputError("E_MESSAGE", "'granularity' is no number of seconds", "give one up to 3600")
+    return found
+
+
+async def _lines(subscription: Subscription, prefix: str) -> AsyncIterator[bytes]:
+    upcoming: asyncio.Task[object] | None = None
+    try:
+        while subscription.feeds:
+            upcoming = upcoming or asyncio.create_task(subscription.next())
+            done, _ = await asyncio.wait({upcoming}, timeout=ALIVE)
+            if not done:
+                yield b": alive\n\n"
+                continue
+            commit = await upcoming
+            upcoming = None
+            kind = "snapshot" if any(f.kind == "snapshot" for f in commit.frames) else "changes"  # type: ignore[attr-defined]
+            head = f"event: {kind}\nid: {prefix}.{commit.time}\ndata: ".encode()  # type: ignore[attr-defined]
+            yield head + message(commit) + b"\n\n"  # type: ignore[arg-type]
+    except EverviewError as error:
+        yield b"event: error\ndata: " + dumped({"error": told(error)}) + b"\n\n"
+    finally:
+        if upcoming is not None:
+            upcoming.cancel()
+        with contextlib.suppress(EverviewError):
+            await subscription.close()

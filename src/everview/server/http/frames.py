@@ -1,0 +1,76 @@
+"""What a subscriber is sent: JSON texts, or for Arrow, envelopes (`everview.wire.envelopes`).
+
+    {"type": "snapshot", "id": 1, "time": 7, "rows": [[1, "5", "Graz"]]}           contents: count, then the values
+    {"type": "snapshot", "id": 1, "time": 7, "rows": [...], "reset": "history"}      the same, in place of what you had
+    {"type": "changes", "id": 1, "from": 7, "to": 9, "rows": [[-1, "5", "Graz"]]}  signed counts
+    {"type": "end", "id": 1, "error": {...}}                                       what was followed is gone
+    {"type": "commit", "from": 7, "to": 9}                                         all of the above hold at 9
+
+All frames of one commit are one message, a list: a client applies it as one. The rows of a chunk are encoded once for
+all who are sent it.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from everview.server.feeds import Chunk
+from everview.server.http.shown import dumped, rows_shown
+from everview.server.subscription import Commit, Frame
+from everview.wire.envelopes import packed
+from everview.wire.mistakes import told
+
+
+def message(commit: Commit) -> bytes:
+    """A commit as a text message."""
+    parts = [_frame(commit, frame) for frame in commit.frames]
+    return b"[" + b",".join([*parts, dumped(_end(commit))]) + b"]"
+
+
+def envelope(commit: Commit) -> bytes:
+    """A commit as a binary message: the same frames, with the numbers of the tables behind them for rows."""
+    heads: list[dict[str, object]] = []
+    tables: list[pa.Table] = []
+    for frame in commit.frames:
+        head = _head(commit, frame)
+        if frame.chunk is not None:
+            head["table"] = len(tables)
+            tables.append(frame.chunk.to_arrow())
+        heads.append(head)
+    return packed({"frames": [*heads, _end(commit)]}, tables)
+
+
+def _end(commit: Commit) -> dict[str, object]:
+    return {"type": "commit", "from": commit.start, "to": commit.time}
+
+
+def _head(commit: Commit, frame: Frame) -> dict[str, object]:
+    head: dict[str, object] = {"type": frame.kind, "id": frame.id}
+    if frame.kind == "snapshot":
+        head["time"] = commit.time
+        if frame.reset:
+            head["reset"] = frame.reset
+    elif frame.kind == "changes":
+        assert frame.chunk is not None  # one that goes on with a token is told from where
+        head |= {"from": min(frame.chunk.start, commit.start) if commit.start >= 0 else frame.chunk.start}
+        head |= {"to": commit.time}
+    elif frame.error is not None:
+        head["error"] = told(frame.error)
+    return head
+
+
+def _frame(commit: Commit, frame: Frame) -> bytes:
+    head = dumped(_head(commit, frame))
+    if frame.chunk is None:
+        return head
+    return head[:-1] + b',"rows":' + rows_of(frame.chunk) + b"}"
+
+
+def rows_of(chunk: Chunk) -> bytes:
+    """The rows of a chunk as JSON, each with its count in front; encoded once."""
+    found = chunk.encoded.get("json")
+    if found is None:
+        rows = rows_shown(chunk.types, chunk.rows)
+        signed = [[diff, *row] for row, diff in zip(rows, chunk.diffs.tolist(), strict=True)]
+        found = chunk.encoded["json"] = dumped(signed)
+    return found

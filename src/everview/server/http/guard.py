@@ -1,0 +1,165 @@
+"""Who may come in. Everything is checked before a request reaches any other code.
+
+A browser that shows a page of a stranger's sends requests to this machine too, if the page says so. It does not let the
+page read the answers, but a WebSocket it does, and a name that a stranger owns may point to 127.0.0.1. So:
+
+    Host      must be an address of ours, localhost, or a name that the server was told (--name)
+    Origin    if there is one, must be our own, or one that the server was told (--origin)
+    token     is wanted from everybody, on this machine too: `Authorization: Bearer ...`, or in a WebSocket's first
+              message, because pages cannot send headers with those. Never in a URL: those are written into logs.
+
+Tokens are compared in constant time. Requests that are too long are refused while they are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from everview.errors import EverviewError, InputError
+from everview.server.serving import Settings, is_local
+from everview.wire.mistakes import told
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+OPEN = ("/healthz", "/readyz", "/openapi.json", "/everview.js", "/")
+"""What anybody may ask who gets through to the server: it says nothing about what is in it."""
+
+LONGEST_URL = 8192
+
+
+class Guard:
+    """Lets requests through to an application, or does not."""
+
+    def __init__(self, app: App, settings: Settings) -> None:
+        self.app = app
+        self.settings = settings
+        self.refused = 0
+        """how many had no token, or a wrong one"""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An ASGI application."""
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        try:
+            self.check(scope, headers)
+        except EverviewError as error:
+            await _refuse(scope, send, error)
+            return
+        if scope["type"] == "http":
+            receive = self._counting(receive)
+        await self.app(scope, receive, send)
+
+    def check(self, scope: Scope, headers: dict[str, str]) -> None:
+        """Refuse a request that may not come in."""
+        if len(scope["path"]) + len(scope.get("query_string", b"")) > LONGEST_URL:
+            raise TooLong("the address")
+        self._check_host(headers.get("host", ""))
+        if "origin" in headers:
+            self._check_origin(headers["origin"], headers.get("host", ""), scope)
+        length = headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > self.settings.message:
+            raise TooLong("the request")
+        if scope["type"] == "http" and scope["path"] not in OPEN:
+            self.check_token(_bearer(headers))
+
+    def check_token(self, given: str) -> None:
+        """Refuse a wrong token."""
+        if self.settings.token and not same(given, self.settings.token):
+            self.refused += 1
+            raise InputError(
+                "E_AUTH",
+                "this needs the server's token" if not given else "the token is wrong",
+                "send it as Authorization: Bearer TOKEN; everview serve shows it when it starts",
+            )
+
+    def _check_host(self, host: str) -> None:
+        name = _hostname(host)
+        mine = {self.settings.host, *self.settings.hosts}
+        if name in mine or is_local(name) or (self.settings.host in ("0.0.0.0", "::", "") and _is_address(name)):
+            return
+        raise InputError(
+            "E_FORBIDDEN_HOST", f"this server is not known as {name[:80]!r}", f"start it with --name {name[:80]}"
+        )
+
+    def _check_origin(self, origin: str, host: str, scope: Scope) -> None:
+        scheme = {"ws": "http", "wss": "https"}.get(scope["scheme"], scope["scheme"])
+        if origin != f"{scheme}://{host}" and origin not in self.settings.origins:
+            raise InputError(
+                "E_FORBIDDEN_HOST",
+                f"pages of {origin[:80]!r} may not use this server",
+                f"start it with --origin {origin[:80]}",
+            )
+
+    def _counting(self, receive: Receive) -> Receive:
+        """The same messages, as long as they are not too long together."""
+        size = 0
+
+        async def counted() -> MutableMapping[str, Any]:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > self.settings.message:
+                raise TooLong("the request")
+            return message
+
+        return counted
+
+
+class TooLong(InputError):
+    """A request beyond the limit."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__("E_TOO_LONG", f"{what} is too long", "send less at a time")
+
+
+def same(given: str, wanted: str) -> bool:
+    """Whether two tokens are one, in a time that says nothing about either."""
+    digests = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in (given, wanted)]
+    return hmac.compare_digest(*digests)
+
+
+def _bearer(headers: dict[str, str]) -> str:
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
+
+
+def _hostname(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    return bool(name) and all(c in "0123456789abcdef.:" for c in name)
+
+
+STATUS = {
+    "E_AUTH": 401, "E_FORBIDDEN_HOST": 403, "E_FORBIDDEN": 403, "E_TOO_LONG": 413, "E_TIMEOUT": 408, "E_CANCELLED": 499,
+    "E_BUSY": 503, "E_CLOSED": 503, "E_MEMORY": 507, "E_COMPACTED": 410, "E_CONFLICT": 409, "E_INTERNAL": 500,
+    "E_NOT_FOUND": 404,
+}  # fmt: skip
+"""HTTP's numbers for errors; any other is 400."""
+
+
+async def _refuse(scope: Scope, send: Send, error: EverviewError) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008, "reason": error.code})
+        return
+    body = json.dumps({"error": told(error)}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if error.code == "E_AUTH":
+        headers.append((b"www-authenticate", b"Bearer"))
+    status = STATUS.get(error.code, 400)
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,235 @@
+"""Tables and views: what they are, what is in them, what has changed, and rows that are pushed into tables.
+
+    GET  /v1/relations                       what there is
+    GET  /v1/relations/NAME                  its columns
+    GET  /v1/relations/NAME/rows             contents now, or ?as_of=TIME
+    GET  /v1/relations/NAME/changes?since=TIME
+    POST /v1/tables/NAME/rows?op=insert      rows as JSON lines, CSV or Arrow; also op=delete, op=upsert
+
+A push is one transaction. With an `Idempotency-Key` it is done once, however often it is sent: the key is committed
+with the rows (`Once`), so this holds after a crash of the server, too.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from everview.errors import EverviewError, InputError
+from everview.server.http.answers import Door, number_in, rows_answer, shown, wants_arrow
+from everview.server.http.shown import columns_shown, reader, rows_shown
+from everview.session.core import core_of
+from everview.session.followed import Followed
+from everview.session.snapshot import Snapshot
+from everview.session.table import Table
+from everview.session.view import View
+from everview.wire.envelopes import ARROW, arrow_table
+
+if TYPE_CHECKING:
+    from everview.session.session import Session
+
+
+def relation(db: Session, name: str) -> Followed:
+    """A table or view by name."""
+    try:
+        found: Followed = db[name]
+    except InputError as error:
+        raise InputError("E_NOT_FOUND", error.message, error.hint) from None
+    return found
+
+
+def described(found: Followed) -> dict[str, Any]:
+    """A table or view as JSON."""
+    names, types = found._codec.names, found._codec.types
+    said: dict[str, Any] = {"name": found._label, "kind": found._kind, "columns": columns_shown(names, types)}
+    if isinstance(found, Table):
+        said["key"] = [names[i] for i in found._key]
+    return said
+
+
+async def listed(door: Door, request: Request) -> Response:
+    """All tables and views."""
+
+    def work(db: Session) -> dict[str, Any]:
+        views = [name for name in db.views if not name.startswith("(")]
+        return {"time": db.time, "relations": [described(db[name]) for name in (*db.tables, *views)]}
+
+    return shown(await door.run(request, work))
+
+
+async def one(door: Door, request: Request) -> Response:
+    """What one is."""
+    name = request.path_params["name"]
+    return shown(await door.run(request, lambda db: described(relation(db, name))))
+
+
+async def rows(door: Door, request: Request) -> Response:
+    """What is in one."""
+    name, at, arrow = request.path_params["name"], number_in(request, "as_of"), wants_arrow(request)
+
+    def work(db: Session) -> tuple[int, list[str], list[Any], Any]:
+        found = relation(db, name)
+        contents = found._now() if at is None else contents_at(found, at)
+        given = contents.to_arrow() if arrow else contents.rows()
+        return contents.time, list(found._codec.names), list(found._codec.types), given
+
+    return rows_answer(request, *await door.run(request, work))
+
+
+def contents_at(found: Followed, time: int) -> Snapshot:
+    """What was in a table or view."""
+    assert isinstance(found, (Table, View))
+    return found.as_of(time)
+
+
+async def changes(door: Door, request: Request) -> Response:
+    """What has changed in one, time by time."""
+    name, since = request.path_params["name"], number_in(request, "since")
+
+    def work(db: Session) -> dict[str, Any]:
+        found = relation(db, name)
+        told = found.changes(since or 0)
+        shown_rows = rows_shown(found._codec.types, [row for row, _, _ in told])
+        return {
+            "time": db.time,
+            "columns": columns_shown(found._codec.names, found._codec.types),
+            "changes": [[row, time, diff] for row, (_, time, diff) in zip(shown_rows, told, strict=True)],
+        }
+
+    return shown(await door.run(request, work))
+
+
+# pushing
+
+OPERATIONS = ("insert", "delete", "upsert")
+
+
+async def push(door: Door, request: Request) -> Response:
+    """Take rows into a table."""
+    name, how = request.path_params["name"], request.query_params.get("op", "insert")
+    if how not in OPERATIONS:
+        raise InputError("E_OPTION", f"op={how[:40]} is no operation", f"use one of {', '.join(OPERATIONS)}")
+    key, kind, body = request.headers.get("idempotency-key"), request.headers.get("content-type", ""), b""
+    body = await request.body()
+
+    def work(db: Session) -> dict[str, Any]:
+        table = relation(db, name)
+        if not isinstance(table, Table):
+            raise InputError("E_TABLE", f"{name!r} is a view", "push rows into the tables that it is made of")
+        once = Once(db)
+        if key is not None and (done := once.known(key)) is not None:
+            return {"time": done, "repeated": True}
+        given = rows_in(table, kind, body)
+        with db.transaction():
+            getattr(table, how)(given)
+            if key is not None:
+                once.note(key, db.time + 1)
+        once.done(key, db.time)
+        return {"time": db.time, "rows": len(given)}
+
+    return shown(await door.run(request, work))
+
+
+def rows_in(table: Table, kind: str, body: bytes) -> Any:
+    """The rows of a body, as what a table takes."""
+    if kind.startswith(ARROW):
+        return arrow_table(body)
+    names, types = table._codec.names, table._codec.types
+    reads = {n: reader(t, n) for n, t in zip(names, types, strict=True)}
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        raise InputError("E_FORMAT", "the rows are not UTF-8", "send JSON lines, CSV, or Arrow as " + ARROW) from None
+    found = _csv(text) if kind.startswith("text/csv") else _json_lines(text)
+    return [_row(number, row, names, reads) for number, row in enumerate(found, 1)]
+
+
+def _row(number: int, row: Any, names: tuple[str, ...], reads: dict[str, Any]) -> Any:
+    if isinstance(row, list):
+        if len(row) != len(names):
+            raise InputError("E_WIDTH", f"row {number} has {len(row)} values for {len(names)} columns", "give each one")
+        row = dict(zip(names, row, strict=True))
+    if not isinstance(row, dict):
+        raise InputError("E_FORMAT", f"row {number} is neither an object nor a list", "send one a line")
+    if unknown := [n for n in row if n not in reads]:
+        raise InputError(
+            "E_COLUMN", f"row {number}: there is no column {unknown[0]!r}", f"there are {', '.join(names)}"
+        )
+    try:
+        return tuple(reads[n](row.get(n)) for n in names)
+    except EverviewError as error:
+        error.message = f"row {number}, {error.message}"
+        raise
+
+
+def _json_lines(text: str) -> list[Any]:
+    try:
+        whole = text.lstrip()
+        if whole.startswith("[") and "\n" not in whole.strip():
+            found = json.loads(whole)
+            if found and isinstance(found[0], (dict, list)):
+                return list(found)
+            return [found]
+        return [json.loads(line) for line in text.splitlines() if line.strip()]
+    except (ValueError, RecursionError) as error:
+        raise InputError("E_FORMAT", f"the rows are not JSON lines: {error}", "send an object on each line") from None
+
+
+def _csv(text: str) -> list[dict[str, Any]]:
+    found = csv.DictReader(io.StringIO(text), strict=True)
+    try:
+        rows = list(found)
+    except csv.Error as error:
+        raise InputError("E_FORMAT", f"the rows are not CSV: {error}", "the first line names the columns") from None
+    if any(None in row or None in row.values() for row in rows):
+        raise InputError("E_WIDTH", "a line of the CSV has too many or too few values", "give one for each column")
+    return [{name: value if value != "" else None for name, value in row.items()} for row in rows]
+
+
+KEYS = 1024
+"""Idempotency keys that are remembered: the last ones."""
+
+
+class Once:
+    """What was pushed under which key, kept in the session's offsets: each key in one of `KEYS` places, in turn.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> with db.transaction():
+    ...     Once(db).note("a", 1)
+    >>> Once(db).done("a", 1)
+    >>> Once(db).known("a"), Once(db).known("b")
+    (1, None)
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._core = core_of(session)
+        self._found: dict[str, int] | None = self._core.attached.get("pushed")
+        if self._found is None:
+            kept = [(n, v) for n, v in self._core.runtime.offsets.items() if n.startswith("pushed/")]
+            read = sorted((json.loads(v) for _, v in kept), key=lambda entry: entry[1])
+            self._found = self._core.attached["pushed"] = dict(read)
+
+    def known(self, key: str) -> int | None:
+        """The time at which rows came under a key."""
+        assert self._found is not None
+        return self._found.get(key)
+
+    def note(self, key: str, time: int) -> None:
+        """Rows come under a key, in the transaction under way, which will have this time."""
+        if len(key) > 200:
+            raise InputError("E_TOO_LONG", "the Idempotency-Key is too long", "up to 200 letters")
+        self._core.transactions.set_offset(f"pushed/{time % KEYS}", json.dumps([key, time]))
+
+    def done(self, key: str | None, time: int) -> None:
+        """That transaction is complete."""
+        assert self._found is not None
+        if key is not None:
+            self._found[key] = time
+        while len(self._found) > KEYS:
+            del self._found[next(iter(self._found))]

@@ -1,0 +1,48 @@
+"""Tokens to go on with after a connection broke: what was followed, as it was defined, and up to which time.
+
+A token is the text that a server gave for a subscription, a dot, and the time of the last commit that was applied. It
+holds as long as the database is the same: a directory keeps its name over restarts of the server, a session in memory
+has a new one each time. A view that was made again, or has another definition, is another view; then, and where
+history does not reach back, the client is given the contents anew and told why (`reset`). Nothing is left out silently.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from dataclasses import replace
+
+from everview.server.feeds import identity_of
+from everview.server.subscription import Wanted
+from everview.session.core import core_of
+from everview.session.session import Session
+
+NAME = "incarnation"
+"""The file in a directory that says what it is called."""
+
+
+def incarnation_of(session: Session) -> str:
+    """What a database is called: as long as its times mean the same."""
+    store = core_of(session).runtime.backing.store
+    fresh = secrets.token_hex(8)
+    if store is None or core_of(session).runtime.backing.read_only:
+        return fresh
+    with contextlib.suppress(OSError):
+        store.files.create(NAME, fresh.encode())
+        return store.files.read(NAME).decode()[:16]
+    return fresh
+
+
+def resumed(session: Session, incarnation: str, wanted: Wanted, token: str) -> Wanted:
+    """What a client wants that has a token: changes since then, or contents, with the reason."""
+    name, _, rest = token.partition(".")
+    identity, _, time = rest.rpartition(".")
+    if not identity or not time.isascii() or not time.isdigit() or len(time) > 18:
+        return replace(wanted, since=None, reason="token")
+    if name != incarnation:
+        return replace(wanted, since=None, reason="database")
+    if wanted.query:
+        return replace(wanted, since=None, reason="query")
+    if wanted.name not in session or identity_of(session[wanted.name]) != identity:
+        return replace(wanted, since=None, reason="definition")
+    return replace(wanted, since=int(time))

@@ -1,0 +1,223 @@
+"""Subscriptions over WebSocket: `/v1/ws`.
+
+The client's first message is `{"type": "hello", "token": "..."}`; the server answers with its name and time. Then:
+
+    {"type": "subscribe", "id": 1, "view": "total"}       or "query": "SELECT ..."; "resume": TOKEN, "snapshot": false
+    {"type": "subscribe", "views": [{"id": 1, "view": "a"}, {"id": 2, "view": "b"}]}    several, from one time on
+    {"type": "unsubscribe", "id": 1}
+    {"type": "ping", "id": 9}
+
+`hello` may say `"format": "arrow"`, `"granularity": 0.5` (seconds between two commits), and `"progress": true` (tell of
+times without changes, too); these are the connection's. What is sent is in `everview.server.http.frames`; before a
+subscription's first frame comes `{"type": "subscribed", "id": 1, "columns": [...], "resume": "..."}`.
+
+A client that does not read is waited for: its commits grow together meanwhile, and cost nothing. One that takes
+nothing of a message for `STALLED` seconds is closed with 1013 (try again later); it can come back with its token. So
+what a connection holds is one message and what the operating system buffers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from typing import Any
+
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+
+from everview.errors import EverviewError, InputError
+from everview.server.http import frames
+from everview.server.http.answers import LOG, Door
+from everview.server.http.guard import Guard
+from everview.server.http.resuming import resumed
+from everview.server.http.shown import columns_shown, dumped
+from everview.server.subscription import GRANULARITY, Subscription, Wanted
+from everview.wire.mistakes import told
+from everview.wire.values import parsed
+
+PATIENCE = 10.0
+"""Seconds in which a client has to say hello."""
+
+STALLED = 30.0
+"""Seconds for which a message may wait to be taken."""
+
+MOST = 1000
+"""Subscriptions of one connection."""
+
+AGAIN_LATER, FAULT, NOT_ALLOWED, GOING_AWAY = 1013, 1011, 1008, 1001
+
+
+class Socket:
+    """One client."""
+
+    def __init__(self, door: Door, guard: Guard, incarnation: str, socket: WebSocket) -> None:
+        self.door = door
+        self.guard = guard
+        self.incarnation = incarnation
+        self.socket = socket
+        self.arrow = False
+        self.subscription: Subscription | None = None
+        self._writing = asyncio.Lock()
+
+    async def run(self) -> None:
+        """Until the client has gone."""
+        await self.socket.accept()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                hello = await self._receive()
+            await self._welcome(hello)
+            tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._tell())]
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    await task
+            finally:  # whichever of the two ends, the connection does
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+        except TimeoutError:
+            await self._close(NOT_ALLOWED, "say hello first")
+        except EverviewError as error:  # in the hello: nothing can follow
+            await self._refused(error)
+        except (WebSocketDisconnect, RuntimeError):
+            pass
+        finally:
+            if self.subscription is not None:
+                await self.subscription.close()
+
+    async def _welcome(self, hello: dict[str, Any]) -> None:
+        if hello.get("type") != "hello":
+            raise InputError("E_MESSAGE", "the first message is no hello", 'send {"type": "hello", "token": ...}')
+        self.guard.check_token(str(hello.get("token", "")))
+        granularity = hello.get("granularity", GRANULARITY)
+        if not isinstance(granularity, (int, float)) or not 0 <= granularity <= 3600 or not math.isfinite(granularity):
+            raise InputError("E_MESSAGE", "'granularity' is no number of seconds", "give one up to 3600")
+        self.arrow = hello.get("format") == "arrow"
+        self.subscription = Subscription(self.door.engine, float(granularity), self)
+        if hello.get("progress") is True:
+            self.subscription.report_progress()
+        time = self.door.engine.session.time
+        await self._say({"type": "hello", "server": "everview", "incarnation": self.incarnation, "time": time})
+
+    # what the client says
+
+    async def _listen(self) -> None:
+        while True:
+            await self._hear(await self._receive())
+
+    async def _receive(self) -> dict[str, Any]:
+        message = await self.socket.receive()
+        if message["type"] == "websocket.disconnect":
+            raise WebSocketDisconnect(message.get("code", 1000))
+        text = message.get("text")
+        found = parsed(text if text is not None else message.get("bytes") or b"")
+        if not isinstance(found, dict):
+            raise InputError("E_MESSAGE", "a message is no object", "see docs/server.md")
+        return found
+
+    async def _hear(self, message: dict[str, Any]) -> None:
+        kind, number = message.get("type"), message.get("id")
+        try:
+            if kind == "subscribe":
+                await self._subscribe(message)
+            elif kind == "unsubscribe" and isinstance(number, int):
+                assert self.subscription is not None
+                await self.subscription.remove(number)
+                await self._say({"type": "unsubscribed", "id": number})
+            elif kind == "ping":
+                await self._say({"type": "pong", "id": number})
+            else:
+                raise InputError("E_MESSAGE", f"there is no message of type {str(kind)[:40]!r}", "see docs/server.md")
+        except EverviewError as error:
+            await self._say({"type": "error", "id": number, "error": told(error)})
+        except (WebSocketDisconnect, RuntimeError, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            LOG.exception("a message failed")
+            await self._say({"type": "error", "id": number, "error": told(error)})
+
+    async def _subscribe(self, message: dict[str, Any]) -> None:
+        subscription = self.subscription
+        assert subscription is not None
+        given = message.get("views", [message])
+        if not isinstance(given, list) or not 0 < len(given) <= MOST - len(subscription.feeds):
+            raise InputError("E_MESSAGE", f"'views' is no list of up to {MOST} subscriptions", "see docs/server.md")
+        wanted = [_wanted(each, self.arrow) for each in given]
+        ids = [each.get("id") for each in given]
+        if not all(isinstance(i, int) and not isinstance(i, bool) for i in ids) or len({*ids}) < len(ids):
+            raise InputError("E_MESSAGE", "each subscription needs an 'id', a number of its own", "see docs/server.md")
+        tokens = [str(each.get("resume") or "") for each in given]
+        if any(tokens):
+            wanted = await self.door.engine.run(
+                lambda db: [
+                    resumed(db, self.incarnation, each, token) if token else each
+                    for each, token in zip(wanted, tokens, strict=True)
+                ]
+            )
+        async with self._writing:  # what it is comes before what is in it
+            await subscription.add(wanted, ids)
+            for number in ids:
+                feed = subscription.feeds[number]
+                await self._send(
+                    {
+                        "type": "subscribed",
+                        "id": number,
+                        "columns": columns_shown(feed.names, feed.types),
+                        "resume": f"{self.incarnation}.{feed.identity}",
+                    }
+                )
+
+    # what the client is told
+
+    async def _tell(self) -> None:
+        """Send commits, for ever."""
+        assert self.subscription is not None
+        try:
+            while True:
+                commit = await self.subscription.next()
+                async with self._writing:
+                    await self._sent(frames.envelope(commit) if self.arrow else frames.message(commit).decode())
+        except (WebSocketDisconnect, RuntimeError):
+            pass  # the other task ends the connection
+        except TimeoutError:
+            await self._close(AGAIN_LATER, f"you take nothing; go on after {self.subscription.position}")
+        except EverviewError as error:  # the engine is closed, or a view cannot be read
+            await self._refused(error)
+        except Exception:
+            LOG.exception("a subscription failed")
+            await self._close(FAULT, "E_INTERNAL")
+
+    async def _say(self, message: dict[str, Any]) -> None:
+        async with self._writing:
+            await self._send(message)
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        await self._sent(dumped(message).decode())
+
+    async def _sent(self, message: str | bytes) -> None:
+        async with asyncio.timeout(STALLED):
+            if isinstance(message, str):
+                await self.socket.send_text(message)
+            else:
+                await self.socket.send_bytes(message)
+
+    async def _refused(self, error: EverviewError) -> None:
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
+            await self._say({"type": "error", "id": None, "error": told(error)})
+        code = GOING_AWAY if error.code == "E_CLOSED" else NOT_ALLOWED
+        await self._close(code, error.code)
+
+    async def _close(self, code: int, reason: str) -> None:
+        if self.socket.application_state == WebSocketState.CONNECTED:
+            with contextlib.suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self.socket.close(code, reason[:100])
+
+
+def _wanted(given: Any, arrow: bool) -> Wanted:
+    if not isinstance(given, dict):
+        raise InputError("E_MESSAGE", "a subscription is no object", "see docs/server.md")
+    view, query = given.get("view", ""), given.get("query", "")
+    if not isinstance(view, str) or not isinstance(query, str) or bool(view) == bool(query):
+        raise InputError("E_MESSAGE", "a subscription names a 'view', or has a 'query'", "see docs/server.md")
+    return Wanted(view, query, snapshot=given.get("snapshot") is not False, arrow=arrow)

@@ -1,0 +1,76 @@
+"""Collections as data: a plan over tables and views that are known by name.
+
+In the client's plan a table or view of the server's is a `Table` node with a number of the client's own. The names that
+belong to the numbers travel with the plan, and the server puts its own nodes there, whatever those are made of. Columns
+that the client thinks there are must be there, with these types: the server refuses the plan otherwise.
+
+Functions do not travel: a server runs no code of its clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from everview.errors import InputError, PlanError, StoreError
+from everview.plan import nodes as plan
+from everview.plan.frozen import Functions, freeze, functions_of, thaw
+from everview.plan.substitute import substituted
+from everview.types import DataType
+
+LONGEST = 4 * 1024 * 1024
+"""Letters of the longest plan that is read."""
+
+
+def written(node: plan.Node, names: Mapping[int, str]) -> dict[str, Any]:
+    """A plan as data; `names` are those of its tables and views, by the client's numbers."""
+    for each in node.walk():
+        if next(functions_of(each), None) is not None:
+            raise InputError(
+                "E_FUNCTION",
+                "a plan with Python functions cannot be sent to a server",
+                "write it with expressions or SQL; the server's own program may use functions",
+            )
+    used = {str(n.id): names[n.id] for n in node.walk() if isinstance(n, plan.Table)}
+    return {"plan": freeze(node, Functions()).decode(), "names": used}
+
+
+def read(data: Any, known: Mapping[str, plan.Node]) -> plan.Node:
+    """The plan that data is, over what the server has by these names."""
+    text, names = data.get("plan"), data.get("names")
+    if not isinstance(text, str) or not isinstance(names, dict) or not 0 < len(text) <= LONGEST or text[0] != "[":
+        raise InputError("E_MESSAGE", "a plan cannot be read", "send what everview's client makes")
+    try:
+        node = thaw(text.encode(), Functions())
+    except (StoreError, RecursionError) as error:
+        raise PlanError("E_MESSAGE", f"a plan cannot be read: {error}", "send what everview's client makes") from None
+    theirs: dict[plan.Node, plan.Node] = {}
+    for each in node.walk():
+        if isinstance(each, plan.Table):
+            name = names.get(str(each.id))
+            if not isinstance(name, str) or name not in known:
+                raise PlanError("E_NAME", f"no table or view is called {name!r}", "it was dropped, or never made")
+            if not _same(known[name].types, each.types):
+                raise PlanError("E_SCHEMA", f"{name!r} has other columns now", "build the collection again")
+            theirs[each] = known[name]
+    return substituted(node, theirs)
+
+
+def _same(mine: tuple[DataType, ...], theirs: tuple[DataType, ...]) -> bool:
+    return mine == theirs
+
+
+def written_type(declared: DataType) -> list[Any]:
+    """A type as data.
+
+    >>> type_of(written_type(DataType("decimal", scale=2)))
+    decimal(2)
+    """
+    items = [written_type(t) for t in declared.items]
+    return [declared.kind, declared.nullable, declared.scale, items, list(declared.names), declared.width]
+
+
+def type_of(data: Any) -> DataType:
+    """The type that data is."""
+    kind, nullable, scale, items, names, width = data
+    return DataType(kind, nullable, scale, tuple(type_of(i) for i in items), tuple(names), width)
