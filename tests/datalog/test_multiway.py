@@ -19,7 +19,7 @@ from everview import col, lit
 from everview.language.collection import Collection
 from everview.session.local_shards import local_shards
 
-Way = tuple[Literal["binary", "delta", "wco"], int]
+Way = tuple[Literal["binary", "delta", "wco", "best"], int]
 """A plan, and a number of shards (0: one dataflow)."""
 
 ALONE: tuple[Way, ...] = (("binary", 0), ("delta", 0), ("wco", 0))

@@ -33,14 +33,15 @@ from everview.plan.deep import Staged, drive, settled
 from everview.plan.keys import unique_columns
 from everview.plan.substitute import over_inputs
 
-Choice = Literal["binary", "delta", "wco", "rounds"]
-"""How a view is kept: its joins, or ("rounds") its loops as loops, even those that could be kept as trees
-(`everview.plan.monotone`).
+Choice = Literal["binary", "delta", "wco", "best", "rounds"]
+"""How a view is kept: its joins, all in one way or ("best") as is cheapest for what is known now, which is decided
+before a plan comes here (`everview.optimiser`); or ("rounds") its loops as loops, even those that could be kept as
+trees (`everview.plan.monotone`).
 """
 Joined = Literal["binary", "delta", "wco"]
 AtOnce = Literal["delta", "wco"]
 Test = tuple[str, plan.Operand, plan.Operand]
-CHOICES: tuple[Choice, ...] = ("binary", "delta", "wco", "rounds")
+CHOICES: tuple[Choice, ...] = ("binary", "delta", "wco", "best", "rounds")
 
 ASKED = "that was asked for"
 """Why joins are kept as `db.view` is told."""
@@ -116,7 +117,7 @@ def planned(
     join of 3 inputs: wco, because that was asked for
     """
     check_choice(choice)
-    rewriting = _Rewriting(None if choice == "rounds" else choice, arranged, indexed)
+    rewriting = _Rewriting(None if choice in ("rounds", "best") else choice, arranged, indexed)
     return rewriting.node(node), rewriting.decisions
 
 
@@ -187,7 +188,7 @@ class _Rewriting:
         return alone
 
     def _at_once(self, node: plan.Node, tree: _Tree) -> plan.Node | None:
-        shape = _Shape(tree)
+        shape = NaturalJoin(tree)
         decision = self._decided(node, shape)
         if len(tree.leaves) > 2 and not (decision.strategy == "binary" and id(node) in self.binary):
             self.decisions.append(decision)
@@ -197,7 +198,7 @@ class _Rewriting:
         leaves = [self.node(leaf) for leaf in tree.leaves]
         return shape.multi_join(leaves, node.types, decision.strategy)
 
-    def _decided(self, node: plan.Node, shape: _Shape) -> Decision:
+    def _decided(self, node: plan.Node, shape: NaturalJoin) -> Decision:
         """A part of a binary tree is never delta by itself: what it gives must be arranged for the rest anyway."""
         inputs = len(shape.tree.leaves)
         if self.choice is not None:
@@ -211,6 +212,31 @@ class _Rewriting:
             return Decision(inputs, "delta", f"{what} and all its indexes are there")
         missing = "not all indexes for delta are there" if few else "has too many inputs for delta"
         return Decision(inputs, "binary", f"{what} and {missing}")
+
+
+def natural_joins(node: plan.Node, arranged: Container[plan.Node] = ()) -> list[tuple[plan.Node, NaturalJoin]]:
+    """The trees of three inputs or more in a plan outside loops, the outermost first, and where each ends.
+
+    >>> from everview.types import INT
+    >>> e = plan.Table(0, (INT, INT))
+    >>> [(_, join)] = natural_joins(plan.Join(plan.Join(e, e, (1,), (0,)), e, (3,), (0,)))
+    >>> join.of_leaf
+    [[0, 1], [1, 2], [2, 3]]
+    """
+    search = _Rewriting(None, arranged, _never)
+    found, todo, seen = [], [node], set()
+    while todo:
+        at = todo.pop()
+        if id(at) in seen or at in arranged or isinstance(at, plan.Loop):
+            continue
+        seen.add(id(at))
+        tree = drive(search._tree, at, search.trees)
+        if len(tree.leaves) > 2:
+            found.append((at, NaturalJoin(tree)))
+            todo += tree.leaves
+        else:
+            todo += at.children()
+    return found
 
 
 def _joining(node: plan.Node, arranged: Container[plan.Node]) -> set[int]:
@@ -240,8 +266,10 @@ def _moved(expr: Expr, places: Mapping[int, int]) -> Expr:
     return expr.remap({i: ColumnRef(e.type, places[i]) for i, e in refs.items()})
 
 
-class _Shape:
-    """The variables of a tree: classes of equal columns, those that somebody reads numbered in order."""
+class NaturalJoin:
+    """A tree of joins by its variables: classes of equal columns, those that somebody reads numbered in order.
+    `of_leaf` has the variable of every column of every leaf, -1 for those that nobody reads.
+    """
 
     def __init__(self, tree: _Tree) -> None:
         self.tree = tree
@@ -281,8 +309,8 @@ class _Shape:
         join, rest = self.join_at_once(leaves, strategy)
         node: plan.Node = join
         for condition in rest:
-            node = plan.Filter(node, _moved(condition, {c: self._variable(c) for c in condition.columns()}))
-        exprs = tuple(ColumnRef(t, self._variable(c)) for t, c in zip(types, self.tree.columns, strict=True))
+            node = plan.Filter(node, _moved(condition, {c: self.variable(c) for c in condition.columns()}))
+        exprs = tuple(ColumnRef(t, self.variable(c)) for t, c in zip(types, self.tree.columns, strict=True))
         return plan.Project(node, exprs)
 
     def join_at_once(self, leaves: Sequence[plan.Node], strategy: AtOnce) -> tuple[plan.MultiJoin, list[Expr]]:
@@ -305,7 +333,8 @@ class _Shape:
                 tests.append(test)
         return plan.MultiJoin(tuple(inputs), tuple(variables), columns, tuple(tests), strategy), rest
 
-    def _variable(self, column: int) -> int:
+    def variable(self, column: int) -> int:
+        """The variable of a column, columns being numbered over all leaves."""
         return self.variables[self.find(column)]
 
     def _types(self, inputs: Sequence[plan.Node], variables: Sequence[tuple[int, ...]]) -> plan.Types:
@@ -333,7 +362,7 @@ class _Shape:
         if arg.type.kind not in ORDERED_CODES:
             return None
         if isinstance(arg, ColumnRef):
-            v = self._variable(arg.index)
+            v = self.variable(arg.index)
             return None if types[v].nullable else v
         return arg if isinstance(arg, Constant) and arg.value is not None else None
 

@@ -28,6 +28,7 @@ from everview.plan import nodes
 from everview.plan.check import check_closed
 from everview.plan.digest import digest
 from everview.plan.multiway import Choice, check_choice
+from everview.session import doors
 from everview.session.altering import Altering
 from everview.session.catalog import TRANSIENT
 from everview.session.entries import (
@@ -235,6 +236,8 @@ class Definitions:
             return self._same_view(catalog.views[name], collection, index_by)
         if not transient:
             core.runtime.backing.check_writable(f"view {name!r} cannot be made")
+        if plan == "best" and isinstance(collection, Collection):
+            collection, plan = doors.best_plan(core, collection), "binary"
         view = self._new_view(name, collection, index_by, history, plan)
         if not transient:
             names = tuple(c.name for c in view._columns)

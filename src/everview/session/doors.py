@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from everview.datalog import Rules
     from everview.io.outlet import Outlet
     from everview.io.pipeline import Pipeline
+    from everview.language.collection import Collection
     from everview.plan.multiway import Choice
     from everview.recovery.checking import Difference
     from everview.session.core import Core
@@ -51,6 +52,21 @@ def probability(view: View, row: Any, chances: Any, nodes: int) -> Probability:
     from everview.why.worlds import probability
 
     return probability(view, row, chances, nodes)
+
+
+# the optimiser
+
+
+def best_plan(core: Core, collection: Collection) -> Collection:
+    from everview.optimiser.chosen import best_plan
+
+    return best_plan(core, collection)
+
+
+def alternatives(core: Core, collection: Collection) -> list[str]:
+    from everview.optimiser.alternatives import alternatives
+
+    return alternatives(core, collection)
 
 
 # languages

@@ -208,9 +208,10 @@ class Session:
 
         `index_by` names the columns of `lookup`; `history` is how many epochs back `as_of` and `changes` reach. `plan`
         is how joins of several inputs are kept: "binary" (join by join), "delta" (from each change to the others,
-        without intermediate state), "wco" (that, one variable at a time: worst-case optimal), or None to choose by
-        their shape and the indexes that are there; or, "rounds", that loops are kept as loops, also where trees would
-        do (docs/graph.md). `explain` shows it. What is kept already, in whatever way, is shared.
+        without intermediate state), "wco" (that, one variable at a time: worst-case optimal), "best" (what is cheapest
+        by the rows and indexes there are now, in any order: docs/optimiser.md), or None to choose by their shape and
+        the indexes that are there; or, "rounds", that loops are kept as loops, also where trees would do
+        (docs/graph.md). `explain` shows it. What is kept already, in whatever way, is shared.
         """
         return self._core.definitions.view(name, collection, index_by, history, plan)
 

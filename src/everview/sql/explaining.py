@@ -16,6 +16,7 @@ from everview.plan import nodes as plan
 from everview.plan.explain import numbered
 from everview.plan.multiway import Choice, Decision
 from everview.plan.prune import prune
+from everview.session import doors
 from everview.session.inspect import upstream
 from everview.sql import choice, lookups, parts, reading, reasons, schemas
 from everview.sql.definitions import refuse_properties
@@ -28,11 +29,13 @@ if TYPE_CHECKING:
 
 
 def explain(sql: Statements, statement: reading.Statement) -> Result:
-    """EXPLAIN [ANALYZE] [(options)] query, EXPLAIN view, EXPLAIN WHY query"""
+    """EXPLAIN [ANALYZE] [(options)] query, EXPLAIN view, EXPLAIN WHY query, EXPLAIN ALTERNATIVES query"""
     explained, analyze = _options(reading.respoken(statement))
     source = sql.placed(explained.source())
     if explained.first == "WHY":
         return reasons.explain_why(sql, _without_first(source))
+    if explained.first == "ALTERNATIVES":
+        return _alternatives(sql, _without_first(source))
     name = schemas.found(sql.core, source.text.strip(), sql.session.views)
     if name in sql.session.views:
         view = sql.session[name]
@@ -51,6 +54,15 @@ def explain(sql: Statements, statement: reading.Statement) -> Result:
         rows = len(sql.answer(query, compiler))
         lines.append(f"asked: {rows} rows in {(time.perf_counter() - start) * 1000:.1f} ms")
     return sql.texts("plan", lines)
+
+
+def _alternatives(sql: Statements, source: Source) -> Result:
+    """The plans that the joins of a query could have, with their costs."""
+    tree = reading.parsed(source)
+    node = _explained(tree, source)
+    query, compiler = parts.whole(tree, source, lambda: sql.bound(node, source))
+    collection = sql.collection(compiler, joins.take(query.node, range(query.width)), query.names)
+    return sql.texts("plan", doors.alternatives(sql.core, collection))
 
 
 def _without_first(source: Source) -> Source:

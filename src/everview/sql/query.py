@@ -24,6 +24,7 @@ from everview.plan.nodes import ONE_ROW, Constant, Filter, Negate, Node, Project
 from everview.plan.sizes import Sizes
 from everview.plan.windows import Window, WindowCall
 from everview.session.core import core_of
+from everview.session.estimates import estimates
 from everview.sql import (
     clock_columns,
     defined,
@@ -70,10 +71,6 @@ ALL_ROWS = 2**61
 
 ORDER_BY_SIZE_ROWS = 10_000
 """Rows from which the order of joins goes by sizes: below, it is the text's, so that plans can be foretold."""
-
-
-SAMPLE_ROWS = 1000
-"""Rows that are looked at to tell how common the values of a column are."""
 
 
 @dataclass(frozen=True)
@@ -145,20 +142,7 @@ class Compiler:
 
     @cached_property
     def _sizes(self) -> Sizes:
-        measure, arrangements = self.core.runtime.measure(), self.core.runtime.builder.arrangements
-
-        def known(node: Node) -> float | None:
-            kept = arrangements.get((node, ()), [])
-            return float(measure(kept[0].operator)[1]) if kept else None
-
-        def sample(node: Node, column: int) -> list[int]:
-            kept = arrangements.get((node, ()), [])
-            return kept[0].trace.sample(kept[0].order.index(column), SAMPLE_ROWS) if kept else []
-
-        def served(node: Node, keys: set[int]) -> bool:
-            return any(set(a.order[: len(keys)]) == keys for a in arrangements.get((node, ()), []))
-
-        return Sizes(known, sample, served)
+        return estimates(self.core)
 
     def scalars(self, scope: Scope, env: Env) -> Scalars:
         return Scalars(self, scope, env)

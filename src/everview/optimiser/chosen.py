@@ -1,0 +1,114 @@
+"""Plans with their joins as the optimiser would have them: what `plan="best"` and EXPLAIN ALTERNATIVES ask for.
+
+A session has one optimiser, made when it is first asked (a fifth of a second); a question is a problem that is added,
+read and removed. What was chosen is written into the plan itself. So a durable session, which builds its views before
+their rows are back, builds the same operators again; what the view means stays what was written
+(`Collection._meaning`).
+
+Joins inside loops stay as they are: how many rows go around is not known before they do.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from everview.language.collection import Collection, known_names
+from everview.optimiser.observed import problem_of
+from everview.optimiser.problem import MOST_RELATIONS, Problem
+from everview.optimiser.rebuilt import rebuilt
+from everview.optimiser.rules import Best, Optimiser
+from everview.plan import nodes as plan
+from everview.plan.deep import drive
+from everview.plan.multiway import NaturalJoin, natural_joins
+from everview.plan.substitute import over_inputs
+from everview.session.estimates import estimates
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from everview.session.core import Core
+
+WHY = "the optimiser chose it from the rows there were"
+
+_optimisers: WeakKeyDictionary[Core, Optimiser] = WeakKeyDictionary()
+
+
+def optimiser_of(core: Core) -> Optimiser:
+    """The session's optimiser."""
+    if core not in _optimisers:
+        made = _optimisers[core] = Optimiser()
+        weakref.finalize(core, made.close)
+    return _optimisers[core]
+
+
+def best_plan(core: Core, collection: Collection) -> Collection:
+    """The same collection with its joins as is cheapest now."""
+    chosen: dict[plan.Node, Best] = {}
+    trees: dict[plan.Node, NaturalJoin] = {}
+    for node, join, problem in problems(core, collection):
+        optimiser = optimiser_of(core)
+        number = optimiser.add(problem)
+        chosen[node], trees[node] = optimiser.best(number), join
+        optimiser.remove(number)
+    if not chosen:
+        return collection
+
+    def step(node: plan.Node) -> Generator[plan.Node, plan.Node, plan.Node]:
+        made: dict[int, plan.Node] = {}
+        for child in trees[node].tree.leaves if node in trees else node.children():
+            made[id(child)] = yield child
+        if node not in trees:
+            return over_inputs(node, lambda child: made[id(child)])
+        trees[node].tree.leaves = [made[id(leaf)] for leaf in trees[node].tree.leaves]
+        return rebuilt(trees[node], node.types, chosen[node])
+
+    found = collection._derive(drive(step, collection._node, {}), collection._columns)
+    found._meaning = collection._meaning or collection._node
+    found._plan_why, found._calls = WHY, collection._calls
+    return found
+
+
+def problems(core: Core, collection: Collection) -> list[tuple[plan.Node, NaturalJoin, Problem]]:
+    """The joins of three inputs or more outside loops, and what is known about each."""
+    builder = core.runtime.builder
+    sizes, labels = estimates(core), known_names(collection)[1]
+
+    def arranged(node: plan.Node) -> list[tuple[int, ...]]:
+        return [kept.order for kept in builder.arrangements.get((node, ()), [])]
+
+    found = []
+    for node, join in natural_joins(collection._node, builder.installed):
+        if len(join.tree.leaves) <= MOST_RELATIONS and _is_whole(join):
+            names = _distinct([_name(leaf, labels) for leaf in join.tree.leaves])
+            found.append((node, join, problem_of(join, names, sizes, arranged)))
+    return found
+
+
+def _is_whole(join: NaturalJoin) -> bool:
+    """Whether the inputs hang together by variables; then there is an order without cross products."""
+    sets = [{v for v in of if v >= 0} for of in join.of_leaf]
+    reached, waiting = set(sets[0]), sets[1:]
+    while linked := [s for s in waiting if s & reached]:
+        reached |= set().union(*linked)
+        waiting = [s for s in waiting if s not in linked]
+    return not waiting
+
+
+def _name(leaf: plan.Node, labels: Mapping[plan.Node, str]) -> str:
+    """The table or view that an input is made of, as far as it is made of one."""
+    below = leaf
+    while below not in labels and len(below.children()) == 1:
+        below = below.children()[0]
+    return labels.get(below, "a part of the query")
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Names of which the second, third ... of one kind are numbered.
+
+    >>> _distinct(["edge", "edge", "node", "edge"])
+    ['edge', 'edge 2', 'node', 'edge 3']
+    """
+    return [f"{n} {names[: i + 1].count(n)}" if n in names[:i] else n for i, n in enumerate(names)]

@@ -1,0 +1,78 @@
+"""Problems made of plans: the relations of a join, what is known about them, and what indexes there are.
+
+Rows and values are what `everview.plan.sizes` says, measured where something is arranged and guessed from there on.
+Nobody knows how often relations will change, so each is expected to change once for every row it has, which is what
+loading it takes; a session that has seen otherwise says so (`Optimiser.observe`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from everview.dataflow.extend import Part, levels
+from everview.optimiser.problem import Level, Problem, Relation, bits, logarithm
+from everview.plan import nodes as plan
+from everview.plan.multiway import AtOnce, NaturalJoin
+from everview.plan.sizes import Sizes
+from everview.types import INT
+
+Arranged = Callable[[plan.Node], Sequence[tuple[int, ...]]]
+"""The orders in which a node is arranged."""
+
+STRATEGIES: tuple[AtOnce, ...] = ("delta", "wco")
+
+
+def problem_of(join: NaturalJoin, names: Sequence[str], sizes: Sizes, arranged: Arranged, words: int = 2) -> Problem:
+    """The problem of a tree of joins; `words` are those that a row of an arrangement has beside its columns."""
+    relations = [
+        _relation(name, leaf, of, sizes, arranged, words)
+        for name, leaf, of in zip(names, join.tree.leaves, join.of_leaf, strict=True)
+    ]
+    return with_pipelines(Problem(tuple(relations)))
+
+
+def _relation(name: str, leaf: plan.Node, of: Sequence[int], sizes: Sizes, arranged: Arranged, words: int) -> Relation:
+    rows = sizes.rows(leaf)
+    columns = {1 << v: c for c, v in enumerate(of) if v >= 0}
+    values = {bit: min(logarithm(sizes.values(leaf, {c})), logarithm(rows)) for bit, c in columns.items()}
+    indexes = {index for order in arranged(leaf) for index in _indexes([of[c] for c in order])}
+    width = len(columns) + words
+    return Relation(name, _mask(of), logarithm(rows), logarithm(rows), values, width, frozenset(indexes))
+
+
+def _indexes(order: Sequence[int]) -> set[tuple[int, int]]:
+    """What an arrangement in an order of variables can be looked up by, and what it gives then."""
+    front = list(order[: order.index(-1)]) if -1 in order else list(order)
+    return {(_mask(front[:i]), _mask(front[i:k])) for i in range(1, len(front) + 1) for k in range(i, len(front) + 1)}
+
+
+def with_pipelines(problem: Problem) -> Problem:
+    """The problem with the pipelines that the engine would run for a join at once."""
+    variables = tuple(tuple(v.bit_length() - 1 for v in bits(r.variables)) for r in problem.relations)
+    inputs = tuple(plan.Table(i, (INT,) * len(of)) for i, of in enumerate(variables))
+    width = problem.variables(problem.whole).bit_length()
+    found: dict[str, tuple[tuple[Level, ...], ...]] = {}
+    for strategy in STRATEGIES:
+        node = plan.MultiJoin(inputs, variables, (INT,) * width, strategy=strategy)
+        found[strategy] = tuple(_pipeline(node, source) for source in range(len(inputs)))
+    return replace(problem, pipelines=found)
+
+
+def _pipeline(node: plan.MultiJoin, source: int) -> tuple[Level, ...]:
+    bound, relations, made = _mask(node.variables[source]), 1 << source, []
+    for level in levels(node, source):
+        new = _mask(level.variables)
+        relations |= sum(1 << part.input for part in level.parts if part.complete)
+        made.append(Level(bound, new, relations, tuple(_part(node, part) for part in level.parts)))
+        bound |= new
+    return tuple(made)
+
+
+def _part(node: plan.MultiJoin, part: Part) -> tuple[int, int, int]:
+    of = node.variables[part.input]
+    return 1 << part.input, _mask([of[c] for c in part.bound]), _mask([of[c] for c in part.new])
+
+
+def _mask(variables: Sequence[int]) -> int:
+    return sum(1 << v for v in set(variables) if v >= 0)

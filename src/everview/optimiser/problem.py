@@ -1,0 +1,151 @@
+"""What an optimiser is asked: relations to join by shared variables, and what is known about them.
+
+A join is *natural*: columns that must be equal are one variable. A set of relations, or of variables, is a bit mask, so
+that rules can take it apart and put it together (`band`, `bor`).
+
+Statistics are logarithms, as whole numbers: `UNIT` units are one doubling. Sizes multiply along a join, so their
+logarithms add up; and whole numbers add up to the same sum in any order, which floats do not. A statistic that changes
+and changes back must leave no trace.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from everview.errors import PlanError
+
+UNIT = 1024
+"""Units of a logarithm that are one doubling."""
+
+TOP = 50 * UNIT
+"""Sizes and costs stop growing here, long before sums of them leave 64 bits."""
+
+MOST_RELATIONS = 12
+"""A clique of so many has half a million splits; joins of more are ordered greedily (`everview.plan.sizes`)."""
+
+
+def logarithm(number: float) -> int:
+    """A size as the optimiser keeps it.
+
+    >>> logarithm(1), logarithm(1000), logarithm(0)
+    (0, 10205, 0)
+    """
+    return min(round(math.log2(number) * UNIT), TOP) if number > 1 else 0
+
+
+def power(log: int) -> int:
+    """The size that a logarithm stands for, rounded down; what is smaller than one is nothing.
+
+    >>> power(10205), power(-1), power(TOP + UNIT) == 2**50
+    (1000, 0, True)
+    """
+    return math.floor(math.pow(2.0, min(log, TOP) / UNIT))
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The single bits of a mask, lowest first.
+
+    >>> list(bits(0b1101))
+    [1, 4, 8]
+    """
+    while mask:
+        low = mask & -mask
+        yield low
+        mask ^= low
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A relation of a join.
+
+    `variables` is the mask of its variables and `width` the words of a row; `rows`, `changes` (expected while the view
+    lives; loading it is one for each row) and `values` (distinct ones of a variable, by its bit) are logarithms.
+    `indexes` are pairs of masks: an arrangement begins with the first's variables, then the second's.
+    """
+
+    name: str
+    variables: int
+    rows: int
+    changes: int
+    values: Mapping[int, int] = field(default_factory=dict, compare=False)
+    width: int = 2
+    indexes: frozenset[tuple[int, int]] = frozenset()
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level of a pipeline of a join at once: the variables bound before it and by it, the relations bound after it,
+    and its parts: a relation, the variables it is looked up by, and those it gives.
+    """
+
+    bound: int
+    new: int
+    relations: int
+    parts: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A join to find the cheapest plan for. `pipelines` are those of the joins at once that may be chosen, by
+    strategy and source. `factors` says of sets of relations, by their mask, how many times as many rows there are as
+    the relations' own statistics make one expect: what was seen while a plan ran.
+
+    >>> edge = Relation("edge", 0b011, 10205, 10205, {1: 9000, 2: 9000})
+    >>> node = Relation("node", 0b010, 9000, 0, {2: 9000})
+    >>> Problem((edge, node)).whole
+    3
+    """
+
+    relations: tuple[Relation, ...]
+    pipelines: Mapping[str, tuple[tuple[Level, ...], ...]] = field(default_factory=dict, compare=False)
+    factors: Mapping[int, int] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        if not 2 <= len(self.relations) <= MOST_RELATIONS:
+            what = f"a join of {len(self.relations)} relations has no table of plans"
+            raise PlanError("E_PLAN", what, f"from 2 to {MOST_RELATIONS} relations are compared")
+        if self.whole not in connected(self):
+            what = "the relations share no variables, so every order of joining them is a cross product"
+            raise PlanError("E_PLAN", what, "join the parts apart")
+
+    @property
+    def whole(self) -> int:
+        """The mask of all relations."""
+        return (1 << len(self.relations)) - 1
+
+    def members(self, mask: int) -> Iterator[Relation]:
+        """The relations of a mask."""
+        return (relation for i, relation in enumerate(self.relations) if mask >> i & 1)
+
+    def variables(self, mask: int) -> int:
+        """The variables that relations of a mask have."""
+        found = 0
+        for relation in self.members(mask):
+            found |= relation.variables
+        return found
+
+
+def connected(problem: Problem) -> set[int]:
+    """The sets of relations that can be joined without a cross product.
+
+    >>> chain = Problem(tuple(Relation(n, v, 9, 9) for n, v in (("a", 1), ("b", 3), ("c", 2))))
+    >>> sorted(connected(chain))
+    [1, 2, 3, 4, 6, 7]
+    """
+    found: set[int] = set()
+    todo = [1 << i for i in range(len(problem.relations))]
+    while todo:
+        mask = todo.pop()
+        if mask not in found:
+            found.add(mask)
+            todo += _larger(problem, mask)
+    return found
+
+
+def _larger(problem: Problem, mask: int) -> Iterable[int]:
+    variables = problem.variables(mask)
+    for i, relation in enumerate(problem.relations):
+        if not mask >> i & 1 and relation.variables & variables:
+            yield mask | 1 << i

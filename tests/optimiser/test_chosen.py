@@ -1,0 +1,134 @@
+"""Plans that the optimiser chose give the answers of plans as written: every choice, embedded and in shards."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import everview as ev
+from everview import col
+from everview.language.collection import Collection
+from everview.optimiser.chosen import optimiser_of, problems
+from everview.optimiser.rebuilt import rebuilt
+from everview.optimiser.space import Or
+from everview.plan.nodes import MultiJoin
+from tests.datalog.test_multiway import agree, in_loop, outside
+
+TABLES = {
+    "orders": ("id", "cust", "item"),
+    "customers": ("id", "nation"),
+    "nations": ("id", "zone"),
+    "items": ("id", "p"),
+}
+
+QUERY = """
+SELECT o.id, n.zone, i.p FROM orders o JOIN customers c ON o.cust = c.id JOIN nations n ON c.nation = n.id
+JOIN items i ON o.item = i.id WHERE i.p < n.zone + 20 AND o.id <> c.nation
+"""
+
+
+def shop(*place: Path) -> ev.Session:
+    rng = random.Random(4)
+    db = ev.connect(*map(str, place))
+    sizes = {"orders": 300, "customers": 60, "nations": 9, "items": 20}
+    with db.transaction():
+        for name, columns in TABLES.items():
+            rows = [(i, *(rng.randrange(20) for _ in columns[1:])) for i in range(sizes[name])]
+            db.table(name, dict.fromkeys(columns, int)).insert(rows)
+    return db
+
+
+@pytest.mark.parametrize("seed", range(900, 908))
+def test_the_best_plan_says_what_the_others_say(seed: int) -> None:
+    agree(seed, outside, steps=4, ways=(("binary", 0), ("best", 0)))
+
+
+def test_the_best_plan_in_shards_and_around_loops() -> None:
+    agree(920, outside, steps=3, ways=(("binary", 0), ("best", 3)))
+    agree(921, in_loop, steps=3, ways=(("binary", 0), ("best", 0)))
+
+
+def test_every_way_to_the_whole_join_gives_the_same_rows() -> None:
+    db = shop()
+    ((node, join, problem),) = problems(db._core, joined(db))
+    written = db.view("written", joined(db), plan="binary")
+    optimiser = optimiser_of(db._core)
+    number = optimiser.add(problem)
+    best = optimiser.best(number)
+    views, columns = [], written._source._columns
+    for i, way in enumerate(optimiser.ways(number, Or(problem.whole, 0))):
+        chosen, todo = {way.goal: way}, list(way.needs(problem))
+        while todo:
+            goal = todo.pop()
+            chosen[goal] = optimiser.chosen(number, goal)
+            todo += chosen[goal].needs(problem)
+        made = rebuilt(join, node.types, replace(best, chosen=chosen))
+        views.append(db.view(f"way{i}", db["written"]._source._derive(made, columns), plan="binary"))
+    assert len(views) == 5
+    for _ in range(3):
+        db["orders"].delete(random.Random(1).sample(db["orders"].rows(), 20))
+        db["nations"].insert([(3, 1)])
+        for view in views:
+            assert Counter(view.rows()) == Counter(written.rows()) != Counter()
+
+
+def joined(db: ev.Session) -> Collection:
+    o, c, n, i = (db[name] for name in TABLES)
+    found = o.join(c, o.cust == c.id).join(n, c.nation == n.id).join(i, o.item == i.id)
+    return found.filter(i.p < n.zone + 20).select(id=o.id, zone=n.zone, p=i.p)
+
+
+def test_a_directory_builds_what_was_chosen(tmp_path: Path) -> None:
+    with shop(tmp_path) as db:
+        view = db.sql(f"SET plan = 'best'; CREATE VIEW v AS {QUERY}")
+        assert "the optimiser chose it" in view.explain()
+        before, plan = sorted(view.rows()), view._node
+        db["orders"].delete(db["orders"].rows()[:250])  # what would be chosen now is something else
+    with ev.connect(str(tmp_path)) as db:
+        assert db["v"]._node == plan
+        assert db.check() == []
+        assert set(db["v"].rows()) < set(before)
+        for name, columns in TABLES.items():
+            db.table(name, dict.fromkeys(columns, int))
+        again = db.sql(f"CREATE VIEW IF NOT EXISTS v AS {QUERY}")
+        assert again is None or again._node == plan
+
+
+def test_a_triangle_is_joined_at_once_if_that_is_cheaper() -> None:
+    db = ev.connect()
+    rng = random.Random(2)
+    for name in "rst":
+        db.table(name, {"a": int, "b": int}).insert([(rng.randrange(40), rng.randrange(40)) for _ in range(1000)])
+    r, s, t = (db[name] for name in "rst")
+    triangle = r.join(s, r.b == s.a).join(t, (s.b == t.a) & (r.a == t.b)).select(a=r.a, b=s.a, c=t.a)
+    best = db.view("best", triangle, plan="best")
+    assert any(isinstance(node, MultiJoin) for node in best._node.walk())
+    assert Counter(best.rows()) == Counter(db.view("plain", triangle, plan="binary").rows())
+
+
+def test_what_needs_no_choice_stays_as_it_is() -> None:
+    db = shop()
+    pair = db["orders"].join(db["items"], db["orders"].item == db["items"].id).select(id=db["orders"].id)
+    assert db.view("pair", pair, plan="best")._node == pair._node
+    assert db.view("few", pair.filter(col.id > 7), plan="best").rows()
+
+
+def test_explain_alternatives() -> None:
+    lines = [row[0] for row in shop().sql(f"EXPLAIN ALTERNATIVES {QUERY}").rows()]
+    assert lines[0] == "join of 4 inputs (orders, customers, nations, items), 5 plans by their last step:"
+    assert [line.split(".")[0].strip() for line in lines[1:6]] == list("12345")
+    costs = [int(line.split("cost ")[1].split(",")[0]) for line in lines[1:6]]
+    assert costs == sorted(costs)
+    assert any("delta, all at once" in line for line in lines[1:6])
+    assert any(line.startswith("  with ") and " of the rows of " in line for line in lines[6:])
+
+
+def test_explain_alternatives_of_nothing_to_choose() -> None:
+    (line,) = shop().sql("EXPLAIN ALTERNATIVES SELECT id FROM orders").rows()
+    assert line[0].startswith("no join of three inputs")
+    with pytest.raises(ev.EverviewError, match="only queries"):
+        shop().sql("EXPLAIN ALTERNATIVES DELETE FROM orders")

@@ -1,0 +1,154 @@
+"""Rules, procedures and brute force find the same plan, at first and after every change of a statistic."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from everview.errors import PlanError
+from everview.optimiser.bottom_up import BottomUp, Memo
+from everview.optimiser.problem import UNIT, Problem, Relation, bits, connected
+from everview.optimiser.rules import Optimiser
+from everview.optimiser.space import And, Or, Space
+from everview.optimiser.top_down import TopDown
+from tests.optimiser.problems import SHAPES, every_plan, problem
+
+
+@pytest.fixture(scope="module")
+def optimiser() -> Iterator[Optimiser]:
+    found = Optimiser()
+    yield found
+    found.close()
+
+
+def followed(chosen: dict[Or, And], space: Space) -> dict[Or, And]:
+    """The part of what was chosen that the plan of the whole consists of."""
+    found, todo = {}, [space.root]
+    while todo:
+        goal = todo.pop()
+        found[goal] = chosen[goal]
+        todo += space.needs[chosen[goal]]
+    return found
+
+
+def changed(given: Problem, rng: random.Random) -> tuple[Problem, dict[str, dict]]:
+    """The problem with a few other statistics, and what to tell the optimiser."""
+    told: dict[str, dict] = {"rows": {}, "changes": {}, "values": {}, "factors": {}}
+    relations = list(given.relations)
+    for _ in range(rng.randint(1, 3)):
+        r = rng.randrange(len(relations))
+        kind, log = rng.choice(tuple(told)), rng.randrange(20 * UNIT)
+        if kind == "factors":
+            told[kind][rng.choice(sorted(connected(given)))] = rng.randrange(-3 * UNIT, 3 * UNIT)
+        elif kind == "values":
+            v = rng.choice(list(bits(relations[r].variables)))
+            relations[r] = replace(relations[r], values={**relations[r].values, v: log})
+            told["values"][r, v] = log
+        else:
+            other = replace(relations[r], rows=log) if kind == "rows" else replace(relations[r], changes=log)
+            relations[r], told[kind][r] = other, log
+    return Problem(tuple(relations), given.pipelines, {**given.factors, **told["factors"]}), told
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_best_plan_is_the_cheapest_there_is(shape: str, optimiser: Optimiser) -> None:
+    rng = random.Random(shape)
+    for n in range(2, 6 if shape in ("star", "clique") else 7):
+        given = problem(shape, n, rng)
+        space = Space.of(given)
+        cost = min(cost for cost, _ in every_plan(space, space.root))
+        assert optimiser.best(optimiser.add(given)).cost == cost
+        assert BottomUp(space).best[space.root] == TopDown(space).best[space.root] == cost
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("seed", range(3))
+def test_all_agree_after_every_change(shape: str, seed: int, optimiser: Optimiser) -> None:
+    rng = random.Random(f"{shape} {seed}")
+    given = problem(shape, rng.randint(3, 6), rng)
+    number = optimiser.add(given)
+    space = Space.of(given)
+    memos: tuple[Memo, ...] = ("all", "best")
+    twins: list[BottomUp | TopDown] = [
+        kind(space, memo=memo, conditional=conditional)
+        for kind in (BottomUp, TopDown)
+        for memo in memos
+        for conditional in (True, False)
+    ]
+    for _ in range(12):
+        best = optimiser.best(number)
+        assert optimiser.ways(number) == all_ways(Space.of(given))
+        for twin in twins:
+            assert twin.best[space.root] == best.cost
+            assert followed(twin.chosen, space) == best.chosen
+        given, told = changed(given, rng)
+        optimiser.observe(number, **told)
+        local = Space.of(given).local_costs()
+        for twin in twins:
+            twin.update({way: cost for way, cost in local.items() if cost != twin.local[way]})
+
+
+def all_ways(space: Space) -> dict[And, int]:
+    """What every way costs, from scratch."""
+    twin = BottomUp(space)
+    return {way: twin.local[way] + sum(twin.best[g] for g in needs) for way, needs in space.needs.items()}
+
+
+def test_a_change_that_is_taken_back_leaves_no_trace(optimiser: Optimiser) -> None:
+    rng = random.Random(7)
+    given = problem("cycle", 5, rng)
+    number = optimiser.add(given)
+    before, ways = optimiser.best(number), optimiser.ways(number)
+    for _ in range(5):
+        _, told = changed(given, rng)
+        optimiser.observe(number, **told | {"factors": {}})
+    relations = list(enumerate(given.relations))
+    optimiser.observe(
+        number,
+        rows={r: of.rows for r, of in relations},
+        changes={r: of.changes for r, of in relations},
+        values={(r, v): of.values[v] for r, of in relations for v in bits(of.variables)},
+    )
+    assert (optimiser.best(number), optimiser.ways(number)) == (before, ways)
+
+
+def test_problems_do_not_touch_each_other(optimiser: Optimiser) -> None:
+    rng = random.Random(3)
+    first, second = (optimiser.add(problem(shape, 4, rng)) for shape in ("chain", "star"))
+    before = optimiser.best(second)
+    optimiser.observe(first, rows={0: 19 * UNIT})
+    assert optimiser.best(second) == before
+    optimiser.remove(first)
+    assert optimiser.best(second) == before
+    with pytest.raises(PlanError, match="no problem"):
+        optimiser.best(first)
+    assert not [row for row in optimiser.rules.way.rows() if row[0] == first]
+
+
+@pytest.mark.parametrize("n", range(2, 8))
+def test_the_space_is_as_large_as_the_thesis_counts(n: int) -> None:
+    space = Space.of(Problem(tuple(Relation(f"t{i}", 1, 9, 9, {1: 9}) for i in range(n))))
+    assert sum(goal.key == 0 for goal in space.ways) == 2**n - 1
+    assert 2 * sum(way.operator == "join" for way in space.needs) == 3**n + 1 - 2 ** (n + 1)
+
+
+def test_the_cheaper_of_two_equal_plans_is_told_by_rank(optimiser: Optimiser) -> None:
+    alike = Problem(tuple(Relation(name, 1, UNIT, UNIT, {1: UNIT}) for name in "abc"))
+    best = optimiser.best(optimiser.add(alike))
+    joins = [
+        way for way, cost in optimiser.ways(optimiser._added).items() if way.goal == Or(7, 0) and cost == best.cost
+    ]
+    assert len(joins) == 3
+    assert best.chosen[Or(7, 0)] == min(joins, key=lambda way: way.rank)
+
+
+def test_what_cannot_be_asked() -> None:
+    a, b = Relation("a", 1, 9, 9, {1: 9}), Relation("b", 2, 9, 9, {2: 9})
+    with pytest.raises(PlanError, match="cross product"):
+        Problem((a, b))
+    with pytest.raises(PlanError, match="from 2 to 12"):
+        Problem((a,) * 13)
+    assert connected(Problem((a, a))) == {1, 2, 3}
