@@ -1,9 +1,9 @@
-"""Finding the cheapest plan, and finding it again: the thesis' experiments on optimisers (LI-F23, F24, F26, F31 to F34).
+"""Finding the cheapest plan, and finding it again: the thesis' experiments on optimisers (LI-F23, F24, F26, F31 to 34).
 
-Joins of 8 relations in several shapes, and TPC-H's fifth query (6 relations, as the thesis joins it). For each: CPU time
-of the rules and of the procedures from scratch, then after one statistic has changed by a factor of 1/8 to 8, which is the
-size of one join, from a pair of relations (the lowest) to all of them (the top). Ratios are to the same way from scratch;
-nodes recomputed, and what pruning leaves, are shares of all there are.
+Joins of 8 relations in several shapes, and TPC-H's fifth query (6 relations, as the thesis joins it). For each: CPU
+time of the rules and of the procedures from scratch, then after the size of one join has changed by a factor of 1/8 to
+8, from a pair of relations (the lowest) to all of them (the top). Ratios are to the same way from scratch; nodes
+recomputed, and what pruning takes away, are shares of all there are.
 """
 
 from __future__ import annotations
