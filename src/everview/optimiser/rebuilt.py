@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from everview.expr.functions import call, conjunction
 from everview.expr.nodes import ColumnRef, Expr
+from everview.optimiser.observed import STRATEGIES
 from everview.optimiser.rules import Best
 from everview.optimiser.space import Or
 from everview.plan import nodes as plan
@@ -25,9 +26,9 @@ class _Made(NamedTuple):
 def rebuilt(join: NaturalJoin, types: plan.Types, best: Best) -> plan.Node:
     """The join by the plan that was chosen; its columns are those of the tree."""
     root = Or((1 << len(join.tree.leaves)) - 1, 0)
-    way = best.chosen[root]
-    if way.operator == "delta" or way.operator == "wco":
-        return join.multi_join(join.tree.leaves, types, way.operator)
+    strategy = next((s for s in STRATEGIES if s == best.chosen[root].operator), None)
+    if strategy is not None:
+        return join.multi_join(join.tree.leaves, types, strategy)
     return _Rebuilding(join, best).whole(root.relations, types)
 
 

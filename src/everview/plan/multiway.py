@@ -117,7 +117,7 @@ def planned(
     join of 3 inputs: wco, because that was asked for
     """
     check_choice(choice)
-    rewriting = _Rewriting(None if choice in ("rounds", "best") else choice, arranged, indexed)
+    rewriting = _Rewriting(None if choice == "rounds" or choice == "best" else choice, arranged, indexed)
     return rewriting.node(node), rewriting.decisions
 
 
