@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import everview as ev
 from everview import count
 from everview.session import current_rows as standing
+from everview.session.local_shards import local_shards
 from tests.inside import inside
 
 
@@ -84,3 +87,49 @@ def test_a_change_by_key_repairs_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
         table.delete(keys=[2])
         assert view.rows() == [(11,)]
         assert repaired == []
+
+
+@pytest.mark.parametrize("key", ["b", ("c", "a")])
+@pytest.mark.parametrize("shards", [0, 2], ids=["embedded", "shards"])
+def test_a_few_rows_by_key_are_what_many_are(key: Any, shards: int) -> None:
+    """A few rows are looked up in compiled code, whatever the order of the index; many go through columns."""
+    draw = random.Random(5)
+    names = ("a", "b", "c")
+    key_columns = [names.index(c) for c in ([key] if isinstance(key, str) else key)]
+    with local_shards(shards=shards) if shards else ev.connect() as db:
+        few, many = (db.table(name, dict.fromkeys(names, int), key=key) for name in ("few", "many"))
+        there: dict[Any, Any] = {}
+
+        def key_of(row: Any) -> Any:
+            found = tuple(row[c] for c in key_columns)
+            return found[0] if len(found) == 1 else found
+
+        def tried(change: Any) -> str | None:
+            try:
+                change()
+            except ev.InputError as error:
+                return error.message
+            return None
+
+        for _ in range(60):
+            rows = [tuple(draw.randrange(4) for _ in names) for _ in range(draw.randrange(1, 4))]
+            kind = draw.choice(["insert", "upsert", "delete", "staged"])
+            with db.transaction() if kind == "staged" else contextlib.nullcontext():
+                if kind == "staged":
+                    for row in rows:
+                        few.upsert([row])
+                        many.upsert(pd.DataFrame([row], columns=names))
+                elif kind == "delete":
+                    keys = [key_of(rows[0])]
+                    gone = [there.get(keys[0])]
+                    assert (tried(lambda: few.delete(keys=keys)) is None) == (gone != [None])  # noqa: B023
+                    if gone != [None]:
+                        many.delete(gone)
+                else:
+                    frame = pd.DataFrame(rows, columns=names)
+                    refused = tried(lambda: getattr(few, kind)(rows))  # noqa: B023
+                    also = tried(lambda: getattr(many, kind)(frame))  # noqa: B023
+                    assert (refused or "").replace("'few'", "'many'") == (also or "")
+            there = {key_of(row): row for row in many.rows()}
+            assert sorted(few.rows()) == sorted(many.rows())
+            assert len(there) == len(many.rows())

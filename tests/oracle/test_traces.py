@@ -77,14 +77,14 @@ class Machine:
 
     def commit(self, updates: list[Update], epochs: int = 1) -> None:
         self.push(updates)
-        assert step(self.sessions[0], self.time, epochs) == ENDED_DONE
+        assert step(self.sessions[0], self.time, epochs, 0, b"") == ENDED_DONE
         self.time += epochs
         self.log += updates
 
     def abort(self, updates: list[Update]) -> None:
         """A step that gets as far as the trace and is then undone."""
         self.push(updates)
-        answer = step(self.sessions[1], self.time, 1)
+        answer = step(self.sessions[1], self.time, 1, 0, b"")
         assert answer in (ENDED_PYTHON_NEEDED, ENDED_DONE)
         if answer == ENDED_PYTHON_NEEDED:
             abort(self.sessions[1], 0)

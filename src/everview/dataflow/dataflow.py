@@ -50,6 +50,9 @@ class Barrier(NamedTuple):
 ANY_SIZE = 1 << 62
 """Words of a batch, however large."""
 
+NO_ROWS = b""
+"""What a step is given that begins without rows of its own: those that it works on are in the batchers."""
+
 ABSENT_HINT = "delete only rows that the table holds, or declare a key and use upsert"
 
 
@@ -218,14 +221,16 @@ class Dataflow:
 
     # running
 
-    def run(self, epochs: int) -> None:
-        """Run and commit a step of `epochs` epochs after the present time. On any exception `ended` must be asked."""
+    def run(self, epochs: int, batcher: int = 0, rows: bytes = NO_ROWS) -> None:
+        """Run and commit a step of `epochs` epochs after the present time, of a few rows that go into a batcher first
+        and of what is in the others. On any exception `ended` must be asked.
+        """
         if self._stale:
             self.assemble()
         now = self.time + epochs
         make.poke(self.session, x.EXECUTOR_PC, 0)
         self._target = now
-        self._step(self.time, epochs)
+        self._step(self.time, epochs, batcher, rows)
         self.time, self._target = now, None  # both: nothing is raised between two assignments
 
     def ended(self) -> bool:
@@ -249,7 +254,7 @@ class Dataflow:
         self.enter()
         try:
             make.poke(self.session, x.EXECUTOR_LENGTH, end + 1)
-            self.attend(x.step(self.session, self.time, 1))
+            self.attend(x.step(self.session, self.time, 1, 0, NO_ROWS))
             if make.peek(self.step_block, step_k.STEP_FAULT):
                 raise self.failure(x.ENDED_OVERFLOW, end)
             return self.fresh(wanted, 1)
@@ -354,13 +359,15 @@ class Dataflow:
         finally:
             make.drop_stream(stream)
 
-    def _step(self, base: int, epochs: int) -> None:
+    def _step(self, base: int, epochs: int, batcher: int = 0, rows: bytes = NO_ROWS) -> None:
         """Run a step to its end. An interrupt may be heard wherever Python runs, when the step is complete, too, and
         nobody knows it yet: `_committed` tells.
         """
-        self.enter()
+        self.running = True  # as `enter` does; this is the way of every single change
+        if self.most_words:
+            pressing.enter(self)
         try:
-            answer = x.step(self.session, base, epochs)
+            answer = x.step(self.session, base, epochs, batcher, rows)
             if answer != x.ENDED_DONE:
                 self.attend(answer)
         except BaseException as error:
@@ -371,7 +378,9 @@ class Dataflow:
                     raise found from None
             raise
         finally:
-            self.leave()
+            self.running = False
+            if pressing.used:
+                pressing.leave(self)
 
     def enter(self) -> None:
         """Kernels of a step begin to work."""

@@ -150,7 +150,7 @@ def shielded(function: Function) -> Function:
 
 def acquire(lock: Any) -> None:
     """Wait for a lock where signals wait, too: they are heard as long as it is not there."""
-    if not lock.acquire(blocking=False):
+    if not lock.acquire(False):
         while not lock.acquire(timeout=NOTICE):
             hear()
 

@@ -21,7 +21,7 @@ import numpy as np
 from everview import stopping
 from everview.codes.interner import Interner
 from everview.dataflow import saved, shield
-from everview.dataflow.dataflow import Barrier
+from everview.dataflow.dataflow import NO_ROWS, Barrier
 from everview.dataflow.operators import Operator, PythonMap, Reduce
 from everview.dataflow.partitioning import HASH_BY_FIRST, HyperCube
 from everview.dataflow.replica import Added, Replica
@@ -102,13 +102,13 @@ class Shard:
         """Run a step's first part, up to a stop."""
         self.dataflow.assemble()
         with self.dataflow.locating():
-            self._pc = self.dataflow.attend(x.step(self.dataflow.session, self.dataflow.time, epochs))
+            self._pc = self.dataflow.attend(x.step(self.dataflow.session, self.dataflow.time, epochs, 0, NO_ROWS))
 
     def begin_install(self) -> None:
         """Run the first part of a step that brings new operators up to date."""
         self.dataflow.replay_for_new(first=self.number == 0)
         with self.dataflow.locating():
-            self._pc = self.dataflow.attend(x.step(self.dataflow.session, self.dataflow.time - 1, 1))
+            self._pc = self.dataflow.attend(x.step(self.dataflow.session, self.dataflow.time - 1, 1, 0, NO_ROWS))
 
     @property
     def stop(self) -> Barrier:

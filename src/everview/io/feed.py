@@ -280,7 +280,7 @@ class Upserts(Work):
 
     def stage(self, feed: Feed, bad: list[Bad]) -> int:
         if self.codes.shape[1]:
-            feed.core.transactions.upsert(feed.table, self.codes)
+            feed.core.by_key.upsert(feed.table, self.codes)
         return int(self.codes.shape[1])
 
 

@@ -9,7 +9,7 @@ from everview.kernels.expressions.vm import VM_ROWS
 from everview.kernels.leaving import attempt, leave
 from everview.kernels.memory import alloc, call_number, free, ld, raw_load, raw_store, st, zeros
 from everview.kernels.operators.arrange import ARRANGE_PRESET, ARRANGE_STEP, ARRANGE_TRACE
-from everview.kernels.operators.batcher import BATCHER_WIDTH, BUFFER_ROWS_AT, free_batcher, new_batcher, room
+from everview.kernels.operators.batcher import BUFFER_ROWS_AT, append_rows, free_batcher, new_batcher, room
 from everview.kernels.operators.join import JOIN_STREAM, join_all
 from everview.kernels.operators.stream import (
     STREAM_COLS,
@@ -288,13 +288,8 @@ def make_scope(parent, coords, outer, unit, fields, n):
 
 @entry("int", "words", "int", brief=True)
 def push_rows(batcher, words, _n, rows):
-    """Append rows, given as consecutive words (columns, time, diff), to an batcher outside loops."""
-    width = ld(batcher, BATCHER_WIDTH)
-    buffer = room(batcher, 0, rows)
-    at = BUFFER_ROWS_AT + ld(buffer, 0) * width
-    for i in range(rows * width):
-        st(buffer, at + i, raw_load(words, i))
-    st(buffer, 0, ld(buffer, 0) + rows)
+    """Append rows, given as consecutive words (columns, time, diff), to a batcher outside loops."""
+    append_rows(batcher, words, rows)
     return 0
 
 

@@ -106,7 +106,7 @@ class Loaded:
         transactions = []
         for each in step.transactions:
             changes = ChangeSet((tables[table], rows, diff) for table, rows, diff in each.changes)
-            changes.offsets.update(each.marks)
+            changes.offsets = {**changes.offsets, **each.marks}
             transactions.append(changes)
         core.transactions.run(transactions)
         core.subscriptions.deliver()

@@ -8,8 +8,11 @@ already complete.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from struct import Struct
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -36,14 +39,16 @@ Change = tuple[Any, Any, int]
 """(table, rows' codes as columns, as tuples or as `RemoteRows`, +1 or -1)"""
 
 
+NO_OFFSETS: Mapping[str, str] = MappingProxyType({})
+
+
 class ChangeSet(list[Change]):
-    """What one transaction changes, and the offsets that are committed with it."""
+    """What one transaction changes, and the offsets that are committed with it.
 
-    __slots__ = ("offsets",)
+    One is made for every change, so it has no `__init__`: offsets are replaced, never changed.
+    """
 
-    def __init__(self, changes: Iterable[Change] = ()) -> None:
-        list.__init__(self, changes)  # made for every change: quicker than super()
-        self.offsets: dict[str, str] = {}
+    offsets: Mapping[str, str] = NO_OFFSETS
 
 
 @dataclass(kw_only=True)
@@ -189,3 +194,13 @@ class Runtime(Protocol):
 def columns_of(rows: np.ndarray | list[tuple[int, ...]]) -> np.ndarray:
     """A change's rows as columns."""
     return rows if isinstance(rows, np.ndarray) else np.array(rows, dtype=np.int64).T
+
+
+@lru_cache(maxsize=256)
+def packer(count: int) -> Callable[..., bytes]:
+    """What makes bytes of so many words, for kernels that only read them: in a quarter of the time of an array.
+
+    >>> packer(2)(1, 2).hex()
+    '01000000000000000200000000000000'
+    """
+    return Struct(f"{count}q").pack

@@ -58,27 +58,25 @@ class Captures:
     """The traces of one dataflow that are watched."""
 
     def __init__(self) -> None:
-        self._blocks: dict[Trace, int] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._blocks)
+        self.watched: dict[Trace, int] = {}
+        """and the blocks that receive what a step adds to them"""
 
     def watch(self, arrangement: Arrangement) -> None:
         """Have each step's change of an arrangement kept, from now on."""
         trace = arrangement.trace
-        if trace not in self._blocks:
+        if trace not in self.watched:
             block = arrangement.operator.block([0])
             make.poke(trace.address, TRACE_CAPTURE, block)
-            self._blocks[trace] = block
+            self.watched[trace] = block
 
     def forget_freed(self) -> None:
         """Operators were dropped: their blocks went with them."""
-        self._blocks = {trace: block for trace, block in self._blocks.items() if trace.address}
+        self.watched = {trace: block for trace, block in self.watched.items() if trace.address}
 
     def take(self) -> dict[Trace, Captured]:
         """The changes since the last time, which are forgotten here."""
         found = {}
-        for trace, block in self._blocks.items():
+        for trace, block in self.watched.items():
             batch = make.peek(block, 0)
             if batch:
                 found[trace] = Captured(*batch_arrays(batch, trace.cols))

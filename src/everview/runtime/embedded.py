@@ -22,7 +22,7 @@ from everview.kernels import make
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
 from everview.runtime.backing import Backing, InMemory, StepLog
-from everview.runtime.base import COMMITTED, ChangeSet, Measure, StepOutcome
+from everview.runtime.base import COMMITTED, ChangeSet, Measure, StepOutcome, packer
 from everview.runtime.captures import Captures, Supposed
 from everview.store.offsets import change_offsets
 
@@ -149,9 +149,12 @@ class EmbeddedRuntime:
         while True:
             pressed = pressing.count
             try:
-                for offset, changes in enumerate(transactions, 1):
-                    _hand_over(changes, before + offset)
-                dataflow.run(len(transactions))
+                if len(transactions) == 1 and (few := _few(transactions[0], before + 1)) is not None:
+                    dataflow.run(1, *few)
+                else:
+                    for offset, changes in enumerate(transactions, 1):
+                        _hand_over(changes, before + offset)
+                    dataflow.run(len(transactions))
             except BaseException as error:
                 if dataflow.time != before or dataflow.ended():
                     return self._committed(transactions, error)  # complete, and only then interrupted
@@ -191,7 +194,7 @@ class EmbeddedRuntime:
             except BaseException as another:
                 error = error or another
         self._under_way = None
-        if error is None and not self.captures:
+        if error is None and not self.captures.watched:
             return COMMITTED
         return StepOutcome(True, error, self.captures.take())
 
@@ -237,24 +240,52 @@ class EmbeddedRuntime:
         self.dataflow.close()
 
 
+def _few(changes: ChangeSet, time: int) -> tuple[int, bytes] | None:
+    """The batcher and the words of a transaction that changes a few rows of one table, as most do; None if it is
+    another.
+    """
+    words: list[int] = []
+    only = None
+    for table, rows, diff in changes:
+        arrangement = table._arrangement
+        if type(rows) is not list or (only is not arrangement and only is not None):
+            return None
+        only = arrangement
+        if arrangement.plain and len(rows) == 1:
+            words += rows[0]
+            words += (time, diff)
+        else:
+            _add_words(words, arrangement, rows, time, diff)
+    if only is None:
+        return None
+    return only.operator.batcher, packer(len(words))(*words)
+
+
 def _hand_over(changes: ChangeSet, time: int) -> None:
     """Put a transaction's rows into the tables' batchers; the few rows that are tuples, those of one table at once."""
     few: dict[Arrangement, list[int]] = {}
     for table, rows, diff in changes:
         arrangement = table._arrangement
         if type(rows) is list:
-            words = few.get(arrangement)
-            if words is None:
-                few[arrangement] = words = []
-            plain, order = arrangement.plain, arrangement.order
-            for row in rows:
-                words += row if plain else [row[c] for c in order]
-                words += (time, diff)
+            _add_words(few.setdefault(arrangement, []), arrangement, rows, time, diff)
         else:
             _hand_over_columns(arrangement, rows, time, diff)
     for arrangement, words in few.items():
         rows = np.array(words, np.int64)
         make.push_rows(arrangement.operator.batcher, rows, len(words) // (arrangement.cols + 2))
+
+
+def _add_words(words: list[int], arrangement: Arrangement, rows: list[tuple[int, ...]], time: int, diff: int) -> None:
+    """Rows as a batcher holds them: columns in the index's order, time, diff."""
+    if arrangement.plain:
+        for row in rows:
+            words += row
+            words += (time, diff)
+    else:
+        order = arrangement.order
+        for row in rows:
+            words += [row[c] for c in order]
+            words += (time, diff)
 
 
 def _hand_over_columns(arrangement: Arrangement, rows: np.ndarray, time: int, diff: int) -> None:

@@ -283,7 +283,7 @@ class ShardedRuntime:
     def caught_up(self, added: Iterable[Added]) -> StepOutcome:
         """The shards have committed something: take over what is read here."""
         self.fill(self._filled, added)
-        return StepOutcome(True, None, self.captures.take()) if self.captures else COMMITTED
+        return StepOutcome(True, None, self.captures.take()) if self.captures.watched else COMMITTED
 
     @contextmanager
     def _serving(self) -> Iterator[None]:

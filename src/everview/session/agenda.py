@@ -32,7 +32,8 @@ class Agenda:
 
     def __init__(self) -> None:
         self._of: dict[Table, dict[Rank, Follower]] = {}
-        self._ranked: dict[Rank, Follower] = {}
+        self.ranked: dict[Rank, Follower] = {}
+        """all of them, by their rank"""
         self._heap: list[tuple[int, Rank]] = []
         self._added = 0
 
@@ -41,23 +42,23 @@ class Agenda:
         """All, in their order: those that change a table itself come first, for what leaves a table leaves its
         mirrors too.
         """
-        return [self._ranked[rank] for rank in sorted(self._ranked)]
+        return [self.ranked[rank] for rank in sorted(self.ranked)]
 
     def __len__(self) -> int:
-        return len(self._ranked)
+        return len(self.ranked)
 
     def add(self, follower: Follower) -> None:
         self._added += 1
         rank = (not follower.owner, self._added)
-        self._ranked[rank] = follower
+        self.ranked[rank] = follower
         self._of.setdefault(follower.table, {})[rank] = follower
         follower.queue.tell(partial(self._note, rank))
 
     def remove(self, gone: Callable[[Follower], bool]) -> None:
         """Leave out those of which it is true."""
-        for rank, follower in [*self._ranked.items()]:
+        for rank, follower in [*self.ranked.items()]:
             if gone(follower):
-                del self._ranked[rank]
+                del self.ranked[rank]
                 there = self._of[follower.table]
                 del there[rank]
                 if not there:
@@ -72,7 +73,7 @@ class Agenda:
         """The next moment at which something is due."""
         while self._heap:
             moment, rank = self._heap[0]
-            follower = self._ranked.get(rank)
+            follower = self.ranked.get(rank)
             first = follower.queue.first if follower is not None else None
             if first == moment:
                 return moment
@@ -92,7 +93,7 @@ class Agenda:
             due.append(heapq.heappop(self._heap))
         for entry in due:  # they stay noted until their moments are taken
             heapq.heappush(self._heap, entry)
-        return Turns(self._ranked, self._of, {rank for _, rank in due})
+        return Turns(self.ranked, self._of, {rank for _, rank in due})
 
     def _note(self, rank: Rank, moment: int) -> None:
         heapq.heappush(self._heap, (moment, rank))

@@ -4,6 +4,7 @@
     catalog         tables and views by name, and the entries that made them
     definitions     makes and drops what has a name
     transactions    stages changes and runs them as steps
+    by_key          inserts into tables with keys, upserts, deletes by key
     subscriptions   tells others what a step changed
     clock           what comes and goes because time passes
 
@@ -23,6 +24,7 @@ from everview.errors import ClosedError, InputError
 from everview.expr.language import UserFunction
 from everview.plan.trust import NOBODY, Trust
 from everview.runtime.base import Runtime
+from everview.session.by_key import ByKey
 from everview.session.catalog import Catalog
 from everview.session.definitions import Definitions, check_count
 from everview.session.limits import WATCH, Limits
@@ -63,6 +65,7 @@ class Core:
         self.clock = Clock(self)
         self.subscriptions = Subscriptions(self)
         self.transactions = Transactions(self)
+        self.by_key = ByKey(self)
         self.definitions = Definitions(self)
         self.functions: dict[str, UserFunction] = {}
         """Python functions that SQL and Datalog may call, by name"""

@@ -73,11 +73,14 @@ class Table(Followed):
         >>> stock.rows()
         [('pear', 3)]
         """
-        if self._key:
-            self._alive()
-            self._core.transactions.insert_new(self, self._codec.encode(rows))
-        else:
+        if not self._key:
             self._change(rows, 1)
+            return
+        self._alive()
+        if (few := self._encoded_few(rows)) is not None:
+            self._core.by_key.few_inserts(self, few)
+        else:
+            self._core.by_key.insert(self, self._codec.encode(rows))
 
     def delete(self, rows: Any = None, *, keys: Any = None) -> None:
         """Take rows away, each as often as it is given; or those with these `keys`, each a value, or a tuple where the
@@ -99,7 +102,7 @@ class Table(Followed):
             self._change(rows, -1)
             return
         self._alive()
-        self._core.transactions.delete_keys(self, key_codes(self, keys))
+        self._core.by_key.delete(self, key_codes(self, keys))
 
     def upsert(self, rows: Any) -> None:
         """Insert rows of a table with a key, replacing those with the same keys: SQL's INSERT OR REPLACE. Of several
@@ -118,8 +121,10 @@ class Table(Followed):
                 "E_NO_KEY", f"table {self._label!r} has no key", 'declare one: db.table(..., key="column")'
             )
         self._alive()
-        new = self._codec.encode(rows)
-        self._core.transactions.upsert(self, new)
+        if (few := self._encoded_few(rows)) is not None:
+            self._core.by_key.few_upserts(self, few)
+        else:
+            self._core.by_key.upsert(self, self._codec.encode(rows))
 
     def clear(self) -> None:
         """Delete all rows."""
@@ -143,16 +148,19 @@ class Table(Followed):
     def _change(self, rows: Any, diff: int) -> None:
         if self._dropped:
             self._alive()
-        if type(rows) is list and len(rows) <= ONE_BY_ONE_ROWS:
-            encode = self._codec.encode_row
-            try:
-                codes = [encode(row) for row in rows]
-            except EverviewError:
-                self._codec.encode_rows(rows)  # says which row it was
-                raise
-            self._core.transactions.stage(self, codes, diff)
-        else:
-            self._core.transactions.stage(self, self._codec.encode(rows), diff)
+        few = self._encoded_few(rows)
+        self._core.transactions.stage(self, self._codec.encode(rows) if few is None else few, diff)
+
+    def _encoded_few(self, rows: Any) -> list[tuple[int, ...]] | None:
+        """The codes of a few rows in a list; None if it is anything else, for which columns are better."""
+        if type(rows) is not list or len(rows) > ONE_BY_ONE_ROWS:
+            return None
+        encode = self._codec.encode_row
+        try:
+            return [encode(rows[0])] if len(rows) == 1 else [*map(encode, rows)]
+        except EverviewError:
+            self._codec.encode_rows(rows)  # says which row it was
+            raise
 
     def _alive(self) -> None:
         if self._dropped:

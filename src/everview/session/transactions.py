@@ -19,11 +19,20 @@ from everview.dataflow.dataflow import ABSENT_HINT
 from everview.dataflow.operators import Operator, Trace
 from everview.dataflow.scopes import MAX_EPOCHS
 from everview.errors import EverviewError, InputError, LoopError, MemoryLimitError
-from everview.runtime.base import AbsentRows, Change, ChangeSet, RemoteRows, columns_of, in_table_order
+from everview.runtime.base import (
+    COMMITTED,
+    AbsentRows,
+    Change,
+    ChangeSet,
+    RemoteRows,
+    StepOutcome,
+    columns_of,
+    in_table_order,
+)
 from everview.runtime.captures import Captured
-from everview.session.current_rows import current, how_often, last_of_each, records
-from everview.session.keys import key_missing, key_present, key_twice
+from everview.session.current_rows import current, how_often
 from everview.session.turns import reads, turn, writes
+from everview.stopping import helpers
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -89,22 +98,35 @@ class Transactions:
         In a transaction of this thread's it is one call of a list's, which needs no turn, unless there is something to
         be settled first: what a turn has left that was cut off may be this very transaction.
         """
-        staged = self.staged
-        if staged is None or self._core.unsettled or self.staged_by != get_ident():
-            self._stage(table, rows, diff)
-        else:
-            self._check_writable(table)
+        core, staged = self._core, self.staged
+        if staged is not None and not core.unsettled and self.staged_by == get_ident():
+            if table._dropped or core.runtime.backing.read_only:
+                self.check_writable(table)
             staged.append((table, rows, diff))
+        elif core.lock._is_owned() or helpers:
+            self._stage_along(table, rows, diff)
+        else:  # as `writes` does; this is the way of every single change
+            try:
+                with core.writing, core.lock:
+                    turn(core, self._stage, (table, rows, diff))
+            finally:
+                if core.subscriptions.pending:
+                    core.subscriptions.deliver()
 
     @writes
+    def _stage_along(self, table: Table, rows: Rows, diff: int) -> None:
+        self._stage(table, rows, diff)
+
     def _stage(self, table: Table, rows: Rows, diff: int) -> None:
-        self._check_writable(table)
+        if table._dropped or self._core.runtime.backing.read_only:
+            self.check_writable(table)
         if self.staged is not None:
             self.staged.append((table, rows, diff))
         else:
             self.accept(ChangeSet(((table, rows, diff),)))
 
-    def _check_writable(self, table: Table) -> None:
+    def check_writable(self, table: Table) -> None:
+        """Refuse to change a table that is gone, or follows another process's."""
         if table._dropped:
             table._alive()
         backing = self._core.runtime.backing
@@ -126,51 +148,12 @@ class Transactions:
         """
         with Transaction(self._core):
             assert self.staged is not None
-            self.staged.offsets[name] = value
-
-    @writes
-    def upsert(self, table: Table, codes: np.ndarray) -> None:
-        """Replace rows by key: take away what is there under the new rows' keys, then add the last row of each key."""
-        self._check_writable(table)
-        with Transaction(self._core):
-            table._alive()
-            new = np.ascontiguousarray(codes[:, last_of_each(codes[list(table._key)])])
-            old = self.current(table, new[list(table._key)])
-            if old.size:
-                self.stage(table, old, -1)
-            self.stage(table, new, 1)
-
-    @writes
-    def insert_new(self, table: Table, codes: np.ndarray) -> None:
-        """Add rows to a table with a key; a key that is there, or is given twice, is an error."""
-        self._check_writable(table)
-        with Transaction(self._core):
-            table._alive()
-            keys = codes[list(table._key)]
-            there = self.current(table, keys)
-            if there.size:
-                raise key_present(table, there[list(table._key), 0])
-            if len(last_of_each(keys)) < keys.shape[1]:
-                raise key_twice(table, keys)
-            self.stage(table, codes, 1)
-
-    @writes
-    def delete_keys(self, table: Table, keys: np.ndarray) -> None:
-        """Take away the rows under keys, each given once; a key that is not there is an error."""
-        self._check_writable(table)
-        with Transaction(self._core):
-            table._alive()
-            keys = np.ascontiguousarray(keys[:, last_of_each(keys)]) if keys.size else keys
-            old = self.current(table, keys)
-            if old.shape[1] < keys.shape[1]:
-                raise key_missing(table, keys[:, ~np.isin(records(keys), records(old[list(table._key)]))][:, 0])
-            if old.size:
-                self.stage(table, old, -1)
+            self.staged.offsets = {**self.staged.offsets, name: value}
 
     @writes
     def clear(self, table: Table) -> None:
         """Delete all rows of a table."""
-        self._check_writable(table)
+        self.check_writable(table)
         with Transaction(self._core):
             table._alive()
             rows = self.current(table, None)
@@ -182,6 +165,18 @@ class Transactions:
         multiplicity.
         """
         return _tuples(self.current(table, None if keys is None else np.array(keys, dtype=np.int64).T))
+
+    def waits(self, table: Table) -> bool:
+        """Whether a table is changed by what is staged or queued: then its index is not all there is to see."""
+        pending = [*(self.queued or ()), self.staged or ()]
+        return any(other is table for changes in pending for other, _, _ in changes)
+
+    def add(self, changes: ChangeSet) -> None:
+        """Add changes to the transaction under way, or make them one; in a turn that writes."""
+        if self.staged is not None:
+            self.staged.extend(changes)
+        else:
+            self.accept(changes)
 
     def current(self, table: Table, keys: np.ndarray | None) -> np.ndarray:
         """The same as columns."""
@@ -197,16 +192,18 @@ class Transactions:
         """Run a transaction, or queue it in a batch, in a turn that writes. Subscribers are called after it."""
         core = self._core
         backing = core.runtime.backing
-        if core.closed:
-            core.alive()
+        if core.closed or core.runtime.dataflow.serving:
+            core.changing()
         if backing.read_only:
             backing.check_writable("nothing can be committed")
-        if core.clock.agenda:
+        if core.clock.agenda.ranked:
             self._run_timed(changes)
         elif self.queued is not None:
             self._queue(changes)
         else:
-            self.run([changes])
+            outcome = core.runtime.step([changes])
+            if outcome is not COMMITTED:
+                self._tell(outcome, [changes])
 
     @writes
     def commit_empty(self) -> None:
@@ -222,7 +219,7 @@ class Transactions:
         self.catch_up()
         with clock.not_after(changes):
             undo = clock.extend(changes)
-            changes.offsets.update(clock.offsets())
+            changes.offsets = {**changes.offsets, **clock.offsets()}
             try:
                 self.run([changes])
             except BaseException:
@@ -253,9 +250,12 @@ class Transactions:
         core = self._core
         if core.closed or core.runtime.dataflow.serving:
             core.changing()
-        outcome = core.runtime.step(transactions)
+        self._tell(core.runtime.step(transactions), transactions)
+
+    def _tell(self, outcome: StepOutcome, transactions: list[ChangeSet]) -> None:
+        """What a step changed is to be delivered; what went wrong is raised."""
         if outcome.changes:
-            core.subscriptions.take(outcome.changes)
+            self._core.subscriptions.take(outcome.changes)
         if outcome.error is not None:
             raise self._explained(outcome.error, transactions)
 
@@ -363,7 +363,7 @@ class Supposition(ChangeSet):
         self.what_if = what_if
 
 
-Entered = tuple[bool, int, dict[str, str] | None]
+Entered = tuple[bool, int, Mapping[str, str] | None]
 """What there was when a transaction was entered: whether the right to write was taken then, how many changes the
 transaction around it had staged, and which offsets (None: there was none around it)."""
 
@@ -371,49 +371,49 @@ transaction around it had staged, and which offsets (None: there was none around
 class Transaction:
     """A transaction under way; see `everview.Session.transaction`."""
 
-    __slots__ = ("_before", "_core", "_into", "_replaced")
+    _replaced: tuple[shield.Replaced, ...] = ()
+    _before: tuple[Entered, ...] = ()
+    """both for each time it was entered"""
 
     def __init__(self, core: Core, into: ChangeSet | None = None) -> None:
         self._core = core
         self._into = into
-        self._replaced: list[shield.Replaced] = []
-        self._before: list[Entered] = []
 
     @shield.covered
     def __enter__(self) -> Transaction:
         replaced = shield.up()  # until `__exit__` is done: an interrupt that comes as it begins must wait
         try:
-            self.open(take=not self._core.writing._is_owned())
+            self.open(not self._core.writing._is_owned())
         except BaseException:
             shield.down(replaced)
             raise
-        self._replaced.append(replaced)
+        self._replaced += (replaced,)
         return self
 
     @shield.covered
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         try:
-            self.end(undo=kind is not None)
+            self.end(kind is not None)
         finally:
-            shield.down(self._replaced.pop())
+            replaced, self._replaced = self._replaced[-1], self._replaced[:-1]
+            shield.down(replaced)
 
-    def open(self, *, take: bool = True) -> None:
+    def open(self, take: bool = True) -> None:
         """Begin, or join the transaction that this thread has begun; `take` the right to write, if it is not there."""
         core, transactions, me = self._core, self._core.transactions, get_ident()
-        staged = transactions.pending()
-        first = staged is None
+        first = transactions.staged is None or transactions.staged_by != me
         try:
             if take:
                 shield.acquire(core.writing)
-                staged = transactions.pending()
+            staged = transactions.staged if transactions.staged_by == me else None
             if staged is None:
-                self._before.append((take, 0, None))
+                self._before += ((take, 0, None),)
                 transactions.begin(self._into)
             else:
-                self._before.append((take, len(staged), dict(staged.offsets)))
+                self._before += ((take, len(staged), staged.offsets),)
         except BaseException:  # raised by another thread: this one may hold what it did not hold before
             if first and take:
-                self._before = []
+                self._before = ()
                 if transactions.staged_by == me:
                     transactions.staged = None
                 try:  # noqa: SIM105  # at once: the call of anything else may be the place of the next exception
@@ -422,7 +422,7 @@ class Transaction:
                     pass
             raise
 
-    def end(self, *, undo: bool) -> None:
+    def end(self, undo: bool) -> None:
         """Commit what was changed, or take it back."""
         core, transactions = self._core, self._core.transactions
         taken, before, offsets = self._before[-1]
@@ -433,8 +433,13 @@ class Transaction:
                     transactions.staged.offsets = offsets
             else:
                 changes, transactions.staged = transactions.staged, None
-                if not undo and changes is not None:
-                    self._commit(changes)
+                if undo or changes is None:
+                    pass
+                elif core.lock._is_owned():  # a part of the turn under way, which puts things in order if it is cut off
+                    transactions.accept(changes)
+                else:
+                    with core.lock:
+                        turn(core, transactions.accept, (changes,))
         finally:
             self._before = self._before[:-1]  # no call between this and the release: there nothing is raised
             if taken:
@@ -442,19 +447,10 @@ class Transaction:
             if core.subscriptions.pending:
                 core.subscriptions.deliver()
 
-    def _commit(self, changes: ChangeSet) -> None:
-        """In a turn of its own, or as part of the turn under way, which puts things in order if it is cut off."""
-        core = self._core
-        if core.lock._is_owned():
-            core.transactions.accept(changes)
-            return
-        with core.lock:
-            turn(core, core.transactions.accept, (changes,))
-
     def __del__(self) -> None:
         """An exception that another thread raised here kept `__exit__` from beginning."""
-        while getattr(self, "_before", None) and self._core.writing._is_owned():
-            self.end(undo=True)
+        while self._before and self._core.writing._is_owned():
+            self.end(True)
 
 
 class Together:

@@ -95,7 +95,7 @@ def turn(core: Core, function: Callable[..., Any], arguments: tuple[Any, ...], n
             if core.limits and (limits := core.limits.get(get_ident())) is not None:
                 answer = limited(core, limits, function, arguments, named)
             else:
-                answer = function(*arguments, **named)
+                answer = function(*arguments, **named) if named else function(*arguments)
         except EverviewError as error:
             core.unsettled = _follows_another(error)
             if core.stop is not None:  # whatever it was that went wrong then

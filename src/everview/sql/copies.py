@@ -201,7 +201,7 @@ def _load(sql: Statements, words: Words, what: _What, files: Files) -> None:
                 said = f"{record.place}: {record.reason}: {record.record}"
                 raise words.error(said, "nothing was copied: correct the record", "E_RECORD")
             if table._key:
-                sql.core.transactions.insert_new(table, codes)
+                sql.core.by_key.insert(table, codes)
             else:
                 sql.core.transactions.stage(table, codes, 1)
             taken += codes.shape[1]

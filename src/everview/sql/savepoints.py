@@ -7,6 +7,7 @@ PostgreSQL.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ class Savepoint:
 
     name: str
     changes: int
-    offsets: dict[str, str]
+    offsets: Mapping[str, str]
 
 
 def savepoint(sql: Statements, statement: Statement) -> None:
@@ -34,7 +35,7 @@ def savepoint(sql: Statements, statement: Statement) -> None:
     name, _ = _name(sql, statement, 1)
     staged = sql.core.transactions.pending()
     assert staged is not None
-    sql.savepoints.append(Savepoint(name.lower(), len(staged), dict(staged.offsets)))
+    sql.savepoints.append(Savepoint(name.lower(), len(staged), staged.offsets))
 
 
 def release(sql: Statements, statement: Statement) -> None:
@@ -54,7 +55,7 @@ def go_back(sql: Statements, node: exp.Identifier, source: Source) -> Do:
         assert staged is not None
         found = sql.savepoints[at]
         del staged[found.changes :]
-        staged.offsets = dict(found.offsets)
+        staged.offsets = found.offsets
         sql.failed = False
 
     return do

@@ -341,7 +341,7 @@ class Statements:
         transaction, self.transaction = self.transaction, None
         self.savepoints.clear()
         self.failed = False
-        transaction.end(undo=undo)
+        transaction.end(undo)
 
     def refuse_in_transaction(self, node: exp.Expr | None, source: Source) -> None:
         """What tables and views there are changes between transactions only."""

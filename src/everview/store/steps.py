@@ -10,7 +10,7 @@ import functools
 import itertools
 import json
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +29,7 @@ class Transaction:
     """The changes (table, rows' codes as tuples or as a matrix of columns, diff) and marks of one transaction."""
 
     changes: Sequence[tuple[int, Any, int]] = ()
-    marks: dict[str, str] = field(default_factory=dict)
+    marks: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ address is word 2. New rows always go to the first.
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
-from everview.kernels.memory import alloc, copy_words, free, grow, keep, ld, st
+from everview.kernels.memory import alloc, copy_words, free, grow, keep, ld, raw_load, st
 
 BATCHER_WIDTH, BATCHER_SCOPE, BATCHER_BUFFERS, BATCHER_NBUFFERS, BATCHER_WORDS = range(5)
 
@@ -85,6 +85,17 @@ def room(batcher, slot, rows):
             st(buffer, 1, cap)
             st(buffers, slot, buffer)
     return buffer
+
+
+@inner
+def append_rows(batcher, words, rows):
+    """Append rows, given as consecutive words (columns, time, diffs) in memory that is not ours, outside loops."""
+    width = ld(batcher, BATCHER_WIDTH)
+    buffer = room(batcher, 0, rows)
+    at = BUFFER_ROWS_AT + ld(buffer, 0) * width
+    for i in range(rows * width):
+        st(buffer, at + i, raw_load(words, i))
+    st(buffer, 0, ld(buffer, 0) + rows)
 
 
 @inner

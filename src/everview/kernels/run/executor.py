@@ -33,7 +33,7 @@ from everview.kernels.memory import (
     st,
     take_lost,
 )
-from everview.kernels.operators.batcher import clear_batcher, keep_batcher
+from everview.kernels.operators.batcher import BATCHER_WIDTH, append_rows, clear_batcher, keep_batcher
 from everview.kernels.run.scope import SCOPE_OVERRUN, end_time, keep_scope, next_time, reset_scope
 from everview.kernels.run.step import STEP_BASE, STEP_EPOCHS, STEP_FAULT, STEP_SPLIT, STEP_STOP, STEP_THREAD
 from everview.kernels.threads.helper import both
@@ -217,9 +217,14 @@ def reset_agendas(session):
         reset_scope(ld(scopes, i))
 
 
-@entry("int", "int", "int")
-def step(session, base, epochs):
-    """Begin a step of `epochs` epochs after `base` and run it; commits if that is all there is to do."""
+@entry("int", "int", "int", "int", "text")
+def step(session, base, epochs, batcher, words, size):
+    """Begin a step of `epochs` epochs after `base` and run it; commits if that is all there is to do.
+
+    `batcher` is where a few rows go first (0: nowhere), so that a small change is one call.
+    """
+    if batcher != 0:
+        append_rows(batcher, words, size // (8 * ld(batcher, BATCHER_WIDTH)))
     s = ld(session, EXECUTOR_STEP)
     st(s, STEP_BASE, base)
     st(s, STEP_EPOCHS, epochs)

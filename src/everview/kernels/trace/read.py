@@ -35,9 +35,9 @@ def _copy_row(batch, data, i, rows, at, time):
     st(rows, at + cols + 1, diff_at(batch, data, i, 0))
 
 
-@entry("int", "int", "int", "int", "int", "int", lasting=False)
-def _collect(trace, key, keys, after, upto, keep_times):
-    """The updates with after < time <= upto whose first `keys` columns equal the words of block `key`."""
+@inner
+def collect_rows(trace, key, keys, after, upto, keep_times):
+    """The updates with after < time <= upto whose first `keys` columns equal the words of block `key`, as one batch."""
     table = ld(trace, TRACE_TABLE)
     width = ld(trace, TRACE_COLS) + 2
     total = 0
@@ -61,6 +61,11 @@ def _collect(trace, key, keys, after, upto, keep_times):
                     _copy_row(batch, data, i, out, n * width, t if keep_times != 0 else 0)
                     n += 1
     return sort_rows(out, 0, width, 1, n, width - 2, 1, 1, 0)
+
+
+@entry("int", "int", "int", "int", "int", "int", lasting=False)
+def _collect(trace, key, keys, after, upto, keep_times):
+    return collect_rows(trace, key, keys, after, upto, keep_times)
 
 
 def collect(trace: int, after: int, upto: int, keep_times: int) -> int:
