@@ -303,6 +303,30 @@ def test_a_view_of_sums_that_are_out_of_range_already(runtime: Runtime) -> None:
         assert (sorted(sums.rows()), sorted(above.rows())) == ([(1, BIG), (2, BIG)], [(BIG - 1,), (BIG - 1,)])
 
 
+def test_a_sum_over_a_window_that_is_out_of_range(runtime: Runtime) -> None:
+    """An error of the rows that see too much: of others not, nor for the transaction; averages have none."""
+    with runtime.connect() as db:
+        t = db.table("t", {"k": int, "at": int, "i": "int?"})
+        running = "OVER (PARTITION BY k ORDER BY at)"
+        sums = db.sql(f"CREATE VIEW sums AS SELECT at, sum(i) {running} AS s FROM t")
+        means = db.sql(f"CREATE VIEW means AS SELECT at, avg(i) {running} AS m FROM t WHERE k = 1")
+        t.insert([(1, 1, BIG), (2, 1, 7), (2, 2, None)])
+        t.insert([(1, 2, 1), (1, 3, -1), (1, 4, BIG)])
+        assert sums.errors() == [(OUT_OF_RANGE, 2)]
+        with pytest.raises(ev.RowErrors, match="out of range"):
+            sums.rows()
+        assert sorted(means.rows()) == [(1, float(BIG)), (2, 2.0**62), (3, BIG / 3), (4, 2.0**62)]
+        t.delete([(1, 4, BIG)])
+        t.delete([(1, 2, 1)])
+        assert (sorted(sums.rows()), sums.errors()) == ([(1, 7), (1, BIG), (2, 7), (3, BIG - 1)], [])
+        t.insert([(3, 1, -BIG), (3, 2, -1), (3, 3, -1), (4, 1, NULL - 1), (4, 2, 1), (4, 3, 1)])
+        assert sums.errors() == [(OUT_OF_RANGE, 2)]
+        t.delete([(4, 2, 1), (3, 3, -1)])
+        assert sums.errors() == [(OUT_OF_RANGE, 1)]
+        t.delete([(4, 3, 1)])
+        assert (1, NULL - 1) in sums.rows() and (2, -BIG - 1) in sums.rows()
+
+
 def test_averages_of_large_ints_do_not_overflow(runtime: Runtime) -> None:
     with runtime.connect() as db:
         t = db.table("t", {"i": int})

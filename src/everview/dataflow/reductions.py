@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from everview.dataflow import joins, python_operators
 from everview.dataflow.operators import Arrange, Arrangement, Reduce, columns
 from everview.dataflow.streams import Flow, Route, reordered
-from everview.dataflow.windows import windows
+from everview.dataflow.windows import sums_may_not_fit, windows
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
 from everview.kernels.expressions.scalars import ERROR_OVERFLOW
 from everview.kernels.operators import stream as stream_k
 from everview.kernels.reduce import context as reduction_k
 from everview.plan import nodes as plan
 from everview.plan.windows import Window
-from everview.types import INT, INTERNED, DataType
+from everview.types import BOOL, INT, INTERNED, DataType
 
 if TYPE_CHECKING:
     from everview.dataflow.builder import Builder
@@ -164,10 +164,36 @@ def window(builder: Builder, node: Window) -> Flow:
     order = plan.keys_first(node.keys, child)
     narrow = _narrow(node.child, order)
     source = builder.arrange(narrow, tuple(range(len(node.keys))), gather=not node.keys, now=True, plain=True)
-    order = (*order, *range(child, len(node.types)))
+    fallible = sums_may_not_fit(node)
+    output = _FlaggedWindow(node) if fallible else node
+    order = (*order, *range(child, len(output.types)))
     run = windows(node, builder.dataflow.interner)
     label = f"window by {list(node.keys)}"
-    return _reduction(builder, node, source, len(node.keys), order, reduction_k.KIND_PYTHON, label=label, run=run)
+    keys = len(node.keys)
+    flow = _reduction(builder, output, source, keys, order, reduction_k.KIND_PYTHON, label=label, run=run)
+    return _without_faults(builder, node, output, flow) if fallible else flow
+
+
+@dataclass(frozen=True, eq=False)
+class _FlaggedWindow(plan.Node):
+    """What a window with sums says: its rows, and whether a sum of the row does not fit. A name for sharing it."""
+
+    node: Window
+
+    @property
+    def types(self) -> plan.Types:
+        return (*self.node.types, BOOL)
+
+
+def _without_faults(builder: Builder, node: Window, output: plan.Node, flow: Flow) -> Flow:
+    """The rows whose sums fit, without the flag; the others are counted among the window's errors."""
+    operator = builder.arrangements[builder.key(output)][-1].operator
+    flag = ColumnRef(BOOL, len(node.types))
+    operator.error_batcher()
+    assert operator.errors is not None
+    operator.errors.listen(tuple(b.filter(flag).project((Literal(INT, ERROR_OVERFLOW),)) for b in flow))
+    kept = tuple(ColumnRef(t, i) for i, t in enumerate(node.types))
+    return tuple(b.filter(Call(BOOL, "not", (flag,))).project(kept) for b in flow)
 
 
 def _python(

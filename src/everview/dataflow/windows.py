@@ -8,6 +8,9 @@ numbers, and every function is arithmetic on arrays:
     count, sum, avg             differences of running totals (of integers: exact, modulo 2**64)
     min, max                    a table of extremes of all stretches of 1, 2, 4, ... rows; a frame is two of them
 
+A sum that does not fit in 64 bits is an error of its row. Windows with sums that can do that have a flag behind their
+other columns that says so, and whoever reads them parts the rows by it (`everview.dataflow.reductions`).
+
 Running totals of floats would lose small numbers next to large ones far away, so short frames are added up one by
 one, and long ones from their partition's own end where they begin or end there.
 """
@@ -23,7 +26,6 @@ import numpy.typing as npt
 from everview.codes.arrays import codes_to_floats, decode_list, floats_to_codes
 from everview.codes.interner import Interner
 from everview.codes.packed import order_key
-from everview.errors import UdfError
 from everview.plan.nodes import keys_first
 from everview.plan.windows import Frame, Window, WindowCall
 from everview.types import INTERNED, NULL, DataType
@@ -43,6 +45,7 @@ def windows(node: Window, interner: Interner) -> Callable[[Words], Words]:
     child = node.child.types
     order = keys_first(node.keys, len(child))
     place = {c: i for i, c in enumerate(order)}
+    fallible = sums_may_not_fit(node)
 
     def answer(requests: Words) -> Words:
         heads = requests[:, 0] == 0
@@ -53,7 +56,7 @@ def windows(node: Window, interner: Interner) -> Callable[[Words], Words]:
         columns = {c: values[:, place[c]] for c in range(len(child))}
         partitions = Partitions(node, columns, group[rows], interner)
         sorted_ = partitions.sorting
-        width = 2 + len(node.types)
+        width = 2 + len(node.types) + fallible
         made = np.zeros((int(heads.sum()) + len(rows), width), dtype=np.int64)
         starts = np.searchsorted(group[rows], np.arange(int(heads.sum())))
         at_head = starts + np.arange(len(starts))
@@ -64,9 +67,17 @@ def windows(node: Window, interner: Interner) -> Callable[[Words], Words]:
         made[at_row, 2 : 2 + len(child)] = values[sorted_]
         for i, call in enumerate(node.calls):
             made[at_row, 2 + len(child) + i] = partitions.call(call)
+        if fallible:
+            made[at_row, -1] = partitions.misfits
         return made
 
     return answer
+
+
+def sums_may_not_fit(node: Window) -> bool:
+    """Whether a window has sums of whole numbers, which may be too large for 64 bits."""
+    types = node.child.types
+    return any(c.kind == "sum" and c.column is not None and types[c.column].kind != "float" for c in node.calls)
 
 
 class Partitions:
@@ -89,6 +100,8 @@ class Partitions:
         self.peer_start, self.peer_end = _bounds(peers, n)
         self.peer_number = np.cumsum(peers) - 1
         self.peer_starts = np.append(np.flatnonzero(peers), n)
+        self.misfits: Flags = np.zeros(n, dtype=np.bool_)
+        """rows with a sum that does not fit"""
 
     def _sort_key(self, codes: Words, declared: DataType, down: bool) -> list[Words]:
         """Numbers that sort like the values, NULLs last."""
@@ -188,7 +201,10 @@ class Partitions:
         if self.types[call.column].kind == "float":
             made = floats_to_codes(self._float_sums(call.column, low, high))
         else:
-            made = self._int_sums(call.column, low, high)
+            made, _, misfits = self._int_sums(call.column, low, high)
+            misfits |= (made == NULL) & call.type.nullable  # a number that would read as NULL
+            self.misfits |= misfits
+            made = np.where(misfits, 0, made)
         return np.where(known > 0, made, NULL)
 
     def _avg(self, call: WindowCall) -> Words:
@@ -199,18 +215,16 @@ class Partitions:
         if declared.kind == "float":
             sums = self._float_sums(call.column, low, high)
         else:
-            sums = self._int_sums(call.column, low, high) / 10.0**declared.scale
+            exact, about, misfits = self._int_sums(call.column, low, high)
+            sums = np.where(misfits, about, exact).astype(np.float64) / 10.0**declared.scale
         return np.where(known > 0, floats_to_codes(sums / np.maximum(known, 1)), NULL)
 
-    def _int_sums(self, column: int, low: Words, high: Words) -> Words:
-        codes = self.columns[column]
-        values = np.where(self.null(column), 0, codes)
-        totals = _totals(values)  # modulo 2**64: differences are right if they fit
-        sums: Words = totals[high] - totals[low]
-        about = _totals(values.astype(np.longdouble))
-        if self.n and bool((np.abs(about[high] - about[low]) >= 2.0**63).any()):
-            raise UdfError("E_OVERFLOW", "a sum over a window is out of range", "cast its argument to double")
-        return sums
+    def _int_sums(self, column: int, low: Words, high: Words) -> tuple[Words, Any, Flags]:
+        """The sums modulo 2**64, about what they are, and which of them do not fit: the two are far apart there."""
+        values = np.where(self.null(column), 0, self.columns[column])
+        totals, rounded = _totals(values), _totals(values.astype(np.longdouble))
+        sums, about = totals[high] - totals[low], rounded[high] - rounded[low]
+        return sums, about, np.abs(about - sums) > 2.0**63
 
     def _float_sums(self, column: int, low: Words, high: Words) -> Floats:
         codes = self.columns[column]
