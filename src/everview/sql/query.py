@@ -37,6 +37,7 @@ from everview.sql import (
     stream_windows,
     table_functions,
 )
+from everview.sql.counts import ALL_ROWS, count
 from everview.sql.from_clause import FromClause
 from everview.sql.grouping import Grouped, aggregates_in, grouping_sets
 from everview.sql.memberships import long_list
@@ -64,10 +65,6 @@ CLAUSES = (
 
 WHOLE = ("with_", "order", "limit", "offset")
 """What a set operation has as a whole: where it stands, the chain of operations before it is a query of its own."""
-
-ALL_ROWS = 2**61
-"""More rows than there can be: the limit of an OFFSET without LIMIT, and as much as a LIMIT or OFFSET can say."""
-
 
 ORDER_BY_SIZE_ROWS = 10_000
 """Rows from which the order of joins goes by sizes: below, it is the text's, so that plans can be foretold."""
@@ -490,7 +487,7 @@ class Compiler:
 
     def _top(self, node: exp.Expr, query: Query) -> Query:
         clause = node.args.get("limit")
-        limit, offset = self._count(clause), self._count(node.args.get("offset"))
+        limit, offset = count(clause, self), count(node.args.get("offset"), self)
         if limit is None and offset is None:
             return query
         options = clause.args.get("limit_options") if clause is not None else None
@@ -514,21 +511,6 @@ class Compiler:
         kept += [functions.call("gt", number, Literal(INT, offset))] if offset else []
         node = joins.take(Filter(ranked, functions.conjunction(kept)), range(width))
         return replace(query, node=node, at_most_one=False, exactly_one=False)
-
-    def _count(self, clause: exp.Expr | None) -> int | None:
-        if clause is None:
-            return None
-        value = clause.args.get("count") if isinstance(clause, exp.Fetch) else clause.expression
-        options = clause.args.get("limit_options")
-        if options is not None and options.args.get("percent"):
-            raise self.source.refuse(clause, "FETCH with PERCENT is not supported")
-        if isinstance(value, exp.Null) or (isinstance(value, exp.Expr) and value.name.upper() == "ALL"):
-            return None
-        if not isinstance(value, exp.Literal) or not value.name.isdigit():
-            raise self.source.error(clause, "E_LITERAL", "LIMIT and OFFSET are followed by whole numbers")
-        if int(value.name) >= 2**63:
-            raise self.source.error(value, "E_RANGE", f"{value.name} is too large", "leave LIMIT out for all rows")
-        return min(int(value.name), ALL_ROWS)
 
     # --------------------------------------------------------------------------------- set operations
 
