@@ -7,6 +7,7 @@ import subprocess
 import sys
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from everview.codes import Codec, Interner, data_type
+from everview.codes.intervals import Interval
 from everview.types import INT, DataType
 
 SCHEMA = {
@@ -142,6 +144,18 @@ def test_null_tuples_with_items_that_are_not_null() -> None:
     codes = codec.encode(rows)
     assert codec.decode_rows(codes) == rows
     assert (codec.encode(codec.to_arrow(codes)) == codes).all()
+
+
+@pytest.mark.parametrize("count", [1, 400])  # few rows are read one by one, many at once
+def test_items_of_tuples_that_are_packed(count: int) -> None:
+    """They were read as what they are packed into: '"150"' for a numeric."""
+    kinds = ("json", "numeric(38, 2)", "array(int)", "interval", "char(3)", "enum('a', 'b')", "tuple(uuid, int)")
+    values = ({"a": [1]}, Decimal("1.50"), [1, None], Interval(1, 2, 3), "x  ", "b", (UUID(int=7), 1))
+    codec = Codec([data_type(f"tuple({kind}, {kind}?)") for kind in kinds], [f"c{i}" for i in range(7)], Interner())
+    rows = [tuple((value, None) for value in values), tuple((value, value) for value in values)] * count
+    codes = codec.encode(rows)
+    assert codec.decode_rows(codes) == rows
+    assert [codec.decode_row(codes[:, i].tolist()) for i in range(2)] == rows[:2]
 
 
 def test_frames_are_not_imported_for_nothing() -> None:

@@ -32,7 +32,7 @@ from everview.codes.scalars import (
     timestamp_code,
     timestamptz_value,
 )
-from everview.codes.values import decoder, encoder, null_refused, reserved_code
+from everview.codes.values import decoder, encoder, null_refused, read_by_type, reserved_code
 from everview.errors import InputError
 from everview.types import FREE, INTERNED, NULL, PACKED, DataType, bounds
 
@@ -480,6 +480,8 @@ def decode_list(codes: Words, declared: DataType, interner: Interner) -> list[An
     """
     if declared.kind in PACKED or declared.kind in ("char", "enum"):
         return [*map(decoder(declared, interner), codes.tolist())]
+    if declared.kind == "tuple" and read_by_type(declared):
+        return _tuple_list(codes, declared, interner)
     if declared.kind in INTERNED and len(codes) <= CACHED_ROWS:
         return [*map(interner.values.__getitem__, codes.tolist())]
     if declared.kind in ("str", "bytes"):

@@ -27,7 +27,7 @@ from everview.codes.declare import arrow_field
 from everview.codes.interner import Interner, Words
 from everview.codes.scalars import counted, shown
 from everview.codes.tables import columns_of, is_series, is_table, of_series
-from everview.codes.values import Encode, decoder, encoder
+from everview.codes.values import Encode, decoder, encoder, read_by_type
 from everview.errors import InputError, did_you_mean
 from everview.types import NULL, PACKED, DataType
 
@@ -290,7 +290,7 @@ def _compile_decoder(codec: Codec) -> Callable[[Sequence[int]], Row]:
 
 
 def _decode_expression(i: int, declared: DataType) -> str:
-    if declared.kind in ("str", "bytes", "tuple"):
+    if declared.kind in ("str", "bytes", "tuple") and not read_by_type(declared):
         return f"value(c{i})"
     plain = {"int": f"c{i}", "bool": f"c{i} != 0"}.get(declared.kind)
     if plain is None:

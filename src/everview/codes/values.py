@@ -15,6 +15,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from everview.codes import packed
 from everview.codes.interner import CACHED, Interner, item_tag
 from everview.codes.scalars import DECODERS, counted, shown, wrong_type
@@ -65,6 +67,8 @@ def decoder(declared: DataType, interner: Interner) -> Decode:
     """A function from codes to values of the type."""
     if declared.kind in PACKED or declared.kind == "char":
         return _unpacked(declared, interner)
+    if declared.kind == "tuple" and read_by_type(declared):
+        return _items_read(declared, interner)
     if declared.kind in INTERNED:
         return interner.value
     if declared.kind == "enum":
@@ -74,6 +78,28 @@ def decoder(declared: DataType, interner: Interner) -> Decode:
     if declared.nullable:
         return lambda code: None if code == NULL else plain(code, scale)
     return lambda code: plain(code, scale)
+
+
+def read_by_type(declared: DataType) -> bool:
+    """Whether it takes the declared type to read a value: a tuple says what its items are, not how they are packed.
+
+    >>> [read_by_type(DataType("tuple", items=(DataType(kind),))) for kind in ("json", "date")]
+    [True, False]
+    """
+    if declared.kind == "tuple":
+        return any(map(read_by_type, declared.items))
+    return declared.kind in PACKED or declared.kind in ("char", "enum")
+
+
+def _items_read(declared: DataType, interner: Interner) -> Decode:
+    """Tuples, item by item."""
+    items = [decoder(item, interner) for item in declared.items]
+
+    def decode(code: int) -> Any:
+        parts, null = interner.decode_tuples(np.array([code], dtype=np.int64), len(items))
+        return None if null[0] else tuple(f(int(part[0])) for f, part in zip(items, parts, strict=True))
+
+    return decode
 
 
 class _Unpacked(dict[int, Any]):
