@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+import everview as ev
 from everview.expr.language import col, count
 from everview.kernels.build.native import DEBUG
 from everview.kernels.guarding import CELL_FAULTS, CELL_LIVE_BLOCKS, CELL_LIVE_WORDS
 from everview.kernels.memory import cell
+from tests.inside import inside
 from tests.oracle import graphs
 from tests.oracle.harness import Runtime
 
@@ -234,3 +236,17 @@ def test_memory_is_flat_over_1000000_epochs(runtime: Runtime) -> None:
     if runtime.name == "two threads":
         pytest.skip("a million times waking a thread; some thousand epochs say the same")
     flat(run_epochs(runtime, 1_000_000, history=1_000), 1.1)
+
+
+def test_nothing_is_remembered_of_a_loop_that_was_dropped() -> None:
+    """What is inside a loop is known by the loop. Here the variable falls out of its body, so what is left outlives the
+    loop; found again under the name of a later one, it made drivers and workers build different operators.
+    """
+    with ev.connect() as db:
+        t = db.table("t", {"x": int, "y": int})
+        builder = inside(db).runtime.builder
+        for _ in range(3):
+            view = db.view("v", t.iterate(lambda r: r.union_all(r.negate(), t)), plan="rounds")
+            assert [key for key in builder.flows if key[1]]
+            view.drop()
+            assert not [key for key in (*builder.flows, *builder.arrangements) if key[1]]

@@ -58,7 +58,7 @@ class Builder:
         """what joins of many inputs read on shards: apart from the others, because it has copies"""
         self.loops: dict[Key, loops.LoopBuild] = {}
         self.retired_loops: list[loops.LoopBuild] = []
-        """loops that go on for their readers and cannot tell a newcomer their past (kept: keys hold their ids)"""
+        """loops that go on for their readers and cannot tell a newcomer their past"""
         self.enclosing: dict[int, loops.LoopBuild] = {}
         """the loops whose bodies are being built, by depth"""
         self._activations: set[tuple[Operator, Scope]] = set()
@@ -130,7 +130,7 @@ class Builder:
         self.pieces[piece] = [o for o in self.dataflow.numbered[made:] if o is not None]
 
     def forget(self, gone: set[Operator]) -> None:
-        """Operators were dropped: forget whatever led to them."""
+        """Operators were dropped: forget whatever led to them, and what was in loops that are no more."""
         self.flows = {k: f for k, f in self.flows.items() if not any(b.producer in gone for b in f)}
         kept = {k: [a for a in v if a.operator not in gone] for k, v in self.arrangements.items()}
         self.arrangements = {k: v for k, v in kept.items() if v}
@@ -138,6 +138,9 @@ class Builder:
         self.in_cells = {k: v for k, v in in_cells.items() if v}
         self.loops = {k: b for k, b in self.loops.items() if not any(v.operator in gone for v in b.variables)}
         self.retired_loops = [b for b in self.retired_loops if not any(v.operator in gone for v in b.variables)]
+        going_on = {b.number for b in (*self.loops.values(), *self.retired_loops, *self.enclosing.values())}
+        self.flows = {k: f for k, f in self.flows.items() if going_on.issuperset(k[1])}
+        self.arrangements = {k: v for k, v in self.arrangements.items() if going_on.issuperset(k[1])}
         self.installed = {n for n in self.installed if (n, ()) in self.arrangements}
         self.decided = {n: d for n, d in self.decided.items() if n in self.installed}
         self.tables = {k: a for k, a in self.tables.items() if a.operator not in gone}
@@ -179,7 +182,7 @@ class Builder:
     def key(self, node: plan.Node) -> Key:
         """The node and the loops whose variables it reads."""
         depths = sorted({depth for depth, _ in free_variables(node)})
-        return node, tuple(id(self.enclosing[d]) for d in depths)
+        return node, tuple(self.enclosing[d].number for d in depths)
 
     def scope(self, node: plan.Node) -> Scope:
         """Where the node runs: in the innermost loop whose variable it reads, so what reads a loop's result is outside

@@ -9,6 +9,7 @@ Rounds end by themselves at the fixed point. The limit is there for loops that h
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,10 +32,15 @@ DEFAULT_ROUNDS = 1_000_000
 """Rounds after which a loop without max_rounds counts as diverging."""
 
 
+_numbers = itertools.count()
+
+
 class LoopBuild:
     """A loop under construction or built: its scope, and the operators of its variables."""
 
     def __init__(self, scope: Scope, purpose: Purpose) -> None:
+        self.number = next(_numbers)
+        """what it is known by: unlike its id, no other loop ever has it"""
         self.scope = scope
         self.purpose = purpose
         self.variables: list[Arrangement] = []
@@ -52,7 +58,7 @@ def result(builder: Builder, node: plan.LoopResult) -> Flow:
     """What a loop's body says in its last round: the sum of its differences over all rounds, so only times change."""
     key = builder.key(node.loop)
     if key in builder.loops and not _can_tell(builder, builder.loops[key], node):
-        builder.retired_loops.append(builder.loops.pop(key))  # kept: keys hold its id
+        builder.retired_loops.append(builder.loops.pop(key))
     _loop(builder, node.loop)
     build = builder.loops[key]
     outside = build.scope.parent
