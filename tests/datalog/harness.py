@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import everview as ev
+from everview.codes.frozen import FrozenList
 from everview.datalog import Rules
 from everview.datalog.grammar import parse
 from everview.datalog.syntax import DatalogError, Program
@@ -128,7 +129,7 @@ def run(path: Path, plan: Any = None) -> None:
             world.change(*changes_of(lines))
             world.check(since)
         elif kind == "expect":
-            rows = {ast.literal_eval(f"({line},)") for line in lines}
+            rows = {_frozen(ast.literal_eval(f"({line},)")) for line in lines}
             have = set(world.db[args[0]].rows())
             assert have == rows, f"{where}: {args[0]} has {have - rows} too many, {rows - have} missing"
         elif kind == "error":
@@ -136,6 +137,13 @@ def run(path: Path, plan: Any = None) -> None:
         else:
             raise ValueError(f"{where}: {kind}")
     world.db.close()
+
+
+def _frozen(value: Any) -> Any:
+    """A value with its lists as those that rows hold."""
+    if isinstance(value, tuple | list):
+        return (FrozenList if isinstance(value, list) else tuple)(map(_frozen, value))
+    return value
 
 
 def declared(text: str) -> tuple[str, dict[str, str]]:

@@ -18,6 +18,7 @@ from typing import Any
 
 import networkx as nx
 
+from everview.codes.frozen import FrozenList
 from everview.datalog.aggregates import split
 from everview.datalog.syntax import (
     Aggregate,
@@ -35,6 +36,7 @@ from everview.datalog.syntax import (
     Test,
     Total,
     Var,
+    Variant,
     Wild,
     is_record,
 )
@@ -364,8 +366,7 @@ def _compare(literal: Compare, env: Env) -> Counter[Key]:
             found = (_match((variable,), (n,), env) for n in numbers)
             return Counter(frozenset(e.items()) for e in found if e is not None)
         if is_record(variable) and not _open(term) and _names((term,)) <= set(env):
-            have = value(term, env)
-            extended = _match(variable.args, have, env) if len(have) == len(variable.args) else None
+            extended = _taken_apart(variable, value(term, env), env)
             return Counter({frozenset(extended.items()): 1} if extended is not None else {})
         if isinstance(variable, Var) and variable.name not in env:
             return Counter({frozenset({**env, variable.name: value(term, env)}.items()): 1})
@@ -387,15 +388,24 @@ def _match(args: tuple[Term, ...], row: Row, env: Env) -> Env | None:
         elif isinstance(arg, Var):
             extended = extended if extended.setdefault(arg.name, have) == have else None
         elif is_record(arg):
-            extended = _match(arg.args, have, extended)
+            extended = _taken_apart(arg, have, extended)
         elif value(arg, extended) != have:
             return None
     return extended
 
 
+def _taken_apart(record: Apply, have: Any, env: Env) -> Env | None:
+    """What a record or a variant says about its items."""
+    if isinstance(record, Variant):
+        return _match(record.args, tuple(have[1:]), env) if have[0] == record.tag else None
+    return _match(record.args, have, env) if len(have) == len(record.args) else None
+
+
 def value(term: Term, env: Env) -> Any:
     """The term's value; all its variables have one."""
     match term:
+        case Variant():
+            return FrozenList([term.tag, *(value(a, env) for a in term.args)])
         case Const():
             return term.value
         case Var():

@@ -3,6 +3,7 @@
 The modules, in reading order:
 
     syntax        rules, literals, terms, and errors with their place
+    variants      types with several forms, kept as JSON
     modules       components, copied under names of their own
     grammar       the ordinary spelling, read by Lark
     edn           the Datomic-like spelling

@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from everview.datalog import variants
 from everview.datalog.groups import aggregated
 from everview.datalog.ranges import Range
 from everview.datalog.scopes import (
@@ -57,6 +58,7 @@ from everview.datalog.syntax import (
     Test,
     Total,
     Var,
+    Variant,
     Wild,
     is_record,
     names_of,
@@ -414,15 +416,8 @@ def _ranged(current: Solutions, variable: Term, term: Apply) -> Solutions:
 
 def _taken_apart(current: Solutions, record: Apply, value: nodes.Expr) -> Solutions:
     """The solutions whose record has these items, with values for the variables among them."""
-    have = value.type
-    if have.kind != "tuple" or len(have.items) != len(record.args):
-        raise record.place.error(
-            "E_TYPE", f"a record of {len(record.args)} items is asked for, and this is {have!r}", "count the items"
-        )
-    if have.nullable:
-        current = current.where(functions.call("is_not_null", value))
-    for i, item in enumerate(record.args):
-        part = functions.call("tuple_get", value, nodes.Literal(INT, i))
+    current, parts = _parts(current, record, value)
+    for item, part in zip(record.args, parts, strict=True):
         if isinstance(item, Var) and item.name not in current.bound:
             current = current.extended(item.name, part)
         elif is_record(item) and (has_wild(item) or not {v.name for v in item.variables()} <= current.bound):
@@ -430,6 +425,20 @@ def _taken_apart(current: Solutions, record: Apply, value: nodes.Expr) -> Soluti
         elif not isinstance(item, Wild):
             current = current.where(_equal(part, current.value(item), item.place))
     return current
+
+
+def _parts(current: Solutions, record: Apply, value: nodes.Expr) -> tuple[Solutions, list[nodes.Expr]]:
+    """The solutions whose value has as many items, or this form, and its items."""
+    have = value.type
+    if isinstance(record, Variant):
+        return current.where(variants.has_form(record, value)), variants.items(record, value)
+    if have.kind != "tuple" or len(have.items) != len(record.args):
+        raise record.place.error(
+            "E_TYPE", f"a record of {len(record.args)} items is asked for, and this is {have!r}", "count the items"
+        )
+    if have.nullable:
+        current = current.where(functions.call("is_not_null", value))
+    return current, [functions.call("tuple_get", value, nodes.Literal(INT, i)) for i in range(len(record.args))]
 
 
 def _equal(a: nodes.Expr, b: nodes.Expr, place: Place) -> nodes.Expr:

@@ -26,7 +26,7 @@ from typing import Any
 from lark import Lark, Token, Transformer, UnexpectedInput, v_args
 from lark.exceptions import VisitError
 
-from everview.datalog import modules
+from everview.datalog import modules, variants
 from everview.datalog.syntax import (
     AGGREGATES,
     COUNTING,
@@ -47,10 +47,12 @@ from everview.datalog.syntax import (
     Place,
     Program,
     Rule,
+    SumType,
     Term,
     Test,
     Total,
     Var,
+    Variant,
     Wild,
     mapped,
 )
@@ -64,11 +66,13 @@ GRAMMAR = r"""
               | DECL name "(" [column ("," column)*] ")" [CHOICE domain ("," domain)*]     -> declaration
               | COMP name [params] [":" name [params]] "{" statement* "}"      -> component
               | INIT name "=" name [params]      -> instance
+              | TYPE name "=" form ("|" form)*   -> sum_type
     calls: call ("," call)*
     name: WORD | VAR
     column: name [":" name]
     ?domain: name | "(" name ("," name)* ")"
     params: "<" name ("," name)* ">"
+    form: name "{" [column ("," column)*] "}"
 
     ?body: conjunction
          | conjunction (";" conjunction)+        -> either
@@ -97,6 +101,7 @@ GRAMMAR = r"""
             | STRING                             -> string
             | WORD                               -> word
             | "[" bits ("," bits)* "]"           -> record
+            | FORM ["(" [bits ("," bits)*] ")"]  -> variant
             | OVER [bits] ":" "{" body "}" [DEFAULT default]   -> over
     ?default: primary
             | MINUS primary                      -> negative
@@ -110,6 +115,8 @@ GRAMMAR = r"""
     DECL: /\.decl\b/
     COMP: /\.comp\b/
     INIT: /\.init\b/
+    TYPE: /\.type\b/
+    FORM: /\$[A-Za-z_][A-Za-z_0-9]*/
     CHOICE.5: /choice-domain\b/
     DEFAULT.5: /default\b/
     BITS.4: /(band|bor|bxor|bshl|bshru|bshr)\b/
@@ -169,14 +176,15 @@ def parse(text: str) -> Program:
     """
     try:
         tree = _lark().parse(text)
-        statements: list[Any] = _Reader(text).transform(tree)
+        reader = _Reader(text)
+        statements: list[Any] = reader.transform(tree)
     except UnexpectedInput as error:
         raise syntax_error(text, error, "a rule ends with a full stop: p(X) :- q(X).") from None
     except VisitError as error:
         if isinstance(error.orig_exc, DatalogError):
             raise error.orig_exc from None
         raise
-    return modules.expanded(statements)
+    return variants.resolved(modules.expanded(statements), reader.types)
 
 
 @cache
@@ -226,6 +234,8 @@ class _Reader(Transformer[Any, Any]):
         self._source = source
         self._words: dict[int, Place] = {}  # bare words and variables, by where they stand
         self._variables: set[int] = set()
+        self.types: list[SumType] = []
+        """what `.type` declares, wherever it stands"""
 
     def _refuse_small_variables(self, meta: Any, body: int) -> None:
         """Refuse a rule without a variable whose head and body share a bare word: `p(x) :- q(x, y).` would say
@@ -316,6 +326,18 @@ class _Reader(Transformer[Any, Any]):
     def instance(self, meta: Any, parts: list[Any]) -> Any:
         _, name, of, params = parts
         return modules.Instance(name, of, tuple(params or ()), _place(meta))
+
+    def form(self, meta: Any, parts: list[Any]) -> tuple[str, tuple[Any, ...], Place]:
+        return parts[0], tuple(p for p in parts[1:] if p is not None), _place(meta)
+
+    def sum_type(self, meta: Any, parts: list[Any]) -> list[Any]:
+        _, name, *forms = parts
+        self.types.append(variants.declared(name, forms, _place(meta)))
+        return []
+
+    def variant(self, meta: Any, parts: list[Any]) -> Any:
+        form, *args = parts
+        return Variant(str(form), tuple(_term(a) for a in args if a is not None), place=_place(meta))
 
     def record(self, meta: Any, parts: list[Any]) -> Any:
         return Apply(RECORD, tuple(map(_term, parts)), place=_place(meta))

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from everview.datalog.syntax import Aggregate, Apply, Const, Place, Term, Var, Wild
+from everview.datalog import variants
+from everview.datalog.syntax import Aggregate, Apply, Const, Place, Term, Var, Variant, Wild
 from everview.errors import EverviewError, PlanError, did_you_mean
 from everview.expr import functions, language, nodes
 from everview.expr.resolve import Column, Scope, resolve
@@ -58,6 +59,9 @@ class Solutions:
     def value(self, term: Term) -> nodes.Expr:
         """The term over the solutions' columns; its variables are bound."""
         columns = tuple(Column(n or "", t) for n, t in zip(self.names, self.node.types, strict=True))
+        for variant in variants.within(term):
+            for wanted, item in zip(variant.fields, variant.args, strict=True):
+                variants.check(wanted, self.value(item).type, item.place)
         try:
             return resolve(expression(term), Scope(columns, "the rule"))
         except EverviewError as error:
@@ -171,6 +175,8 @@ def expression(term: Term) -> language.Expression:
             return language.wrap(value)
         case Apply(function=function, args=args) if function is not None:
             return language.UdfCall(function, tuple(map(expression, args)))
+        case Variant(args=args):
+            return language.Apply("json_array", language.wrap(term.tag), *map(_field, term.fields, args))
         case Apply(op=op, args=args) if op in CASTS:
             if len(args) != 1:
                 raise term.place.error("E_FUNCTION", f"{op} takes one argument, not {len(args)}")
@@ -188,6 +194,12 @@ def expression(term: Term) -> language.Expression:
                 f"give it a variable of its own, N = {term.kind}(X), or put it into the head",
             )
     raise TypeError(f"not a term: {term!r}")
+
+
+def _field(kind: str, term: Term) -> language.Expression:
+    """What a variant's field is given: 3 for a float is 3.0, so that equal values are equal documents."""
+    value = expression(term)
+    return language.Cast(value, FLOAT) if kind == "float" else value
 
 
 def _function_hint(name: str) -> str:

@@ -116,6 +116,18 @@ class Apply(Term):
             yield from arg.variables()
 
 
+@dataclass(frozen=True)
+class Variant(Apply):
+    """`$Circle(R)`: a value of a type with several forms, made or taken apart; `fields`: the types of its parts."""
+
+    fields: tuple[str, ...] = ()
+
+    @property
+    def tag(self) -> str:
+        """The name of its form."""
+        return self.op.removeprefix("$")
+
+
 SPREADS = ("variance", "variance_pop", "stddev", "stddev_pop")
 """Aggregates of how far values lie apart: of a sample, or of all there is."""
 
@@ -290,6 +302,15 @@ class Declaration:
 
 
 @dataclass(frozen=True)
+class SumType:
+    """`.type Shape = Circle { r: number } | Empty {}`: the forms of a type, and the types of each one's fields."""
+
+    name: str
+    forms: dict[str, tuple[str, ...]]
+    place: Place = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True)
 class Rule:
     """The head holds wherever the body does; a fact has no body."""
 
@@ -313,8 +334,8 @@ class Program(list[Rule]):
 
 
 def is_record(term: Term) -> TypeGuard[Apply]:
-    """Whether it is `[a, b, ...]`."""
-    return isinstance(term, Apply) and term.op == RECORD and term.function is None
+    """Whether it is `[a, b, ...]` or `$Form(a, b, ...)`, which can be made and taken apart."""
+    return isinstance(term, Variant) or (isinstance(term, Apply) and term.op == RECORD and term.function is None)
 
 
 RECORD = "tuple_make"
