@@ -11,6 +11,7 @@ The modules, in reading order:
     solutions     ways to make literals hold, as plans
     scopes        which variable a name means, and when a literal can be taken
     bodies        from literals to solutions: order, negation, disjunction
+    pulls         documents about entities
     ranges        a row for every number of a range
     aggregates    whose an aggregate is, and over what
     groups        aggregates as plans

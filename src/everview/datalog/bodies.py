@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 
 from everview.datalog import variants
 from everview.datalog.groups import aggregated
+from everview.datalog.pulls import pulled
 from everview.datalog.ranges import Range
 from everview.datalog.scopes import (
     after,
@@ -54,6 +55,7 @@ from everview.datalog.syntax import (
     Not,
     Or,
     Place,
+    Pull,
     Term,
     Test,
     Total,
@@ -209,8 +211,18 @@ class Bodies:
             return current.where(_truth(current, literal.term))
         if isinstance(literal, Total):
             return self._total(literal, current, around)
+        if isinstance(literal, Pull):
+            return pulled(literal, current, self._attribute)
         assert isinstance(literal, Not)
         return self._negation(literal, current, around)
+
+    def _attribute(self, name: str, place: Place) -> Relation:
+        """The relation of an attribute."""
+        atom = Atom(name, (Wild(), Wild()), place=place)
+        found = self.find(atom)
+        if found is None:
+            raise self.unknown(atom)
+        return found
 
     def rows(self, atom: Atom) -> Solutions:
         """The relation's rows that fit the atom's constants and repeated variables."""

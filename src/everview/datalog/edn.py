@@ -11,6 +11,8 @@
 
     [(senior ?e) [?e :employee/since ?y] [(< ?y 2000)]]  a rule
 
+    [:find (pull ?e [:name {:works/for [:name]}]) :where [?e :name]]    a document about each entity
+
 It means the same as the ordinary spelling and becomes the same `Rule`s: an attribute is a relation of two columns.
 Several forms may follow each other; a query is called `answer` unless it says `:name`. `:with` is read and changes
 nothing, because aggregates are over bags of solutions here.
@@ -41,10 +43,12 @@ from everview.datalog.syntax import (
     Not,
     Or,
     Place,
+    Pull,
     Rule,
     Term,
     Test,
     Var,
+    Want,
     Wild,
     mapped,
     names_of,
@@ -54,16 +58,17 @@ GRAMMAR = r"""
     start: form*
     ?form: "[" form* "]"      -> vector
          | "(" form* ")"      -> list
+         | "{" form* "}"      -> map
          | KEYWORD
          | FLOAT
          | INT
          | STRING
          | SYMBOL
-    KEYWORD: /:[^\s\[\](),"]+/
+    KEYWORD: /:[^\s\[\](){},"]+/
     FLOAT.2: /-?\d+\.\d+([eE][+-]?\d+)?/
-    INT.1: /-?\d+(?![^\s\[\](),"])/
+    INT.1: /-?\d+(?![^\s\[\](){},"])/
     STRING: /"(\\.|[^"\\])*"/
-    SYMBOL: /[^\s\[\](),":][^\s\[\](),"]*/
+    SYMBOL: /[^\s\[\](){},":][^\s\[\](){},"]*/
     COMMENT.3: /;[^\n]*/
     %ignore COMMENT
     %ignore /[\s,]+/
@@ -77,6 +82,9 @@ NAMES = {
     "includes?": "contains",
     "count-distinct": "count_distinct",
 }
+MOST_LEVELS = 10
+"""How deep {:attribute depth} goes."""
+
 NAMES |= {"upper-case": "upper", "lower-case": "lower", "subs": "substr", "nil?": "is_null"}
 
 
@@ -119,10 +127,13 @@ class _Reader(Transformer[Any, Any]):
         return [_form(p) for p in parts]
 
     def vector(self, meta: Any, parts: list[Any]) -> Form:
-        return Form("vector", tuple(map(_form, parts)), "[...]", Place(meta.line, meta.column))
+        return Form("vector", tuple(_form(p) for p in parts), "[...]", Place(meta.line, meta.column))
 
     def list(self, meta: Any, parts: list[Any]) -> Form:
-        return Form("list", tuple(map(_form, parts)), "(...)", Place(meta.line, meta.column))
+        return Form("list", tuple(_form(p) for p in parts), "(...)", Place(meta.line, meta.column))
+
+    def map(self, meta: Any, parts: Sequence[Any]) -> Form:
+        return Form("map", tuple(_form(p) for p in parts), "{...}", Place(meta.line, meta.column))
 
 
 def _form(part: Form | Token) -> Form:
@@ -142,8 +153,9 @@ def _rules(form: Form) -> Iterator[Rule]:
         yield _query(form)
     elif first.kind == "list":
         name = _symbol(first.parts[0] if first.parts else first)
-        head = tuple(map(_head, first.parts[1:])) or (Holds(place=first.place),)
-        yield Rule(name, head, _clauses(form.parts[1:]), first.place)
+        pulls: list[Pull] = []
+        head = tuple(_head(part, pulls) for part in first.parts[1:]) or (Holds(place=first.place),)
+        yield Rule(name, head, (*_clauses(form.parts[1:]), *pulls), first.place)
     else:
         for inner in form.parts:
             yield from _rules(inner)
@@ -161,16 +173,94 @@ def _query(form: Form) -> Rule:
     if not sections.get(":find") or not sections.get(":where"):
         raise form.error("a query has a :find and a :where", "[:find ?x :where [?x :attribute ?y]]")
     name = _symbol(sections[":name"][0]) if sections.get(":name") else "answer"
-    return Rule(name, tuple(map(_head, sections[":find"])), _clauses(sections[":where"]), form.place)
+    pulls: list[Pull] = []
+    head = tuple(_head(part, pulls) for part in sections[":find"])
+    return Rule(name, head, (*_clauses(sections[":where"]), *pulls), form.place)
 
 
-def _head(form: Form) -> Term:
+def _head(form: Form, pulls: list[Pull]) -> Term:
+    """What a :find asks for; a document is a variable, to which a literal gives its value."""
+    if form.kind == "list" and form.parts and form.parts[0].text == "pull":
+        pulls.append(_pull(form, f"'pull{len(pulls)}"))
+        return pulls[-1].variable
     if form.kind == "list" and form.parts:
         kind = _symbol(form.parts[0])
         if kind in AGGREGATES and len(form.parts) <= 2:
             arg = _term(form.parts[1]) if len(form.parts) == 2 else None
             return Aggregate(kind, arg, place=form.place)
     return _term(form)
+
+
+# ------------------------------------------------------------------------------------------- pull
+
+
+def _pull(form: Form, name: str) -> Pull:
+    """(pull ?e [:attribute {:attribute [...]} ...])"""
+    parts = form.parts
+    if len(parts) != 3 or not parts[1].text.startswith("?") or parts[2].kind != "vector":
+        raise form.error("a pull is of an entity's attributes", "(pull ?e [:name {:works/for [:name]}])")
+    return Pull(
+        Var(name, place=form.place), Var(parts[1].text, place=parts[1].place), _wants(parts[2]), place=form.place
+    )
+
+
+def _wants(pattern: Form) -> tuple[Want, ...]:
+    found: list[Want] = []
+    for part in pattern.parts:
+        if part.kind == "map":
+            if not part.parts or len(part.parts) % 2:
+                raise part.error("attributes and what is pulled of them are due", "{:works/for [:name]}")
+            found += [_nested(pattern, a, of) for a, of in zip(part.parts[::2], part.parts[1::2], strict=True)]
+        else:
+            found.append(_want(part))
+    if not found:
+        raise pattern.error("nothing is pulled", "name attributes: [:name]")
+    for i, want in enumerate(found):
+        if want.key in {other.key for other in found[:i]}:
+            raise want.place.error("E_DUPLICATE", f":{want.key} is pulled twice", "name it once")
+    return tuple(found)
+
+
+def _want(form: Form) -> Want:
+    if form.kind != "keyword":
+        raise form.error(
+            f"an attribute is due, not {form.text}", ":name, or {:works/for [:name]} for what it points to"
+        )
+    key = form.text[1:]
+    if key in ("id", "db/id"):
+        return Want(key, None, place=form.place)
+    space, slash, word = key.rpartition("/")
+    back = word.startswith("_")
+    return Want(key, f"{space}{slash}{word.removeprefix('_')}", back, place=form.place)
+
+
+def _nested(pattern: Form, attribute: Form, of: Form) -> Want:
+    """{:friend [...]}, or {:friend 3}: the same pattern so many levels down."""
+    want = _want(attribute)
+    if want.attribute is None:
+        raise attribute.error(f"{attribute.text} is the entity itself", "it points to nothing")
+    if of.kind == "vector":
+        return replace(want, nested=_wants(of))
+    if of.kind != "int" or not 1 <= int(of.text) <= MOST_LEVELS:
+        hint = "documents are of fixed depth: {:friend 3}"
+        raise of.error(f"a pattern, or a depth from 1 to {MOST_LEVELS}, is due, not {of.text}", hint)
+    return replace(want, nested=_levels(pattern, attribute, int(of.text)))
+
+
+def _levels(pattern: Form, attribute: Form, depth: int) -> tuple[Want, ...]:
+    """The pattern around an attribute, with the attribute itself for as long as there are levels left."""
+    deeper = replace(attribute, kind="int", text=str(depth - 1))
+    parts = []
+    for part in pattern.parts:
+        pairs = list(zip(part.parts[::2], part.parts[1::2], strict=True)) if part.kind == "map" else []
+        if any(a.text == attribute.text for a, _ in pairs):
+            kept = [(a, deeper if a.text == attribute.text else of) for a, of in pairs]
+            kept = [(a, of) for a, of in kept if of is not deeper or depth > 1]
+            if not kept:
+                continue
+            part = replace(part, parts=tuple(form for pair in kept for form in pair))
+        parts.append(part)
+    return _wants(replace(pattern, parts=tuple(parts))) if parts else (Want("id", None, place=attribute.place),)
 
 
 def _symbol(form: Form) -> str:

@@ -33,6 +33,7 @@ from everview.datalog.syntax import (
     Literal,
     Not,
     Or,
+    Pull,
     Rule,
     Term,
     Test,
@@ -137,6 +138,8 @@ def gains(literal: Literal, bound: set[str], outside: set[str], read: Read) -> s
         wanted = literal.aggregates()
         have = None if (inside & outside) - bound else after(literal.body, bound, outside | wanted, read)
         return {literal.variable.name} if have is not None and wanted <= have else None
+    if isinstance(literal, Pull):
+        return {literal.variable.name} if literal.entity.name in bound else None
     if isinstance(literal, Test):
         return set() if names <= bound else None
     if isinstance(literal, Not):

@@ -280,6 +280,45 @@ class Total(Literal):
 
 
 @dataclass(frozen=True)
+class Want:
+    """A part of what is pulled: an attribute, shown as `key`; None: the entity itself.
+
+    `back`: the entities that have this one for a value. `nested`: what is pulled of the values, which are entities.
+    """
+
+    key: str
+    attribute: str | None
+    back: bool = False
+    nested: tuple[Want, ...] | None = None
+    place: Place = field(default=NOWHERE, compare=False)
+
+    def names(self) -> Iterator[str]:
+        """The attributes that it reads."""
+        if self.attribute is not None:
+            yield self.attribute
+        for want in self.nested or ():
+            yield from want.names()
+
+
+@dataclass(frozen=True)
+class Pull(Literal):
+    """`(pull ?e [:a {:b [:c]}])`: a variable that is a document about an entity."""
+
+    variable: Var
+    entity: Var
+    wants: tuple[Want, ...]
+
+    def variables(self) -> Iterator[Var]:
+        yield self.variable
+        yield self.entity
+
+    def atoms(self) -> Iterator[tuple[Atom, bool]]:
+        for want in self.wants:
+            for name in want.names():
+                yield Atom(name, (Wild(), Wild()), place=self.place), True
+
+
+@dataclass(frozen=True)
 class Dominance:
     """`p(X, A) <= p(X, B) :- body.`: a row of p goes if another dominates it (subsumption)."""
 
@@ -374,4 +413,6 @@ def mapped(thing: Any, change: Callable[[Any], Any]) -> Any:
         case Total():
             arg = None if thing.arg is None else mapped(thing.arg, change)
             return replace(thing, variable=change(thing.variable), arg=arg, body=all_of(thing.body))
+        case Pull():
+            return replace(thing, variable=change(thing.variable), entity=change(thing.entity))
     raise TypeError(f"neither literal nor term: {thing!r}")
