@@ -17,6 +17,7 @@ WORKLOADS = (
 OTHERS = (
     *("start", "epochs", "install", "proportional", "sharing", "merge", "threads", "rules", "durable", "tpch"),
     "nexmark",
+    "oneoff",
     *("figure1", "interactive", "patterns", "what_if", "why"),
 )
 

@@ -9,6 +9,7 @@ Read in this order:
     reduce              one output per key and time: history, interesting times, aggregates, corrections
     run.executor        a whole step: operators and loops; `exchange` for shards
     expressions         the machine that evaluates row expressions
+    once                programs, joins and groups over whole columns, for questions that nobody keeps
     threads             a second thread, and what it writes to
     leaving, guarding, sums    how a kernel ends when there is no memory or a number has become too large
     make                what the Python side makes, fills and reads

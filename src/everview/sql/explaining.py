@@ -18,7 +18,7 @@ from everview.plan.multiway import Choice, Decision
 from everview.plan.prune import prune
 from everview.session import doors
 from everview.session.inspect import upstream
-from everview.sql import choice, lookups, parts, reading, reasons, schemas
+from everview.sql import asking, choice, lookups, parts, reading, reasons, schemas
 from everview.sql.definitions import refuse_properties
 from everview.sql.places import Source
 from everview.sql.result import Result
@@ -48,7 +48,8 @@ def explain(sql: Statements, statement: reading.Statement) -> Result:
     how = sql.how_to_join(plain, source)
     joined = _joins(sql, plain, how, choice.why(how, sql.asked(source)))
     found = [str(look_up) for _, look_up in lookups.planned(sql.core, query.node)] if node is tree else []
-    lines = [*collection.explain().split("\n"), *joined, *found, *_kept(sql, collection)]
+    asked = [asking.told(sql.core, query.node, sql.way)] if node is tree else []
+    lines = [*collection.explain().split("\n"), *joined, *found, *asked, *_kept(sql, collection)]
     if analyze:
         start = time.perf_counter()
         rows = len(sql.answer(query, compiler))

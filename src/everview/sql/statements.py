@@ -3,7 +3,7 @@
 Statements of one text run one after the other; the answer is the last one's. If one fails, a transaction that the text
 has begun is rolled back; one that was open before can only be rolled back from then on, as in PostgreSQL.
 
-A SELECT is installed as a view for a moment, read, and dropped, so it uses (and shares) the indexes that are there.
+A SELECT is computed at once over what is kept, or installed as a view for a moment (`everview.sql.asking`).
 Inside a transaction it sees what that has changed so far (`everview.sql.own_changes`).
 
 A statement is bound first, which changes nothing; then every part of it must have been read (`everview.sql.parts`);
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from sqlglot import exp
 
 from everview.codes.codec import Codec
@@ -25,6 +26,8 @@ from everview.errors import EverviewError, did_you_mean
 from everview.expr.nodes import Expr
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
+from everview.once import ordering
+from everview.once.rows import Elsewhere
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
 from everview.plan.substitute import substituted
@@ -35,6 +38,7 @@ from everview.session.session import Session
 from everview.session.turns import reads, writes
 from everview.sql import (
     altering,
+    asking,
     changes,
     choice,
     comments,
@@ -101,6 +105,8 @@ class Statements:
         self.dry = False
         """Whether statements are only looked at: what they make is made, and nothing is asked or changed"""
         self.plan: Choice | None = None
+        self.way: asking.Way | None = None
+        """how questions are answered, if somebody said so"""
         self.dialect = "postgres"
 
     def run(self, text: str) -> Any:
@@ -247,25 +253,52 @@ class Statements:
             return answer
 
     def answer(self, query: Query, compiler: Compiler) -> Result:
-        """Install, read, sort, drop."""
-        inside = [f"c{i}" for i in range(len(query.node.types))]
+        """The query's rows, in its order."""
         written: dict[plan.Node, plan.Node] = dict(self.written)
         written.update({place: file.rows() for place, file in compiler.files.items()})
         node = substituted(query.node, written) if written else query.node
         node = own_changes.seen(self.core, lookups.done(self.core, node), self.snapshot)
+        codes = self._at_once(node)
+        if codes is None:
+            codes = self._as_view(node, query, compiler)
+        if query.order:
+            codes = codes[:, self._ordered(codes, query)]
+        types = query.node.types[: query.width]
+        return Result(Codec(types, query.names, self.core.interner), codes[: query.width].copy())
+
+    def _at_once(self, node: plan.Node) -> np.ndarray | None:
+        """The query's rows without a view; None if it needs one."""
+        if self.way == "view" or self.core.transactions.supposed() is not None:
+            return None
+        self.core.transactions.catch_up()
+        try:
+            return asking.at_once(self.core, node)
+        except Elsewhere as reason:
+            if self.way == "once":
+                raise asking.refused(reason) from None
+            return None
+
+    def _as_view(self, node: plan.Node, query: Query, compiler: Compiler) -> np.ndarray:
+        """The query's rows by way of a view that is dropped at once."""
+        inside = [f"c{i}" for i in range(len(query.node.types))]
         collection = self.collection(compiler, node, inside)
         view = self.session.view(QUERY, collection, plan=self.how_to_join(query.node, compiler.source))
         try:
-            codes = view._read(self.session.time)._repeated()
-            if query.order:
-                codes = codes[:, in_order(view._codec.decode_rows(codes), query.order, view._codec.types)]
+            return view._read(self.session.time)._repeated()
         except EverviewError as error:
             error.message = error.message.replace(f"view {QUERY!r}", "the query")
             raise
         finally:
             view.drop()
-        types = query.node.types[: query.width]
-        return Result(Codec(types, query.names, self.core.interner), codes[: query.width].copy())
+
+    def _ordered(self, codes: np.ndarray, query: Query) -> Any:
+        """Numbers of the rows in the query's order."""
+        types = query.node.types
+        found = ordering.answered(codes, query.order, types, self.core.interner)
+        if found is not None:
+            return found
+        names = [f"c{i}" for i in range(len(types))]
+        return in_order(Codec(types, names, self.core.interner).decode_rows(codes), query.order, types)
 
     def how_to_join(self, node: plan.Node, source: Source) -> Choice | None:
         """What db.view is told: what was asked for, or what suits the query."""
@@ -276,7 +309,14 @@ class Statements:
         return source.notes.plan or self.plan
 
     def set_plan(self, node: exp.Set, source: Source) -> Do:
-        """SET plan = 'binary' | 'delta' | 'wco' | default"""
+        """SET plan = 'binary' | 'delta' | 'wco' | default, SET ask = 'once' | 'view' | default"""
+        if asking.is_setting(node):
+            way = asking.setting(node, source)
+
+            def ask() -> None:
+                self.way = way
+
+            return ask
         setting = choice.setting(node, source)
 
         def do() -> None:

@@ -1,0 +1,98 @@
+"""The committed batches of an arrangement as columns, read where they lie.
+
+Hazard: the arrays are windows on the kernels' memory, which is theirs only as long as the session's turn lasts, or the
+batches are pinned. Nothing here may outlive the question; answers are copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from everview.kernels.once import columns as kernel
+from everview.once.rows import Column, Rows, Words, check_weights
+
+_FEW = 16
+
+
+class _Window:
+    """Words at an address, for NumPy to look at."""
+
+    def __init__(self, address: int, words: int) -> None:
+        self.__array_interface__: dict[str, Any] = {
+            "data": (address, True),
+            "shape": (words,),
+            "typestr": "<i8",
+            "version": 3,
+        }
+
+
+def window(address: int, words: int) -> Words:
+    """Words at an address as an array that can only be read."""
+    return np.asarray(_Window(address, words))
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Where a committed batch lies."""
+
+    rows: int
+    cap: int
+    data: int
+    times: int
+    diffs: int
+    address: int
+
+    def column(self, number: int) -> Words:
+        """The codes of a column, in the arrangement's order."""
+        return window(self.data + 8 * number * self.cap, self.rows)
+
+    def weights(self) -> Words | None:
+        """The multiplicities; None if all are 1."""
+        return None if self.diffs < 0 else window(self.data + 8 * self.diffs, self.rows)
+
+    def moments(self) -> Words | int:
+        """The times; one if all are the same."""
+        if self.times < 0:
+            return int(window(self.data + 8 * (-1 - self.times), 1)[0])
+        return window(self.data + 8 * self.times, self.rows)
+
+
+def batches(trace: int) -> list[Batch]:
+    """The committed batches of a trace, largest first."""
+    room = _FEW
+    while True:
+        words = np.empty(room * kernel.FOUND_WORDS, dtype=np.int64)
+        found = int(kernel.batches_of(trace, words))
+        if found <= room:
+            return [Batch(*row) for row in words.reshape(room, kernel.FOUND_WORDS)[:found].tolist()]
+        room = found
+
+
+def scanned(listed: list[Batch], order: tuple[int, ...], wanted: Collection[int], time: int) -> Rows:
+    """The wanted columns of all rows that are there at a time; `order` says where each column is in the batches."""
+    parts = [part for batch in listed if batch.rows and (part := _part(batch, order, wanted, time)).count]
+    if not parts:
+        return Rows(0, {c: Column(np.empty(0, dtype=np.int64)) for c in wanted})
+    if len(parts) == 1:
+        return parts[0]
+    weights = None
+    if any(p.weights is not None for p in parts):
+        weights = np.concatenate([np.ones(p.count, np.int64) if p.weights is None else p.weights for p in parts])
+    columns = {c: Column(np.concatenate([p.words(c) for p in parts])) for c in wanted}
+    return Rows(sum(p.count for p in parts), columns, weights)
+
+
+def _part(batch: Batch, order: tuple[int, ...], wanted: Collection[int], time: int) -> Rows:
+    weights = batch.weights()
+    if weights is not None:
+        check_weights(weights)
+    rows = Rows(batch.rows, {c: Column(batch.column(order.index(c))) for c in wanted}, weights)
+    moments = batch.moments()
+    if isinstance(moments, int):
+        return rows if moments <= time else rows.take(np.empty(0, dtype=np.int64))
+    early = moments <= time
+    return rows if early.all() else rows.take(np.flatnonzero(early))

@@ -1,0 +1,106 @@
+"""Questions that nobody keeps: which way a SELECT goes, and its rows.
+
+    at once       over the columns of what is kept, without arranging anything (`everview.once`)
+    as a view     installed for a moment, read, and dropped: for whatever the first way does not know, rows that fail,
+                  sessions whose rows are in shards
+
+The answers are the same. `SET ask = 'once'` refuses the second way and `SET ask = 'view'` the first, for tests and
+comparisons; `EXPLAIN` says which it would be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import get_ident
+from typing import Literal
+
+from sqlglot import exp
+
+from everview.errors import PlanError, did_you_mean
+from everview.once import answering
+from everview.once.answering import Leaf
+from everview.once.leaves import batches
+from everview.once.rows import Elsewhere, Words
+from everview.plan import nodes as plan
+from everview.runtime.embedded import EmbeddedRuntime
+from everview.session.core import Core
+from everview.session.inspect import error_operators
+from everview.sql.parts import understood
+from everview.sql.places import Source
+
+Way = Literal["once", "view"]
+WAYS: tuple[Way, ...] = ("once", "view")
+
+
+def at_once(core: Core, node: plan.Node) -> Words:
+    """A plan's rows as codes, in the order of a view of it; `Elsewhere` if that has to be one."""
+    leaves = _leaves(core)
+    limits = core.limits.get(get_ident())
+    words = None if limits is None or limits.memory is None else max(limits.memory // 8, 1)
+    return answering.answer(node, leaves, core.interner, words)
+
+
+def told(core: Core, node: plan.Node, way: Way | None) -> str:
+    """Which way a query would go, for EXPLAIN."""
+    if way == "view":
+        return "asked: as a view for a moment, because SET ask says so"
+    try:
+        answering.planned(node, _leaves(core))
+    except Elsewhere as reason:
+        return f"asked: as a view for a moment: {reason}"
+    return "asked: at once, over the columns of what is kept"
+
+
+def is_setting(node: exp.Set) -> bool:
+    """Whether a SET says how questions are answered."""
+    equal = node.expressions[0].this if len(node.expressions) == 1 else None
+    return isinstance(equal, exp.EQ) and equal.this.name.lower() == "ask"
+
+
+def setting(node: exp.Set, source: Source) -> Way | None:
+    """What SET ask = ... sets."""
+    value = node.expressions[0].this.expression
+    understood(node.expressions[0])
+    for way in WAYS:
+        if value.name.lower() == way:
+            return way
+    if value.name.lower() == "default":
+        return None
+    raise source.error(
+        value, "E_PLAN", f"there is no way {value.name!r} to ask", did_you_mean(value.name, (*WAYS, "default"))
+    )
+
+
+def refused(reason: Elsewhere) -> PlanError:
+    """The error for a query that has to be a view for a moment, though that was ruled out."""
+    return PlanError("E_PLAN", f"the query cannot be answered at once: {reason}", "SET ask = default")
+
+
+def _leaves(core: Core) -> Callable[[plan.Node], Leaf | None]:
+    """What is kept of a node, each looked up once."""
+    runtime = core.runtime
+    if not isinstance(runtime, EmbeddedRuntime):
+        raise Elsewhere("rows are in shards")
+    known: dict[plan.Node, Leaf | None] = {}
+
+    def find(node: plan.Node) -> Leaf | None:
+        if node not in known:
+            known[node] = _leaf(core, node)
+        return known[node]
+
+    return find
+
+
+def _leaf(core: Core, node: plan.Node) -> Leaf | None:
+    """The arrangement of a node, if one is kept; refused if rows of it have failed."""
+    dataflow = core.runtime.dataflow
+    for arrangement in core.runtime.builder.arrangements.get((node, ()), []):
+        trace = arrangement.trace
+        if trace.diffs != 1 or trace.stateless or not arrangement.operator.scope.is_root:
+            continue
+        if not isinstance(node, plan.Table):
+            for errors in error_operators(dataflow, arrangement.operator):
+                if errors.trace is None or errors.trace.measure()[1]:
+                    raise Elsewhere("rows of what it reads have failed")
+        return Leaf(batches(trace.address), arrangement.order, dataflow.time)
+    return None
