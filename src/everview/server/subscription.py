@@ -88,6 +88,7 @@ class Subscription:
         self._numbers = itertools.count(1)
         self._ready: deque[Commit] = deque()
         self._known = -1
+        self._hurried = False
         self._told = float("-inf")
         self._changing = asyncio.Lock()
 
@@ -170,8 +171,16 @@ class Subscription:
         """Tell of every time, also if nothing that is followed changed."""
         self._engine.feeds.progress.add(self)
 
+    def hurry(self) -> None:
+        """Tell how far it is with the next commit, whatever that has."""
+        self._hurried = True
+        self.news.set()
+
     def _due(self, commit: Commit) -> bool:
         """Whether a commit without frames is worth telling."""
+        if self._hurried:
+            self._hurried = False
+            return True
         if commit.time == self._known:
             return False
         return self in self._engine.feeds.progress or time.monotonic() - self._told >= HEARTBEAT

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import InputError
+from everview.session import doors
 
 if TYPE_CHECKING:
     from everview.session.session import Session
@@ -38,12 +39,17 @@ def connect(
     With a SparkSession, steps are Spark jobs: it takes `state`, the directory, `shards`, and what docs/spark.md lists;
     `threads` has no effect there, shards are what runs side by side.
 
+    `everview.connect("everview://host:port", token="...")` is a client of `everview serve` (`everviews://` with TLS),
+    with the same methods: see docs/server.md.
+
     >>> import everview as ev
     >>> ev.connect()
     Session(time 0, tables: none, views: none)
     """
     if not isinstance(files, bool):
         raise InputError("E_TYPE", f"files={files!r}: SQL may use files or not", "give True or False")
+    if isinstance(target, str) and target.startswith(("everview://", "everviews://")):
+        return doors.open_client(target, **options)  # type: ignore[return-value]
     from everview.session.session import opened  # may take a while the first time, so it can be interrupted
 
     session = opened(target, history=history, merge_effort=merge_effort, threads=threads, options=options)

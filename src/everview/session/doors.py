@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from everview.client.session import ClientSession
     from everview.datalog import Rules
     from everview.io.outlet import Outlet
     from everview.io.pipeline import Pipeline
@@ -161,6 +162,16 @@ def open_on_spark(spark: Any, **options: Any) -> Session:
     from everview.spark.opening import open_on_spark
 
     return open_on_spark(spark, **options)
+
+
+def open_client(address: str, **options: Any) -> ClientSession:
+    from everview.client.session import connect
+    from everview.errors import InputError, did_you_mean
+
+    known = ("token", "timeout", "certificate")
+    if unknown := [name for name in options if name not in known]:
+        raise InputError("E_OPTION", f"a client has no option {unknown[0]!r}", did_you_mean(unknown[0], known))
+    return connect(address, **options)
 
 
 def check(core: Core) -> list[Difference]:

@@ -44,11 +44,23 @@ class Door:
         """WebSockets that are open"""
         self.numbers = itertools.count()
 
-    async def run(self, request: Request, work: Callable[[Session], T]) -> T:
-        """Have the engine work for a request; until its client goes away."""
-        settings = self.settings
+    async def run(
+        self,
+        request: Request,
+        work: Callable[[Session], T],
+        *,
+        seconds: float | None = None,
+        memory: int | None = None,
+    ) -> T:
+        """Have the engine work for a request; until its client goes away. It may take what the server allows, or less
+        if it says so.
+        """
+        limits = {
+            "seconds": _least(seconds, self.settings.seconds),
+            "memory": _least(memory, self.settings.memory),
+        }
         running = asyncio.ensure_future(
-            self.engine.run(work, seconds=settings.seconds, memory=settings.memory, key=request.headers.get(QUERY_ID))
+            self.engine.run(work, **limits, key=request.headers.get(QUERY_ID))  # type: ignore[arg-type]
         )
         gone = asyncio.ensure_future(_gone(request))
         try:
@@ -63,6 +75,10 @@ class Door:
 
 QUERY_ID = "x-query-id"
 """The header in which a client names a request, so that it can cancel it."""
+
+
+def _least(one: float | None, other: float | None) -> float | None:
+    return min((n for n in (one, other) if n is not None), default=None)
 
 
 async def _gone(request: Request) -> None:

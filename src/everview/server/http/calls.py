@@ -19,12 +19,14 @@ from starlette.responses import Response
 
 from everview.errors import InputError
 from everview.expr.resolve import Column
+from everview.io.durations import seconds
 from everview.language.collection import Collection
 from everview.server.asking import Answer, answer_of, ask
 from everview.server.http.answers import Door
 from everview.server.http.relations import Once
 from everview.session.core import core_of
 from everview.session.followed import Followed
+from everview.session.limits import size_of
 from everview.session.table import Table
 from everview.sql.prepared import Prepared
 from everview.wire import plans
@@ -55,7 +57,7 @@ async def call(door: Door, request: Request) -> Response:
 
     def work(db: Session) -> Sent:
         try:
-            answer, parts = CALLS[name](db, Given(head, tables))
+            answer, parts = _done(db, name, Given(head, tables))
         except (KeyError, TypeError, IndexError) as error:
             if _ours(error):
                 raise
@@ -64,8 +66,30 @@ async def call(door: Door, request: Request) -> Response:
             ) from None
         return {"time": db.time, **answer}, parts
 
-    answer, parts = await door.run(request, work)
+    answer, parts = await door.run(request, work, **_limits(head.get("limits")))
     return Response(packed(answer, parts), media_type=KIND)
+
+
+def _done(db: Session, name: str, given: Given) -> Sent:
+    """Do it; if changes are supposed, as it would be with them."""
+    supposed = given.get("suppose")
+    if not supposed:
+        return CALLS[name](db, given)
+    with db.what_if():
+        for step in supposed:
+            _step(db, given, step)
+        return CALLS[name](db, given)
+
+
+def _limits(said: Any) -> dict[str, Any]:
+    """What a client allows its call."""
+    if not isinstance(said, dict):
+        return {}
+    seconds_said, memory_said = said.get("seconds"), said.get("memory")
+    return {
+        "seconds": None if seconds_said is None else seconds(seconds_said),
+        "memory": None if memory_said is None else size_of(memory_said),
+    }
 
 
 def _ours(error: BaseException) -> bool:
@@ -74,7 +98,7 @@ def _ours(error: BaseException) -> bool:
     while trace is not None:
         deep += 1
         trace = trace.tb_next
-    return deep > 4
+    return deep > 5
 
 
 class Given:

@@ -19,6 +19,7 @@ from everview.server.http.shown import dumped, rows_shown
 from everview.server.subscription import Commit, Frame
 from everview.wire.envelopes import packed
 from everview.wire.mistakes import told
+from everview.wire.values import rows_written
 
 
 def message(commit: Commit) -> bytes:
@@ -38,6 +39,23 @@ def envelope(commit: Commit) -> bytes:
             tables.append(frame.chunk.to_arrow())
         heads.append(head)
     return packed({"frames": [*heads, _end(commit)]}, tables)
+
+
+def exact(commit: Commit) -> bytes:
+    """A commit as a text message with values that Python can have back as they were (`everview.wire.values`)."""
+    parts = []
+    for frame in commit.frames:
+        head = dumped(_head(commit, frame))
+        parts.append(head if frame.chunk is None else head[:-1] + b"," + _exact_rows(frame.chunk) + b"}")
+    return b"[" + b",".join([*parts, dumped(_end(commit))]) + b"]"
+
+
+def _exact_rows(chunk: Chunk) -> bytes:
+    found = chunk.encoded.get("exact")
+    if found is None:
+        said = dumped({"rows": rows_written(chunk.rows), "diffs": chunk.diffs.tolist()})
+        found = chunk.encoded["exact"] = said[1:-1]
+    return found
 
 
 def _end(commit: Commit) -> dict[str, object]:

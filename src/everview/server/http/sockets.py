@@ -5,6 +5,7 @@ The client's first message is `{"type": "hello", "token": "..."}`; the server an
     {"type": "subscribe", "id": 1, "view": "total"}       or "query": "SELECT ..."; "resume": TOKEN, "snapshot": false
     {"type": "subscribe", "views": [{"id": 1, "view": "a"}, {"id": 2, "view": "b"}]}    several, from one time on
     {"type": "unsubscribe", "id": 1}
+    {"type": "sync"}             say how far it is: a commit follows, if need be one without changes
     {"type": "ping", "id": 9}
 
 `hello` may say `"format": "arrow"`, `"granularity": 0.5` (seconds between two commits), and `"progress": true` (tell of
@@ -21,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from collections.abc import Callable
 from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
@@ -31,7 +33,7 @@ from everview.server.http.answers import LOG, Door
 from everview.server.http.guard import Guard
 from everview.server.http.resuming import resumed
 from everview.server.http.shown import columns_shown, dumped
-from everview.server.subscription import GRANULARITY, Subscription, Wanted
+from everview.server.subscription import GRANULARITY, Commit, Subscription, Wanted
 from everview.wire.mistakes import told
 from everview.wire.values import parsed
 
@@ -47,6 +49,14 @@ MOST = 1000
 AGAIN_LATER, FAULT, NOT_ALLOWED, GOING_AWAY = 1013, 1011, 1008, 1001
 
 
+FORMATS: dict[str, Callable[[Commit], str | bytes]] = {
+    "json": lambda commit: frames.message(commit).decode(),
+    "arrow": frames.envelope,
+    "exact": lambda commit: frames.exact(commit).decode(),
+}
+"""How commits can be sent; `exact` is for Everview's own clients."""
+
+
 class Socket:
     """One client."""
 
@@ -55,7 +65,7 @@ class Socket:
         self.guard = guard
         self.incarnation = incarnation
         self.socket = socket
-        self.arrow = False
+        self.form = "json"
         self.subscription: Subscription | None = None
         self._writing = asyncio.Lock()
 
@@ -92,7 +102,9 @@ class Socket:
         granularity = hello.get("granularity", GRANULARITY)
         if not isinstance(granularity, (int, float)) or not 0 <= granularity <= 3600 or not math.isfinite(granularity):
             raise InputError("E_MESSAGE", "'granularity' is no number of seconds", "give one up to 3600")
-        self.arrow = hello.get("format") == "arrow"
+        if hello.get("format", "json") not in FORMATS:
+            raise InputError("E_MESSAGE", "there is no such 'format'", f"use one of {', '.join(FORMATS)}")
+        self.form = hello.get("format", "json")
         self.subscription = Subscription(self.door.engine, float(granularity), self)
         if hello.get("progress") is True:
             self.subscription.report_progress()
@@ -124,6 +136,8 @@ class Socket:
                 assert self.subscription is not None
                 await self.subscription.remove(number)
                 await self._say({"type": "unsubscribed", "id": number})
+            elif kind == "sync" and self.subscription is not None:
+                self.subscription.hurry()
             elif kind == "ping":
                 await self._say({"type": "pong", "id": number})
             else:
@@ -142,7 +156,7 @@ class Socket:
         given = message.get("views", [message])
         if not isinstance(given, list) or not 0 < len(given) <= MOST - len(subscription.feeds):
             raise InputError("E_MESSAGE", f"'views' is no list of up to {MOST} subscriptions", "see docs/server.md")
-        wanted = [_wanted(each, self.arrow) for each in given]
+        wanted = [_wanted(each, self.form == "arrow") for each in given]
         ids = [each.get("id") for each in given]
         if not all(isinstance(i, int) and not isinstance(i, bool) for i in ids) or len({*ids}) < len(ids):
             raise InputError("E_MESSAGE", "each subscription needs an 'id', a number of its own", "see docs/server.md")
@@ -176,7 +190,7 @@ class Socket:
             while True:
                 commit = await self.subscription.next()
                 async with self._writing:
-                    await self._sent(frames.envelope(commit) if self.arrow else frames.message(commit).decode())
+                    await self._sent(FORMATS[self.form](commit))
         except (WebSocketDisconnect, RuntimeError):
             pass  # the other task ends the connection
         except TimeoutError:

@@ -1,0 +1,241 @@
+"""Tables and views of a server, in a client: what `db["name"]` gives.
+
+They are collections, of which queries are built as of any others; `db.view` sends the plan. Their columns are those
+that were there when the client asked: a table that is altered is to be asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from everview.client.results import ClientResult, ClientWhyNot, Row, derivations
+from everview.errors import InputError
+from everview.expr.resolve import Column
+from everview.language.collection import Collection
+from everview.plan import nodes as plan
+from everview.wire.plans import type_of
+from everview.wire.values import plain, rows_of, rows_written
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
+
+    from everview.client.session import ClientSession
+    from everview.why.derivation import Derivation, Witnesses
+
+SHOWN = 20
+"""Rows that are printed."""
+
+
+class Contents:
+    """Rows of a table or view, now or at a time."""
+
+    _session: ClientSession
+    _label: str
+
+    def _at(self) -> dict[str, Any]:
+        return {"name": self._label}
+
+    def _read(self, *, arrow: bool = False) -> tuple[dict[str, Any], list[pa.Table]]:
+        return self._session._call("rows", {**self._at(), "arrow": arrow})
+
+    def rows(self) -> list[Row]:
+        """All rows, repeated by multiplicity, in no particular order."""
+        return ClientResult(*self._read()).rows()
+
+    def counts(self) -> dict[Row, int]:
+        """Each distinct row with its multiplicity."""
+        head, _ = self._session._call("counts", self._at())
+        return dict(zip(rows_of(head["rows"]), head["counts"], strict=True))
+
+    def head(self, n: int = 5) -> list[Row]:
+        """Some rows, at most n."""
+        if not isinstance(n, int) or isinstance(n, bool) or n < 0:
+            raise InputError("E_TYPE", f"head({n!r})", "give a number of rows")
+        return self.rows()[:n]
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as an Arrow table."""
+        return self._read(arrow=True)[1][0]
+
+    def to_pandas(self) -> pd.DataFrame:
+        """All rows as a pandas frame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a polars frame."""
+        return ClientResult(*self._read()).to_polars()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __len__(self) -> int:
+        return int(self._session._call("count", self._at())[0]["count"])
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows())
+
+
+class ClientSnapshot(Contents):
+    """Contents at an earlier time, as long as the server's history reaches back."""
+
+    def __init__(self, session: ClientSession, name: str, time: int) -> None:
+        self._session = session
+        self._label = name
+        self.time = time
+        len(self)  # a time that cannot be read is told at once
+
+    def _at(self) -> dict[str, Any]:
+        return {"name": self._label, "at": self.time}
+
+
+class ClientRelation(Contents, Collection):
+    """What tables and views have in common."""
+
+    _kind = "view"
+
+    def __init__(self, session: ClientSession, described: dict[str, Any]) -> None:
+        columns = [Column(name, type_of(kind)) for name, kind in described["columns"]]
+        key = tuple(described["key"])
+        number = session._number(described["name"], columns)
+        node = plan.Table(number, tuple(c.type for c in columns), key)
+        Collection.__init__(self, node, columns, session, label=described["name"])
+        self._session = session
+        self._key = key
+
+    def count(self) -> int:
+        """How many rows there are."""
+        return len(self)
+
+    def show(self, n: int = SHOWN) -> None:
+        """Print name, columns and some rows."""
+        print(self._text(n))
+
+    def __str__(self) -> str:
+        return self._text(SHOWN)
+
+    def _text(self, n: int) -> str:
+        return str(self._session._call("text", {"name": self._label, "rows": n})[0]["text"])
+
+    def as_of(self, time: int) -> ClientSnapshot:
+        """The contents at an earlier time."""
+        return ClientSnapshot(self._session, self._label, time)
+
+    def lookup(self, key: Any) -> list[Row]:
+        """Rows with this key: of the `index_by` columns, the declared key, or the first column(s)."""
+        return rows_of(self._session._call("lookup", {"name": self._label, "key": plain(key)})[0]["rows"])
+
+    def changes(self, since: int) -> list[tuple[Row, int, int]]:
+        """[(row, time, diff), ...] for all times after `since`, in time order."""
+        head, _ = self._session._call("changes", {"name": self._label, "since": since})
+        return list(zip(rows_of(head["rows"]), head["times"], head["diffs"], strict=True))
+
+    def subscribe(
+        self, function: Callable[[Any], Any] | None = None, *, snapshot: bool = True, granularity: float = 0.0
+    ) -> Any:
+        """Call a function with each complete time's changes, the present contents first (unless `snapshot=False`), in a
+        thread of the client's. Also a decorator. What happens within `granularity` seconds comes added up. Returns a
+        function that stops the calls. A connection that breaks is made again, and nothing is left out.
+        """
+        if function is None:
+            return lambda f: self.subscribe(f, snapshot=snapshot, granularity=granularity)
+        if not callable(function):
+            raise InputError("E_TYPE", f"{function!r} cannot be called", "subscribe a function of a Batch")
+        return self._session._follow({"view": self._label}, function, snapshot, granularity)
+
+    def stats(self) -> dict[str, Any]:
+        """Rows, time, and the arrangements in use."""
+        found: dict[str, Any] = self._session._value("stats", {"name": self._label}, "stats")
+        return found
+
+
+class ClientTable(ClientRelation):
+    """A base table of a server's."""
+
+    _kind = "table"
+
+    def insert(self, rows: Any) -> None:
+        """Add rows: tuples or dicts in a list, an Arrow table, a pandas or polars frame, or columns in a dict."""
+        self._session._change("insert", self._label, rows)
+
+    def delete(self, rows: Any = None, *, keys: Any = None) -> None:
+        """Take rows away, each as often as it is given; or those with these `keys`."""
+        if (rows is None) == (keys is None):
+            raise InputError("E_TYPE", "delete takes rows, or keys", "write delete(rows) or delete(keys=[...])")
+        if keys is None:
+            self._session._change("delete", self._label, rows)
+        else:
+            self._session._stage({"how": "delete keys", "name": self._label, "keys": [plain(k) for k in keys]})
+
+    def upsert(self, rows: Any) -> None:
+        """Insert rows of a table with a key, replacing those with the same keys."""
+        if not self._key:
+            raise InputError(
+                "E_NO_KEY", f"table {self._label!r} has no key", 'declare one: db.table(..., key="column")'
+            )
+        self._session._change("upsert", self._label, rows)
+
+    def clear(self) -> None:
+        """Delete all rows."""
+        self._session._stage({"how": "clear", "name": self._label})
+
+    def drop(self, *, cascade: bool = False) -> None:
+        """Remove the table; views that read it must go first, or with it."""
+        self._session._call("drop", {"name": self._label, "cascade": cascade})
+
+
+class ClientView(ClientRelation):
+    """A view of a server's."""
+
+    def drop(self) -> None:
+        """Stop keeping the view."""
+        self._session._call("drop", {"name": self._label})
+
+    def errors(self) -> list[tuple[str, int]]:
+        """[(what went wrong, how many rows), ...] now; empty when all is well."""
+        head, _ = self._session._call("errors", {"name": self._label})
+        return [(text, n) for text, n in head["errors"]]
+
+    def explain(self) -> str:
+        """The plan, and what is kept for it."""
+        return str(self._session._call("explain", {"name": self._label})[0]["text"])
+
+    def why(self, row: Any, *, all: int | None = None, time: int | None = None) -> Derivation | Witnesses:
+        """Why a row is here; `all=k` gives up to k explanations."""
+        asked = {"name": self._label, "row": plain(row), "all": all, "at": time}
+        return derivations(self._session._call("why", asked)[0], all is not None)
+
+    def why_not(self, row: Any, *, time: int | None = None) -> ClientWhyNot:
+        """Why a row is not here."""
+        return ClientWhyNot(self._session._call("why_not", {"name": self._label, "row": plain(row), "at": time})[0])
+
+
+def sent_rows(rows: Any, tables: list[pa.Table]) -> Any:
+    """Rows for the server: the number of a table that goes along, or the rows as JSON."""
+    table = arrow_of(rows)
+    if table is None:
+        return rows_written(rows)
+    tables.append(table)
+    return len(tables) - 1
+
+
+def arrow_of(rows: Any) -> pa.Table | None:
+    """A table of whatever library as an Arrow table; None if rows are no table."""
+    if isinstance(rows, pa.Table):
+        return rows
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
+    library = type(rows).__module__.partition(".")[0]
+    if library == "pandas":
+        return pa.Table.from_pandas(rows, preserve_index=False)
+    if library != "numpy" and hasattr(rows, "__arrow_c_stream__"):
+        return pa.table(rows)
+    if isinstance(rows, dict):
+        try:
+            return pa.table({name: list(values) for name, values in rows.items()})
+        except (pa.ArrowException, TypeError, ValueError) as error:
+            raise InputError("E_TYPE", f"these are no columns: {error}", "give a list for each, equally long") from None
+    return None

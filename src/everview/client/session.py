@@ -1,0 +1,459 @@
+"""`ClientSession`: a session's methods, each a call to a server."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from everview.client.following import Following
+from everview.client.relations import ClientTable, ClientView, arrow_of, sent_rows
+from everview.client.results import ClientResult, Row
+from everview.client.transport import Transport, address_of
+from everview.errors import InputError, PlanError, did_you_mean
+from everview.language.collection import Collection, common_owner
+from everview.wire import plans
+from everview.wire.values import plain, rows_of, value_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from everview.expr.resolve import Column
+
+QUERIES = ("SELECT", "WITH", "VALUES", "EXPLAIN", "SHOW", "TABLE", "FROM", "(", "DESCRIBE")
+"""How statements begin that change nothing."""
+
+ELSEWHERE = ("source", "run", "read", "function", "attribute", "transact", "retract_source", "register", "refresh")
+"""Methods of a session that are for the program which has it."""
+
+
+def connect(address: str, *, token: str = "", timeout: float = 300.0, certificate: str = "") -> ClientSession:
+    """A client of a server: `everview.connect("everview://127.0.0.1:8080", token="...")`, or `everviews://` for TLS.
+
+    `timeout` is how many seconds an answer may take; `certificate` is a file with certificates to trust.
+    """
+    if not isinstance(token, str):
+        raise InputError("E_TYPE", "the token is no text", "give the text that everview serve shows")
+    return ClientSession(Transport(address_of(address, token, timeout, certificate)))
+
+
+class ClientSession:
+    """A session of a server's, as seen from here; made by `everview.connect("everview://...")`.
+
+    It can be used from several threads; a transaction belongs to the thread that began it.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._here = _OfThread()
+        self._numbers: dict[tuple[str, tuple[Any, ...]], int] = {}
+        self._followed: list[Following] = []
+        self._call("hello")
+
+    # lifetime
+
+    def __enter__(self) -> ClientSession:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the subscriptions and hang up. What is on the server stays there."""
+        for following in self._followed:
+            following()
+        self._followed.clear()
+        self._transport.close()
+
+    def __repr__(self) -> str:
+        address = self._transport.address
+        where = f"{address.host}:{address.port}"
+        return f"ClientSession({where}{', closed' if self._transport.closed else ''})"
+
+    # calls
+
+    def _call(
+        self, do: str, head: Mapping[str, Any] | None = None, tables: Sequence[pa.Table] = ()
+    ) -> tuple[dict[str, Any], list[pa.Table]]:
+        more: dict[str, Any] = {}
+        sent = list(tables)
+        if (supposed := self._here.supposed) is not None and do not in ("hello", "names", "relation"):
+            more["suppose"] = _moved(supposed.steps, len(sent))
+            sent += supposed.tables
+        if self._here.limits:
+            more["limits"] = self._here.limits[-1]
+        return self._transport.call(do, {**(head or {}), **more}, sent)
+
+    def _value(self, do: str, head: Mapping[str, Any], name: str) -> Any:
+        return value_of(self._call(do, head)[0][name])
+
+    def _number(self, name: str, columns: Sequence[Column]) -> int:
+        """The number of a table or view in plans."""
+        known = name, tuple((c.name, c.type) for c in columns)
+        return self._numbers.setdefault(known, len(self._numbers))
+
+    # what there is
+
+    def __getitem__(self, name: str) -> Any:
+        """A table or view by name."""
+        if not isinstance(name, str):
+            raise InputError("E_NAME", f"no table or view is called {name!r}", did_you_mean(name, self._names()))
+        return self._made(self._call("relation", {"name": name})[0])
+
+    def _names(self) -> list[str]:
+        return [*self.tables, *self.views]
+
+    def _made(self, described: dict[str, Any]) -> ClientTable | ClientView:
+        return (ClientTable if described["kind"] == "table" else ClientView)(self, described)
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._names()
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """Names of the tables."""
+        return tuple(self._call("names")[0]["tables"])
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """Names of the views."""
+        return tuple(self._call("names")[0]["views"])
+
+    @property
+    def time(self) -> int:
+        """The last complete time."""
+        return int(self._call("hello")[0]["time"])
+
+    @property
+    def now(self) -> dt.datetime:
+        """What the server's clock shows (UTC)."""
+        moment: dt.datetime = self._value("now", {}, "now")
+        return moment
+
+    def advance(self, moment: dt.datetime | None = None) -> None:
+        """Move the server's clock; without a moment, to its computer's time."""
+        self._refuse_supposed("the clock cannot be moved")
+        self._call("advance", {"moment": plain(moment)} if moment is not None else {})
+
+    # making
+
+    def table(
+        self,
+        name: str,
+        schema: Any,
+        key: str | Sequence[str] | None = None,
+        *,
+        ttl: dt.timedelta | None = None,
+    ) -> ClientTable:
+        """Make a base table of columns, {"name": type}, or of data to begin with."""
+        self._refuse_supposed("tables cannot be made")
+        head: dict[str, Any] = {"name": name, "key": key, "ttl": None if ttl is None else plain(ttl)}
+        tables: list[pa.Table] = []
+        if isinstance(schema, Mapping) and not any(
+            isinstance(v, list) or hasattr(v, "tolist") for v in schema.values()
+        ):
+            from everview.codes.declare import data_type
+
+            if any(not isinstance(column, str) or not column for column in schema):
+                raise InputError("E_NAME", f"table {name!r}: a column has no name", "give a non-empty string")
+            head["columns"] = [[column, plans.written_type(data_type(kind))] for column, kind in schema.items()]
+        elif (table := arrow_of(schema)) is not None:
+            tables.append(table)
+        else:
+            head["rows"] = [plain(row) for row in schema]
+        made = self._made(self._call("table", head, tables)[0])
+        assert isinstance(made, ClientTable)
+        return made
+
+    def view(
+        self,
+        name: str,
+        collection: Collection,
+        *,
+        index_by: str | Sequence[str] | None = None,
+        history: int | None = None,
+        plan: str | None = None,
+    ) -> ClientView:
+        """Install a collection on the server: it is computed now and kept up to date until dropped."""
+        self._refuse_supposed("views cannot be made")
+        if not isinstance(collection, Collection):
+            raise InputError(
+                "E_TYPE", f"db.view needs a collection, got {type(collection).__name__}", "build one from db.table(...)"
+            )
+        if common_owner(collection) is not self:
+            raise PlanError(
+                "E_SESSION", "the collection belongs to another session", "build it from this session's tables"
+            )
+        names = {number: name for (name, _), number in self._numbers.items()}
+        head: dict[str, Any] = {"name": name, "columns": [c.name for c in collection._columns], "index_by": index_by}
+        head |= {"history": history, "how": plan, **plans.written(collection._node, names)}
+        made = self._made(self._call("view", head)[0])
+        assert isinstance(made, ClientView)
+        return made
+
+    # languages
+
+    def sql(self, text: str, *values: Any, **named: Any) -> Any:
+        """Run SQL: CREATE VIEW gives the view, SELECT a result with rows(). Inside a transaction, statements that
+        change rows are sent when it ends.
+        """
+        if not isinstance(text, str):
+            raise InputError("E_TYPE", f"{text!r} is not SQL", "give the text of a statement")
+        if values or named:
+            raise InputError(
+                "E_PARAMETER", "db.sql takes a text and nothing else", "name the parameters ($x) and use db.prepare"
+            )
+        staged = self._here.staged
+        asks = text.lstrip().upper().startswith(QUERIES)
+        if (staged is not None or self._here.supposed is not None) and not asks:
+            self._stage({"how": "sql", "text": text})
+            return None
+        if staged is not None and staged.steps:  # it sees what the transaction has changed so far
+            with self._supposing(staged):
+                return self._answer(*self._call("sql", {"text": text}))
+        return self._answer(*self._call("sql", {"text": text}))
+
+    def _answer(self, head: dict[str, Any], tables: list[pa.Table]) -> Any:
+        if "columns" in head:
+            return ClientResult(head, tables)
+        if head["relation"]:
+            return self[head["relation"]]
+        return head["text"] or None
+
+    def datalog(self, text: str, *, plan: str | None = None) -> ClientRules:
+        """Install the rules of a Datalog program; its relations are views: `rules.reach`, `db["reach"]`."""
+        self._refuse_supposed("rules cannot be installed")
+        head, _ = self._call("datalog", {"text": text, "how": plan})
+        return ClientRules(self, head["relations"], head["program"])
+
+    def prepare(self, name: str, text: str, keep: int = 1000) -> Callable[..., ClientResult]:
+        """A query with parameters `$name`, called with their values: one dataflow for all of them."""
+        self._refuse_supposed("queries cannot be prepared")
+        self._call("prepare", {"name": name, "text": text, "keep": keep})
+
+        def ask(*values: Any, **named: Any) -> ClientResult:
+            written = {n: plain(v) for n, v in named.items()}
+            head, tables = self._call("execute", {"name": name, "values": [plain(v) for v in values], "named": written})
+            return ClientResult(head, tables)
+
+        return ask
+
+    # changing
+
+    def _change(self, how: str, name: str, rows: Any) -> None:
+        tables: list[pa.Table] = []
+        self._stage({"how": how, "name": name, "rows": sent_rows(rows, tables)}, tables)
+
+    def _stage(self, step: dict[str, Any], tables: Sequence[pa.Table] = ()) -> None:
+        into = self._here.supposed or self._here.staged
+        if into is not None:
+            into.add(step, tables)
+        else:
+            self._transport.call("change", {"steps": [step], "key": uuid.uuid4().hex, **self._limits()}, tables)
+
+    def _limits(self) -> dict[str, Any]:
+        return {"limits": self._here.limits[-1]} if self._here.limits else {}
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Make all changes inside at one time: they are sent when the block ends. An exception undoes them. Inside
+        another transaction, it joins it.
+        """
+        self._refuse_supposed("a transaction cannot be begun")
+        around = self._here.staged
+        staged = self._here.staged = Steps() if around is None else around
+        length = len(staged.steps)
+        try:
+            yield
+        except BaseException:
+            del staged.steps[length:]
+            raise
+        finally:
+            self._here.staged = around
+        if around is None:
+            head = {"steps": staged.steps, "key": uuid.uuid4().hex, **self._limits()}
+            self._transport.call("change", head, staged.tables)
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Transactions inside keep their own times; a server's client sends each when it ends."""
+        yield
+
+    def what_if(
+        self,
+        *,
+        delete: Mapping[str, Any] | None = None,
+        insert: Mapping[str, Any] | None = None,
+        upsert: Mapping[str, Any] | None = None,
+    ) -> ClientWhatIf:
+        """Suppose that tables change: see `Session.what_if`."""
+        steps = Steps()
+        for how, given in (("delete", delete), ("insert", insert), ("upsert", upsert)):
+            for name, rows in (given or {}).items():
+                tables: list[pa.Table] = []
+                steps.add({"how": how, "name": name, "rows": sent_rows(rows, tables)}, tables)
+        return ClientWhatIf(self, steps)
+
+    @contextmanager
+    def _supposing(self, steps: Steps) -> Iterator[None]:
+        before, self._here.supposed = self._here.supposed, steps
+        try:
+            yield
+        finally:
+            self._here.supposed = before
+
+    def _refuse_supposed(self, what: str) -> None:
+        if self._here.supposed is not None:
+            raise InputError("E_WHAT_IF", f"{what} inside what_if", "do it before or after")
+
+    # limits
+
+    @contextmanager
+    def limits(self, *, seconds: Any = None, memory: Any = None) -> Iterator[None]:
+        """Limit the calls that this thread makes inside: how long one may take, and by how much memory may grow."""
+        if isinstance(seconds, dt.timedelta):
+            seconds = seconds.total_seconds()
+        self._here.limits.append({"seconds": seconds, "memory": memory})
+        try:
+            yield
+        finally:
+            self._here.limits.pop()
+
+    def cancel(self) -> bool:
+        """Have the server stop what this client asked for in another thread: there it fails with E_CANCELLED."""
+        return self._transport.cancel()
+
+    # following
+
+    def _follow(
+        self, wanted: Mapping[str, Any], function: Callable[[Any], Any], snapshot: bool, granularity: float
+    ) -> Following:
+        self._refuse_supposed("nothing can be subscribed to")
+        found = Following(self._transport.address, wanted, function, snapshot, granularity).begin()
+        self._followed.append(found)
+        return found
+
+    def subscribe(
+        self, query: str, function: Callable[[Any], Any], *, snapshot: bool = True, granularity: float = 0.0
+    ) -> Following:
+        """Call a function with the changes of a query, as `view.subscribe` does with those of a view."""
+        return self._follow({"query": query}, function, snapshot, granularity)
+
+    # looking at it
+
+    def stats(self) -> dict[str, Any]:
+        """Time, bytes, and every arrangement held."""
+        found: dict[str, Any] = self._value("stats", {}, "stats")
+        return found
+
+    def memory(self) -> dict[str, Any]:
+        """What holds how much memory in the server."""
+        found: dict[str, Any] = self._value("memory", {}, "memory")
+        return found
+
+    def check(self) -> list[str]:
+        """Compute every view again and compare; what is not as it should be, as texts."""
+        return list(self._call("check")[0]["differences"])
+
+    def checkpoint(self) -> None:
+        """Have the server write all state into files."""
+        self._call("checkpoint")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in ELSEWHERE:
+            raise InputError(
+                "E_UNSUPPORTED", f"db.{name} cannot be called through a server", "call it in the program that serves"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+class Steps:
+    """Changes that are to be made together, and the tables that go along."""
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, Any]] = []
+        self.tables: list[pa.Table] = []
+
+    def add(self, step: dict[str, Any], tables: Sequence[pa.Table]) -> None:
+        """One change more; its rows may be the first of these tables."""
+        (moved,) = _moved([step], len(self.tables))
+        self.steps.append(moved)
+        self.tables += tables
+
+
+def _moved(steps: Sequence[dict[str, Any]], by: int) -> list[dict[str, Any]]:
+    """Changes whose tables stand behind others."""
+    return [{**s, "rows": s["rows"] + by} if isinstance(s.get("rows"), int) else s for s in steps]
+
+
+class _OfThread(threading.local):
+    """What a thread is in the middle of."""
+
+    def __init__(self) -> None:
+        self.staged: Steps | None = None
+        self.supposed: Steps | None = None
+        self.limits: list[dict[str, Any]] = []
+
+
+class ClientWhatIf:
+    """Changes that are supposed; see `Session.what_if`."""
+
+    def __init__(self, session: ClientSession, steps: Steps) -> None:
+        self._session = session
+        self._steps = steps
+
+    def __enter__(self) -> ClientWhatIf:
+        self._session._refuse_supposed("another what_if cannot be begun")
+        self._session._here.supposed = self._steps
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._session._here.supposed = None
+        if exc[0] is None:  # a change that would fail is told
+            self._changes([])
+
+    def changes(self, name: str) -> list[tuple[Row, int]]:
+        """[(row, diff), ...]: what would change in a table or view."""
+        rows, diffs = self._changes([name])[name]
+        return list(zip(rows_of(rows), diffs, strict=True))
+
+    def _changes(self, names: list[str]) -> dict[str, Any]:
+        head, _ = self._session._transport.call(
+            "what_if", {"steps": self._steps.steps, "names": names}, self._steps.tables
+        )
+        found: dict[str, Any] = head["changes"]
+        return found
+
+
+class ClientRules:
+    """Rules on a server: `rules.reach` is the view."""
+
+    def __init__(self, session: ClientSession, names: list[str], text: str) -> None:
+        self._session = session
+        self._names = names
+        self._text_of = text
+
+    def __getattr__(self, name: str) -> ClientView:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> ClientView:
+        if name not in self._names:
+            raise InputError("E_RELATION", f"there is no relation {name}", did_you_mean(name, self._names))
+        found: ClientView = self._session[name]
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __repr__(self) -> str:
+        return self._text_of
+
+    def drop(self) -> None:
+        """Drop the views."""
+        for name in reversed(self._names):
+            self._session[name].drop()
