@@ -28,7 +28,6 @@ from everview.plan import nodes
 from everview.plan.check import check_closed
 from everview.plan.digest import digest
 from everview.plan.multiway import Choice, check_choice
-from everview.session import doors
 from everview.session.altering import Altering
 from everview.session.catalog import TRANSIENT
 from everview.session.entries import (
@@ -53,6 +52,7 @@ from everview.session.entries import (
 from everview.session.followed import Index
 from everview.session.follower_entries import described, follower_of
 from everview.session.inspect import error_operators
+from everview.session.rewriting import rewritten
 from everview.session.snapshot import keep_snapshots
 from everview.session.table import Table
 from everview.session.temporal import RESERVED_PREFIX, ArrivalTTL, Follower
@@ -236,8 +236,8 @@ class Definitions:
             return self._same_view(catalog.views[name], collection, index_by)
         if not transient:
             core.runtime.backing.check_writable(f"view {name!r} cannot be made")
-        if plan == "best" and isinstance(collection, Collection):
-            collection, plan = doors.best_plan(core, collection), "binary"
+        if isinstance(collection, Collection) and common_owner(collection) is core:
+            collection, plan = rewritten(core, collection, plan)
         view = self._new_view(name, collection, index_by, history, plan)
         if not transient:
             names = tuple(c.name for c in view._columns)

@@ -18,6 +18,7 @@ from everview.plan.multiway import Choice, Decision
 from everview.plan.prune import prune
 from everview.session import doors
 from everview.session.inspect import upstream
+from everview.session.rewriting import rewritten
 from everview.sql import asking, choice, lookups, parts, reading, reasons, schemas
 from everview.sql.definitions import refuse_properties
 from everview.sql.places import Source
@@ -44,9 +45,9 @@ def explain(sql: Statements, statement: reading.Statement) -> Result:
     node = _explained(tree, source)
     query, compiler = parts.whole(tree, source, lambda: sql.bound(node, source))
     plain = joins.take(query.node, range(query.width))
-    collection = sql.collection(compiler, plain, query.names)
     how = sql.how_to_join(plain, source)
-    joined = _joins(sql, plain, how, choice.why(how, sql.asked(source)))
+    collection, kept = rewritten(sql.core, sql.collection(compiler, plain, query.names), how)
+    joined = _joins(sql, collection._node, kept, choice.why(how, sql.asked(source)))
     found = [str(look_up) for _, look_up in lookups.planned(sql.core, query.node)] if node is tree else []
     asked = [asking.told(sql.core, query.node, sql.way)] if node is tree else []
     lines = [*collection.explain().split("\n"), *joined, *found, *asked, *_kept(sql, collection)]

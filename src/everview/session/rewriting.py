@@ -1,0 +1,36 @@
+"""Collections as they are kept: what a session makes of a plan before it is installed.
+
+What is written into the plan here is stored with the view, so a directory that is opened again builds the same
+operators; what the view means stays what was written (`Collection._meaning`), by which it is recognised.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from everview.language.collection import Collection
+from everview.plan.multiway import Choice
+from everview.plan.narrowed_loops import narrowed
+from everview.session import doors
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+
+
+def rewritten(core: Core, collection: Collection, plan: Choice | None) -> tuple[Collection, Choice | None]:
+    """The collection to install, and how its joins are to be kept then."""
+    if plan != "rounds":
+        collection = _with_narrow_loops(core, collection)
+    if plan == "best":
+        return doors.best_plan(core, collection), "binary"
+    return collection, plan
+
+
+def _with_narrow_loops(core: Core, collection: Collection) -> Collection:
+    node = narrowed(collection._node, core.runtime.builder.installed)
+    if node is collection._node or node == collection._node:
+        return collection
+    found = collection._derive(node, collection._columns)
+    found._meaning = collection._meaning or collection._node
+    found._plan_why, found._calls = collection._plan_why, collection._calls
+    return found
