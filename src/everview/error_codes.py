@@ -117,7 +117,7 @@ E_PORT | The server cannot listen on the port. | Choose another, or end what use
 E_REENTRANT | A function that a step calls tried to change the session. | Change tables in a subscriber instead.
 E_TIMEOUT | The call took longer than its limit and was given up. | Raise the limit, or ask for less.
 E_TARGET | `connect` cannot open what it was given. | Give nothing, a directory, or a SparkSession.
-E_SERVER | The server cannot be reached, or hung up. | Check address and port; is `everview serve` running there?
+E_SERVER | The server cannot be reached, or hung up. | Check address and port, and whether `everview serve` runs there.
 E_THREADS | A session works with one thread or two. | Give `threads=1` or `threads=2`.
 E_TOO_LONG | A request to a server is too long. | Send less at a time.
 
