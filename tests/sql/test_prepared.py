@@ -136,3 +136,44 @@ def test_values_are_checked(db: ev.Session) -> None:
         q("a", 1)
     with pytest.raises(ev.PlanError, match=r"\$k has no value here"):
         db.sql("SELECT x FROM t WHERE k = $k")
+
+
+def test_a_bad_row_is_an_error_for_its_own_values_only() -> None:
+    """One tenant's rows never take the answer from another."""
+    with ev.connect() as db:
+        doc = db.table("doc", {"tenant": str, "v": str})
+        nums = db.prepare("nums", "SELECT v::int AS n FROM doc WHERE tenant = $t")
+        doc.insert([("a", "1"), ("a", "2"), ("b", "secret")])
+        assert nums("a").rows() == [(1,), (2,)]
+        for _ in range(2):
+            with pytest.raises(ev.RowErrors, match="nums holds rows that could not be computed") as caught:
+                nums("b")
+            assert "secret" not in str(caught.value)
+            assert nums("a").rows() == [(1,), (2,)] and nums("c").rows() == []
+        doc.insert([("a", "3")])
+        assert nums("a").rows() == [(1,), (2,), (3,)]
+        doc.delete([("b", "secret")])
+        assert nums("b").rows() == []
+
+
+def test_random_bad_rows_of_random_values() -> None:
+    rng = random.Random(3)
+    with ev.connect() as db:
+        doc = db.table("doc", {"tenant": int, "v": int})
+        shares = db.prepare("shares", "SELECT sum(100 / v) AS s, count(*) AS n FROM doc WHERE tenant = $t")
+        held: list[tuple[int, int]] = []
+        for _ in range(30):
+            row = (rng.randrange(4), rng.randrange(4))
+            if held and rng.random() < 0.4:
+                doc.delete([held.pop(rng.randrange(len(held)))])
+            else:
+                doc.insert([row])
+                held.append(row)
+            for tenant in range(4):
+                mine = [v for t, v in held if t == tenant]
+                if 0 in mine:
+                    with pytest.raises(ev.RowErrors):
+                        shares(tenant)
+                else:
+                    expected = (sum(100 // v for v in mine) if mine else None, len(mine))
+                    assert shares(tenant).rows() == [expected]

@@ -12,24 +12,59 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import get_ident
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
-from everview.errors import PlanError, did_you_mean
+from everview.errors import EverviewError, PlanError, did_you_mean
+from everview.language.collection import Collection
 from everview.once import answering
 from everview.once.answering import Leaf
 from everview.once.leaves import batches
 from everview.once.rows import Elsewhere, Words
 from everview.plan import nodes as plan
+from everview.plan.multiway import Choice
 from everview.runtime.embedded import EmbeddedRuntime
-from everview.session.core import Core
+from everview.session.catalog import QUERY
+from everview.session.core import Core, core_of
 from everview.session.inspect import error_operators
 from everview.sql.parts import understood
 from everview.sql.places import Source
 
+if TYPE_CHECKING:
+    from everview.session.session import Session
+
 Way = Literal["once", "view"]
 WAYS: tuple[Way, ...] = ("once", "view")
+
+
+def rows(
+    session: Session, node: plan.Node, collection: Callable[[], Collection], how: Choice | None, way: Way | None = None
+) -> Words:
+    """A plan's rows as codes, in the order of a view of it. `collection` is the plan as `db.view` takes it, `how` its
+    joins are kept then; `way`: what somebody asked for.
+    """
+    core = core_of(session)
+    if way != "view" and core.transactions.supposed() is None:
+        core.transactions.catch_up()
+        try:
+            return at_once(core, node)
+        except Elsewhere as reason:
+            if way == "once":
+                raise refused(reason) from None
+    return _as_view(session, collection(), how)
+
+
+def _as_view(session: Session, collection: Collection, how: Choice | None) -> Words:
+    """The rows of a view that is dropped at once."""
+    view = session.view(QUERY, collection, plan=how)
+    try:
+        return view._read(session.time)._repeated()
+    except EverviewError as error:
+        error.message = error.message.replace(f"view {QUERY!r}", "the query")
+        raise
+    finally:
+        view.drop()
 
 
 def at_once(core: Core, node: plan.Node) -> Words:

@@ -9,15 +9,16 @@ import numpy as np
 from sqlglot import exp
 
 from everview.codes.codec import Codec
-from everview.errors import InputError, did_you_mean
+from everview.errors import InputError, RowErrors, did_you_mean
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
 from everview.plan import nodes as plan
+from everview.plan.substitute import substituted
 from everview.session.core import core_of
 from everview.session.snapshot import present_codes
 from everview.session.temporal import RESERVED_PREFIX
 from everview.session.turns import writes
-from everview.sql import choice, parts, reading
+from everview.sql import asking, choice, parts, reading
 from everview.sql.dialects import DEFAULT
 from everview.sql.parameters import Learned, Parameters
 from everview.sql.places import Source, SqlError
@@ -36,7 +37,8 @@ class Prepared:
 
     A value that is new is one transaction; from then on its answer is kept, and calling is a look-up. `keep` values are
     kept, those that were not asked for the longest time are given up first. The view of the same name has the answers
-    of all of them, with the parameters as its first columns.
+    of all of them, with the parameters as its first columns. A row that cannot be computed is an error for the values
+    whose answer it belongs to, not for others.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -123,11 +125,28 @@ class Prepared:
         """The codes of the answer for values, and how often each row is there."""
         self._view._alive()
         self._ask(row)
-        if self._view._fallible:
-            self._view._refuse_errors()
+        if self._view._fallible and self._view._errors_now():
+            return self._alone(row)
         arrangement = self._view._arrangement
         start = tuple(row[c] for c in arrangement.order[: len(row)])
         return present_codes(self._core, arrangement, start)
+
+    def _alone(self, row: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """The same, computed for these values alone: rows have failed, and whether they count for them cannot be told
+        from the rows of all. If they do, that is an error, which shows nobody else's rows.
+        """
+        given = plan.Constant((self._codec.decode_row(row),), tuple(self._types.values()))
+        node = substituted(self._query.node, {self._values._node: given})
+        columns = [Column(f"c{i}", t) for i, t in enumerate(node.types)]
+        parents = [t for t in self._core.catalog.tables.values() if t._node in set(node.walk())]
+        try:
+            codes = asking.rows(
+                self._session, node, lambda: Collection(node, columns, self._core, parents=parents), None
+            )
+        except RowErrors as error:
+            error.message = error.message.partition(", for example for ")[0].replace("the query", self.name)
+            raise
+        return codes, np.ones(codes.shape[1], dtype=np.int64)
 
     def _ask(self, row: tuple[int, ...]) -> None:
         """See to it that the values are among those whose answers are kept."""

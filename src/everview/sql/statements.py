@@ -22,17 +22,15 @@ import numpy as np
 from sqlglot import exp
 
 from everview.codes.codec import Codec
-from everview.errors import EverviewError, did_you_mean
+from everview.errors import did_you_mean
 from everview.expr.nodes import Expr
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
 from everview.once import ordering
-from everview.once.rows import Elsewhere
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
 from everview.plan.substitute import substituted
 from everview.runtime.embedded import EmbeddedRuntime
-from everview.session.catalog import QUERY
 from everview.session.core import Core, core_of
 from everview.session.session import Session
 from everview.session.turns import reads, writes
@@ -254,42 +252,17 @@ class Statements:
 
     def answer(self, query: Query, compiler: Compiler) -> Result:
         """The query's rows, in its order."""
+        inside = [f"c{i}" for i in range(len(query.node.types))]
         written: dict[plan.Node, plan.Node] = dict(self.written)
         written.update({place: file.rows() for place, file in compiler.files.items()})
         node = substituted(query.node, written) if written else query.node
         node = own_changes.seen(self.core, lookups.done(self.core, node), self.snapshot)
-        codes = self._at_once(node)
-        if codes is None:
-            codes = self._as_view(node, query, compiler)
+        how = self.how_to_join(query.node, compiler.source)
+        codes = asking.rows(self.session, node, lambda: self.collection(compiler, node, inside), how, self.way)
         if query.order:
             codes = codes[:, self._ordered(codes, query)]
         types = query.node.types[: query.width]
         return Result(Codec(types, query.names, self.core.interner), codes[: query.width].copy())
-
-    def _at_once(self, node: plan.Node) -> np.ndarray | None:
-        """The query's rows without a view; None if it needs one."""
-        if self.way == "view" or self.core.transactions.supposed() is not None:
-            return None
-        self.core.transactions.catch_up()
-        try:
-            return asking.at_once(self.core, node)
-        except Elsewhere as reason:
-            if self.way == "once":
-                raise asking.refused(reason) from None
-            return None
-
-    def _as_view(self, node: plan.Node, query: Query, compiler: Compiler) -> np.ndarray:
-        """The query's rows by way of a view that is dropped at once."""
-        inside = [f"c{i}" for i in range(len(query.node.types))]
-        collection = self.collection(compiler, node, inside)
-        view = self.session.view(QUERY, collection, plan=self.how_to_join(query.node, compiler.source))
-        try:
-            return view._read(self.session.time)._repeated()
-        except EverviewError as error:
-            error.message = error.message.replace(f"view {QUERY!r}", "the query")
-            raise
-        finally:
-            view.drop()
 
     def _ordered(self, codes: np.ndarray, query: Query) -> Any:
         """Numbers of the rows in the query's order."""
