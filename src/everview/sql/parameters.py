@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from everview.expr.nodes import Literal
 from everview.sql.scopes import Field, Outer, Relation, Scope
 from everview.types import DataType
 
@@ -56,6 +57,10 @@ class Parameters:
     def lacks_type(self, node: exp.Expr) -> bool:
         """Whether an expression is a parameter of which no type is known yet."""
         return isinstance(node, exp.Parameter) and node.name in self.types and self.types[node.name] is None
+
+    def constant(self, node: exp.Parameter) -> Literal | None:
+        """The value that a parameter stands for, if it is one of a single call; see `everview.sql.given`."""
+        return None
 
     def check(self, node: exp.Parameter, source: Source) -> None:
         """Refuse a parameter that cannot have a value here."""

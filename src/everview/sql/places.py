@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import sqlglot
 from sqlglot import Token, exp
@@ -18,6 +19,9 @@ from sqlglot.errors import TokenError
 from everview.errors import EverviewError, PlanError
 from everview.sql.notes import Notes
 from everview.types import DataType
+
+if TYPE_CHECKING:
+    from everview.sql.parameters import Parameters
 
 
 class SqlError(PlanError):
@@ -97,6 +101,8 @@ class Source:
     """The session's time zone."""
     types: Mapping[str, DataType] = field(default_factory=dict)
     """Types that CREATE TYPE made, by name."""
+    parameters: Parameters | None = None
+    """What $1, $2, ... stand for, where a call gives them values (`everview.sql.given`)."""
 
     @cached_property
     def tokens(self) -> Sequence[Token]:

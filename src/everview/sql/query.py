@@ -103,7 +103,7 @@ class Compiler:
         self.source = source
         self.standing = standing
         """Whether the answer is kept, so that now() moves."""
-        self.parameters = Parameters()
+        self.parameters = source.parameters or Parameters()
         self.by_text = False
         """Whether joins are in the text's order whatever the sizes: so a definition is the same on any day."""
         self.by_size = False

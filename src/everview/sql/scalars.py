@@ -365,6 +365,9 @@ class Scalars(TypedScalars):
     # ------------------------------------------------------------------------------------ comparison
 
     def on_parameter(self, node: exp.Parameter) -> Expr:
+        constant = self.compiler.parameters.constant(node)
+        if constant is not None:
+            return constant
         self.compiler.parameters.check(node, self.source)
         return self.scope.column(exp.column(node.name, table=PARAMETER))
 

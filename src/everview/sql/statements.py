@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sqlglot import exp
@@ -66,13 +66,22 @@ from everview.sql.query import Compiler, Env, Query
 from everview.sql.result import Result, in_order
 from everview.sql.savepoints import Savepoint
 from everview.sql.scopes import Correlated, Relation
-from everview.types import STR
+from everview.types import STR, DataType
 
 if TYPE_CHECKING:
     from everview.session.transactions import Transaction
+    from everview.sql.parameters import Parameters
 
 Do = Callable[[], Any]
 """What a bound statement does, and its answer."""
+
+
+class Shape(NamedTuple):
+    """The columns of an answer."""
+
+    names: list[str]
+    types: list[DataType]
+
 
 _Handler = Callable[["Statements", Any, Source], Do]
 
@@ -102,6 +111,8 @@ class Statements:
         """Whether RUN shows how far it is"""
         self.dry = False
         """Whether statements are only looked at: what they make is made, and nothing is asked or changed"""
+        self.parameters: Parameters | None = None
+        """What $1, $2, ... stand for in the statement under way."""
         self.plan: Choice | None = None
         self.way: asking.Way | None = None
         """how questions are answered, if somebody said so"""
@@ -152,7 +163,45 @@ class Statements:
 
     def placed(self, source: Source) -> Source:
         """A text with what the session says about it: its time zone and types."""
-        return replace(source, zone=self.core.zone, types=self.core.types)
+        return replace(source, zone=self.core.zone, types=self.core.types, parameters=self.parameters)
+
+    @reads
+    def shape(self, text: str, look: Callable[[exp.Expr], None]) -> Shape | None:
+        """The columns that a statement would give, None if it gives no rows; nothing is done. `look` is shown the
+        statement before it is bound.
+        """
+        self.core.alive()
+        statement = next(reading.statements(text, lambda: self.dialect), None)
+        if statement is None:
+            return None
+        if statement.first == "EXPLAIN":
+            return Shape(["plan"], [STR])
+        if statement.first in ("SHOW", "WHY"):  # they only read
+            answer = self._run_one(statement)
+            return Shape(answer.columns, answer.types)
+        if _COMMANDS.get(statement.first) or _COMMANDS.get(statement.start) or defined.is_definition(statement):
+            return None
+        source = self.placed(statement.source())
+        node = reading.parsed(source)
+        look(node)
+        handler = _handler(node, source)
+        defined.mark(node, self.core.catalog)
+        if handler is Statements.select and not modifying.changing(node):
+            query, _ = parts.whole(node, source, lambda: self.bound(node, source))
+            return Shape(list(query.names), list(query.node.types[query.context : query.width]))
+        if handler is describing.describe:
+            answer = parts.whole(node, source, lambda: self._bind(handler, node, source))()
+            return Shape(answer.columns, answer.types)
+        if not isinstance(node, (*modifying.CHANGES, *reading.QUERIES)):
+            return None
+        self.returning = None
+        parts.whole(node, source, lambda: self._bind(handler, node, source))
+        return self._returned()
+
+    def _returned(self) -> Shape | None:
+        """The columns of the RETURNING that was bound last."""
+        found = self.returning
+        return None if found is None else Shape([name for name, _ in found], [e.type for _, e in found])
 
     def _in_turn(self, reading: bool, alone: bool, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a statement in one turn: what it reads does not change while it runs. Some last for ever, so each of

@@ -19,6 +19,7 @@ from everview.expr.jsonpath_reading import PathSyntax, compiled
 from everview.expr.nodes import Expr, Literal
 from everview.expr.wordings import zone_of
 from everview.sql import array_queries, constants, dialects
+from everview.sql.parameters import Learned
 from everview.sql.places import Source, SqlError
 from everview.types import (
     FLOAT,
@@ -257,7 +258,10 @@ class TypedScalars:
         inner = given.unnest() if isinstance(given, exp.Paren) else given
         if isinstance(inner, (exp.Query, exp.Subquery)):
             return None
-        value, items = self.bind(node.this), self.bind(inner)
+        value = self.bind(node.this)
+        if self.compiler.parameters.lacks_type(inner):
+            raise Learned(inner.name, array(value.type))
+        items = self.bind(inner)
         if isinstance(items, Literal) and items.type.kind == "str" and items.value is not None:
             items = constants.text_as(items.value, array(value.type), inner, self.source)
         if items.type.kind != "array":
