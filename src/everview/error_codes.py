@@ -99,6 +99,7 @@ E_FUTURE | That time has not come yet. | Read at `db.time` or before.
 E_MONOTONE | A view may have more rows where tables have fewer, so its rows have no such probability. | Ask about a view below the aggregate or negation, or use `trust` and `what_if`.
 E_PRESENT | `why_not` was asked about a row that is there. | Ask `why(row)`.
 E_TRANSACTION | The call cannot be part of a transaction, or there is none to end. | End the transaction first, or begin one.
+E_SERIALIZE | Another transaction has committed in between, and this one cannot be after it. | Run the transaction again.
 E_WHAT_IF | Something was done inside `what_if`, or around it, that cannot be undone. | Do it before or after.
 E_WHY_DEPTH | An explanation would be too deep. | Install a part of the query as a view of its own.
 

@@ -447,6 +447,16 @@ class Transaction:
             if core.subscriptions.pending:
                 core.subscriptions.deliver()
 
+    def leave(self) -> None:
+        """Let go of the session with nothing done; what was staged is in the `ChangeSet` that the transaction was made
+        with. One made with it again goes on where this one was.
+        """
+        core = self._core
+        core.transactions.staged = None
+        taken, self._before = self._before[-1][0], self._before[:-1]
+        if taken:
+            core.writing.release()
+
     def __del__(self) -> None:
         """An exception that another thread raised here kept `__exit__` from beginning."""
         while self._before and self._core.writing._is_owned():
