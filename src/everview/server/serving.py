@@ -111,6 +111,8 @@ def listeners(settings: Settings) -> list[MakeListener]:
     found: list[MakeListener] = []
     if settings.http is not None:
         found.append(_http)
+    if settings.pg is not None:
+        found.append(_pg)
     return found
 
 
@@ -124,6 +126,12 @@ def _http(engine: Engine, settings: Settings) -> Listener:
             "E_OPTION", f"HTTP needs {error.name}, which is not installed", "pip install 'everview[server]'"
         ) from None
     return HttpListener(engine, settings)
+
+
+def _pg(engine: Engine, settings: Settings) -> Listener:
+    from everview.server.pg.listener import PgListener
+
+    return PgListener(engine, settings)
 
 
 @dataclass

@@ -1,0 +1,17 @@
+"""pg_catalog and information_schema, for clients that look around: psql's \\d, reflection, BI tools.
+
+Read in this order:
+
+    relations    which relations there are, and their columns
+    contents     what a session has, as rows of them
+    functions    what catalogue queries call
+    rewriting    PostgreSQL's SQL as SQLite takes it
+    shapes       the types of a query's columns
+    catalog      which statements are about the catalogue, and their answers
+"""
+
+from __future__ import annotations
+
+from everview.server.pg.catalog.catalog import Catalog
+
+__all__ = ["Catalog"]

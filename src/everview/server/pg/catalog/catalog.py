@@ -1,0 +1,266 @@
+"""The catalogue: which statements are about it, and their answers.
+
+It is a SQLite database in memory, filled from a picture of the session (`contents`), made again when the picture has
+changed. SQLite runs on the loop: catalogue queries are small, and they must not wait for steps. They can read nothing
+else: the database has nothing in it but the catalogue, and SQLite is not let near files.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from everview.codes.frozen import FrozenList
+from everview.server.pg.answers import Answer, Column
+from everview.server.pg.catalog import rewriting, shapes
+from everview.server.pg.catalog.contents import Contents, Numbers, Picture, contents, pictured
+from everview.server.pg.catalog.functions import Asker, Functions, items, written
+from everview.server.pg.catalog.relations import LETTER_OF, LETTERS, RELATIONS
+from everview.server.pg.commands import Command
+from everview.server.pg.oids import number_of, type_of
+from everview.server.pg.states import PgError
+from everview.sql.given import Given
+from everview.types import INT, STR, DataType
+
+if TYPE_CHECKING:
+    from everview.server.engine import Engine
+    from everview.server.pg.client import Client
+
+_QUERIES = ("SELECT", "WITH", "VALUES", "(")
+_WORDS = {
+    "current_schema", "current_schemas", "current_database", "current_catalog", "current_user", "session_user", "user",
+    "version", "current_setting", "set_config", "format_type", "obj_description", "col_description",
+    "shobj_description", "to_regclass", "to_regtype", "regclass", "regtype", "quote_ident", "pg_backend_pid",
+    "has_table_privilege", "has_schema_privilege", "has_database_privilege", "txid_current", "inet_server_addr",
+}  # fmt: skip
+"""Words that may mean that a statement is about the catalogue."""
+
+_STEPS = 50_000_000
+"""Steps of SQLite that a query may take."""
+
+
+class Catalog:
+    """pg_catalog and information_schema of one server."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._numbers = Numbers()
+        self._picture: Picture | None = None
+        self._made: dict[tuple[str, str], tuple[sqlite3.Connection, Functions]] = {}
+
+    # which statements
+
+    def wants(self, command: Command) -> bool:
+        """Whether a statement is about the catalogue, or about the connection in a way that only that knows."""
+        if command.first not in _QUERIES:
+            return False
+        said = {w.text.lower() for w in command.words if w.kind in ("word", "quoted")}
+        if not any(w in _WORDS or w.startswith("pg_") or w == "information_schema" for w in said):
+            return False
+        try:
+            tree = rewriting.parsed(command.text)
+        except PgError:
+            return False
+        inside = {c.alias_or_name.lower() for c in tree.find_all(exp.CTE)}
+        tables = [t for t in tree.find_all(exp.Table) if isinstance(t.this, exp.Identifier)]
+        ours = [t for t in tables if not t.db and t.name.lower() in inside]
+        named = [t for t in tables if t not in ours]
+        if any(_is_catalogue(t) for t in named):
+            return True
+        return not named and _calls(tree)
+
+    # answers
+
+    async def described(
+        self, client: Client, command: Command, text: str, said: dict[str, DataType]
+    ) -> tuple[Given, list[Column]]:
+        """A catalogue query's parameters and columns."""
+        tree = rewriting.parsed(text)
+        given = Given(dict(said))
+        for parameter in tree.find_all(exp.Parameter):
+            oid = _parameter_type(parameter)
+            if parameter.name not in given.known:
+                given.known[parameter.name] = type_of(oid) or STR
+                given.oids[parameter.name] = oid
+        answer = await self._run(client, tree, dict.fromkeys(given.known))
+        assert answer.columns is not None
+        return given, answer.columns
+
+    async def answered(self, client: Client, text: str, given: Given, told: list[Column] | None) -> Answer:
+        """A catalogue query's rows, of the columns that the client was told, if it was."""
+        return await self._run(client, rewriting.parsed(text), dict(given.values or {}), told)
+
+    async def _run(
+        self, client: Client, tree: exp.Expr, values: dict[str, Any], told: list[Column] | None = None
+    ) -> Answer:
+        db, functions = await self._fresh(client)
+        functions.asker = Asker(client.settings, client.user, client.database, client.process)
+        text = rewriting.rewritten(tree)
+        bound = {f"p{name}": _plain(value) for name, value in values.items()}
+        try:
+            cursor = db.execute(text, bound)
+            rows = cursor.fetchall()
+        except (sqlite3.Error, sqlite3.Warning) as error:
+            raise _refused(error) from None
+        names = [d[0] for d in cursor.description or ()]
+        columns = told if told is not None else _columns(tree, names, rows)
+        fitted = [_fit(c) for c in columns]
+        if any(f is not None for f in fitted):
+            rows = [
+                tuple(v if f is None or v is None else f(v) for f, v in zip(fitted, row, strict=True)) for row in rows
+            ]
+        return Answer.of_rows(columns, rows, f"SELECT {len(rows)}")
+
+    async def _fresh(self, client: Client) -> tuple[sqlite3.Connection, Functions]:
+        """The database as the session is now."""
+        picture = await self._engine.run(pictured, key=client)
+        if picture != self._picture:
+            for db, _ in self._made.values():
+                db.close()
+            self._made.clear()
+            self._picture = picture
+        who = (client.database, client.user)
+        if who not in self._made:
+            if len(self._made) > 100:
+                self._made.pop(next(iter(self._made)))[0].close()
+            found = contents(picture, self._numbers, client.database, client.user)
+            db = _database(found)
+            functions = Functions(found)
+            functions.install(db)
+            self._made[who] = db, functions
+        return self._made[who]
+
+
+def _is_catalogue(table: exp.Table) -> bool:
+    schema = table.db.lower()
+    if schema in RELATIONS:
+        return True
+    return not schema and table.name.lower() in RELATIONS["pg_catalog"]
+
+
+def _calls(tree: exp.Expr) -> bool:
+    """Whether a query without tables calls something that only the catalogue knows."""
+    for node in tree.walk():
+        name = rewriting.function_name(node)
+        if name in _WORDS or name.startswith("pg_") or type(node).__name__ in ("CurrentUser", "SessionUser", "Version"):
+            return True
+        if isinstance(node, exp.Column) and node.name.lower() in _WORDS and not node.table:
+            return True
+        if isinstance(node, exp.Cast) and rewriting.type_name(node).startswith("reg"):
+            return True
+    return False
+
+
+def _database(found: Contents) -> sqlite3.Connection:
+    db = sqlite3.connect(":memory:", check_same_thread=False)
+    for schema, relations in RELATIONS.items():
+        db.execute(f"ATTACH ':memory:' AS {schema}")
+        for name, columns in relations.items():
+            kinds = {"o": "INTEGER", "i": "INTEGER", "s": "INTEGER", "l": "INTEGER", "b": "INTEGER", "f": "REAL"}
+            listed = ", ".join(f'"{c}" {kinds.get(letter, "TEXT")}' for c, letter in columns.items())
+            db.execute(f'CREATE TABLE {schema}."{name}" ({listed})')
+            for row in found.rows.get((schema, name), []):
+                names = ", ".join(f'"{c}"' for c in row)
+                marks = ", ".join("?" for _ in row)
+                db.execute(f'INSERT INTO {schema}."{name}" ({names}) VALUES ({marks})', list(row.values()))
+    db.commit()
+    db.execute("PRAGMA query_only = ON")
+    db.set_authorizer(_allowed)
+    steps = 0
+
+    def watch() -> int:
+        nonlocal steps
+        steps += 100_000
+        if steps > _STEPS:
+            steps = 0
+            return 1
+        return 0
+
+    db.set_progress_handler(watch, 100_000)
+    return db
+
+
+_FORBIDDEN = (sqlite3.SQLITE_ATTACH, sqlite3.SQLITE_DETACH, sqlite3.SQLITE_PRAGMA)
+
+
+def _allowed(action: int, *_: object) -> int:
+    """No files: whatever else would change something is refused by query_only."""
+    return sqlite3.SQLITE_DENY if action in _FORBIDDEN else sqlite3.SQLITE_OK
+
+
+def _parameter_type(parameter: exp.Parameter) -> int:
+    """The number of the type that a parameter is cast to; text if to nothing."""
+    parent = parameter.parent
+    oid = number_of(rewriting.type_name(parent)) if isinstance(parent, exp.Cast) else 0
+    return oid if type_of(oid) is not None else 25
+
+
+def _plain(value: Any) -> Any:
+    """A parameter's value as SQLite takes it."""
+    if isinstance(value, (FrozenList, list, tuple)):
+        return written(value)
+    if value is None or isinstance(value, (int, float, str, bytes)):
+        return value
+    return str(value)
+
+
+def _columns(tree: exp.Expr, names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> list[Column]:
+    told = shapes.columns_of(tree)
+    if told is None or len(told) != len(names):
+        told = []
+        for name in names:
+            letter = LETTER_OF.get(name.lower(), "")
+            oid, declared = LETTERS[letter] if letter else (0, STR)
+            told.append(Column(name, declared, oid))
+    return [_by_values(c, [row[i] for row in rows]) for i, c in enumerate(told)]
+
+
+def _by_values(column: Column, values: Sequence[Any]) -> Column:
+    """A column that is said to be text, and has numbers only, is one of numbers."""
+    there = [v for v in values if v is not None]
+    if column.declared == STR and not column.oid and there and all(isinstance(v, int) for v in there):
+        return replace(column, declared=INT)
+    numbers = column.declared.kind in ("int", "float", "bool")
+    if numbers and not all(isinstance(v, (int, float)) or _is_number(v) for v in there):
+        return Column(column.name, STR)
+    return column
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, str) and value.lstrip("-").isdigit()
+
+
+_ITEM: dict[str, Callable[[Any], Any]] = {"int": int, "bool": lambda i: str(i) in ("1", "t", "true")}
+
+
+def _fit(column: Column) -> Any:
+    """A function that makes SQLite's values the column's, if that takes anything."""
+    match column.declared.kind:
+        case "str":
+            return str
+        case "array":
+            one = _ITEM.get(column.declared.items[0].kind, str)
+            return lambda v: FrozenList(None if i is None else one(i) for i in items(v))
+        case "int":
+            return int
+        case "bool":
+            return bool
+        case "float":
+            return float
+    return None
+
+
+def _refused(error: Exception) -> PgError:
+    said = str(error)
+    if said.startswith("no such table: "):
+        return PgError("E_TABLE", "42P01", f"there is no table or view {said[15:]} in the catalogue", "")
+    if said.startswith("no such column: "):
+        return PgError("E_COLUMN", "42703", f"there is no column {said[16:]} in the catalogue", "")
+    if said.startswith("no such function: "):
+        return PgError("E_FUNCTION", "42883", f"there is no function {said[18:]}", "")
+    hint = "catalogue queries are answered by another engine, which does not know all of PostgreSQL's SQL"
+    return PgError("E_UNSUPPORTED", "0A000", f"this catalogue query is not understood: {said}", hint)

@@ -1,0 +1,359 @@
+"""What a session has, as rows of the catalogue's relations.
+
+A `Picture` is taken on the engine's thread: plain values, nothing of the session in it. Two pictures that are equal
+mean that nothing was made, altered or dropped in between. Numbers (OIDs) of tables, views and indexes are given out by
+`Numbers`, once, and stay: drivers remember them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from everview.server.pg.catalog.relations import RELATIONS
+from everview.server.pg.oids import TYPES, modifier_of, oid_of, size_of
+from everview.session.core import core_of
+from everview.session.table import Table
+from everview.sql import schemas
+from everview.types import FREE, MOST_DIGITS, DataType
+
+if TYPE_CHECKING:
+    from everview.session.session import Session
+
+FIRST_OID = 16384
+PUBLIC, PG_CATALOG, INFORMATION = 2200, 11, 13000
+OWNER, DATABASE = 10, 5
+_SYSTEM = 12000
+"""Numbers of the catalogue's own relations begin here."""
+
+
+@dataclass(frozen=True)
+class ColumnPicture:
+    """A column."""
+
+    name: str
+    type: DataType
+    comment: str = ""
+
+
+@dataclass(frozen=True)
+class IndexPicture:
+    """An index that has a name, or a key."""
+
+    name: str
+    columns: tuple[int, ...]
+    primary: bool = False
+
+
+@dataclass(frozen=True)
+class RelationPicture:
+    """A table or view."""
+
+    schema: str
+    name: str
+    kind: str
+    """r for tables, v for views"""
+    columns: tuple[ColumnPicture, ...]
+    indexes: tuple[IndexPicture, ...] = ()
+    definition: str = ""
+    comment: str = ""
+    made: int = 0
+    """when: one of the same name that is made again is another"""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """All that the catalogue tells of a session."""
+
+    schemas: tuple[str, ...]
+    relations: tuple[RelationPicture, ...]
+    functions: tuple[str, ...] = ()
+    enums: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+def pictured(session: Session) -> Picture:
+    """What a session has; on the engine's thread."""
+    core = core_of(session)
+    catalog = core.catalog
+    indexes: dict[str, list[IndexPicture]] = {}
+    for name, (one, index) in sorted(catalog.indexes().items()):
+        indexes.setdefault(one._label, []).append(IndexPicture(name, tuple(index.keys)))
+    found = []
+    for kind, names in (("r", session.tables), ("v", session.views)):
+        for full in names:
+            one = session[full]
+            schema, _, name = full.rpartition(".")
+            columns = tuple(
+                ColumnPicture(c.name, c.type, catalog.comments.get((full, c.name), "")) for c in one._columns
+            )
+            listed = indexes.get(one._label, [])
+            if isinstance(one, Table) and one._key:
+                listed = [IndexPicture(f"{name}_pkey", tuple(one._key), True), *listed]
+            definition = one.explain() if kind == "v" else ""
+            found.append(
+                RelationPicture(
+                    schema or schemas.PUBLIC,
+                    name,
+                    kind,
+                    columns,
+                    tuple(listed),
+                    definition,
+                    catalog.comments.get((full, ""), ""),
+                    one._installed_at,
+                )
+            )
+    enums = tuple((name, t.names) for name, t in sorted(core.types.items()) if t.kind == "enum")
+    functions = tuple(sorted({*catalog.sql_functions, *core.functions}))
+    return Picture((schemas.PUBLIC, *schemas.made(core)), tuple(found), functions, enums)
+
+
+class Numbers:
+    """Numbers of things, by what they are; each is given once."""
+
+    def __init__(self) -> None:
+        self._given: dict[Any, int] = {}
+        self._next = itertools.count(FIRST_OID)
+
+    def of(self, *what: Any) -> int:
+        """The number of something."""
+        if what not in self._given:
+            self._given[what] = next(self._next)
+        return self._given[what]
+
+
+@dataclass
+class Contents:
+    """Rows by schema and relation, and what functions look up."""
+
+    rows: dict[tuple[str, str], list[dict[str, Any]]] = field(default_factory=dict)
+    names: dict[int, tuple[str, str]] = field(default_factory=dict)
+    """schema and name of each relation, by number"""
+    definitions: dict[int, str] = field(default_factory=dict)
+    constraints: dict[int, str] = field(default_factory=dict)
+    indexes: dict[int, tuple[str, list[str]]] = field(default_factory=dict)
+    """how an index is made, and its columns"""
+    comments: dict[tuple[int, int], str] = field(default_factory=dict)
+
+    def add(self, schema: str, relation: str, **values: Any) -> None:
+        """Add a row."""
+        self.rows.setdefault((schema, relation), []).append(values)
+
+    def pg(self, relation: str, **values: Any) -> None:
+        """Add a row to a relation of pg_catalog."""
+        self.add("pg_catalog", relation, **values)
+
+    def info(self, relation: str, **values: Any) -> None:
+        """Add a row to one of information_schema."""
+        self.add("information_schema", relation, **values)
+
+
+def contents(picture: Picture, numbers: Numbers, database: str, user: str) -> Contents:
+    """The rows of the catalogue."""
+    out = Contents()
+    spaces = {"pg_catalog": PG_CATALOG, "information_schema": INFORMATION, "public": PUBLIC}
+    for name in picture.schemas:
+        spaces.setdefault(name, numbers.of("schema", name))
+    for name, oid in spaces.items():
+        out.pg("pg_namespace", oid=oid, nspname=name, nspowner=OWNER)
+        out.info("schemata", catalog_name=database, schema_name=name, schema_owner=user)
+    _server(out, database, user)
+    _types(out)
+    _system(out)
+    for relation in picture.relations:
+        _relation(out, relation, numbers, spaces[relation.schema], database, user)
+    for name in picture.functions:
+        oid = numbers.of("function", name)
+        out.pg("pg_proc", oid=oid, proname=name, pronamespace=PUBLIC, proowner=OWNER, prokind="f", provolatile="i",
+               pronargs=0, prorettype=25, proargtypes="", proretset=0, prolang=14, prosrc="")  # fmt: skip
+        out.info("routines", routine_catalog=database, routine_schema="public", routine_name=name,
+                 specific_name=f"{name}_{oid}", routine_type="FUNCTION")  # fmt: skip
+    return out
+
+
+def _server(out: Contents, database: str, user: str) -> None:
+    out.pg("pg_database", oid=DATABASE, datname=database, datdba=OWNER, encoding=6, datlocprovider="c",
+           datistemplate=0, datallowconn=1, datconnlimit=-1, datcollate="C.UTF-8", datctype="C.UTF-8",
+           dattablespace=1663)  # fmt: skip
+    role = {"rolname": user, "rolsuper": 0, "rolinherit": 1, "rolcreaterole": 0, "rolcreatedb": 0, "rolcanlogin": 1,
+            "rolreplication": 0, "rolconnlimit": -1, "rolbypassrls": 0, "oid": OWNER}  # fmt: skip
+    out.pg("pg_roles", **role)
+    out.pg("pg_authid", **role)
+    out.pg("pg_user", usename=user, usesysid=OWNER, usecreatedb=0, usesuper=0, userepl=0, usebypassrls=0)
+    out.info("enabled_roles", role_name=user)
+    out.info("information_schema_catalog_name", catalog_name=database)
+    out.info("character_sets", character_set_name="UTF8", default_collate_name="C.UTF-8")
+    out.pg("pg_am", oid=2, amname="heap", amtype="t", amhandler="heap_tableam_handler")
+    out.pg("pg_am", oid=403, amname="btree", amtype="i", amhandler="bthandler")
+    out.pg("pg_tablespace", oid=1663, spcname="pg_default", spcowner=OWNER)
+    out.pg("pg_language", oid=14, lanname="sql", lanowner=OWNER, lanispl=0, lanpltrusted=1)
+    out.pg("pg_collation", oid=100, collname="default", collnamespace=PG_CATALOG, collowner=OWNER, collprovider="d",
+           collisdeterministic=1, collencoding=-1)  # fmt: skip
+    out.pg("pg_collation", oid=950, collname="C", collnamespace=PG_CATALOG, collowner=OWNER, collprovider="c",
+           collisdeterministic=1, collencoding=-1, collcollate="C", collctype="C")  # fmt: skip
+    out.pg("pg_timezone_names", name="UTC", abbrev="UTC", utc_offset="00:00:00", is_dst=0)
+
+
+def _types(out: Contents) -> None:
+    for one in TYPES.values():
+        fixed = one.size in (1, 2, 4, 8)
+        kind = "p" if one.category == "P" else "b"
+        shared: dict[str, Any] = {
+            "typnamespace": PG_CATALOG, "typowner": OWNER, "typisdefined": 1, "typdelim": ",", "typrelid": 0,
+            "typnotnull": 0, "typbasetype": 0, "typtypmod": -1, "typndims": 0, "typispreferred": 0, "typalign": "i",
+            "typmodin": "-", "typmodout": "-",
+        }  # fmt: skip
+        out.pg("pg_type", oid=one.oid, typname=one.name, typlen=one.size, typbyval=int(fixed), typtype=kind,
+               typcategory=one.category, typelem=0, typarray=one.array, typinput=f"{one.name}in",
+               typoutput=f"{one.name}out", typreceive=f"{one.name}recv", typsend=f"{one.name}send", typstorage="p",
+               typcollation=100 if one.category == "S" else 0, **shared)  # fmt: skip
+        if one.array:
+            out.pg("pg_type", oid=one.array, typname=f"_{one.name}", typlen=-1, typbyval=0, typtype="b",
+                   typcategory="A", typelem=one.oid, typarray=0, typinput="array_in", typoutput="array_out",
+                   typreceive="array_recv", typsend="array_send", typstorage="x",
+                   typcollation=100 if one.category == "S" else 0, **shared)  # fmt: skip
+
+
+_CLASS: dict[str, Any] = {
+    "reltype": 0, "reloftype": 0, "relowner": OWNER, "relfilenode": 0, "reltablespace": 0, "relpages": 1,
+    "relallvisible": 0, "reltoastrelid": 0, "relisshared": 0, "relpersistence": "p", "relchecks": 0, "relhasrules": 0,
+    "relhastriggers": 0, "relhassubclass": 0, "relrowsecurity": 0, "relforcerowsecurity": 0, "relispopulated": 1,
+    "relreplident": "d", "relispartition": 0, "relrewrite": 0, "reltuples": -1.0, "relhasoids": 0,
+    "relfrozenxid": 0, "relminmxid": 0,
+}  # fmt: skip
+
+
+def _system(out: Contents) -> None:
+    """The catalogue's own relations, which some clients list."""
+    number = itertools.count(_SYSTEM)
+    for schema, space in (("pg_catalog", PG_CATALOG), ("information_schema", INFORMATION)):
+        for name in RELATIONS[schema]:
+            known = {"pg_class": 1259, "pg_type": 1247, "pg_attribute": 1249, "pg_proc": 1255, "pg_namespace": 2615,
+                     "pg_constraint": 2606, "pg_database": 1262, "pg_trigger": 2620, "pg_rewrite": 2618}  # fmt: skip
+            oid = known.get(name) or next(number)
+            out.names[oid] = schema, name
+            out.pg("pg_class", oid=oid, relname=name, relnamespace=space, relam=2, relhasindex=0, relkind="r" if
+                   schema == "pg_catalog" else "v", relnatts=len(RELATIONS[schema][name]), **_CLASS)  # fmt: skip
+            out.info("tables", table_schema=schema, table_name=name, table_type="VIEW")
+
+
+def _relation(out: Contents, one: RelationPicture, numbers: Numbers, space: int, database: str, user: str) -> None:
+    oid = numbers.of("relation", one.schema, one.name, one.kind, one.made)
+    out.names[oid] = one.schema, one.name
+    place = {"table_catalog": database, "table_schema": one.schema, "table_name": one.name}
+    table = one.kind == "r"
+    out.pg("pg_class", oid=oid, relname=one.name, relnamespace=space, relam=2 if table else 0, relkind=one.kind,
+           relhasindex=int(bool(one.indexes)), relnatts=len(one.columns), **_CLASS)  # fmt: skip
+    out.info("tables", table_type="BASE TABLE" if table else "VIEW", is_insertable_into="YES" if table else "NO",
+             is_typed="NO", **place)  # fmt: skip
+    named = {"schemaname": one.schema}
+    if table:
+        out.pg("pg_tables", tablename=one.name, tableowner=user, hasindexes=int(bool(one.indexes)), hasrules=0,
+               hastriggers=0, rowsecurity=0, **named)  # fmt: skip
+        out.pg("pg_stat_user_tables", relid=oid, relname=one.name, **named)
+        out.pg("pg_stat_all_tables", relid=oid, relname=one.name, **named)
+    else:
+        out.definitions[oid] = one.definition
+        out.pg("pg_views", viewname=one.name, viewowner=user, definition=one.definition, **named)
+        out.info("views", view_definition=one.definition, check_option="NONE", is_updatable="NO",
+                 is_insertable_into="NO", **place)  # fmt: skip
+    if one.comment:
+        _comment(out, oid, 0, one.comment)
+    for grant in ("SELECT", "INSERT", "UPDATE", "DELETE") if table else ("SELECT",):
+        for relation in ("table_privileges", "role_table_grants"):
+            out.info(relation, grantor=user, grantee=user, privilege_type=grant, is_grantable="NO", **place)
+    for number, column in enumerate(one.columns, 1):
+        _column(out, oid, number, column, place)
+    for index in one.indexes:
+        _index(out, one, oid, index, numbers, space, place)
+
+
+def _comment(out: Contents, oid: int, number: int, text: str) -> None:
+    out.comments[oid, number] = text
+    out.pg("pg_description", objoid=oid, classoid=1259, objsubid=number, description=text)
+
+
+def _column(out: Contents, oid: int, number: int, column: ColumnPicture, place: dict[str, Any]) -> None:
+    declared = column.type
+    told, modifier = oid_of(declared), modifier_of(declared)
+    size = size_of(told)
+    out.pg("pg_attribute", attrelid=oid, attname=column.name, atttypid=told, attstattarget=-1, attlen=size,
+           attnum=number, attndims=int(declared.kind == "array"), attcacheoff=-1, atttypmod=modifier,
+           attbyval=int(size in (1, 2, 4, 8)), attalign="i", attstorage="p" if size > 0 else "x", attcompression="",
+           attnotnull=int(not declared.nullable), atthasdef=0, atthasmissing=0, attidentity="", attgenerated="",
+           attisdropped=0, attislocal=1, attinhcount=0,
+           attcollation=100 if told in (25, 1042, 1043, 1009) else 0)  # fmt: skip
+    if column.comment:
+        _comment(out, oid, number, column.comment)
+    array = declared.kind == "array"
+    numeric = {20: (64, 2, 0), 23: (32, 2, 0), 21: (16, 2, 0), 701: (53, 2, None)}.get(told, (None, None, None))
+    if declared.kind == "decimal":
+        numeric = 18, 10, declared.scale
+    elif declared.kind == "numeric" and declared.scale < FREE:
+        numeric = declared.width or MOST_DIGITS, 10, declared.scale
+    name = next((t.name for t in TYPES.values() if t.oid == told), None)
+    udt = name or "_" + next(t.name for t in TYPES.values() if t.array == told)
+    out.info("columns", column_name=column.name, ordinal_position=number, column_default=None,
+             is_nullable="YES" if declared.nullable else "NO", data_type="ARRAY" if array else TYPES[told].words,
+             character_maximum_length=declared.width or None if declared.kind == "char" else None,
+             numeric_precision=numeric[0], numeric_precision_radix=numeric[1], numeric_scale=numeric[2],
+             datetime_precision=6 if told in (1083, 1114, 1184, 1186) else 0 if told == 1082 else None,
+             udt_catalog=place["table_catalog"], udt_schema="pg_catalog", udt_name=udt, dtd_identifier=str(number),
+             is_self_referencing="NO", is_identity="NO", is_generated="NEVER", is_updatable="YES", **place)  # fmt: skip
+
+
+def _index(
+    out: Contents, one: RelationPicture, oid: int, index: IndexPicture, numbers: Numbers, space: int,
+    place: dict[str, Any],
+) -> None:  # fmt: skip
+    number = numbers.of("index", one.schema, one.name, index.name, one.made)
+    names = [one.columns[c].name for c in index.columns]
+    places = [c + 1 for c in index.columns]
+    unique = int(index.primary)
+    out.names[number] = one.schema, index.name
+    out.pg("pg_class", oid=number, relname=index.name, relnamespace=space, relam=403, relkind="i", relhasindex=0,
+           relnatts=len(names), **_CLASS)  # fmt: skip
+    listed = " ".join(map(str, places))
+    out.pg("pg_index", indexrelid=number, indrelid=oid, indnatts=len(names), indnkeyatts=len(names),
+           indisunique=unique, indnullsnotdistinct=0, indisprimary=unique, indisexclusion=0, indimmediate=1,
+           indisclustered=0, indisvalid=1, indcheckxmin=0, indisready=1, indislive=1, indisreplident=0, indkey=listed,
+           indcollation=" ".join("0" * len(names)), indclass=" ".join("0" * len(names)),
+           indoption=" ".join("0" * len(names)))  # fmt: skip
+    for at, name in enumerate(names, 1):
+        column = one.columns[index.columns[at - 1]]
+        told = oid_of(column.type)
+        out.pg("pg_attribute", attrelid=number, attname=name, atttypid=told, attlen=size_of(told), attnum=at,
+               atttypmod=-1, attnotnull=0, atthasdef=0, attidentity="", attgenerated="", attisdropped=0, attislocal=1,
+               attinhcount=0, attcollation=0, attstattarget=-1, attndims=0, attstorage="p",
+               attcompression="")  # fmt: skip
+    quoted = ", ".join(map(quoted_name, names))
+    made = f"CREATE {'UNIQUE ' if unique else ''}INDEX {quoted_name(index.name)} ON {quoted_name(one.schema)}."
+    made += f"{quoted_name(one.name)} USING btree ({quoted})"
+    out.indexes[number] = made, names
+    out.pg("pg_indexes", schemaname=one.schema, tablename=one.name, indexname=index.name, indexdef=made)
+    if not index.primary:
+        return
+    key = numbers.of("constraint", one.schema, one.name, index.name, one.made)
+    out.constraints[key] = f"PRIMARY KEY ({quoted})"
+    out.pg("pg_constraint", oid=key, conname=index.name, connamespace=space, contype="p", condeferrable=0,
+           condeferred=0, convalidated=1, conrelid=oid, contypid=0, conindid=number, conparentid=0, confrelid=0,
+           confupdtype=" ", confdeltype=" ", confmatchtype=" ", conislocal=1, coninhcount=0, connoinherit=1,
+           conkey="{" + ",".join(map(str, places)) + "}")  # fmt: skip
+    bound = {"constraint_catalog": place["table_catalog"], "constraint_schema": one.schema,
+             "constraint_name": index.name}  # fmt: skip
+    out.info("table_constraints", constraint_type="PRIMARY KEY", is_deferrable="NO", initially_deferred="NO",
+             enforced="YES", **bound, **place)  # fmt: skip
+    out.info("constraint_table_usage", **bound, **place)
+    for at, name in enumerate(names, 1):
+        out.info("key_column_usage", column_name=name, ordinal_position=at, **bound, **place)
+        out.info("constraint_column_usage", column_name=name, **bound, **place)
+
+
+def quoted_name(name: str) -> str:
+    """A name as SQL writes it: quoted if it has to be.
+
+    >>> quoted_name("total"), quoted_name("My view")
+    ('total', '"My view"')
+    """
+    plain = name.isidentifier() and name.isascii() and name == name.lower()
+    return name if plain else '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,174 @@
+"""What a connection remembers: its settings, prepared statements, portals, cursors, and the transaction it is in.
+
+A transaction is one of three: none, one that BEGIN opened, or one that nobody asked for, around the statements of one
+text or between two Syncs. The last is PostgreSQL's rule that what was sent together is done together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from everview.server.pg import messages
+from everview.server.pg.answers import Answer, Column
+from everview.server.pg.commands import Command
+from everview.server.pg.faults import notice
+from everview.server.pg.settings import Settings
+from everview.server.pg.states import PgError
+from everview.server.pg.work import READ_COMMITTED, Work
+from everview.sql.given import Given
+
+if TYPE_CHECKING:
+    from everview.server.engine import Engine
+    from everview.server.pg.catalog import Catalog
+    from everview.server.pg.wire import Wire
+    from everview.session.session import Session
+
+T = TypeVar("T")
+
+
+@dataclass
+class Prepared:
+    """A statement that was looked at: its parameters and its columns."""
+
+    command: Command
+    text: str
+    """what is run: the command's text with blanks behind parameters"""
+    given: Given
+    oids: tuple[int, ...]
+    columns: list[Column] | None
+
+
+@dataclass
+class Portal:
+    """A prepared statement with values, and how far its answer was sent."""
+
+    prepared: Prepared
+    given: Given
+    formats: tuple[int, ...]
+    answer: Answer | None = None
+
+
+@dataclass
+class Cursor:
+    """An answer that is fetched piece by piece."""
+
+    answer: Answer
+    held: bool
+    """whether it lives on after its transaction"""
+    close: Callable[[], None] = lambda: None
+
+
+class Client:
+    """One connection, without its conversation."""
+
+    def __init__(self, wire: Wire, engine: Engine, catalog: Catalog, settings: Settings, user: str, database: str):
+        self.wire = wire
+        self.engine = engine
+        self.catalog = catalog
+        self.settings = settings
+        self.user = user
+        self.database = database
+        self.memory: int | None = None
+        self.seconds: float | None = None
+        """limits of the server's, for each statement"""
+        self.process = 0
+        self.work = Work(settings)
+        self.prepared: dict[str, Prepared] = {}
+        self.portals: dict[str, Portal] = {}
+        self.cursors: dict[str, Cursor] = {}
+        self.explicit = False
+        """whether BEGIN has opened the transaction"""
+        self.failed = False
+        """whether a statement of it has failed"""
+        self.stop = asyncio.Event()
+        """set when what it does is to be cancelled"""
+
+    # the engine
+
+    async def run(self, function: Callable[[Session], T]) -> T:
+        """Have the engine do something, within the limits of a statement."""
+        own = self.settings.seconds
+        both = [s for s in (own, self.seconds) if s]
+        return await self.engine.run(function, seconds=min(both) if both else None, memory=self.memory, key=self)
+
+    def cancel(self) -> None:
+        """Have what it does stop."""
+        self.stop.set()
+        self.engine.cancel(self)
+
+    def told(self, message: str, hint: str = "", severity: str = "NOTICE", state: str = "00000") -> None:
+        """Tell its user something."""
+        self.wire.put(messages.notice_response(notice(message, hint, severity, state)))
+
+    # transactions
+
+    @property
+    def status(self) -> bytes:
+        """Idle, in a transaction, or in one that has failed."""
+        return b"I" if not self.explicit else b"E" if self.failed else b"T"
+
+    @property
+    def inside(self) -> bool:
+        """Whether any transaction is under way."""
+        return self.work.changes is not None
+
+    def begin(self, *, explicit: bool, isolation: str = "", read_only: bool | None = None) -> None:
+        """Open a transaction, or make one that nobody asked for one that was."""
+        self.explicit = explicit or self.explicit
+        if self.inside:
+            return
+        level = isolation or self.settings.show("default_transaction_isolation")
+        only = self.settings.show("default_transaction_read_only") == "on" if read_only is None else read_only
+        self.settings.begin()
+        self.work.begin(level or READ_COMMITTED, only)
+        self.failed = False
+
+    async def commit(self) -> bool:
+        """End the transaction; False if it had failed, and so was undone."""
+        if self.failed:
+            self.rollback()
+            return False
+        try:
+            if self.work.changes or (self.work.changes is not None and self.work.changes.offsets):
+                await self.run(self.work.commit)
+        except BaseException:
+            self.rollback()
+            raise
+        self.work.forget()
+        self._ended(undo=False)
+        return True
+
+    def rollback(self) -> None:
+        """Undo the transaction."""
+        defined = list(self.work.defined)
+        self.work.forget()
+        self._ended(undo=True)
+        if defined:
+            self.told(
+                f"ROLLBACK does not undo {', '.join(defined)}", "drop it, if it was a mistake", "WARNING", "01000"
+            )
+
+    def _ended(self, *, undo: bool) -> None:
+        self.work.defined.clear()
+        self.settings.end(undo=undo)
+        self.explicit = self.failed = False
+        self.portals.clear()
+        for name in [n for n, c in self.cursors.items() if not c.held]:
+            self.cursors.pop(name).close()
+
+    def check_open(self, command: Command) -> None:
+        """In a transaction that has failed, only its end is taken."""
+        if self.failed and not (
+            command.first in ("ROLLBACK", "ABORT", "COMMIT", "END") or command.is_("DISCARD", "ALL")
+        ):
+            raise PgError("E_TRANSACTION", "25P02", "the transaction has failed before this", "ROLLBACK it")
+
+    def forget(self) -> None:
+        """The connection is over."""
+        self.work.forget()
+        for cursor in self.cursors.values():
+            cursor.close()
+        self.cursors.clear()

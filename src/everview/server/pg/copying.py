@@ -1,0 +1,291 @@
+"""COPY between a table or query and the client: FROM STDIN and TO STDOUT.
+
+COPY FROM reads while rows come, in a thread beside, and hands all of them to the session in one go when the client
+says that this was all: all rows come in one transaction, or none. COPY TO sends each row as a message of its own.
+COPY to and from files is the session's (`everview.sql.copies`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from everview.errors import InputError, StoppedError, did_you_mean
+from everview.server.pg import messages, subscribing
+from everview.server.pg.answers import PIECE, Answer
+from everview.server.pg.client import Client, Prepared
+from everview.server.pg.commands import Command, Reader
+from everview.server.pg.copy_forms import Form, RowsOut, cut, read
+from everview.server.pg.lexing import Piece
+from everview.server.pg.messages import CopyData, CopyFail
+from everview.server.pg.states import PgError
+from everview.sql.given import Given
+from everview.sql.names import spelled
+from everview.types import DataType
+
+if TYPE_CHECKING:
+    from everview.session.table import Table
+    from everview.sql.statements import Statements
+
+MOST_BYTES = 4 << 30
+"""Bytes that one COPY may bring."""
+
+PART = 8 << 20
+"""Bytes that are read at a time."""
+
+
+class Ended(Exception):
+    """The conversation was ended in the middle of COPY, and the client knows."""
+
+
+@dataclass
+class _Copy:
+    """A COPY statement."""
+
+    name: str
+    columns: list[str]
+    query: Command | None
+    into: bool
+    form: Form
+
+
+async def copy(client: Client, command: Command) -> Answer | None:
+    """Do a COPY from or to the client; None if it is about a file."""
+    wanted = _read(command)
+    if wanted is None:
+        return None
+    if wanted.into:
+        return await _copied_in(client, wanted)
+    if wanted.query is not None and wanted.query.first == "SUBSCRIBE":
+        return await subscribing.copied(client, wanted.query, wanted.form)
+    return await _copied_out(client, wanted)
+
+
+# reading the statement
+
+
+def _read(command: Command) -> _Copy | None:
+    words = Reader(command, 1)
+    words.next_is("BINARY")
+    query: Command | None = None
+    name, columns = "", []
+    inside = words.brackets()
+    if inside is not None:
+        start, stop = inside[0] + 1, inside[1] - 1
+        query = Command.of(Piece(command.text[start:stop], command.start + start))
+    else:
+        name = words.name("a table, or a query in brackets")
+        if words.next_is("("):
+            columns = [words.name("a column")]
+            while words.next_is(","):
+                columns.append(words.name("a column"))
+            words.need(")")
+    into = words.next_is("FROM")
+    if not into:
+        words.need("TO")
+    if not words.next_is("STDIN") and not words.next_is("STDOUT"):
+        return None
+    if into and query is not None:
+        raise words.error("rows cannot be copied into a query", "COPY table FROM STDIN")
+    form = _form(words)
+    if command.words[1].upper == "BINARY":
+        form = replace(form, kind="binary")
+    return _Copy(name, columns, query, into, form)
+
+
+_OPTIONS = ("FORMAT", "DELIMITER", "NULL", "HEADER", "QUOTE", "ESCAPE", "ENCODING", "FORCE_QUOTE", "FREEZE")
+
+
+def _form(words: Reader) -> Form:
+    """[WITH] (FORMAT csv, ...) or, as of old, [WITH] CSV HEADER DELIMITER ';'"""
+    said: dict[str, str] = {}
+    words.next_is("WITH")
+    listed = words.next_is("(")
+    while words.more() and not (listed and words.next_is(")")):
+        _option(words, said, listed)
+        if listed:
+            words.next_is(",")
+    words.end()
+    kind = said.get("FORMAT", "text").lower()
+    if kind not in ("text", "csv", "binary"):
+        raise PgError("E_FORMAT", "22023", f"COPY has no format {kind}", "there are text, csv and binary")
+    csv = kind == "csv"
+    quote = said.get("QUOTE", '"')
+    form = Form(
+        kind,
+        said.get("DELIMITER", "," if csv else "\t"),
+        said.get("NULL", "" if csv else "\\N"),
+        said.get("HEADER", "false").lower() not in ("false", "off", "0"),
+        quote,
+        said.get("ESCAPE", quote),
+        "FORCE_QUOTE" in said,
+    )
+    if len(form.delimiter.encode()) != 1 or len(form.quote.encode()) != 1 or len(form.escape.encode()) != 1:
+        raise PgError("E_OPTION", "0A000", "DELIMITER, QUOTE and ESCAPE are one letter of ASCII", "choose another")
+    if form.delimiter in form.null and form.null:
+        raise PgError("E_OPTION", "22023", "the delimiter stands in the text for NULL", "choose another")
+    return form
+
+
+def _option(words: Reader, said: dict[str, str], listed: bool) -> None:
+    word = words.take("an option")
+    name = word.upper
+    if not listed and name in ("CSV", "BINARY", "TEXT"):
+        said["FORMAT"] = name
+        return
+    if name == "FORCE" and not listed:
+        words.need("QUOTE")
+        name = "FORCE_QUOTE"
+    if name not in _OPTIONS:
+        words.at -= 1
+        raise words.error(f"COPY has no option {word.text}", did_you_mean(name, _OPTIONS))
+    words.next_is("AS")
+    if name == "FORCE_QUOTE":
+        said[name] = "*"
+        if words.brackets() is None:
+            words.take("* or columns")
+    elif name in ("HEADER", "FREEZE"):
+        bare = not listed or not words.more() or words.words[words.at].upper in (",", ")")
+        said[name] = "true" if bare else words.take("true or false").text
+    else:
+        said[name] = words.take("a value").text
+    if name == "ENCODING" and said[name].upper().replace("-", "") != "UTF8":
+        raise PgError("E_OPTION", "0A000", f"texts are UTF-8, not {said[name]}", "convert them first")
+
+
+# in
+
+
+async def _copied_in(client: Client, wanted: _Copy) -> Answer:
+    types = await client.run(lambda s: client.work.inside(s, lambda sql: _types(sql, wanted)))
+    zone, wire = client.settings.zone, client.wire
+    wire.put(messages.copy_response(b"G", wanted.form.binary, len(types)))
+    await wire.drained()
+    found, kept, size, line = [], bytearray(), 0, 1
+    while True:
+        try:
+            message = await wire.message()
+        except PgError as error:
+            raise PgError("E_MESSAGE", "08P01", error.message, error.hint) from None
+        if message in (messages.SYNC, messages.FLUSH):
+            continue
+        if isinstance(message, CopyFail):
+            raise PgError("E_CANCELLED", "57014", f"COPY was ended by the client: {message.reason}", "")
+        if message == messages.COPY_DONE:
+            break
+        if not isinstance(message, CopyData):
+            raise messages.violation("COPY is under way; this message is not expected")
+        kept += message.data
+        size += len(message.data)
+        if size > MOST_BYTES:
+            raise PgError("E_SIZE", "54000", f"one COPY takes at most {MOST_BYTES:,} bytes", "copy in several parts")
+        if client.stop.is_set():
+            raise StoppedError("E_CANCELLED", "COPY was cancelled", "")
+        whole = cut(wanted.form, bytes(kept)) if len(kept) >= PART else 0
+        if whole:
+            part = bytes(kept[:whole])
+            del kept[:whole]
+            found.append(await asyncio.to_thread(read, wanted.form, part, types, line, zone))
+            line += part.count(b"\n")
+    found.append(await asyncio.to_thread(read, wanted.form, bytes(kept), types, line, zone))
+    taken = await client.run(lambda s: client.work.load(s, lambda sql: _loaded(sql, wanted, found)))
+    return Answer(f"COPY {taken}")
+
+
+def _table(sql: Statements, wanted: _Copy) -> Table:
+    exact = sql.spelled(wanted.name)
+    if exact in sql.session.views:
+        raise PgError("E_TABLE", "42809", f"{exact} is a view and cannot be changed", "copy into a table")
+    if exact not in sql.session.tables:
+        hint = did_you_mean(wanted.name, sql.session.tables)
+        raise InputError("E_TABLE", f"there is no table {wanted.name}", hint)
+    return sql.core.catalog.tables[exact]
+
+
+def _positions(table: Table, columns: Sequence[str]) -> list[int]:
+    have = [c.name for c in table._columns]
+    found = []
+    for column in columns or have:
+        exact = spelled(column, have)
+        if exact not in have:
+            raise InputError("E_COLUMN", f"{table._label} has no column {column}", did_you_mean(column, have))
+        if have.index(exact) in found:
+            raise InputError("E_DUPLICATE", f"the column {exact} is named twice", "name it once")
+        found.append(have.index(exact))
+    return found
+
+
+def _types(sql: Statements, wanted: _Copy) -> list[DataType]:
+    table = _table(sql, wanted)
+    at = _positions(table, wanted.columns)
+    for i, column in enumerate(table._columns):
+        if i not in at and not column.type.nullable:
+            raise InputError("E_NULL", f"{table._label}.{column.name} cannot be NULL and is not listed", "list it")
+    return [table._columns[i].type for i in at]
+
+
+def _loaded(sql: Statements, wanted: _Copy, found: Sequence[Any]) -> int:
+    """Insert what was read; in the connection's transaction, or one of its own."""
+    table = _table(sql, wanted)
+    at = _positions(table, wanted.columns)
+    parts = [_codes(table, at, rows) for rows in found if len(rows)]
+    if not parts:
+        return 0
+    codes = parts[0] if len(parts) == 1 else np.ascontiguousarray(np.concatenate(parts, axis=1))
+    if table._key:
+        sql.core.by_key.insert(table, codes)
+    else:
+        sql.core.transactions.stage(table, codes, 1)
+    return int(codes.shape[1])
+
+
+def _codes(table: Table, at: Sequence[int], rows: Any) -> np.ndarray:
+    names = [c.name for c in table._columns]
+    if isinstance(rows, pa.Table):
+        columns = {i: rows.column(k) for k, i in enumerate(at)}
+        filled = [columns.get(i, pa.nulls(rows.num_rows)) for i in range(len(names))]
+        return table._codec.encode(pa.table(filled, names=names))
+    if list(at) != list(range(len(names))):
+        places = {i: k for k, i in enumerate(at)}
+        rows = [tuple(row[places[i]] if i in places else None for i in range(len(names))) for row in rows]
+    return table._codec.encode(rows)
+
+
+# out
+
+
+async def _copied_out(client: Client, wanted: _Copy) -> Answer:
+    from everview.server.pg import executing  # which imports this
+
+    query = wanted.query
+    if query is None:
+        listed = ", ".join(_quoted(c) for c in wanted.columns) or "*"
+        query = Command.of(Piece(f"SELECT {listed} FROM {'.'.join(_quoted(p) for p in wanted.name.split('.'))}", 0))
+    found = Prepared(query, query.text, Given({}), (), None)
+    answer = await executing.executed(client, found, found.given)
+    if answer.columns is None:
+        raise PgError("E_SYNTAX", "42601", "COPY TO STDOUT needs a statement that gives rows", "RETURNING gives some")
+    wire, out = client.wire, RowsOut(wanted.form, answer.columns, client.settings.zone)
+    wire.put(messages.copy_response(b"H", wanted.form.binary, len(answer.columns)))
+    if head := out.head():
+        wire.put(messages.copy_data(head))
+    for start in range(0, answer.count, PIECE):
+        rows = answer.take(start, min(start + PIECE, answer.count))
+        wire.put(b"".join(map(messages.copy_data, out.rows(rows))))
+        await wire.drained()
+        await asyncio.sleep(0)
+        if client.stop.is_set():
+            raise StoppedError("E_CANCELLED", "COPY was cancelled", "")
+    if tail := out.tail():
+        wire.put(messages.copy_data(tail))
+    wire.put(messages.COPY_END)
+    return Answer(f"COPY {answer.count}")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

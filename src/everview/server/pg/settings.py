@@ -1,0 +1,238 @@
+"""Settings of one connection: SET, SHOW, RESET, and those that clients are told of by themselves.
+
+Drivers set what they rely on when they connect, and ask for it. What a setting would change in PostgreSQL and cannot
+be changed here is refused; a setting without a meaning here is kept and shown. SET LOCAL lasts until the end of the
+transaction, and a transaction that is rolled back takes its SETs with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from everview.errors import did_you_mean
+from everview.server.pg.states import PgError
+
+VERSION = "15.0"
+"""The version of PostgreSQL whose catalogue and protocol clients may expect."""
+
+REPORTED = (
+    "application_name", "client_encoding", "DateStyle", "default_transaction_read_only", "in_hot_standby",
+    "integer_datetimes", "IntervalStyle", "is_superuser", "search_path", "server_encoding", "server_version",
+    "session_authorization", "standard_conforming_strings", "TimeZone",
+)  # fmt: skip
+"""Settings that clients are told of when they connect, and when they change."""
+
+_FIXED = {
+    "server_encoding": "UTF8",
+    "integer_datetimes": "on",
+    "is_superuser": "off",
+    "in_hot_standby": "off",
+    "standard_conforming_strings": "on",
+    "server_version_num": "150000",
+    "max_identifier_length": "63",
+    "block_size": "8192",
+    "max_index_keys": "32",
+    "lc_collate": "C.UTF-8",
+    "lc_ctype": "C.UTF-8",
+    "data_checksums": "off",
+    "ssl": "off",
+    "max_connections": "1000",
+    "wal_level": "replica",
+    "transaction_isolation": "read committed",
+    "bytea_output": "hex",
+    "array_nulls": "on",
+}
+"""Settings that cannot be changed; SET to the same value is let pass."""
+
+_DEFAULTS = {
+    "application_name": "",
+    "client_encoding": "UTF8",
+    "datestyle": "ISO, MDY",
+    "intervalstyle": "postgres",
+    "timezone": "UTC",
+    "search_path": '"$user", public',
+    "session_authorization": "everview",
+    "default_transaction_read_only": "off",
+    "transaction_read_only": "off",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_deferrable": "off",
+    "statement_timeout": "0",
+    "lock_timeout": "0",
+    "idle_in_transaction_session_timeout": "0",
+    "idle_session_timeout": "0",
+    "transaction_timeout": "0",
+    "extra_float_digits": "1",
+    "client_min_messages": "notice",
+    "row_security": "on",
+    "synchronous_commit": "on",
+    "escape_string_warning": "on",
+    "check_function_bodies": "on",
+    "default_tablespace": "",
+    "default_table_access_method": "heap",
+    "temp_tablespaces": "",
+    "xmloption": "content",
+    "xmlbinary": "base64",
+    "work_mem": "4MB",
+    "role": "none",
+    "jit": "off",
+    "lc_messages": "C.UTF-8",
+    "lc_monetary": "C.UTF-8",
+    "lc_numeric": "C.UTF-8",
+    "lc_time": "C.UTF-8",
+    "gin_pending_list_limit": "4MB",
+    "quote_all_identifiers": "off",
+    "enable_seqscan": "on",
+    "max_parallel_workers_per_gather": "0",
+    "tcp_keepalives_idle": "0",
+    "default_with_oids": "off",
+    "backslash_quote": "safe_encoding",
+    "search_path_user": "",
+}
+"""Settings that can, and how they begin."""
+
+_SPELLED = {name.lower(): name for name in REPORTED}
+_FLAGS = {"on": "on", "true": "on", "yes": "on", "1": "on", "off": "off", "false": "off", "no": "off", "0": "off"}
+_LEVELS = ("read committed", "repeatable read", "serializable", "read uncommitted")
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+
+
+class Settings:
+    """A connection's settings.
+
+    >>> settings = Settings({"application_name": "psql"})
+    >>> settings.set("statement_timeout", "2s"), settings.seconds, settings.show("application_name")
+    (None, 2.0, 'psql')
+    """
+
+    def __init__(self, given: dict[str, str] | None = None) -> None:
+        self._fixed = dict(_FIXED)
+        self._values = dict(_DEFAULTS)
+        self._values["server_version"] = VERSION
+        self._before: dict[str, str] | None = None
+        self._local: dict[str, str] = {}
+        self._told: dict[str, str] = {}
+        for name, value in (given or {}).items():
+            self.set(name, value)
+        self._first = dict(self._values)
+
+    def show(self, name: str) -> str:
+        """A setting's value."""
+        key = _key(name)
+        if key in self._values:
+            return self._values[key]
+        if key in self._fixed:
+            return self._fixed[key]
+        raise _unknown(name, [*self._values, *self._fixed])
+
+    def all(self) -> Iterator[tuple[str, str]]:
+        """All of them, by name."""
+        for key in sorted({*self._values, *self._fixed}):
+            yield _SPELLED.get(key, key), self.show(key)
+
+    def set(self, name: str, value: str | None, *, local: bool = False) -> None:
+        """Give a setting a value; None: what it began with."""
+        key = _key(name)
+        if value is None:
+            value = self._first.get(key, _DEFAULTS.get(key, self._fixed.get(key, "")))
+        if key in self._fixed:
+            if value.lower() not in (self._fixed[key].lower(), "default"):
+                raise PgError("E_OPTION", "55P02", f"{name} cannot be changed here", f"it is {self._fixed[key]}")
+            return
+        if key not in self._values and "." not in key:
+            raise _unknown(name, [*self._values, *self._fixed])
+        checked = _checked(key, value)
+        if local:
+            self._local.setdefault(key, self._values.get(key, ""))
+        self._values[key] = checked
+
+    def reset(self) -> None:
+        """Everything as it began."""
+        self._values = dict(self._first)
+        self._local.clear()
+
+    def begin(self) -> None:
+        """A transaction begins."""
+        self._before = dict(self._values)
+        self._local.clear()
+
+    def end(self, *, undo: bool) -> None:
+        """It ends: what was set inside stays, unless it was local, or all is undone."""
+        if undo and self._before is not None:
+            self._values = self._before
+        else:
+            self._values.update(self._local)
+        self._before = None
+        self._local.clear()
+
+    @property
+    def seconds(self) -> float | None:
+        """How long a statement may take."""
+        return _seconds(self._values["statement_timeout"]) or None
+
+    @property
+    def zone(self) -> str:
+        """The time zone that moments are shown in."""
+        return self._values["timezone"]
+
+    @property
+    def path(self) -> list[str]:
+        """The schemas that names are looked for in."""
+        return [p.strip().strip('"') for p in self._values["search_path"].split(",") if p.strip()]
+
+    def news(self) -> Iterator[tuple[str, str]]:
+        """Settings that the client wants to know of, and was not told yet."""
+        for name in REPORTED:
+            value = self.show(name)
+            if self._told.get(name) != value:
+                self._told[name] = value
+                yield name, value
+
+
+def _key(name: str) -> str:
+    key = name.lower().strip()
+    return {"time zone": "timezone", "transaction isolation level": "transaction_isolation", "names": "client_encoding",
+            "session characteristics": "default_transaction_isolation"}.get(key, key)  # fmt: skip
+
+
+def _unknown(name: str, known: list[str]) -> PgError:
+    close = did_you_mean(name, known)
+    return PgError("E_OPTION", "42704", f"there is no setting {name}", close if "did you mean" in close else "")
+
+
+def _checked(key: str, value: str) -> str:
+    """A value as it is shown; refuses what cannot be had."""
+    if key == "client_encoding":
+        if value.strip("'\"").upper().replace("-", "").replace("_", "") not in ("UTF8", "UNICODE", "DEFAULT"):
+            raise PgError("E_OPTION", "22023", f"texts are UTF-8 here, not {value}", "set client_encoding to UTF8")
+        return "UTF8"
+    if key == "datestyle":
+        if not re.search(r"iso|mdy|dmy|ymd|default", value, re.IGNORECASE) or re.search(
+            "sql|german|postgres", value, re.I
+        ):
+            raise PgError(
+                "E_OPTION", "22023", f"dates are written as ISO 8601 here, not {value}", "SET datestyle = ISO"
+            )
+        return "ISO, MDY"
+    if key == "intervalstyle" and value.lower() not in ("postgres", "default"):
+        raise PgError("E_OPTION", "22023", f"intervals are written as PostgreSQL does, not {value}", "leave it")
+    if key.endswith("_timeout"):
+        return value if _seconds(value) else "0"
+    if key == "default_transaction_isolation":
+        if value.lower() not in _LEVELS:
+            raise PgError(
+                "E_OPTION", "22023", f"there is no isolation level {value}", f"there are {', '.join(_LEVELS)}"
+            )
+        return value.lower()
+    if _DEFAULTS.get(key) in ("on", "off"):
+        if value.lower() not in _FLAGS:
+            raise PgError("E_OPTION", "22023", f"{key} is on or off, not {value}", "")
+        return _FLAGS[value.lower()]
+    return value
+
+
+def _seconds(value: str) -> float:
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", value.lower())
+    if found is None or (found[2] and found[2] not in _SECONDS):
+        raise PgError("E_DURATION", "22023", f"{value!r} is no duration", "write 500 (milliseconds), '2s' or '1min'")
+    return float(found[1]) * _SECONDS[found[2] or "ms"]

@@ -1,0 +1,177 @@
+"""The bytes of one connection: messages in, bytes out, both with a limit on what waits.
+
+A `Wire` is asyncio's protocol object. Whole messages are taken from its buffer without waiting if they are there, so
+a client that sends five messages at once is answered after one wake-up. When much waits to be read, the socket is not
+read on; when much waits to be written, `drained` waits. `gone` is set when the other side is not there any more, so
+that a stream that has nothing to say hears of it too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import struct
+
+from everview.server.pg import messages
+from everview.server.pg.messages import LONGEST, LONGEST_EARLY, violation
+
+HIGH = 1 << 20
+"""Bytes that may wait to be read before the socket is left alone."""
+
+_LENGTH = struct.Struct(">I")
+
+
+class Gone(ConnectionError):
+    """The client has closed the connection, or it broke."""
+
+
+class Wire(asyncio.Protocol):
+    """One client's connection."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.gone = asyncio.Event()
+        self.longest = LONGEST_EARLY
+        """bytes that a message may have"""
+        self._buffer = bytearray()
+        self._at = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._paused = False
+        self._room = asyncio.Event()
+        self._room.set()
+        self._out: list[bytes] = []
+
+    # what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        if len(self._buffer) - self._at > max(HIGH, self._wanted()) and not self._paused:
+            self._paused = True
+            assert self.transport is not None
+            self.transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> bool:
+        self.gone.set()
+        self._wake()
+        return False
+
+    def connection_lost(self, error: BaseException | None) -> None:
+        self.gone.set()
+        self._room.set()
+        self._wake()
+
+    def pause_writing(self) -> None:
+        self._room.clear()
+
+    def resume_writing(self) -> None:
+        self._room.set()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # reading
+
+    def _wanted(self) -> int:
+        """Bytes of the message that is being read, as far as is known."""
+        if len(self._buffer) - self._at < 5:
+            return 0
+        return min(int(_LENGTH.unpack_from(self._buffer, self._at + 1)[0]) + 1, self.longest + 1)
+
+    def _taken(self, size: int) -> bytes:
+        found = bytes(self._buffer[self._at : self._at + size])
+        self._at += size
+        if self._at == len(self._buffer):
+            self._buffer.clear()
+            self._at = 0
+        elif self._at > HIGH:
+            del self._buffer[: self._at]
+            self._at = 0
+        if self._paused and len(self._buffer) - self._at < HIGH // 2:
+            self._paused = False
+            assert self.transport is not None
+            self.transport.resume_reading()
+        return found
+
+    async def _available(self, size: int) -> None:
+        while len(self._buffer) - self._at < size:
+            if self.gone.is_set():
+                raise Gone
+            if self._paused:
+                self._paused = False
+                assert self.transport is not None
+                self.transport.resume_reading()
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+            self._waiter = None
+
+    async def exactly(self, size: int) -> bytes:
+        """So many bytes, when they are there."""
+        await self._available(size)
+        return self._taken(size)
+
+    async def message(self) -> messages.Message:
+        """The next message, when it is there whole."""
+        await self._available(5)
+        size = _LENGTH.unpack_from(self._buffer, self._at + 1)[0]
+        if not 4 <= size <= self.longest:
+            raise violation(f"a message of {size:,} bytes is not taken: {self.longest:,} are the most")
+        await self._available(size + 1)
+        kind = bytes(self._buffer[self._at : self._at + 1])
+        data = self._taken(size + 1)[5:]
+        return messages.decode(kind, data)
+
+    def peek(self) -> bytes:
+        """The letter of the next message, if it is there; else nothing."""
+        return bytes(self._buffer[self._at : self._at + 1])
+
+    @property
+    def waits(self) -> int:
+        """Bytes that were read and not taken yet."""
+        return len(self._buffer) - self._at
+
+    def open_up(self) -> None:
+        """The client has logged in: long messages are taken from now on."""
+        self.longest = LONGEST
+
+    # writing
+
+    def put(self, data: bytes) -> None:
+        """Send this with the next `flush`."""
+        self._out.append(data)
+
+    def flush(self) -> None:
+        """Hand over what is to be sent."""
+        if self._out and self.transport is not None and not self.transport.is_closing():
+            self.transport.write(b"".join(self._out))
+        self._out.clear()
+
+    async def drained(self) -> None:
+        """Send, and wait until there is room for more."""
+        self.flush()
+        if not self._room.is_set():
+            await self._room.wait()
+        if self.gone.is_set():
+            raise Gone
+
+    async def secured(self, context: ssl.SSLContext) -> None:
+        """Go on in TLS; nothing may have been sent before it in the clear, which TLS would not protect."""
+        assert self.transport is not None
+        if self.waits:
+            raise violation("something was sent between asking for TLS and beginning it")
+        loop = asyncio.get_running_loop()
+        upgraded = await loop.start_tls(self.transport, self, context, server_side=True)
+        if upgraded is None:
+            raise Gone
+        self.transport = upgraded
+
+    def close(self) -> None:
+        """Send what is left, and end."""
+        self.flush()
+        if self.transport is not None:
+            self.transport.close()

@@ -1,0 +1,235 @@
+"""A connection's statements on the engine's thread, and the transaction that they are part of.
+
+A client may think for an hour between BEGIN and COMMIT; nobody else may wait for it. So its transaction is *staged*:
+what its statements change is kept with the connection, and the session sees it only while one of them runs. Between
+two statements the session belongs to others. COMMIT hands everything over in one step.
+
+Inside, a query sees what is committed when it begins, and what its own transaction has changed: READ COMMITTED, as in
+PostgreSQL. Others may have committed meanwhile. If a row that is to be taken away is gone then, or a key that is to be
+added is there, COMMIT fails with 40001 (E_SERIALIZE) and nothing is changed; whoever is told that may try again.
+REPEATABLE READ and SERIALIZABLE read as of the time of their first statement, which their history must reach; if they
+change anything, and anybody else has committed since, they fail with 40001.
+
+CREATE, ALTER and DROP take effect at once, also inside a transaction, and ROLLBACK does not undo them: clients that
+begin a transaction for everything could not make a table otherwise. The client is told by a notice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from everview.errors import EverviewError
+from everview.runtime.base import ChangeSet
+from everview.server.pg.settings import Settings
+from everview.server.pg.states import PgError
+from everview.session.core import core_of
+from everview.session.transactions import Transaction
+from everview.sql import given as parameters
+from everview.sql import reading, schemas
+from everview.sql.given import Given
+from everview.sql.result import Result
+from everview.sql.statements import Shape, Statements
+from everview.types import DataType
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.session import Session
+    from everview.session.table import Table
+
+T = TypeVar("T")
+
+QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "(")
+DEFINING = ("CREATE", "DROP", "ALTER", "COMMENT", "REPLACE")
+"""First words of statements that take effect at once."""
+
+READ_COMMITTED = "read committed"
+
+
+class Outcome:
+    """What a statement gave."""
+
+    def __init__(self, answer: Any, affected: int | None) -> None:
+        self.rows = answer if isinstance(answer, Result) else None
+        self.affected = affected
+
+
+class Work:
+    """One connection's side of the session. All of it is called on the engine's thread, but for what begins and ends a
+    transaction without touching the session.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.changes: ChangeSet | None = None
+        """what the transaction under way has changed; None if none is"""
+        self.isolation = READ_COMMITTED
+        self.read_only = False
+        self.defined: list[str] = []
+        """what was created, altered or dropped inside the transaction"""
+        self._sql: Statements | None = None
+        self._began: int | None = None
+        self._codecs: dict[int, tuple[Table, object]] = {}
+
+    # transactions
+
+    def begin(self, isolation: str = READ_COMMITTED, read_only: bool = False) -> None:
+        """Let the statements that follow be one transaction."""
+        self.changes = ChangeSet()
+        self.isolation = READ_COMMITTED if isolation == "read uncommitted" else isolation
+        self.read_only = read_only
+        self.defined.clear()
+        self._began = None
+        self._codecs.clear()
+
+    def forget(self) -> None:
+        """Undo the transaction: nobody has seen it."""
+        self.changes = None
+        self._codecs.clear()
+        if self._sql is not None:
+            self._sql.savepoints.clear()
+
+    def commit(self, session: Session) -> None:
+        """Do what was staged, in one step. Whether it succeeds or not, the transaction is over."""
+        core, changes = core_of(session), self.changes
+        began, codecs = self._began, dict(self._codecs)
+        self.forget()
+        if not changes and not (changes is not None and changes.offsets):
+            return
+        assert changes is not None
+        self._check_tables(core, codecs)
+        if core.time != began:
+            if self.isolation != READ_COMMITTED:
+                raise conflict("others have committed since it began")
+            _check_keys(core, changes)
+        transaction = Transaction(core, changes)
+        transaction.open()
+        try:
+            transaction.end(undo=False)
+        except EverviewError as error:
+            if error.code == "E_ABSENT":
+                raise conflict(error.message) from None
+            raise
+
+    def _check_tables(self, core: Core, codecs: Mapping[int, tuple[Table, object]]) -> None:
+        for table, codec in codecs.values():
+            if table._dropped or table._codec is not codec:
+                raise conflict(f"table {table._label!r} was altered or dropped meanwhile")
+
+    @contextmanager
+    def _inside(self, session: Session, *, apart: bool = False) -> Iterator[Statements]:
+        """The session as this connection sees it: its settings, and what its transaction has changed; `apart`: without
+        the latter.
+        """
+        core = core_of(session)
+        if self._sql is None:
+            self._sql = Statements(session)
+        sql, before = self._sql, (core.zone, core.search_path)
+        core.zone, core.search_path = self.settings.zone, self._path(core)
+        transaction: Transaction | None = None
+        try:
+            if self.changes is not None and not apart:
+                transaction = self._attached(core, sql)
+            yield sql
+        finally:
+            core.zone, core.search_path = before
+            sql.parameters = None
+            if transaction is not None:
+                sql.transaction = None
+                for table, _, _ in self.changes or ():
+                    self._codecs.setdefault(id(table), (table, table._codec))
+                transaction.leave()
+
+    def _attached(self, core: Core, sql: Statements) -> Transaction:
+        self._check_tables(core, self._codecs)
+        transaction = Transaction(core, self.changes)
+        transaction.open()
+        sql.transaction = transaction
+        if self._began is None:
+            self._began = core.time
+        return transaction
+
+    def _path(self, core: Core) -> tuple[str, ...]:
+        there = {schemas.PUBLIC, *schemas.made(core)}
+        return tuple(p for p in self.settings.path if p in there)
+
+    # statements
+
+    def described(self, session: Session, text: str, types: Mapping[str, DataType]) -> tuple[Given, Shape | None]:
+        """The types of a statement's parameters, and its columns. Nothing is done."""
+        with self._inside(session) as sql:
+            return parameters.bound(sql, text, types)
+
+    def run(self, session: Session, text: str, given: Given | None, *, changing: bool) -> Outcome:
+        """Do one statement; `changing`: it may change rows."""
+        first = text.split(None, 1)[0].upper() if text.strip() else ""
+        with self._inside(session, apart=first in DEFINING) as sql:
+            sql.parameters = given
+            statement = next(reading.statements(text, lambda: sql.dialect), None)
+            if statement is None:
+                return Outcome(None, None)
+            if self.changes is not None:
+                if self.read_only and changing:
+                    raise PgError("E_READ_ONLY", "25006", f"{first} in a transaction that only reads", "BEGIN another")
+                if first in DEFINING:
+                    self.defined.append(" ".join(text.split()[:3]))
+                else:
+                    statement = self._as_of(core_of(session), statement, changing)
+            answer = sql._run_one(statement)
+            return Outcome(answer, sql.affected)
+
+    def _as_of(self, core: Core, statement: reading.Statement, changing: bool) -> reading.Statement:
+        """A statement of a transaction that reads at one time, as of that time."""
+        if self.isolation == READ_COMMITTED or self._began is None or core.time == self._began:
+            return statement
+        if changing or self.changes:
+            raise conflict("others have committed since it began")
+        if statement.first not in QUERIES or statement.notes.as_of is not None:
+            return statement
+        return replace(statement, notes=replace(statement.notes, as_of=self._began))
+
+    def inside(self, session: Session, function: Callable[[Statements], T]) -> T:
+        """Call a function with the session as this connection sees it."""
+        with self._inside(session) as sql:
+            return function(sql)
+
+    def load(self, session: Session, function: Callable[[Statements], T]) -> T:
+        """The same for what changes rows: all that it changes, or nothing."""
+        if self.read_only and self.changes is not None:
+            raise PgError("E_READ_ONLY", "25006", "COPY in a transaction that only reads", "BEGIN another")
+        with self._inside(session) as sql, sql.session.transaction():
+            return function(sql)
+
+
+def conflict(what: str) -> PgError:
+    """The error for a transaction that others have got in the way of."""
+    return PgError("E_SERIALIZE", "40001", f"the transaction cannot be committed: {what}", "try it again")
+
+
+def _check_keys(core: Core, changes: ChangeSet) -> None:
+    """Refuse a transaction that would add a key that somebody else has added meanwhile."""
+    nets: dict[int, tuple[Table, Counter[tuple[int, ...]]]] = {}
+    for table, rows, diff in changes:
+        if table._key:
+            _, net = nets.setdefault(id(table), (table, Counter()))
+            for row in rows.T.tolist() if isinstance(rows, np.ndarray) else rows:
+                net[tuple(row)] += diff
+    for table, net in nets.values():
+        keys = {tuple(row[k] for k in table._key) for row, n in net.items() if n > 0}
+        if not keys:
+            continue
+        there = core.transactions.current(table, np.array(sorted(keys), dtype=np.int64).T)
+        total = Counter(net)
+        for row in there.T.tolist():
+            total[tuple(row)] += 1
+        count: Counter[tuple[int, ...]] = Counter()
+        for row, n in total.items():
+            count[tuple(row[k] for k in table._key)] += n
+        for key in keys:
+            if count[key] > 1:
+                raise conflict(f"table {table._label!r} has got another row with the same key")

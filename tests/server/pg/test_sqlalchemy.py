@@ -1,0 +1,89 @@
+"""SQLAlchemy: the dialect's first questions, the ORM, and reflection."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from tests.server.pg.conftest import Running
+
+sa = pytest.importorskip("sqlalchemy")
+orm = pytest.importorskip("sqlalchemy.orm")
+pytest.importorskip("psycopg")
+
+
+@pytest.fixture
+def engine(fresh: Running) -> Iterator[Any]:
+    made = sa.create_engine(fresh.dsn.replace("postgresql://", "postgresql+psycopg://"), poolclass=sa.pool.NullPool)
+    yield made
+    made.dispose()
+
+
+def test_statements(engine: Any) -> None:
+    with engine.begin() as db:
+        db.execute(
+            sa.text("INSERT INTO sale (id, shop, day) VALUES (:i, :s, :d)"),
+            {"i": 5, "s": "x", "d": dt.date(2026, 1, 1)},
+        )
+    with engine.connect() as db:
+        found = db.execute(sa.text("SELECT id, day FROM sale WHERE id = :i"), {"i": 5}).one()
+    assert tuple(found) == (5, dt.date(2026, 1, 1))
+
+
+def test_reflection(engine: Any) -> None:
+    inspector = sa.inspect(engine)
+    assert inspector.get_schema_names() == ["information_schema", "public"]
+    assert inspector.get_table_names() == ["sale"]
+    assert inspector.get_view_names() == ["total"]
+    assert inspector.get_materialized_view_names() == []
+    columns = {c["name"]: (str(c["type"]), c["nullable"]) for c in inspector.get_columns("sale")}
+    assert columns == {
+        "id": ("BIGINT", False), "shop": ("TEXT", False), "amount": ("NUMERIC(18, 2)", True), "day": ("DATE", True),
+        "at": ("TIMESTAMP", True), "ok": ("BOOLEAN", True), "w": ("DOUBLE PRECISION", True),
+    }  # fmt: skip
+    key = inspector.get_pk_constraint("sale")
+    assert (key["name"], key["constrained_columns"]) == ("sale_pkey", ["id"])
+    assert inspector.get_foreign_keys("sale") == []
+    assert inspector.get_indexes("sale") == []
+    assert inspector.get_unique_constraints("sale") == []
+    assert inspector.get_check_constraints("sale") == []
+    assert inspector.get_table_comment("sale") == {"text": None}
+    assert inspector.has_table("sale") and not inspector.has_table("nowhere")
+    table = sa.Table("sale", sa.MetaData(), autoload_with=engine)
+    assert [c.name for c in table.primary_key] == ["id"]
+
+
+def test_indexes_and_comments_are_reflected(engine: Any, fresh: Running) -> None:
+    fresh.do(lambda s: s.sql("CREATE INDEX by_shop ON sale (shop, day); COMMENT ON TABLE sale IS 'what was sold'"))
+    inspector = sa.inspect(engine)
+    assert [(i["name"], i["column_names"], i["unique"]) for i in inspector.get_indexes("sale")] == [
+        ("by_shop", ["shop", "day"], False)
+    ]
+    assert inspector.get_table_comment("sale") == {"text": "what was sold"}
+
+
+def test_the_orm_makes_fills_and_reads_a_table(engine: Any) -> None:
+    Base: Any = orm.declarative_base()
+
+    class Person(Base):  # type: ignore[misc]
+        __tablename__ = "person"
+        id = sa.Column(sa.BigInteger, primary_key=True, autoincrement=False)
+        name = sa.Column(sa.Text, nullable=False)
+        money = sa.Column(sa.Numeric(10, 2))
+
+    Base.metadata.create_all(engine)
+    with orm.Session(engine) as db:
+        db.add_all([Person(id=i, name=f"p{i}", money=Decimal(i) / 2) for i in range(5)])
+        db.commit()
+        found = db.get(Person, 3)
+        assert found is not None and found.money == Decimal("1.50")
+        found.name = "new"
+        db.delete(db.get(Person, 4))
+        db.commit()
+        assert db.scalars(sa.select(Person.name).order_by(Person.id)).all() == ["p0", "p1", "p2", "new"]
+    Base.metadata.drop_all(engine)
+    assert not sa.inspect(engine).has_table("person")
