@@ -290,7 +290,7 @@ def _add_words(words: list[int], arrangement: Arrangement, rows: list[tuple[int,
 
 def _hand_over_columns(arrangement: Arrangement, rows: np.ndarray, time: int, diff: int) -> None:
     operator = arrangement.operator
-    columns = rows if arrangement.plain else np.ascontiguousarray(rows[list(arrangement.order)])
+    columns = np.ascontiguousarray(rows if arrangement.plain else rows[list(arrangement.order)])
     if diff == 1 and columns.shape[1] >= BULK_ROWS and isinstance(operator, Arrange) and not operator.has_preset():
         make.preset_columns(operator.context, columns, time)
     else:
