@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("everview.subscribers")
 
-PAUSES = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
+PAUSES = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
 """Seconds before each new attempt; the last one again and again."""
 
 
@@ -65,6 +65,7 @@ class Following:
         self._prefix = ""
         self._stopped = threading.Event()
         self._begun = threading.Event()
+        self._connected = False
         self._progress = threading.Condition()
         self._refused: EverviewError | None = None
         self._socket: ClientConnection | None = None
@@ -88,7 +89,7 @@ class Following:
             self._thread.join(5)
 
     def _run(self) -> None:
-        attempt = 0
+        failures = 0
         while not self._stopped.is_set():
             try:
                 self._listen()
@@ -101,10 +102,9 @@ class Following:
                         "E_SERVER", f"the server cannot be reached: {error}", "is `everview serve` running there?"
                     )
                     break
-                if self.reconnects != attempt:
-                    attempt = self.reconnects
-            self.reconnects += 1
-            self._stopped.wait(PAUSES[min(self.reconnects - attempt, len(PAUSES)) - 1])
+            failures = 0 if self._connected else failures + 1
+            self._connected = False
+            self._stopped.wait(PAUSES[min(failures, len(PAUSES) - 1)])
         self._begun.set()
 
     def _listen(self) -> None:
@@ -131,6 +131,9 @@ class Following:
 
     def _heard(self, message: Any) -> None:
         if isinstance(message, list):
+            if not self._connected:
+                self._connected = True
+                self.reconnects += self._begun.is_set()
             self._apply(message)
             self._begun.set()
             with self._progress:
