@@ -11,6 +11,8 @@ import pytest
 
 import everview as ev
 from everview.session.local_shards import local_shards
+from everview.store import wal
+from tests.store.damages import copied
 
 Open = Callable[[], ev.Session]
 
@@ -270,3 +272,54 @@ def alterations(seed: int, where: Path, steps: int) -> None:
         assert sorted(db["v"].rows(), key=str) == sorted(counts.items(), key=str)
     assert db.check() == []
     db.close()
+
+
+STATEMENTS = [
+    "ALTER TABLE t ADD COLUMN d int",
+    "UPDATE t SET d = a + c",
+    "CREATE VIEW x AS SELECT b, max(d) AS d FROM t GROUP BY b",
+    "CREATE VIEW y AS SELECT d, count(*) AS n FROM t GROUP BY d",
+    "ALTER TABLE t ADD COLUMN e int, DROP COLUMN b CASCADE",  # with w and x
+    "ALTER TABLE t RENAME COLUMN c TO cc",
+    "ALTER TABLE t RENAME TO u",
+    "INSERT INTO u (a, cc) VALUES (8, 8)",
+    "ALTER TABLE u DROP COLUMN d CASCADE, ALTER COLUMN e TYPE text",  # with y
+    "ALTER VIEW v RENAME TO v2",
+    "ALTER TABLE u DROP COLUMN cc CASCADE, ADD COLUMN f text",  # with v2
+]
+
+
+def told(db: ev.Session) -> Any:
+    """Everything that a session holds."""
+    return {n: (list(db[n].schema().items()), sorted(map(str, db[n].rows()))) for n in (*db.tables, *db.views)}
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_death_at_any_record_leaves_a_statement_done_or_not(
+    checkpoint: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory as it is after every record that an alteration writes: CASCADE goes with what it is for."""
+    copies: list[Path] = []
+    append = wal.Wal.append
+
+    def kept(self: wal.Wal, record: bytes) -> None:
+        append(self, record)
+        copies.append(copied(tmp_path / "db", tmp_path / f"copy{len(copies)}"))
+
+    allowed = []
+    with ev.connect(tmp_path / "db") as db:
+        db.sql(MADE)
+        if checkpoint:
+            db.checkpoint()
+        monkeypatch.setattr(wal.Wal, "append", kept)
+        for text in STATEMENTS:
+            before, first = told(db), len(copies)
+            db.sql(text)
+            allowed += [(copy, text, before, told(db)) for copy in copies[first:]]
+            assert len(copies) - first <= 1, f"{text}: more than one record"
+    monkeypatch.undo()
+    assert len(allowed) == len(STATEMENTS)
+    for copy, text, *states in allowed:
+        with ev.connect(copy) as db:
+            assert told(db) in states, text
+            assert db.check() == [], text

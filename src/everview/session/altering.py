@@ -16,7 +16,7 @@ that were made in Python from the table as it was read a table that is gone (E_D
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -77,11 +77,24 @@ class Altering:
         self._catalog.note(entry)
         self._rename_columns(entry)
 
-    def alter(self, table: Table, node: nodes.Project, columns: list[Column], key: tuple[int, ...]) -> None:
-        """Give a table other columns, whose values `node` gives over what it is, or another key."""
+    def alter(
+        self,
+        table: Table,
+        node: nodes.Project,
+        columns: list[Column],
+        key: tuple[int, ...],
+        gone: Sequence[str] = (),
+    ) -> None:
+        """Give a table other columns, whose values `node` gives over what it is, or another key; the views `gone` go
+        with that, in the same entry.
+        """
         core, catalog = self._core, self._catalog
         self._begin(f"table {table._label!r} cannot be altered")
         self._refuse_pipelines(table._label)
+        if gone and core.clock.agenda.of(table):  # a table cannot be altered while views of it follow the clock
+            for name in gone:
+                catalog.views[name].drop()
+            gone = ()
         number = catalog.next_id
         entry = TableAltered(
             table._label,
@@ -90,6 +103,7 @@ class Altering:
             key,
             number,
             f"{RESERVED_PREFIX}{number} {table._label}",
+            tuple(gone),
         )
         self._check_views(table, entry)
         rows = self._rows(table, entry, check=True)
@@ -167,7 +181,7 @@ class Altering:
         self._refuse_followers(table)
         moved = places(entry)
         for i, column in enumerate(table._columns):
-            users = self.readers(table, i) if i not in moved else []
+            users = [n for n in self.readers(table, i) if n not in entry.gone] if i not in moved else []
             if users:
                 what = f"column {column.name} of {table._label} is read by {', '.join(users)}"
                 raise PlanError("E_IN_USE", what, "drop those first")
@@ -244,9 +258,14 @@ class Altering:
         plans, moved = standing_for(entry), places(entry)
         kept = [i for i in table._more if all(k in moved for k in i.keys)]
         more = [self._index(node, Index(tuple(moved[k] for k in i.keys), i.arrangement, i.name)) for i in kept]
-        views = [self._view(v, substituted(v._node, plans)) for v in catalog.views.values() if v._name in table._views]
+        staying = [v for n, v in catalog.views.items() if n in table._views and n not in entry.gone]
+        views = [self._view(v, substituted(v._node, plans)) for v in staying]
 
         def finish() -> None:
+            for name in entry.gone:
+                if name in catalog.views:
+                    catalog.redeclarable.discard(name)
+                    core.definitions.remove_view(catalog.views[name])
             keep_snapshots(table._arrangement.trace)
             self._forget_columns(table, {columns[new].name: table._columns[old].name for old, new in moved.items()})
             table._node, table._id, table._key = node, entry.id, entry.key

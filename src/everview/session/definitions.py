@@ -380,13 +380,13 @@ class Definitions:
         core.transactions.catch_up()
         self._catalog.redeclarable.discard(view._name)
         if view._name.startswith(TRANSIENT):
-            self._remove_view(view)
+            self.remove_view(view)
             self.collect()
         else:
             core.transactions.refuse_supposed("views cannot be dropped")
             core.runtime.backing.check_writable(f"view {view._name!r} cannot be dropped")
             self._catalog.note(ViewDropped(view._name))
-            self._remove_view(view)
+            self.remove_view(view)
             self.free_unused()
 
     # names for types, and comments
@@ -449,7 +449,8 @@ class Definitions:
         others = [f.name for f in self._catalog.sql_functions.values() if f.name != function and word.search(f.body)]
         return sorted([*views, *others])
 
-    def _remove_view(self, view: View) -> None:
+    def remove_view(self, view: View) -> None:
+        """A view goes; what only it needed is freed by `free_unused`."""
         for arrangement in (view._arrangement, *(index.arrangement for index in view._more)):
             keep_snapshots(arrangement.trace)
         self._forget_comments(view._name)
@@ -481,7 +482,7 @@ class Definitions:
         """A table goes, with the views that read it."""
         tables = self._catalog.tables
         for name in sorted(table._views):
-            self._remove_view(self._catalog.views[name])
+            self.remove_view(self._catalog.views[name])
         for arrangement in (table._arrangement, *(index.arrangement for index in table._more)):
             keep_snapshots(arrangement.trace)
         table._dropped = True
@@ -541,7 +542,7 @@ class Definitions:
             yield
         except BaseException as error:
             if isinstance(made, View):
-                self._remove_view(made)
+                self.remove_view(made)
                 self.free_unused()
             else:
                 self._remove_table(made)
@@ -602,7 +603,7 @@ class Definitions:
         elif isinstance(entry, FunctionDropped):
             del catalog.sql_functions[entry.name]
         elif isinstance(entry, ViewDropped):
-            self._remove_view(catalog.views[entry.name])
+            self.remove_view(catalog.views[entry.name])
             self.free_unused()
         else:
             self._remove_table(catalog.tables[entry.name])

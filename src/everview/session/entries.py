@@ -98,7 +98,8 @@ class IndexDropped:
 @dataclass(frozen=True)
 class TableAltered:
     """A table got other columns or another key. `node`, over the table as it was, gives its rows from now on; `id` and
-    `label` are those of the new table's node and operator. The views that read it read it in this way.
+    `label` are those of the new table's node and operator. The views that read it read it in this way, but for those
+    that are `gone` with a column.
     """
 
     name: str
@@ -107,6 +108,7 @@ class TableAltered:
     key: tuple[int, ...]
     id: int
     label: str
+    gone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def _after(kept: Kept, entry: Entry, data: bytes) -> Kept:
     if isinstance(entry, ColumnsRenamed):
         return _with_columns(kept, entry)
     if isinstance(entry, TableAltered):
-        return _altered(kept, entry)
+        return _altered(_without(kept, lambda e: _about(e) in entry.gone), entry)
     if not isinstance(entry, Collected):
         kept.append((entry, data))
     return kept

@@ -132,13 +132,11 @@ class _Alteration:
     def _do(self) -> None:
         table, core = self.found, self.sql.core
         assert isinstance(table, Table)
-        for name in self.gone:
-            if name in core.catalog.views:
-                core.catalog.views[name].drop()
+        gone = [name for name in dict.fromkeys(self.gone) if name in core.catalog.views]
         node = plan.Project(table._node, tuple(c.value for c in self.columns))
         names = [c.name for c in self.columns]
         key = tuple(names.index(k) for k in self.key)
-        core.definitions.altering.alter(table, node, [Column(c.name, c.type) for c in self.columns], key)
+        core.definitions.altering.alter(table, node, [Column(c.name, c.type) for c in self.columns], key, gone)
 
     # names
 
