@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from everview.spark import local_session
-from everview.spark.transport.exchange import ShardExchange
+from everview.spark.transport.exchange import meet
 from everview.spark.transport.handshake import new_secret
 
 TASKS, WORDS = 2, 4
@@ -43,7 +43,7 @@ def direct(spark: Any, rows: int, rounds: int) -> None:
         for _ in partition:
             pass
         context = BarrierTaskContext.get()
-        mesh = ShardExchange(context.partitionId(), secret, context.allGather, "127.0.0.1", TASKS, {})
+        mesh = meet(context.partitionId(), secret, context.allGather, "127.0.0.1", TASKS, {})
         parcels = [(to, 0, np.frombuffer(data, dtype=np.int64)) for to, data in blobs(rows)]
         for _ in range(rounds):
             parcels = [(i, 0, words) for i, (_, _, words) in enumerate(mesh.swap(parcels, 0)[0])]

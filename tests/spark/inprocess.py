@@ -51,6 +51,9 @@ class Context:
     def parallelize(self, rows: Iterable[Any], parts: int) -> _Rows:
         return _Rows(self, rows)
 
+    def getConf(self) -> dict[str, str]:
+        return {}
+
     def broadcast(self, value: Any) -> _Broadcast:
         return _Broadcast(value)
 

@@ -19,6 +19,7 @@ import pytest
 
 from everview.errors import InternalError
 from everview.spark.transport import channel as line_module
+from everview.spark.transport import exchange
 from everview.spark.transport import listener as door_module
 from everview.spark.transport.channel import Channel, call
 from everview.spark.transport.exchange import ShardExchange
@@ -275,7 +276,7 @@ def meet(tasks: int, secrets: list[bytes], meanwhile: Callable[[list[Any]], None
             return texts
 
         try:
-            return ShardExchange(task, secrets[task], gather, HERE[0], tasks, {})
+            return exchange.meet(task, secrets[task], gather, HERE[0], tasks, {})
         except Exception as error:
             return error
 
@@ -317,7 +318,7 @@ def test_a_mesh_among_strangers() -> None:
     for mesh in meshes[1:]:
         mesh.fail(ValueError("no"))
     with pytest.raises(PeerFailed, match="ValueError: no"):
-        meshes[0]._round({})
+        meshes[0]._hear()
     for mesh in meshes:
         mesh.close()
 

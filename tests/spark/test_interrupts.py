@@ -58,7 +58,7 @@ def ticks(root: int) -> int:
     [
         pytest.param({}, id="resident"),
         pytest.param({"linger": 0}, id="a job"),
-        pytest.param({"alone_rows": 0}, id="barrier", marks=pytest.mark.slow),
+        pytest.param({"alone_rows": 0}, id="a gang", marks=pytest.mark.slow),
     ],
 )
 def test_an_endless_step_is_interrupted(spark: Any, tmp_path: Path, options: dict[str, Any]) -> None:

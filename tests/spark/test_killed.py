@@ -184,16 +184,22 @@ def check_sink(work: Path, seed: int, n: int) -> None:
 
 
 def killed(
-    work: Path, master: str, env: dict[str, str], seed: int, lives: Callable[[random.Random, int], list[str] | None]
+    work: Path,
+    master: str,
+    env: dict[str, str],
+    seed: int,
+    lives: Callable[[random.Random, int], list[str] | None],
+    spread: Callable[[random.Random], bool] = lambda draw: draw.random() < 0.25,
 ) -> Counter[str]:
     """Drivers, one after the other, each with the kills that `lives` says (the last of them ends it), until it says
-    None; then one that ends in peace. Gives the number of kills by kind.
+    None; then one that ends in peace. Steps of those that are `spread` run in a gang, others in one task. Gives the
+    number of kills by kind.
     """
     draw = random.Random(seed)
     count: Counter[str] = Counter()
     there = 0
     while (kinds := lives(draw, sum(count.values()))) is not None:
-        alone_rows = 0 if draw.random() < 0.25 else 1
+        alone_rows = 0 if spread(draw) else 1
         with life(work, master, env, seed, alone_rows) as driver:
             driver.wait_until_running()
             assert driver.told == there, "a new driver finds what was found without it"
@@ -219,11 +225,11 @@ def killed(
 
 
 def test_a_few_kills(tmp_path: Path) -> None:
-    """Workers and their driver on local[2], in one task."""
-    plan = iter([["worker", "worker", "driver"]])
+    """Workers and their driver on local[2]: in one task, then in a gang."""
+    plan, spread = iter([["worker", "worker", "driver"], ["worker", "worker", "driver"]]), iter([False, True])
     env = clusters.environment(clusters.home(tmp_path / "home"))
-    count = killed(tmp_path, "local[2]", env, SEED, lambda draw, kills: next(plan, None))
-    assert count == {"worker": 2, "driver": 1}
+    count = killed(tmp_path, "local[2]", env, SEED, lambda draw, kills: next(plan, None), lambda draw: next(spread))
+    assert count == {"worker": 4, "driver": 2}
 
 
 @pytest.mark.parametrize("alone_rows", [1, pytest.param(0, marks=[pytest.mark.slow, pytest.mark.long])])
@@ -238,6 +244,19 @@ def test_a_dead_jvm_is_no_job_that_was_given_up(tmp_path: Path, alone_rows: int)
         driver.end()
         assert "[E_SPARK] Spark's JVM has ended" in driver.errors(), driver.errors()
         check(tmp_path, SEED, driver.told)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(6000)
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
+def test_members_of_a_gang_killed_many_times(tmp_path: Path, master: str) -> None:
+    """In one life of a driver, mostly in the middle of steps; with executors, where there are any."""
+    kinds = ["worker", "executor"] if master.startswith("local-cluster") else ["worker"]
+    plan = iter([[*(kinds[i % 7 == 6 and len(kinds) > 1] for i in range(KILLS)), "driver"]])
+    env = clusters.environment(clusters.home(tmp_path / "home"))
+    count = killed(tmp_path, master, env, SEED, lambda draw, kills: next(plan, None), lambda draw: True)
+    assert sum(count.values()) >= 0.9 * KILLS and count["driver"] == 1, count
 
 
 @pytest.mark.slow

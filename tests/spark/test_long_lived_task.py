@@ -11,6 +11,7 @@ import pytest
 import everview as ev
 from everview import count
 from everview.spark.driver import long_lived_task as resident
+from everview.spark.driver.lingering import LINGER
 from tests.inside import inside
 
 pytestmark = pytest.mark.spark
@@ -48,12 +49,12 @@ def test_steps_at_intervals_share_a_job_too(spark: Any, tmp_path: Path) -> None:
     """Intervals longer than the task usually lingers; not if somebody has said how long that is."""
     with ev.connect(spark, state=str(tmp_path), shards=2) as db:
         t, v = declare(db)
-        for linger, more in ((None, 0), (resident.LINGER, 4)):
+        for linger, more in ((None, 0), (LINGER, 4)):
             if linger is not None:
                 inside(db).runtime.cluster.linger(linger)
             for i in range(6):
                 t.insert([(1, 1)])
-                time.sleep(4 * resident.LINGER)
+                time.sleep(4 * LINGER)
                 if i == 1:
                     before = jobs(spark)
             assert jobs(spark) == before + more
@@ -64,7 +65,7 @@ def test_a_barrier_stage_gets_all_slots(spark: Any, tmp_path: Path) -> None:
     with ev.connect(spark, state=str(tmp_path), shards=2, linger=60.0) as db:
         t, v = declare(db)
         for rows in (0, 1 << 40, 0, 0, 1 << 40):
-            inside(db).runtime.cluster.alone_rows = rows
+            inside(db).runtime.cluster.placing.alone_rows = rows
             t.insert([(1, 1), (2, 2)])
         assert sorted(v.rows()) == [(1, 5, 5), (2, 5, 10)]
 

@@ -24,6 +24,7 @@ OPTIONS: dict[str, list[Any]] = {
     "state": ["", None, 5, "/dev/null", "/proc/x", "a\0b", "\ud800", "nope://x", b"state", [], Path("/dev/null/x")],
     "shards": [0, -1, 5000, "2", 1.5, True],
     "alone_rows": [-1, "x", 1.5, True],
+    "alone_bytes": [-1, "1GB", 1.5, True],
     "linger": [-1, "x", None, float("nan")],
     "forget": [-1, "x", float("nan")],
     "read_only": [None, "yes", 1],

@@ -95,7 +95,7 @@ def embedded(*feeds: tuple[int, int]) -> dict[str, Counter[Any]]:
         return contents(db)
 
 
-@pytest.mark.parametrize("alone_rows", [None, 0], ids=["one task", "a barrier stage"])
+@pytest.mark.parametrize("alone_rows", [None, 0], ids=["one task", "a gang"])
 def test_the_same_answers_as_embedded(spark: Any, tmp_path: Path, alone_rows: int | None) -> None:
     with ev.connect(spark, state=str(tmp_path), shards=3, alone_rows=alone_rows) as db:
         feed(db, program(db), 1, 8)
@@ -151,7 +151,7 @@ def test_strings_that_one_task_makes_reach_the_others(spark: Any, tmp_path: Path
         for start in (0, 50):
             t.insert([(x,) for x in range(start, start + 50)])
             assert sorted(db["again"].rows()) == [(x,) for x in range(start + 50)]
-        inside(db).runtime.cluster.alone_rows = 1 << 40
+        inside(db).runtime.cluster.placing.alone_rows = 1 << 40
         for x in (77, 0, 1):
             t.delete([(x,)])
         assert sorted(db["again"].rows()) == [(x,) for x in range(2, 100) if x != 77]
@@ -172,7 +172,7 @@ def dies(fuse: Path, times: int) -> Any:
     return udf(function, returns=int)
 
 
-@pytest.mark.parametrize("alone_rows", [None, 0], ids=["one task", "a barrier stage"])
+@pytest.mark.parametrize("alone_rows", [None, 0], ids=["one task", "a gang"])
 def test_a_worker_that_dies_in_the_middle_of_a_step(spark: Any, tmp_path: Path, alone_rows: int | None) -> None:
     """In local mode Spark does not try again: the driver does, but not for ever."""
     with ev.connect(spark, state=str(tmp_path / "state"), shards=2, alone_rows=alone_rows) as db:

@@ -11,7 +11,7 @@ import pytest
 
 import everview as ev
 from everview import count
-from everview.spark.driver import long_lived_task as resident
+from everview.spark.driver.lingering import others
 from everview.spark.driver.slots import slots, stage_slots
 from tests.inside import inside
 
@@ -49,9 +49,9 @@ def test_sessions_that_wait_let_others_run(spark: Any, tmp_path: Path) -> None:
     for i in range(3):
         for t in tables:
             t.insert([(i,)])
-    assert len(resident._others(None, spark.sparkContext)) == 1
+    assert len(others(None, spark.sparkContext)) == 1
     assert spark.sparkContext.parallelize([1], 1).count() == 1
-    inside(databases[0]).runtime.cluster.alone_rows = 0
+    inside(databases[0]).runtime.cluster.placing.alone_rows = 0
     tables[0].insert([(3,)])
     assert sorted(tables[0].rows()) == [(0,), (1,), (2,), (3,)]
     for db in databases:

@@ -105,6 +105,9 @@ class ReadOnlyCluster:
     def encode_remote(self, target: RemoteTarget, rows: Any) -> RemoteRows | None:
         return None
 
+    def where(self) -> str:
+        return "where the writer has them"
+
     def close(self) -> None:
         pass
 

@@ -344,5 +344,8 @@ class _OneShard:
     def encode_remote(self, target: RemoteTarget, rows: Any) -> RemoteRows | None:
         return None
 
+    def where(self) -> str:
+        return "in this process"
+
     def close(self) -> None:
         self._shard.replica.close()

@@ -176,6 +176,9 @@ class Runtime(Protocol):
     def describe(self, joined: Extend) -> list[str]:
         """Where the rows of a join of many inputs are, for `explain`."""
 
+    def where(self) -> str:
+        """Where steps run, and why there, for people."""
+
     def encode_remote(self, target: RemoteTarget, rows: Any) -> RemoteRows | None:
         """Encode rows that are not in this process where they are; None if that cannot be done."""
 

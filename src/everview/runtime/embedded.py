@@ -223,6 +223,9 @@ class EmbeddedRuntime:
     def measure(self) -> Measure:
         return lambda o: o.measure()
 
+    def where(self) -> str:
+        return "in this process"
+
     def describe(self, joined: Extend) -> list[str]:
         return []
 

@@ -80,6 +80,9 @@ class Cluster(Protocol):
     def encode_remote(self, target: RemoteTarget, rows: Any) -> RemoteRows | None:
         """Encode rows that are not in this process where they are; None if that cannot be done."""
 
+    def where(self) -> str:
+        """Where steps run, and why there, for people."""
+
     def close(self) -> None:
         """Give everything back."""
 
@@ -120,6 +123,9 @@ class LocalCluster:
 
     def encode_remote(self, target: RemoteTarget, rows: Any) -> RemoteRows | None:
         return None
+
+    def where(self) -> str:
+        return "in this process"
 
     def close(self) -> None:
         for shard in self._shards:
@@ -311,6 +317,9 @@ class ShardedRuntime:
     def measure(self) -> Measure:
         measures = self.cluster.measure().tolist()
         return lambda o: tuple(measures[o.number])
+
+    def where(self) -> str:
+        return self.cluster.where()
 
     def describe(self, joined: Extend) -> list[str]:
         sides = shares(joined.node.variables, self.cluster.shards)

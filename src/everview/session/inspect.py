@@ -97,6 +97,7 @@ def stats(core: Core) -> dict[str, Any]:
             "tables": len(core.catalog.tables),
             "views": len(core.catalog.views),
             "operators": len(operators),
+            "steps": core.runtime.where(),
             "bytes": sum(a["bytes"] for a in held) + core.interner.nbytes,
             "arrangements": held,
         }

@@ -557,8 +557,8 @@ class Session:
 
     @reads
     def stats(self) -> dict[str, Any]:
-        """Time, bytes, and every arrangement held: updates, bytes, batches, how many operators and views read it, and
-        which views depend on it.
+        """Time, where steps run, bytes, and every arrangement held: updates, bytes, batches, how many operators and
+        views read it, and which views depend on it.
         """
         return inspect.stats(self._core)
 

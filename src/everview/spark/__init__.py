@@ -12,7 +12,8 @@ Names are loaded when first asked for, so `import everview.spark` costs nothing 
 Read in this order:
 
     opening, session    `everview.connect(spark, state=...)`
-    driver              the shards as the driver sees them: every step is a job, committed as one version
+    driver              the shards as the driver sees them: tasks run steps, each is committed as one version
+    gang                how the driver and tasks that share the shards talk, without the sockets
     workers             the shards in a Python worker, and the tasks that run steps on them
     transport           sealed connections between the processes of a job
     rows                DataFrames, streams, topics and tables as sources and sinks; rows encoded on workers

@@ -11,7 +11,7 @@ from everview.spark.driver.alive import lost
 if TYPE_CHECKING:
     from everview.session.session import Session
 
-OPTIONS = ("state", "shards", "alone_rows", "linger", "forget", "read_only", "trust", "functions")
+OPTIONS = ("state", "shards", "alone_rows", "alone_bytes", "linger", "forget", "read_only", "trust", "functions")
 
 
 def open_on_spark(
@@ -28,7 +28,8 @@ def open_on_spark(
         raise InputError("E_OPTION", "a session on Spark needs a directory", 'connect(spark, state="directory")')
     _check(spark)
     _check_number("shards", options.get("shards"), 1, 4096)
-    _check_number("alone_rows", options.get("alone_rows"), 0, None)
+    for name in ("alone_rows", "alone_bytes"):
+        _check_number(name, options.get(name), 0, None)
     for name in ("linger", "forget"):
         seconds = options.get(name)
         if seconds is not None and not (isinstance(seconds, int | float) and seconds >= 0):

@@ -40,6 +40,7 @@ def spark_session(
     *,
     shards: int | None = None,
     alone_rows: int | None = None,
+    alone_bytes: int | None = None,
     linger: float | None = None,
     forget: float | None = None,
     history: int = 1000,
@@ -58,7 +59,9 @@ def spark_session(
         for name in store.files.list(CODED):
             store.files.delete(f"{CODED}/{name}")
         if alone_rows is not None:
-            found.alone_rows = alone_rows
+            found.placing.alone_rows = alone_rows
+        if alone_bytes is not None:
+            found.placing.alone_bytes = alone_bytes
         if forget is not None:
             found.forget = forget
         if linger is not None:

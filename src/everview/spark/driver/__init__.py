@@ -1,3 +1,4 @@
-"""The driver's side: `cluster` (a step is a job and one commit), `job` (what is asked of tasks), `long_lived_task`
-(steps that follow closely share one task), `merging`, `interrupts`, `slots`, `versions`.
+"""The driver's side: `cluster` (a step is run by tasks and is one commit), `job` (what is asked of tasks), `placing`
+(one task or several), `submitting`, `lingering` (tasks stay for the next step): `long_lived_task`, `gang`; `merging`,
+`interrupts`, `slots`, `versions`.
 """

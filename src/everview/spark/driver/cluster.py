@@ -1,8 +1,8 @@
-"""The shards on Spark: every step is one job, committed to the store as one version.
+"""The shards on Spark: every step is run by tasks, and committed to the store as one version.
 
-A small change is run by one task on all shards: moving it between processes would cost more than the work. A large
-one is run by a barrier stage of as many tasks as there are slots, which exchange rows directly (`mesh`). Either way a
-job's tasks are pure (see `job`), so retries, speculation and lost executors are Spark's business; only the driver
+A small change is run by one task on all shards: moving it between processes would cost more than the work. A large one,
+or one on large state, is run by a gang of as many tasks as there are slots, which exchange rows directly (`placing`,
+`submitting`). Either way what tasks do is pure (see `job`), so it can be done as often as need be; only the driver
 commits.
 
 Batches of a version are small pieces in its commit, or files; `merging` keeps lists of them short. A step's input
@@ -13,9 +13,7 @@ JVM would cost more than the step.
 from __future__ import annotations
 
 import math
-import pickle
 import secrets
-import warnings
 from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -29,40 +27,27 @@ from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
 from everview.dataflow.saved import image_of, packed_entries
 from everview.dataflow.superstep import Inputs
-from everview.errors import EverviewError, StoppedError, StoreError
+from everview.errors import StoreError
 from everview.plan.frozen import Functions
 from everview.recovery.stored_shards import all_contents_of, contents_of, measure_of
-from everview.runtime.base import AbsentRows, RemoteTarget
+from everview.runtime.base import RemoteTarget
 from everview.runtime.sharded import ShardStep
-from everview.spark.driver.alive import asking, lost, unless_lost
-from everview.spark.driver.interrupts import Running, put_off
+from everview.spark.driver.alive import asking
+from everview.spark.driver.interrupts import put_off
 from everview.spark.driver.job import Answer, Job, bytes_table, table_bytes, write_rows
-from everview.spark.driver.long_lived_task import LINGER, LONGEST, LongLivedTask, Unreachable, all_leave
+from everview.spark.driver.lingering import LINGER, LONGEST
 from everview.spark.driver.merging import INLINE_BYTES, Merger
-from everview.spark.driver.slots import stage_slots
-from everview.spark.driver.versions import checked, guarded, other_in
+from everview.spark.driver.placing import Placing
+from everview.spark.driver.submitting import Submitter
 from everview.spark.rows.encode import Target, encode_rows
 from everview.spark.rows.encoded import EncodedRows
-from everview.spark.rows.frames import FrameRows, first_line
-from everview.spark.transport.failures import PeerFailed
-from everview.spark.transport.handshake import new_secret
-from everview.spark.transport.message import Buffer
-from everview.spark.workers.address_space import NoAddressSpace
+from everview.spark.rows.frames import FrameRows
 from everview.store.dictionary_gc import version_of
 from everview.store.manifest import BUILT, DECLARED, Place, Ref
 from everview.store.store import BATCHES, Store
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-ALONE_ROWS = 1_000_000
-"""Input rows up to which one task runs all shards: a barrier stage costs a second before it has done anything."""
-
-WORKER_TRIES = 4
-"""How often a step is run whose Python process dies, where Spark does not try again: as often as it does elsewhere."""
-
-BARRIER_TRIES = 4
-"""How often a barrier stage is run that loses a task: as often as Spark tries other tasks."""
 
 FORGET = 30.0
 """Seconds for which a worker keeps shards that another worker has taken over, in case they come back."""
@@ -72,6 +57,9 @@ FILE_BYTES = 1 << 17
 
 DICTIONARY_FILE_ENTRIES = 1 << 19
 """Entries of the dictionary in one file."""
+
+SIZE_EVERY = 16
+"""Versions after which the size of the state is counted anew."""
 
 COLLECT_EVERY = 8
 """Merges after which files that nobody needs are deleted."""
@@ -96,26 +84,29 @@ class SparkCluster:
         self._driver_replica = driver_replica
         self.shards = store.manifest.shards
         self._commands = Commands(functions)
-        self._sent: Any = None  # the commands as a broadcast
+        self._submitter = Submitter(self._spark, store.files.root, self.shards, self._commands.encoded)
         self._lineage: dict[int, str] = {store.manifest.version: ""}
         self._words = len(interner)
-        self._one = self._spark.parallelize([0], 1)
         self._merger = Merger(self._spark, store, driver_replica)
         self._tidied = 0
         self._left: dict[str, int] = {}  # files, and their sizes, that merges have left behind since some were deleted
-        self.alone_rows = ALONE_ROWS
-        self._apart = False  # whether no task may run all shards
-        self._resident: LongLivedTask | None = None
+        self._size, self._sized = 0, -SIZE_EVERY  # the state's bytes, and the version at which they were counted
         self.linger(LINGER if self._spark.defaultParallelism > 1 else 0.0, LONGEST)
         self.forget = FORGET
 
     def linger(self, seconds: float, longest: float = 0.0) -> None:
-        """Let tasks wait so long for the next step, or up to `longest` if steps come at such intervals; 0: every step
-        is a job of its own.
+        """Let tasks wait so long for the next step, or up to `longest` if steps come at such intervals; 0: they end
+        with every step.
         """
-        if self._resident is not None:
-            self._resident.close()
-        self._resident = LongLivedTask(self._spark, seconds, longest) if seconds > 0 else None
+        self._submitter.linger(seconds, longest)
+
+    @property
+    def placing(self) -> Placing:
+        """The choice between one task and several."""
+        return self._submitter.placing
+
+    def where(self) -> str:
+        return self._submitter.where()
 
     # steps
 
@@ -123,12 +114,12 @@ class SparkCluster:
         with put_off(), asking(self._spark):
             before = len(self._commands)
             self._commands.append(command)
-            self._forget_broadcast()
+            self._submitter.forget_commands()
             try:
                 return self._build(command, inputs, wanted)
             except BaseException:
                 self._commands.go_back(before)
-                self._forget_broadcast()
+                self._submitter.forget_commands()
                 raise
 
     def _build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> list[Added]:
@@ -246,117 +237,24 @@ class SparkCluster:
         try:
             for shard, name in files.items():
                 write_rows(self._store.files, name, inputs[shard])
-            return job, self._submit(job, self._tasks_for(inputs, job)), words
+            done, answers = self._submitter.run(job, self._words_for(inputs, job), self._state())
+            return done, answers, words
         finally:
             for name in files.values():
                 self._store.files.delete(f"{BATCHES}/{name}")
 
-    def _tasks_for(self, inputs: Inputs, job: Job) -> int:
-        """How many tasks a step deserves."""
+    def _words_for(self, inputs: Inputs, job: Job) -> int:
+        """How much a step has to work on."""
         words = sum(len(rows) for parts in inputs.values() for _, rows in parts)
-        words += sum(rows.words for rows in job.coded)
-        if job.epochs == 0:
-            words = max(words, sum(r.size // 8 for refs in self._store.manifest.lists.values() for r in refs))
-        return min(self.shards, stage_slots(self._spark)) if words > 4 * self.alone_rows or self._apart else 1
+        words += sum(int(rows.words) for rows in job.coded)
+        return max(words, self._state() // 8) if job.epochs == 0 else words
 
-    def _submit(self, job: Job, tasks: int) -> list[Answer]:
-        """Run a job; by several tasks if one may not map all shards."""
-        try:
-            return self._answers(job, tasks)
-        except NoAddressSpace as error:
-            most = min(self.shards, stage_slots(self._spark))
-            if tasks >= most:
-                raise
-            told = f"{error.message}; steps are run by {most} tasks from now on, which takes longer ({error.hint})"
-            warnings.warn(told, stacklevel=2)
-            self._apart = True
-            return self._answers(job, most)
-
-    def _answers(self, job: Job, tasks: int) -> list[Answer]:
-        data = pickle.dumps(job, protocol=5)
-        left = WORKER_TRIES
-        while True:
-            left -= 1
-            try:
-                found: Sequence[Buffer] = self._alone(data) if tasks == 1 else self._together(data, tasks)
-                break
-            except EverviewError:
-                raise
-            except Exception as error:
-                if not left or not self._lost_worker(error):
-                    raise self._gave_up(error) from error
-        answers = [Answer.read(checked(data)) for data in found]
-        failures = [e for e in (a.error() for a in answers) if e is not None]
-        if failures:
-            known = sorted(failures, key=lambda e: (not isinstance(e, AbsentRows), isinstance(e, PeerFailed)))
-            raise known[0]
-        return answers
-
-    def _lost_worker(self, error: Exception) -> bool:
-        """Whether to run a step again because a Python process of Spark's died. In local mode Spark itself tries no
-        task twice.
-        """
-        return "Python worker exited unexpectedly" in str(error) and str(self._spark.master).startswith("local[")
-
-    def _gave_up(self, error: Exception) -> EverviewError:
-        return lost(self._spark) or EverviewError(
-            "E_JOB",
-            f"Spark gave up a step's job: {first_line(error)}",
-            "nothing of the step was committed, and the session goes on; Spark's log says more",
-        )
-
-    def _alone(self, data: bytes) -> Sequence[Buffer]:
-        if self._resident is not None:
-            try:
-                return [self._resident.run(data, self._commands.encoded)]
-            except Unreachable:
-                self._resident = None
-        return self._collect(self._one.mapPartitions(guarded("alone", data, self._broadcast())))
-
-    def _collect(self, task: Any) -> list[bytes]:
-        job = Running(self._spark, task.collect)
-        try:
-            return job.result()
-        except BaseException as error:
-            if not isinstance(error, Exception) or isinstance(error, StoppedError):
-                job.cancel()
-            raise
-
-    def _broadcast(self) -> Any:
-        if self._sent is None:
-            self._sent = self._spark.broadcast(list(self._commands.encoded))
-        return self._sent
-
-    def _together(self, data: bytes, tasks: int) -> list[bytes]:
-        """Run a job as a barrier stage. Spark does not try such a stage again if its result is what was asked for
-        (outputs might have been committed twice); ours may be.
-        """
-        if self._resident is not None:
-            self._resident.leave()
-        all_leave(self._spark)
-        shipped, commands = self._spark.broadcast(data), self._broadcast()
-        left = BARRIER_TRIES
-        try:
-            while True:
-                left -= 1
-                stage = self._spark.parallelize(range(tasks), tasks).barrier()
-                task = guarded("together", shipped, commands, new_secret())
-                try:
-                    return self._collect(stage.mapPartitions(task))
-                except Exception as error:
-                    if (other := other_in(error)) is not None:
-                        raise other from None
-                    if not left or "failed barrier" not in str(error):
-                        raise
-        finally:
-            with unless_lost(self._spark):
-                shipped.destroy()
-
-    def _forget_broadcast(self) -> None:
-        sent, self._sent = self._sent, None
-        if sent is not None:
-            with unless_lost(self._spark):
-                sent.destroy()
+    def _state(self) -> int:
+        """The state's bytes, now or a few versions ago."""
+        version = self._store.manifest.version
+        if version - self._sized >= SIZE_EVERY:
+            self._size, self._sized = self._store.size(), version
+        return self._size
 
     # versions
 
@@ -439,10 +337,11 @@ class SparkCluster:
         place = Target(
             self._store.files, table._id, table._arrangement, table._key, self.shards, target.until, target.settle()
         )
+        self._submitter.give_slots()  # those who encode need some
         with asking(self._spark):
             return encode_rows(rows.frame, target.fitting, target.place, target.how, place)
 
     def close(self) -> None:
+        self._submitter.give_slots()  # a merge may be waiting for one
         self._merger.close()
-        self.linger(0.0)
-        self._forget_broadcast()
+        self._submitter.close()

@@ -127,7 +127,9 @@ class Running:
         self._over = threading.Event()  # a thread whose `join` is interrupted says that it has ended, also if not
         if isinstance(context, SparkContext):
             InheritableThread(target=self._watch, daemon=True, name="everview job").start()
-        else:  # a stand-in for Spark, which runs tasks in this thread
+        elif getattr(context, "beside", False):  # a stand-in for Spark, which runs tasks beside the driver
+            threading.Thread(target=self._watch, daemon=True, name="everview job").start()
+        else:  # one that runs them in this thread
             with heard():
                 self._result = collect()
             self._over.set()

@@ -2,9 +2,8 @@
 
 An empty job with a Python task takes tens of milliseconds, most of a small step. So the task that runs a step on all
 shards keeps a connection to the driver and waits for the next one, and only when none comes for `linger` seconds does
-it end and give its slot back. Where steps come at longer intervals, as those of a stream do, it waits for the next one
-too, up to LONGEST (if nobody has said how long to linger). Steps are what they were, pure functions of a committed
-version (see `job`); only the way to the worker is shorter.
+it end and give its slot back. Steps are what they were, pure functions of a committed version (see `job`); only the way
+to the worker is shorter.
 
 Spark remains in charge. If the task dies, Spark starts it again and the driver sends the step once more; if Spark gives
 up, the step fails with Spark's error; if workers cannot reach the driver's port, every step is a job of its own again.
@@ -12,40 +11,26 @@ Driver and task prove to each other that they belong together (`proof`): the sec
 Spark's own channel. Others who call the driver's port are sent away (`door`).
 
 Hazard: the slot is taken meanwhile. Where several sessions share an application, tasks that only wait go when another
-is to start, so that one slot at least stays free for Spark's other jobs. A barrier stage, which may need all slots,
-must `leave` first and have the others leave (`all_leave`).
+is to start, so that one slot at least stays free for Spark's other jobs (`lingering`). Steps on several tasks may need
+all slots: before those it must `leave`.
 """
 
 from __future__ import annotations
 
-import atexit
-import math
 import select
 import socket
-import threading
-import time
-import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from everview.errors import EverviewError, InternalError
 from everview.spark.driver.interrupts import NOTICE, Running, heard
-from everview.spark.driver.slots import slots
+from everview.spark.driver.lingering import Lingering, make_room
 from everview.spark.driver.versions import checked, guarded
 from everview.spark.transport.channel import Channel, call
 from everview.spark.transport.handshake import new_secret
 from everview.spark.transport.listener import JobListener
 from everview.spark.transport.message import Buffer, pack, unpack
 from everview.stopping import poll
-
-LINGER = 0.2
-"""Seconds for which a task waits for the next step, at least."""
-
-LONGEST = 4.0
-"""Seconds for which a task waits at most because steps come at such intervals."""
-
-LATE = 1.5
-"""A step may be later than the one before by this factor and still find the task."""
 
 TRIES = 4
 """How often a step is sent to a task that is gone before it has answered, as often as Spark tries tasks."""
@@ -61,38 +46,32 @@ class Unreachable(Exception):
     """Workers cannot connect to the driver."""
 
 
-class LongLivedTask:
+class LongLivedTask(Lingering):
     """The driver's side of a task that stays; made when first needed, one at a time."""
 
     def __init__(self, context: Any, linger: float, longest: float) -> None:
-        self._context = context
-        self._linger = linger
-        self._longest = longest
         self._one = context.parallelize([0], 1)
-        self._lock = threading.Lock()
         self._call: _Call | None = None
-        self._timer: threading.Timer | None = None
-        self._answered = -math.inf  # when the last step was done
-        self._pause = math.inf  # how long it took from there to the next
-        with _registering:
-            _all.add(self)
-        atexit.register(self.leave)  # a task that waits while Spark is stopped makes Spark complain
+        super().__init__(context, linger, longest)
+
+    @property
+    def taken(self) -> int:
+        return 0 if self._call is None else 1
 
     def run(self, job: bytes, commands: Sequence[bytes]) -> Buffer:
         """A step's answer."""
         with self._lock:
-            self._stop_timer()
-            self._pause = time.monotonic() - self._answered
+            self._begin()
             if self._call is not None and self._call.over():  # cancelled while nobody needed it
                 self._drop()
             for left in reversed(range(TRIES)):
                 if self._call is None:
-                    self._make_room()
+                    make_room(self, self._context, 1)
                     self._call = _Call(self._context, self._one)
                 try:
                     with heard():
                         answer = self._call.ask(job, commands)
-                    self._start_timer()
+                    self._rest()
                     return answer
                 except _Gone:
                     self._drop()
@@ -103,80 +82,10 @@ class LongLivedTask:
                     raise
         raise AssertionError
 
-    def _make_room(self) -> None:
-        """Let tasks of other sessions go that only wait, but for as many as leave a slot free besides our own."""
-        waiting = sorted(_others(self, self._context), key=lambda other: other._answered)
-        if waiting:
-            for other in waiting[: max(0, len(waiting) + 2 - slots(self._context))]:
-                other._yield()
-
-    def _yield(self) -> None:
-        """End the task, unless a step is under way."""
-        if self._lock.acquire(blocking=False):
-            try:
-                self._stop_timer()
-                self._drop(wait=True)
-            finally:
-                self._lock.release()
-
-    def close(self) -> None:
-        """It is not needed any more."""
-        self.leave()
-        atexit.unregister(self.leave)
-
-    def leave(self) -> None:
-        """End the task now, and wait until its slot is free."""
-        with self._lock:
-            self._stop_timer()
-            self._drop(wait=True)
-
     def _drop(self, *, wait: bool = False, cancel: bool = False) -> None:
         if self._call is not None:
             self._call.close(wait=wait, cancel=cancel)
             self._call = None
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _start_timer(self) -> None:
-        call = self._call
-        self._answered = time.monotonic()
-        self._timer = threading.Timer(patience(self._linger, self._pause, self._longest), self._expire, (call,))
-        self._timer.daemon = True
-        self._timer.start()
-
-    def _expire(self, call: _Call) -> None:
-        with self._lock:
-            if self._call is call and self._timer is not None and self._timer is threading.current_thread():
-                self._drop()
-
-
-_all: weakref.WeakSet[LongLivedTask] = weakref.WeakSet()
-_registering = threading.Lock()
-
-
-def _others(one: LongLivedTask | None, context: Any) -> list[LongLivedTask]:
-    with _registering:
-        known = list(_all)
-    return [r for r in known if r is not one and r._context is context and r._call is not None]
-
-
-def all_leave(context: Any) -> None:
-    """End the tasks that wait for steps, of all sessions of an application: their slots are needed."""
-    for each in _others(None, context):
-        each._yield()
-
-
-def patience(linger: float, pause: float, longest: float) -> float:
-    """How long to wait for the next step, if the last one came so long after the one before.
-
-    >>> patience(0.2, 0.01, 4.0), patience(0.2, 1.0, 4.0), patience(0.2, 60.0, 4.0), patience(0.2, 1.0, 0.0)
-    (0.2, 1.5, 0.2, 0.2)
-    """
-    expected = LATE * pause
-    return max(linger, expected) if expected <= longest else linger
 
 
 class _Gone(Exception):
@@ -188,7 +97,7 @@ class _Call:
 
     def __init__(self, context: Any, one: Any) -> None:
         secret = new_secret()
-        host, hosts = _addresses(context.getConf())
+        host, hosts = addresses(context.getConf())
         self._door = JobListener(hosts, secret)
         self._door.open(PURPOSE)
         self._line: Channel | None = None
@@ -262,13 +171,13 @@ class _Call:
             self._job.wait(REACH_SECONDS)
 
 
-def _addresses(conf: Any) -> tuple[str, list[str]]:
+def addresses(conf: Any) -> tuple[str, list[str]]:
     """Where workers reach the driver, and where it listens: at that address alone, if it is this machine's, and at all
     addresses only if Spark was told to listen at all and there is no other way.
 
-    >>> _addresses({"spark.driver.host": "10.0.0.7"}), _addresses({"spark.driver.bindAddress": "127.0.0.1"})
+    >>> addresses({"spark.driver.host": "10.0.0.7"}), addresses({"spark.driver.bindAddress": "127.0.0.1"})
     (('10.0.0.7', ['10.0.0.7']), ('127.0.0.1', ['127.0.0.1']))
-    >>> _addresses({"spark.driver.host": "10.0.0.7", "spark.driver.bindAddress": "0.0.0.0"})
+    >>> addresses({"spark.driver.host": "10.0.0.7", "spark.driver.bindAddress": "0.0.0.0"})
     ('10.0.0.7', ['10.0.0.7', '0.0.0.0'])
     """
     host = conf.get("spark.driver.host", "127.0.0.1")

@@ -82,7 +82,7 @@ def guarded(name: str, *args: Any) -> Task:
             import socket
 
             said = f"[another Everview: {found} on {socket.gethostname()}]"
-            if name == "together":  # the stage's other tasks would wait for an answer
+            if name in ("together", "gang_member"):  # the job's other tasks would wait for it
                 raise RuntimeError(said)
             for _ in partition:
                 pass
@@ -105,6 +105,6 @@ def checked(data: Buffer) -> Buffer:
 
 
 def other_in(error: BaseException) -> StoreError | None:
-    """The error that a worker has another Everview, from the failure of a barrier stage, if that was its cause."""
+    """The error that a worker has another Everview, from the failure of a job, if that was its cause."""
     found = re.search(r"\[another Everview: ([^{}]+) on ([^{}\s]+)\]", str(error))  # not the line in the traceback
     return Other(*found.groups()).error() if found else None

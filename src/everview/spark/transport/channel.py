@@ -79,7 +79,9 @@ class Channel:
             raise InternalError("E_PEER", what, "somebody changes messages on the network; Spark runs the step again")
 
     def close(self) -> None:
-        """Hang up."""
+        """Hang up, also on a thread that is in the middle of a message."""
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
 
 

@@ -1,106 +1,98 @@
-"""The mesh: direct connections between the tasks of a barrier stage, for what shards send each other within a step.
+"""Exchanges: what the shards of several tasks send each other within a step, over direct connections.
 
-A loop may take hundreds of rounds; as Spark jobs they would cost tens of milliseconds each. The tasks of a barrier
-stage run at the same time, so they connect to each other once (addresses go through the barrier) and swap messages
-directly: a round is one message to every other task and one from each. Every message also says the earliest loop time
-its sender has work for, or that it failed; and it brings the strings that users' functions have made since the last
-one, because rows are codes, and the others may have to read them.
+A loop may take hundreds of rounds; as Spark jobs they would cost tens of milliseconds each. So tasks that run at the
+same time connect to each other once and swap messages directly: a round is one message to every other task and one from
+each. Every message also says the earliest loop time its sender has work for, or that it failed; and it brings the
+strings that users' functions have made since the last one, because rows are codes, and the others may have to read
+them.
 
-Tasks prove to each other that they know the secret which the driver made for this job, and all they say is sealed
-(`proof`, `line`); whoever else calls is sent away, and holds up nobody (`door`). What they say is numbers and rows as
-they are in memory, and runs nothing (`message`).
+What tasks say is numbers and rows as they are in memory, and runs nothing (`message`). It goes over lines that are
+given; `connect` makes such of sockets. There tasks prove to each other that they know the secret which the driver made
+for this job, and all they say is sealed (`handshake`, `channel`); whoever else calls is sent away, and holds up nobody
+(`listener`). Tasks of a barrier stage learn of each other's addresses through the barrier (`meet`), those of a gang
+through the driver (`everview.spark.gang`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import select
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 from everview.codes.interner import Interner
 from everview.dataflow.superstep import Message
 from everview.errors import InternalError
 from everview.spark.driver.job import bytes_table, table_bytes
+from everview.spark.gang.ownership import assign
 from everview.spark.transport.channel import Channel, call
-from everview.spark.transport.failures import PeerFailed
+from everview.spark.transport.failures import PeerFailed, PeerLost
 from everview.spark.transport.handshake import NotAuthenticated
 from everview.spark.transport.listener import JobListener
 from everview.spark.transport.message import Buffer, Header, bytes_of, pack, unpack, words_in
 
 PATIENCE = 120.0
-"""Seconds without a sign of life after which a task gives up on its peers (Spark then runs the stage again)."""
+"""Seconds without a sign of life after which a task gives up on its peers (the step is then run again)."""
+
+LARGE = 1 << 15
+"""Bytes in a round from which they are sent by a thread: if both ends only sent, neither would read."""
 
 
-def assign(shards: int, held: Sequence[dict[int, int]]) -> list[int]:
-    """Which task runs each shard: each its share, where possible the one that holds the newest version of it.
+class Line(Protocol):
+    """One end of a connection; `everview.spark.transport.channel.Channel`, or a simulator's."""
 
-    >>> assign(4, [{2: 7, 3: 7, 0: 5}, {0: 7, 3: 6}])
-    [1, 1, 0, 0]
-    """
-    room = [len(range(task, shards, len(held))) for task in range(len(held))]
-    owners: dict[int, int] = {}
-    known = sorted((-version, shard, task) for task, each in enumerate(held) for shard, version in each.items())
-    for shard, task in [(s, t) for _, s, t in known] + [(s, t) for s in range(shards) for t in range(len(held))]:
-        if shard not in owners and room[task]:
-            owners[shard] = task
-            room[task] -= 1
-    return [owners[shard] for shard in range(shards)]
+    def send(self, pieces: Sequence[Buffer]) -> None:
+        """Send a message, given in pieces."""
+
+    def receive(self) -> Buffer:
+        """Wait for a message."""
+
+    def close(self) -> None:
+        """Hang up."""
+
+
+First = Callable[[Sequence[Line]], Line]
+"""Waits for the first of some lines that has something to say, or is hung up."""
+
+
+def first_ready(lines: Sequence[Any], seconds: float | None = PATIENCE) -> Any:
+    """The first of some channels that has something to say."""
+    waiting = select.poll()
+    by_number = {}
+    for line in lines:
+        number = line.socket.fileno()
+        by_number[number] = line
+        waiting.register(number, select.POLLIN)
+    found = waiting.poll(None if seconds is None else 1000 * seconds)
+    if not found:
+        raise PeerLost("E_PEER", f"another task of this step has said nothing for {seconds:.0f} s", AGAIN)
+    return by_number[found[0][0]]
+
+
+AGAIN = "the step is run again"
 
 
 class ShardExchange:
-    """The channel of one task among several; see `everview.dataflow.superstep.ShardChannel`.
-
-    Spark gives tasks to any worker. So that shards need not move with them, tasks say which versions of which shards
-    their workers hold (`held`), and all come to the same conclusion who runs which (`owners`).
+    """The channel of one task among several; see `everview.dataflow.superstep.ShardChannel`. `owners` says which task
+    runs each shard.
     """
 
-    def __init__(
-        self, task: int, secret: bytes, gather: Callable[[str], list[str]], host: str, shards: int, held: dict[int, int]
-    ) -> None:
+    def __init__(self, task: int, peers: dict[int, Line], owners: Sequence[int], first: First = first_ready) -> None:
         self.task = task
-        self._secret = secret
-        self._peers: dict[int, Channel] = {}
+        self.tasks = len(peers) + 1
+        self.owners = owners
+        self.step = 0
+        """Which step it is, for those that run several."""
+        self._peers = peers
+        self._first = first
+        self._round_number = 0
         self._interner: Interner | None = None
         self._known = 0
-        door = JobListener(
-            [host, "127.0.0.1"], secret
-        )  # a name that is not this machine's own is of no use to others either
-        try:
-            texts = gather(json.dumps({"at": door.address, "held": list(held.items())}))
-            everybody = [json.loads(text) for text in texts]
-            self.tasks = len(everybody)
-            self.owners = assign(shards, [dict(each["held"]) for each in everybody])
-            meeting = hashlib.sha256("\n".join(texts).encode()).digest()
-            door.open(_purpose(meeting, task))
-            for peer in range(task):  # lower numbers are called, higher ones call
-                self._call(peer, everybody[peer]["at"], _purpose(meeting, peer))
-            while len(self._peers) < self.tasks - 1:
-                self._greet(door)
-        except BaseException:
-            self.close()
-            raise
-        finally:
-            door.close()
-
-    def _call(self, peer: int, address: tuple[str, int], purpose: bytes) -> None:
-        where, port = address
-        try:
-            self._adopt(peer, call((where, port), self._secret, purpose, self.task, PATIENCE))
-        except (OSError, NotAuthenticated) as error:
-            raise _missing(f"task {peer} is not at {where}:{port}") from error
-
-    def _greet(self, door: JobListener) -> None:
-        found = door.admit(PATIENCE)
-        if found is None:
-            raise _missing(f"{self.tasks - 1 - len(self._peers)} tasks have not called")
-        self._adopt(*found)
-
-    def _adopt(self, peer: int, line: Channel) -> None:
-        line.socket.settimeout(PATIENCE)
-        self._peers[peer] = line
 
     def begin(self, interner: Interner) -> None:
+        self._round_number = 0
         self._interner, self._known = interner, len(interner)
 
     def _new_words(self) -> bytes:
@@ -124,7 +116,9 @@ class ShardExchange:
             to = self.owners[message[0]]
             (mine if to == self.task else theirs[to]).append(message)
         words = self._new_words()
-        heard = self._round({peer: _round_of(rows, agenda, words) for peer, rows in theirs.items()})
+        self._round_number += 1
+        place = [self.step, self._round_number]
+        heard = self._round({peer: _round_of(place, rows, agenda, words) for peer, rows in theirs.items()})
         self._learn([words for _, words, *_ in heard])
         for other, _, rows in heard:
             agenda = min(agenda, other)
@@ -133,8 +127,8 @@ class ShardExchange:
 
     def fail(self, error: BaseException) -> None:
         """Tell the others, which wait for messages, that this task cannot go on."""
-        if isinstance(error, PeerFailed):
-            return  # they know
+        if isinstance(error, PeerFailed | PeerLost):
+            return  # they know, or will when this task hangs up
         message = pack({"failed": f"{type(error).__name__}: {error}"})
         for line in self._peers.values():
             try:
@@ -143,31 +137,52 @@ class ShardExchange:
                 continue
 
     def _round(self, messages: dict[int, list[Buffer]]) -> list[tuple[int, Buffer, list[Message]]]:
-        """One message to each peer, one from each. Sending has a thread of its own: large messages would block both."""
-        failed: list[Exception] = []
+        """One message to each peer, one from each. Where they are large, sending has a thread of its own; it ends with
+        the round, or when this task hangs up, as it must if the round fails.
+        """
+        if sum(len(piece) for message in messages.values() for piece in message) <= LARGE:
+            self._send(messages)
+            return self._hear()
+        failed: list[PeerLost] = []
 
-        def send_all() -> None:
-            for peer, message in messages.items():
-                try:
-                    self._peers[peer].send(message)
-                except (OSError, InternalError) as error:
-                    failed.append(error)
+        def send() -> None:
+            try:
+                self._send(messages)
+            except PeerLost as error:
+                failed.append(error)
 
-        large = sum(len(piece) for message in messages.values() for piece in message) > 1 << 15
-        sender = threading.Thread(target=send_all, daemon=True)
-        if large:
-            sender.start()
-        else:
-            send_all()
-        answers = [unpack(line.receive()) for line in self._peers.values()]
-        if large:
-            sender.join()
-        for header, _ in answers:
-            if "failed" in header:
-                raise PeerFailed(header["failed"])
+        sender = threading.Thread(target=send, daemon=True, name="everview sends")
+        sender.start()
+        found = self._hear()
+        sender.join()
         if failed:
             raise failed[0]
-        return [_heard(*answer) for answer in answers]
+        return found
+
+    def _send(self, messages: dict[int, list[Buffer]]) -> None:
+        for peer, message in messages.items():
+            try:
+                self._peers[peer].send(message)
+            except OSError as error:
+                raise _lost(peer, error) from error
+
+    def _hear(self) -> list[tuple[int, Buffer, list[Message]]]:
+        """A message from each peer, in the order of peers."""
+        found: dict[int, tuple[int, Buffer, list[Message]]] = {}
+        waiting = {id(line): peer for peer, line in self._peers.items()}
+        while waiting:
+            line = self._first([line for line in self._peers.values() if id(line) in waiting])
+            peer = waiting.pop(id(line))
+            try:
+                header, parts = unpack(line.receive())
+            except (OSError, InternalError) as error:
+                raise _lost(peer, error) from error
+            if "failed" in header:
+                raise PeerFailed(header["failed"])
+            if header["place"] != [self.step, self._round_number]:
+                raise PeerLost("E_PEER", f"task {peer} of this step is at {header['place']}", AGAIN)
+            found[peer] = _heard(header, parts)
+        return [found[peer] for peer in self._peers]
 
     def close(self) -> None:
         """Hang up."""
@@ -175,10 +190,15 @@ class ShardExchange:
             line.close()
 
 
-def _round_of(messages: list[Message], agenda: int, words: Buffer) -> list[Buffer]:
-    """What a task says to another in a round, as a message."""
-    header = {"agenda": agenda, "messages": [(int(shard), int(operator)) for shard, operator, _ in messages]}
-    return pack(header, [words, *(bytes_of(rows) for *_, rows in messages)])
+def _lost(peer: int, error: Exception) -> PeerLost:
+    what = error.message if isinstance(error, InternalError) else str(error)
+    return PeerLost("E_PEER", f"task {peer} of this step is lost: {what}", AGAIN)
+
+
+def _round_of(place: list[int], messages: list[Message], agenda: int, words: Buffer) -> list[Buffer]:
+    """What a task says to another in a round, as a message; `place` is the step and the round."""
+    rows = [(int(shard), int(operator)) for shard, operator, _ in messages]
+    return pack({"place": place, "agenda": agenda, "messages": rows}, [words, *(bytes_of(r) for *_, r in messages)])
 
 
 def _heard(header: Header, parts: list[memoryview]) -> tuple[int, Buffer, list[Message]]:
@@ -188,10 +208,84 @@ def _heard(header: Header, parts: list[memoryview]) -> tuple[int, Buffer, list[M
     return int(header["agenda"]), words, messages
 
 
+# sockets
+
+
+def listener(host: str, secret: bytes) -> JobListener:
+    """Where a task can be called by others: at its executor's address. A name that is not this machine's own is of no
+    use to others either.
+    """
+    return JobListener([host, "127.0.0.1"], secret)
+
+
+def connect(
+    task: int,
+    door: JobListener,
+    at: Sequence[tuple[str, int]],
+    secret: bytes,
+    meeting: bytes,
+    stop: Callable[[], bool] = lambda: False,
+) -> dict[int, Line]:
+    """Lines to all others of a meeting, whose addresses are `at`: lower numbers are called, higher ones call. Raises
+    `PeerLost` if one cannot be reached, or if it is to stop.
+    """
+    peers: dict[int, Line] = {}
+    door.open(_purpose(meeting, task))
+    try:
+        for peer in range(task):
+            peers[peer] = _called(peer, at[peer], secret, _purpose(meeting, peer), task)
+        left = PATIENCE
+        while len(peers) < len(at) - 1:
+            found = door.admit(min(NOTICE, left))
+            if found is not None:
+                peer, line = found
+                line.socket.settimeout(PATIENCE)
+                peers[peer] = line
+            elif stop() or (left := left - NOTICE) <= 0:
+                raise _missing(f"{len(at) - 1 - len(peers)} tasks have not called")
+    except BaseException:
+        for each in peers.values():
+            each.close()
+        raise
+    return dict(sorted(peers.items()))
+
+
+NOTICE = 0.05
+"""Seconds after which a task that waits for calls looks whether it is to stop."""
+
+
+def _called(peer: int, address: tuple[str, int], secret: bytes, purpose: bytes, task: int) -> Channel:
+    where, port = address
+    try:
+        line = call((where, port), secret, purpose, task, PATIENCE)
+    except (OSError, NotAuthenticated) as error:
+        raise _missing(f"task {peer} is not at {where}:{port}") from error
+    line.socket.settimeout(PATIENCE)
+    return line
+
+
+def meet(
+    task: int, secret: bytes, gather: Callable[[str], list[str]], host: str, shards: int, held: dict[int, int]
+) -> ShardExchange:
+    """The exchange of a barrier stage's task. `gather` gives what all tasks have said there. They say which versions of
+    which shards their workers hold, and all come to the same conclusion who runs which.
+    """
+    door = listener(host, secret)
+    try:
+        texts = gather(json.dumps({"at": door.address, "held": list(held.items())}))
+        everybody = [json.loads(text) for text in texts]
+        owners = assign(shards, [dict(each["held"]) for each in everybody])
+        meeting = hashlib.sha256("\n".join(texts).encode()).digest()
+        at = [(host, port) for host, port in (each["at"] for each in everybody)]
+        return ShardExchange(task, connect(task, door, at, secret, meeting), owners)
+    finally:
+        door.close()
+
+
 def _purpose(meeting: bytes, task: int) -> bytes:
     """What a call to a task is for: one who met others, in another attempt of the stage, does not belong here."""
     return b"mesh %d " % task + meeting
 
 
-def _missing(what: str) -> InternalError:
-    return InternalError("E_PEER", f"the tasks of a step do not find each other: {what}", "Spark runs the step again")
+def _missing(what: str) -> PeerLost:
+    return PeerLost("E_PEER", f"the tasks of a step do not find each other: {what}", AGAIN)

@@ -25,6 +25,10 @@ class PeerFailed(Exception):
     """Another task of the step failed, and says why itself."""
 
 
+class PeerLost(InternalError):
+    """Another task of the step is gone, or cannot be reached; the step is run again."""
+
+
 def told(error: BaseException) -> dict[str, Any]:
     """An error as what JSON knows.
 

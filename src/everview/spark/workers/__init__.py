@@ -1,1 +1,3 @@
-"""The workers' side: `tasks` (what runs in Spark's tasks), `state` (the shards a worker keeps), `address_space`."""
+"""The workers' side: `tasks` (what runs in Spark's tasks), `state` (the shards a worker keeps), `gang_member`,
+`address_space`.
+"""

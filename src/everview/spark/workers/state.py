@@ -12,7 +12,7 @@ that has become long here, or has much memory of its own from many small steps, 
 memory is then the bucket indexes of its batches, two bytes a row, and what a step works on.
 
 Spark gives tasks to any worker that is free, so in time every worker would hold every shard. A worker therefore lets go
-of shards that others have moved on: in a barrier stage at once, because tasks agree on who keeps which (`mesh`), else
+of shards that others have moved on: in a gang at once, because members agree on who has which (`ownership`), else
 when it has not been asked for a while (`Job.forget`); the freed memory goes back to the system.
 """
 
@@ -434,6 +434,10 @@ class WorkerShards:
         """The shards that could run a job, with their versions."""
         held = ((n, h) for n, h in self._held.items() if h.shard.shards == job.shards)
         return {n: h.version for n, h in held if job.lineage.get(h.version) == h.attempt}
+
+    def held(self) -> tuple[tuple[int, int, str], ...]:
+        """All shards here: their numbers, versions, and the attempts that made those."""
+        return tuple((number, held.version, held.attempt) for number, held in self._held.items())
 
     def tidy(self) -> None:
         """Let go of all shards, if this process was not asked for a while and another has moved them on."""

@@ -1,5 +1,5 @@
-"""What runs inside Spark tasks: a job on all shards in one ordinary task, or on a part of them in each task of a
-barrier stage. `everview.spark.driver.versions.guarded` makes Spark tasks of them.
+"""What runs inside Spark tasks: a job on all shards in one task, or on a part of them in each member of a gang, or in
+each task of a barrier stage. `everview.spark.driver.versions.guarded` makes Spark tasks of them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from typing import Any
 
 from everview.dataflow.superstep import NoOtherShards
 from everview.spark.driver.job import Job
-from everview.spark.driver.long_lived_task import UNREACHABLE, reach, steps
-from everview.spark.transport.exchange import ShardExchange
+from everview.spark.driver.long_lived_task import REACH_SECONDS, UNREACHABLE, reach, steps
+from everview.spark.gang.member import Member
+from everview.spark.transport.channel import call
+from everview.spark.transport.exchange import meet
 from everview.spark.transport.handshake import NotAuthenticated
 from everview.spark.transport.message import Buffer
+from everview.spark.workers.gang_member import GANG, SocketLines, StepsOnShards
 from everview.spark.workers.state import worker_shards
 
 
@@ -42,6 +45,19 @@ def _alone(job: Buffer, commands: Sequence[bytes]) -> list[Buffer]:
     return worker_shards(work.root).run(work, commands, range(work.shards), NoOtherShards()).message()
 
 
+def gang_member(partition: Iterable[Any], address: tuple[str, int], secret: bytes, root: str) -> Iterator[bytes]:
+    """One of several tasks, each of which runs some shards, step after step (`everview.spark.driver.gang`)."""
+    numbers = list(partition)  # all of it: see `drain`
+    try:
+        line = call(address, secret, GANG, numbers[0], REACH_SECONDS)
+    except (OSError, NotAuthenticated):
+        yield UNREACHABLE
+        return
+    lines = SocketLines(secret, line.socket.getsockname()[0])
+    with closing(line), closing(lines):
+        Member(line, lines, StepsOnShards(worker_shards(root))).serve()
+
+
 def together(partition: Iterable[Any], job: Any, commands: Any, secret: bytes) -> Iterator[bytes]:
     """One of the tasks of a barrier stage, each of which runs some shards."""
     from pyspark import BarrierTaskContext
@@ -51,9 +67,7 @@ def together(partition: Iterable[Any], job: Any, commands: Any, secret: bytes) -
     number = context.partitionId()
     work: Job = pickle.loads(job.value)
     host = worker_shards(work.root)
-    mesh = ShardExchange(
-        number, secret, context.allGather, _own_address(context, number), work.shards, host.holds(work)
-    )
+    mesh = meet(number, secret, context.allGather, _own_address(context, number), work.shards, host.holds(work))
     try:
         own = [shard for shard, task in enumerate(mesh.owners) if task == number]
         answer = host.run(work, commands.value, own, mesh)

@@ -1,0 +1,264 @@
+"""A gang: tasks that stay, each with some of the shards and nothing else.
+
+The driver starts one Spark job with a task for each member. Every task calls the driver, which has them meet each other
+and sends them steps; rows go between members directly (`everview.spark.gang`). A step on spread state then costs two
+messages for each member and one for each round between them, where a barrier stage of its own cost a second. When no
+step comes for a while the tasks end, and their slots are free (`lingering`).
+
+They are ordinary tasks and not a barrier stage, because the gang is whoever is there. If a member dies Spark starts its
+task again, alone, and the others go on with the shards they hold; where executors come and go (dynamic allocation),
+where Spark runs no barrier stages, the tasks that are not running yet ask for executors. Members that are missing are
+waited for `MISSING_SECONDS`, then the others share their shards; who comes later is taken in before the next step. In
+local mode Spark gives a job up that loses a task: then the driver starts another, as it does in any mode if Spark has
+tried too often.
+
+Hazard: a gang may have all slots. Then it must not outlast the steps for the sake of the next one (it lingers, but no
+longer than that), and it goes when a job of somebody else waits for slots (`others_wait`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import select
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from everview.errors import EverviewError, InternalError
+from everview.spark.driver.interrupts import NOTICE, Running, heard
+from everview.spark.driver.lingering import Lingering, all_leave
+from everview.spark.driver.long_lived_task import REACH_SECONDS, UNREACHABLE, Unreachable, addresses
+from everview.spark.driver.versions import guarded, other_in
+from everview.spark.gang.coordinator import TRIES, Coordinator, Outcome, Phase, Usable
+from everview.spark.gang.messages import AGAIN, Order, ToMember, read, written
+from everview.spark.transport.channel import Channel
+from everview.spark.transport.handshake import new_secret
+from everview.spark.transport.listener import JobListener
+from everview.spark.transport.message import Buffer
+from everview.spark.workers.gang_member import GANG
+from everview.stopping import poll
+
+MISSING_SECONDS = 10.0
+"""Seconds for which members that are missing are waited for, once somebody is there."""
+
+GATHER_NOTICE = 0.01
+"""Seconds after which a driver that waits for members looks whether one has called."""
+
+LOOK_SECONDS = 1.0
+"""Seconds between looks whether somebody else's job waits for slots."""
+
+JobFor = Callable[[int, tuple[int, ...]], Buffer]
+"""The job of an attempt for a member that runs some shards."""
+
+
+class Gang(Lingering):
+    """The driver's side of a gang; its tasks are started when first needed."""
+
+    def __init__(self, context: Any, root: str, shards: int, linger: float) -> None:
+        self._root = root
+        self._shards = shards
+        self._tasks: _Tasks | None = None
+        self._looked = 0.0
+        super().__init__(context, linger, 0.0)  # it may have all slots
+
+    @property
+    def taken(self) -> int:
+        return 0 if self._tasks is None else self._tasks.wanted
+
+    @property
+    def members(self) -> int:
+        """How many members there are now."""
+        return 0 if self._tasks is None else len(self._tasks.coordinator.members)
+
+    @property
+    def stands(self) -> bool:
+        """Whether there are tasks that wait for a step."""
+        return self._tasks is not None
+
+    def run(self, tasks: int, job_for: JobFor, commands: Sequence[bytes], usable: Usable) -> Outcome:
+        """Run a step on so many tasks, fewer if they cannot be had; again if members are lost."""
+        with self._lock:
+            self._begin()
+            try:
+                if self._tasks is not None and (self._tasks.wanted != tasks or self._give_way()):
+                    self._drop(wait=True)
+                if self._tasks is None:
+                    all_leave(self._context, self)
+                    self._tasks = _Tasks(self._context, self._root, self._shards, tasks)
+                with heard():
+                    outcome = self._tasks.run(job_for, commands, usable)
+            except BaseException:  # Ctrl-C, say: tasks must not go on with what nobody wants any more
+                self._drop(cancel=True)
+                raise
+            if outcome.how == AGAIN:
+                self._drop(cancel=True)
+                raise EverviewError(
+                    "E_JOB",
+                    f"a step lost its tasks {outcome.attempt + 1} times: {outcome.why}",
+                    "nothing of the step was committed, and the session goes on; Spark's log says more",
+                )
+            if self._linger > 0:
+                self._rest()
+            else:
+                self._drop(wait=True)
+            return outcome
+
+    def _give_way(self) -> bool:
+        """Whether somebody else's job waits for slots; nobody asks too often, it takes a call of the JVM."""
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
+            return False
+        self._looked = now
+        return others_wait(self._context)
+
+    def _drop(self, *, wait: bool = False, cancel: bool = False) -> None:
+        if self._tasks is not None:
+            tasks, self._tasks = self._tasks, None
+            tasks.close(wait=wait, cancel=cancel)
+
+
+class _Tasks:
+    """The tasks of a gang, and the lines to them."""
+
+    def __init__(self, context: Any, root: str, shards: int, wanted: int) -> None:
+        self.wanted = wanted
+        self.coordinator = Coordinator(shards, wanted)
+        self._context = context
+        self._root = root
+        self._secret = new_secret()
+        self._host, hosts = addresses(context.getConf())
+        self._door = JobListener(hosts, self._secret)
+        self._door.open(GANG)
+        self._numbers = itertools.count()
+        self._lines: dict[int, Channel] = {}
+        self._task_of: dict[int, int] = {}
+        self._known: dict[int, Sequence[bytes]] = {}  # the commands that each member has been told
+        self._came = 0
+        self._since: float | None = None  # when it began to wait for members that are missing
+        self._job = self._start()
+
+    def _start(self) -> Running:
+        rows = self._context.parallelize(range(self.wanted), self.wanted)
+        task = guarded("gang_member", (self._host, self._door.address[1]), self._secret, self._root)
+        return Running(self._context, rows.mapPartitions(task).collect)
+
+    def run(self, job_for: JobFor, commands: Sequence[bytes], usable: Usable) -> Outcome:
+        """Run a step."""
+        gang, restarts = self.coordinator, 0
+        self._meet_new()
+        self._hear(0.0)
+        gang.begin(usable)
+        while gang.outcome is None:
+            self._send(job_for, commands)
+            if self._job.over:
+                restarts += 1
+                self._restart(last=restarts >= TRIES)
+            gathering = gang.phase == Phase.GATHERING
+            self._hear(GATHER_NOTICE if gathering else NOTICE)
+            self._meet_new()
+            if gathering:
+                self._wait_for_missing()
+            else:
+                self._since = None
+            poll()  # interrupts are heard here, too
+        return gang.outcome
+
+    def _wait_for_missing(self) -> None:
+        now = time.monotonic()
+        if self._since is None or not self._lines:
+            self._since = now
+        elif now - self._since > MISSING_SECONDS:
+            self.coordinator.waited()
+
+    def _restart(self, *, last: bool) -> None:
+        """Spark's job is over, though nobody told its tasks to end. Raises why, if that is the end of it."""
+        for member in list(self._lines):
+            self._lose(member)
+        try:
+            said = self._job.result()
+        except Exception as error:
+            if (other := other_in(error)) is not None:
+                raise other from None
+            if last:
+                raise
+        else:
+            if any(each == UNREACHABLE for each in said):
+                raise Unreachable
+            if last:
+                raise InternalError("E_PEER", "a step's tasks end each time", "see Spark's log")
+        self._job = self._start()
+        self._came = 0
+
+    def _meet_new(self) -> None:
+        """Take in members that have called; of two with the same task the later one counts."""
+        while (found := self._door.admit(0)) is not None:
+            task, line = found
+            for member in [m for m, other in self._task_of.items() if other == task]:
+                self._lose(member)
+            member = next(self._numbers)
+            self._lines[member], self._task_of[member] = line, task
+            self._came += 1
+            self.coordinator.joined(member)
+
+    def _lose(self, member: int) -> None:
+        self._lines.pop(member).close()
+        self._known.pop(member, None)
+        del self._task_of[member]
+        self.coordinator.lost(member)
+
+    def _send(self, job_for: JobFor, commands: Sequence[bytes]) -> None:
+        for member, said in self.coordinator.take():
+            if member in self._lines:
+                try:
+                    self._lines[member].send(self._message(member, said, job_for, commands))
+                except OSError:
+                    self._lose(member)
+
+    def _message(self, member: int, said: ToMember, job_for: JobFor, commands: Sequence[bytes]) -> list[Buffer]:
+        if not isinstance(said, Order):
+            return written(said)
+        job = job_for(said.attempt, self.coordinator.shards_of(member))
+        if self._known.get(member) == commands:
+            return written(Order(said.step, said.generation, said.attempt, same=True), [job])
+        self._known[member] = list(commands)
+        return written(said, [job, *commands])
+
+    def _hear(self, seconds: float) -> None:
+        """Hear what members say, for so long if they say nothing."""
+        waiting = select.poll()
+        by_number = {line.socket.fileno(): member for member, line in self._lines.items()}
+        for number in by_number:
+            waiting.register(number, select.POLLIN)
+        for number, _ in waiting.poll(1000 * seconds):
+            member = by_number[number]
+            try:
+                said, parts = read(self._lines[member].receive())
+            except (OSError, InternalError):
+                self._lose(member)
+                continue
+            answer = parts[0] if parts else b""
+            self.coordinator.heard(member, said, answer)  # type: ignore[arg-type]
+
+    def close(self, *, wait: bool, cancel: bool) -> None:
+        """Let the tasks end, by force if they are to be cancelled, or have not begun."""
+        for line in self._lines.values():
+            line.close()
+        self._door.close()
+        if cancel or self._came < self.wanted:
+            self._job.cancel()
+        if wait:
+            self._job.wait(REACH_SECONDS)
+
+
+def others_wait(context: Any) -> bool:
+    """Whether jobs have tasks that could run if there were slots."""
+    if not hasattr(context, "statusTracker"):  # a stand-in for Spark
+        return False
+    tracker = context.statusTracker()
+    for job in tracker.getActiveJobsIds():
+        info = tracker.getJobInfo(job)
+        for stage in info.stageIds if info is not None else ():
+            found = tracker.getStageInfo(stage)
+            if found is not None and found.numTasks > found.numActiveTasks + found.numCompletedTasks:
+                return True
+    return False

@@ -1,0 +1,221 @@
+"""Having tasks run a step: a task that stays, a gang that stays, or jobs of their own.
+
+| | on one task | on several |
+|---|---|---|
+| usually | `long_lived_task` | `gang` |
+| where workers cannot call the driver | a job for each step | a barrier stage for each step |
+
+With `linger` 0 tasks do not stay, but end with their step. All of these run the same steps on the same shards, so a
+session changes between them as it likes (`placing`). Whatever was tried and failed has changed nothing.
+"""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from everview.errors import EverviewError, StoppedError
+from everview.runtime.base import AbsentRows
+from everview.spark.driver.alive import lost, unless_lost
+from everview.spark.driver.gang import Gang
+from everview.spark.driver.interrupts import Running
+from everview.spark.driver.job import Answer, Job
+from everview.spark.driver.lingering import all_leave
+from everview.spark.driver.long_lived_task import LongLivedTask, Unreachable
+from everview.spark.driver.placing import Placing, in_words
+from everview.spark.driver.slots import slots, stage_slots
+from everview.spark.driver.versions import checked, guarded, other_in
+from everview.spark.rows.frames import first_line
+from everview.spark.transport.failures import PeerFailed
+from everview.spark.transport.handshake import new_secret
+from everview.spark.transport.message import Buffer
+from everview.spark.workers.address_space import NoAddressSpace
+
+WORKER_TRIES = 4
+"""How often a step is run whose Python process dies, where Spark does not try again: as often as it does elsewhere."""
+
+BARRIER_TRIES = 4
+"""How often a barrier stage is run that loses a task: as often as Spark tries other tasks."""
+
+
+class Submitter:
+    """Runs the steps of one session in tasks."""
+
+    def __init__(self, context: Any, root: str, shards: int, commands: list[bytes]) -> None:
+        self.placing = Placing(context, shards)
+        self.resident: LongLivedTask | None = None
+        self.gang: Gang | None = None
+        self._context = context
+        self._root = root
+        self._shards = shards
+        self._commands = commands
+        self._sent: Any = None  # the commands as a broadcast
+        self._one = context.parallelize([0], 1)
+
+    def linger(self, seconds: float, longest: float) -> None:
+        """Let tasks wait so long for the next step, or up to `longest` if steps come at such intervals."""
+        for each in (self.resident, self.gang):
+            if each is not None:
+                each.close()
+        self.resident = LongLivedTask(self._context, seconds, longest) if seconds > 0 else None
+        self.gang = Gang(self._context, self._root, self._shards, seconds)
+
+    def where(self) -> str:
+        """Where steps run, and why."""
+        return f"in {in_words(self.placing.placed)}: {self.placing.why}" if self.placing.placed else "nowhere yet"
+
+    def give_slots(self) -> None:
+        """Somebody needs slots: a gang that only waits must not have them all."""
+        if self.gang is not None and self.gang.taken >= slots(self._context):
+            self.gang.give_way()
+
+    def close(self) -> None:
+        """End all tasks."""
+        for each in (self.resident, self.gang):
+            if each is not None:
+                each.close()
+        self.resident = self.gang = None
+        self.forget_commands()
+
+    def run(self, job: Job, words: int, state: int) -> tuple[Job, list[Answer]]:
+        """Run a job with so many words of input on so many bytes of state; gives the attempt that did it."""
+        gang_stands = self.gang is not None and self.gang.stands
+        tasks = self.placing.tasks(words, state, gang_stands=gang_stands)
+        try:
+            return self._answers(job, tasks)
+        except NoAddressSpace as error:
+            most = self.placing.most()
+            if tasks >= most:
+                raise
+            told = f"{error.message}; steps are run by {most} tasks from now on, which takes longer ({error.hint})"
+            warnings.warn(told, stacklevel=2)
+            self.placing.apart = True
+            return self._answers(job, most)
+
+    def _answers(self, job: Job, tasks: int) -> tuple[Job, list[Answer]]:
+        left = WORKER_TRIES
+        while True:
+            left -= 1
+            try:
+                job, found = self._alone(job) if tasks == 1 else self._spread(job, tasks)
+                break
+            except EverviewError:
+                raise
+            except Exception as error:
+                if not left or not self._lost_worker(error):
+                    raise self._gave_up(error) from error
+        answers = [Answer.read(checked(data)) for data in found]
+        failures = [e for e in (a.error() for a in answers) if e is not None]
+        if failures:
+            known = sorted(failures, key=lambda e: (not isinstance(e, AbsentRows), isinstance(e, PeerFailed)))
+            raise known[0]
+        return job, answers
+
+    def _lost_worker(self, error: Exception) -> bool:
+        """Whether to run a step again because a Python process of Spark's died. In local mode Spark itself tries no
+        task twice.
+        """
+        return "Python worker exited unexpectedly" in str(error) and str(self._context.master).startswith("local[")
+
+    def _gave_up(self, error: Exception) -> EverviewError:
+        return lost(self._context) or EverviewError(
+            "E_JOB",
+            f"Spark gave up a step's job: {first_line(error)}",
+            "nothing of the step was committed, and the session goes on; Spark's log says more",
+        )
+
+    # one task
+
+    def _alone(self, job: Job) -> tuple[Job, Sequence[Buffer]]:
+        if self.gang is not None and self.gang.stands:
+            self.gang.leave()
+        data = pickle.dumps(job, protocol=5)
+        if self.resident is not None:
+            try:
+                return job, [self.resident.run(data, self._commands)]
+            except Unreachable:
+                self.resident = None
+        return job, self._collect(self._one.mapPartitions(guarded("alone", data, self._broadcast())))
+
+    def _collect(self, task: Any) -> list[bytes]:
+        job = Running(self._context, task.collect)
+        try:
+            return job.result()
+        except BaseException as error:
+            if not isinstance(error, Exception) or isinstance(error, StoppedError):
+                job.cancel()
+            raise
+
+    def _broadcast(self) -> Any:
+        if self._sent is None:
+            self._sent = self._context.broadcast(list(self._commands))
+        return self._sent
+
+    def forget_commands(self) -> None:
+        """They have changed."""
+        sent, self._sent = self._sent, None
+        if sent is not None:
+            with unless_lost(self._context):
+                sent.destroy()
+
+    # several tasks
+
+    def _spread(self, job: Job, tasks: int) -> tuple[Job, Sequence[Buffer]]:
+        if self.resident is not None:
+            self.resident.leave()
+        if self.gang is not None:
+            try:
+                outcome = self.gang.run(tasks, _pickled(job), self._commands, _usable(job.lineage))
+                return _attempt(job, outcome.attempt), list(outcome.answers.values())
+            except Unreachable:
+                self.gang.close()
+                self.gang = None
+        most = min(tasks, stage_slots(self._context))
+        return (job, self._together(job, most)) if most > 1 else self._alone(job)
+
+    def _together(self, job: Job, tasks: int) -> list[bytes]:
+        """Run a job as a barrier stage. Spark does not try such a stage again if its result is what was asked for
+        (outputs might have been committed twice); ours may be.
+        """
+        all_leave(self._context)
+        shipped, commands = self._context.broadcast(pickle.dumps(job, protocol=5)), self._broadcast()
+        left = BARRIER_TRIES
+        try:
+            while True:
+                left -= 1
+                stage = self._context.parallelize(range(tasks), tasks).barrier()
+                task = guarded("together", shipped, commands, new_secret())
+                try:
+                    return self._collect(stage.mapPartitions(task))
+                except Exception as error:
+                    if (other := other_in(error)) is not None:
+                        raise other from None
+                    if not left or "failed barrier" not in str(error):
+                        raise
+        finally:
+            with unless_lost(self._context):
+                shipped.destroy()
+
+
+def _attempt(job: Job, number: int) -> Job:
+    """The same job, tried once more: what an earlier attempt left in a worker's memory is not what this one makes."""
+    return job if number == 0 else replace(job, attempt=f"{job.attempt}.{number}")
+
+
+def _pickled(job: Job) -> Callable[[int, tuple[int, ...]], bytes]:
+    """The job for a member, with the input of its shards alone."""
+
+    def job_for(attempt: int, shards: tuple[int, ...]) -> bytes:
+        inputs = {shard: job.inputs[shard] for shard in shards if shard in job.inputs}
+        files = {shard: job.input_files[shard] for shard in shards if shard in job.input_files}
+        return pickle.dumps(replace(_attempt(job, attempt), inputs=inputs, input_files=files), protocol=5)
+
+    return job_for
+
+
+def _usable(lineage: Mapping[int, str]) -> Callable[[int, str], bool]:
+    """Whether a shard in some worker's memory can be caught up with what is committed."""
+    return lambda version, attempt: lineage.get(version) == attempt

@@ -1,0 +1,266 @@
+"""The driver's end of a gang: who is there, who meets whom, and what becomes of a step.
+
+A *generation* is a set of members that are all connected to each other, and who runs which shards among them. It begins
+with a meeting (everybody says where it listens, then is told of the others and calls them) and ends when a member comes
+or goes, or with the first step that does not go well: what is left on its connections then belongs to nobody. Meetings
+take milliseconds and are rare, so nothing in a generation has to be repaired.
+
+    gathering   somebody is missing: wait for Spark to start it again, but not for ever (`waited`)
+    meeting     `Meet` was said, not everybody is `Here` yet
+    calling     the `Roster` was said, not everybody `Stands` yet
+    running     `Order`s were given, not all `Report`s are in
+    resting     a generation stands and there is nothing to do
+
+A step is run again while it fails for want of members (`TRIES`), each time as another attempt. Nothing was committed
+then, so whatever a member did in vain it throws away or has undone. An error that would come again ends the step.
+
+Events go in (`joined`, `lost`, `heard`, `waited`, `begin`), messages come out (`take`); time and connections are the
+caller's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from everview.spark.gang.messages import (
+    AGAIN,
+    DONE,
+    FAILED,
+    FromMember,
+    GiveUp,
+    Here,
+    Meet,
+    Order,
+    Report,
+    Roster,
+    Stands,
+    ToMember,
+)
+from everview.spark.gang.ownership import assign
+from everview.spark.transport.message import Buffer
+
+TRIES = 4
+"""How often a step is run that loses members, as often as Spark tries tasks."""
+
+Usable = Callable[[int, str], bool]
+"""Whether a shard at a version, made by an attempt, can be caught up with what is committed."""
+
+
+class Phase(Enum):
+    """What the coordinator waits for."""
+
+    GATHERING = auto()
+    MEETING = auto()
+    CALLING = auto()
+    RUNNING = auto()
+    RESTING = auto()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a step."""
+
+    how: str
+    """DONE; FAILED, with an error in one of the answers; AGAIN if it was tried too often"""
+    attempt: int
+    answers: dict[int, Buffer] = field(default_factory=dict)
+    """by rank"""
+    why: str = ""
+
+
+class Coordinator:
+    """The state machine; `wanted` members are waited for. Members are numbers that the caller gives them.
+
+    >>> gang = Coordinator(shards=2, wanted=1)
+    >>> gang.begin()
+    >>> gang.joined(7)
+    >>> gang.take()
+    [(7, Meet(generation=1))]
+    >>> gang.heard(7, Here(1, ("127.0.0.1", 99)))
+    >>> gang.take()
+    [(7, Roster(generation=1, rank=0, at=(('127.0.0.1', 99),), owners=(0, 0)))]
+    >>> gang.heard(7, Stands(1, True))
+    >>> gang.take(), gang.shards_of(7)
+    ([(7, Order(step=1, generation=1, attempt=0, same=False))], (0, 1))
+    >>> gang.heard(7, Report(1, DONE), b"what it added")
+    >>> gang.outcome
+    Outcome(how='done', attempt=0, answers={0: b'what it added'}, why='')
+    """
+
+    def __init__(self, shards: int, wanted: int) -> None:
+        self.wanted = wanted
+        self.phase = Phase.GATHERING
+        self.outcome: Outcome | None = None
+        self.generations = 0
+        self._shards = shards
+        self._members: list[int] = []  # the eldest first
+        self._roster: list[int] = []  # by rank
+        self._owners: tuple[int, ...] = ()
+        self._here: dict[int, Here] = {}
+        self._awaited: set[int] = set()  # whose word is missing in this phase
+        self._reports: dict[int, tuple[Report, Buffer]] = {}
+        self._spoiled = False  # whether the generation ends with this phase
+        self._step = 0
+        self._attempt = -1  # of the step that was begun; -1: none
+        self._usable: Usable = lambda version, attempt: True
+        self._hurried = False  # whether missing members are not waited for
+        self._out: list[tuple[int, ToMember]] = []
+
+    # what the caller asks
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Those who are there."""
+        return tuple(self._members)
+
+    @property
+    def missing(self) -> int:
+        """How many members it would wait for."""
+        return max(0, self.wanted - len(self._members))
+
+    def shards_of(self, member: int) -> tuple[int, ...]:
+        """The shards that a member runs in this generation."""
+        rank = self._roster.index(member)
+        return tuple(shard for shard, owner in enumerate(self._owners) if owner == rank)
+
+    def take(self) -> list[tuple[int, ToMember]]:
+        """The messages to send now."""
+        out, self._out = self._out, []
+        return out
+
+    # what happens
+
+    def begin(self, usable: Usable = lambda version, attempt: True) -> None:
+        """A step is to be run."""
+        assert self._attempt < 0, "one step at a time"
+        self.outcome, self._attempt, self._usable, self._hurried = None, 0, usable, False
+        self._go_on()
+
+    def joined(self, member: int) -> None:
+        """A member has come; it is taken in with the next meeting."""
+        self._members.append(member)
+        if self.phase in (Phase.GATHERING, Phase.RESTING):
+            self.phase = Phase.GATHERING
+            self._go_on()
+        else:
+            self._spoiled = True
+
+    def lost(self, member: int) -> None:
+        """A member is gone."""
+        if member not in self._members:
+            return
+        self._members.remove(member)
+        if self.phase == Phase.RUNNING and member in self._roster:
+            self._spoil()
+            self._awaited.discard(member)
+            self._decide_if_complete()
+        elif member in self._roster or member in self._here or member in self._awaited:
+            self._gather()
+
+    def waited(self) -> None:
+        """Whoever is missing has been waited for long enough: those who are there do it."""
+        self._hurried = True
+        if self.phase == Phase.GATHERING:
+            self._go_on()
+
+    def heard(self, member: int, said: FromMember, answer: Buffer = b"") -> None:
+        """A member said something; what is not of this generation, or not of this step, is out of date."""
+        if member not in self._awaited:
+            return
+        if isinstance(said, Here) and self.phase == Phase.MEETING and said.generation == self.generations:
+            self._here[member] = said
+            self._awaited.discard(member)
+            if not self._awaited:
+                self._introduce()
+        elif isinstance(said, Stands) and self.phase == Phase.CALLING and said.generation == self.generations:
+            self._awaited.discard(member)
+            if not said.connected:
+                self._retry(f"member {member} could not reach the others")
+            elif not self._awaited:
+                self._give_orders()
+        elif isinstance(said, Report) and self.phase == Phase.RUNNING and said.step == self._step:
+            self._reports[member] = said, answer
+            self._awaited.discard(member)
+            if said.how != DONE:
+                self._spoil()
+            self._decide_if_complete()
+
+    # one phase after the other
+
+    def _go_on(self) -> None:
+        """If there is a step to run, do what comes next."""
+        if self._attempt < 0:
+            return
+        if self.phase == Phase.RESTING:
+            self._give_orders()
+        elif self._members and (self._hurried or not self.missing):
+            self.phase = Phase.MEETING
+            self.generations += 1
+            self._spoiled = False
+            self._here = {}
+            self._roster = self._members[: self._shards]
+            self._awaited = set(self._roster)
+            self._out += [(member, Meet(self.generations)) for member in self._roster]
+
+    def _gather(self) -> None:
+        """The generation is over."""
+        self.phase = Phase.GATHERING
+        self._roster, self._owners, self._here, self._awaited, self._spoiled = [], (), {}, set(), False
+        self._go_on()
+
+    def _introduce(self) -> None:
+        """Everybody is here: tell each of the others."""
+        held = [
+            {shard: version for shard, version, attempt in self._here[m].held if self._usable(version, attempt)}
+            for m in self._roster
+        ]
+        self._owners = tuple(assign(self._shards, held))
+        at = tuple(self._here[m].at for m in self._roster)
+        self.phase = Phase.CALLING
+        self._awaited = set(self._roster)
+        self._out += [(m, Roster(self.generations, r, at, self._owners)) for r, m in enumerate(self._roster)]
+
+    def _give_orders(self) -> None:
+        self.phase = Phase.RUNNING
+        self._step += 1
+        self._reports = {}
+        self._awaited = set(self._roster)
+        self._out += [(m, Order(self._step, self.generations, self._attempt)) for m in self._roster]
+
+    def _spoil(self) -> None:
+        """The step cannot go well any more: those who still run it need not."""
+        self._spoiled = True
+        self._out += [(member, GiveUp(self._step)) for member in sorted(self._awaited & set(self._members))]
+
+    def _decide_if_complete(self) -> None:
+        if self._awaited:
+            return
+        reports = [self._reports.get(member) for member in self._roster]
+        found = [each for each in reports if each is not None]
+        hows = {report.how for report, _ in found}
+        if len(found) == len(self._roster) and hows == {DONE}:
+            answers = {rank: answer for rank, (_, answer) in enumerate(found)}
+            self._end(Outcome(DONE, self._attempt, answers))
+        elif FAILED in hows:
+            answers = {r: each[1] for r, each in enumerate(reports) if each is not None and each[0].how == FAILED}
+            self._spoiled = True
+            self._end(Outcome(FAILED, self._attempt, answers))
+        else:
+            self._retry(next((report.why for report, _ in found if report.why), "a member was lost"))
+
+    def _retry(self, why: str) -> None:
+        if self._attempt + 1 >= TRIES:
+            self._spoiled = True
+            self._end(Outcome(AGAIN, self._attempt, why=why))
+        else:
+            self._attempt += 1
+            self._hurried = False
+            self._gather()
+
+    def _end(self, outcome: Outcome) -> None:
+        self.outcome, self._attempt = outcome, -1
+        self.phase = Phase.RESTING
+        if self._spoiled:
+            self._gather()
