@@ -83,6 +83,7 @@ CASES: list[Case] = [
     Case("patterns", "patterns"),
     Case("durable", "durable"),
     Case("tpch", "tpch"),
+    Case("server", "server"),
     Case("oneoff", "oneoff"),
     Case("nexmark", "nexmark"),
 ]

@@ -18,6 +18,7 @@ OTHERS = (
     *("start", "epochs", "install", "proportional", "sharing", "merge", "threads", "rules", "durable", "tpch"),
     "nexmark",
     "oneoff",
+    "server",
     *("figure1", "interactive", "patterns", "what_if", "why"),
 )
 

@@ -177,6 +177,24 @@ spark.stop()
     assert found == 2 * "[('Ada', 7), ('Bob', 5)]\n"
 
 
+def test_a_server_alone(tmp_path: Path) -> None:
+    environment = made(tmp_path / "env", "server")
+    assert "pandas" not in environment.packages()
+    found = environment.program("""
+import everview as ev
+from everview.server.beside import serve_beside
+with serve_beside(ev.connect()) as server, ev.connect(server.address, token=server.token) as db:
+    t = db.table("t", {"x": int})
+    heard = []
+    stop = t.subscribe(heard.append)
+    t.insert([(1,), (2,)])
+    stop.wait_for(1)
+    print(db.sql("SELECT sum(x) AS s FROM t").rows(), heard)
+    stop()
+""")
+    assert found == "[(3,)] [Batch(time=1, rows=[((1,), 1), ((2,), 1)])]\n"
+
+
 def test_object_stores_alone(tmp_path: Path) -> None:
     environment = made(tmp_path / "env", "s3")
     assert "obstore" in environment.packages()

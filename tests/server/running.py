@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,62 +10,22 @@ from typing import Any
 import httpx
 
 import everview as ev
+from everview.server.beside import Beside
 from everview.server.serving import Server, Settings
 
 TOKEN = "a token for tests"
 
 
-class Running:
+class Running(Beside):
     """The server; ends with the block."""
 
     def __init__(self, session: ev.Session | None = None, **settings: Any) -> None:
-        self.session = ev.connect(files=False) if session is None else session
-        self.settings = Settings(**{"http": 0, "token": TOKEN, "message": 2_000_000, **settings})
-        self.server = Server(self.session, self.settings)
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._ready = threading.Event()
-        self._failed: BaseException | None = None
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        try:
-            self.loop.run_until_complete(self.server.start())
-        except BaseException as error:
-            self._failed = error
-            return
-        finally:
-            self._ready.set()
-        self.loop.run_forever()
+        found = ev.connect(files=False) if session is None else session
+        super().__init__(Server(found, Settings(**{"http": 0, "token": TOKEN, "message": 2_000_000, **settings})))
 
     def __enter__(self) -> Running:
-        self._thread.start()
-        self._ready.wait()
-        if self._failed is not None:
-            raise self._failed
+        self.start()
         return self
-
-    def __exit__(self, *exc: object) -> None:
-        asyncio.run_coroutine_threadsafe(self.server.stop(), self.loop).result(60)
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(60)
-        self.loop.close()
-
-    @property
-    def port(self) -> int:
-        return self.server.listeners[0].port  # type: ignore[attr-defined]
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def address(self) -> str:
-        return f"everview://127.0.0.1:{self.port}"
-
-    def do(self, work: Callable[[ev.Session], Any]) -> Any:
-        """Have the engine do something."""
-        return asyncio.run_coroutine_threadsafe(self.server.engine.run(work), self.loop).result(60)
 
     def until_idle(self) -> None:
         """Until the server knows that the clients of the test before have gone."""
@@ -78,14 +36,13 @@ class Running:
     def clear(self) -> None:
         """Begin again: another session, the same sockets."""
 
-        def begin(_: ev.Session) -> ev.Session:
+        def begin(_: ev.Session) -> None:
             old, new = self.server.engine.session, ev.connect(files=False)
             self.server.engine.session = self.server.engine.feeds.session = self.server.session = new
             old.close()
             self.server.engine.feeds.time = 0
-            return new
 
-        self.session = self.do(begin)
+        self.do(begin)
 
     @contextmanager
     def asking(self, body: Any, headers: dict[str, str]) -> Iterator[Callable[[], Any]]:

@@ -50,6 +50,9 @@ TICK = 0.005
 MOST_CELLS = 200_000
 """Values in a feed's ring; the last chunk is kept in any case."""
 
+FEW = 32
+"""Subscribers that are told something in one turn of the loop."""
+
 MERGES = 16
 """Sums of chunks that a feed remembers: subscribers at the same place share them."""
 
@@ -219,6 +222,46 @@ class Feed:
         return total if len(total) else None
 
 
+class Turnstile:
+    """Lets a few subscribers through in each turn of the loop: thousands that wake at one moment would hold up all
+    requests until the last of them had its message.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, few: int = FEW) -> None:
+        self._loop = loop
+        self._few = few
+        self._left = few
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._turning = False
+
+    async def pass_through(self) -> None:
+        """Wait for one's turn."""
+        if self._left and not self._waiting:
+            self._left -= 1
+            self._turn()
+            return
+        mine = self._loop.create_future()
+        self._waiting.append(mine)
+        self._turn()
+        await mine
+
+    def _turn(self) -> None:
+        if not self._turning:
+            self._turning = True
+            self._loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        self._turning = False
+        self._left = self._few
+        while self._left and self._waiting:
+            mine = self._waiting.popleft()
+            if not mine.done():
+                mine.set_result(None)
+                self._left -= 1
+        if self._waiting:
+            self._turn()
+
+
 class Feeds:
     """All feeds of a session."""
 
@@ -230,6 +273,7 @@ class Feeds:
         """all there are, on the loop"""
         self.progress: set[Subscription] = set()
         """those of them that want to hear of every time"""
+        self.turnstile = Turnstile(loop)
         self._loop = loop
         self._known: dict[tuple[str, str, bool], Feed] = {}
         self._open: list[Feed] = []

@@ -193,6 +193,7 @@ class Subscription:
         if early > 0:  # all that wait so long wake together, and share what they are told
             moment = time.monotonic()
             await asyncio.sleep(max(size - moment % size, 0.0))
+        await self._engine.feeds.turnstile.pass_through()
         self.news.clear()
 
     async def _commit(self) -> Commit:

@@ -23,7 +23,24 @@ from everview.wire.values import rows_written
 
 
 def message(commit: Commit) -> bytes:
-    """A commit as a text message."""
+    """A commit as a text message; one with a single frame is made once for all who are told the same."""
+    first = commit.frames[0] if len(commit.frames) == 1 else None
+    if first is None or first.chunk is None:
+        return _message(commit)
+    name = f"{first.id} {first.kind} {first.reset} {commit.start} {commit.time}"
+    found = first.chunk.encoded.get(name)
+    if found is None:
+        if len(first.chunk.encoded) > VARIANTS:
+            return _message(commit)
+        found = first.chunk.encoded[name] = _message(commit)
+    return found
+
+
+VARIANTS = 8
+"""Messages about one chunk that are kept; its rows are kept once for any others."""
+
+
+def _message(commit: Commit) -> bytes:
     parts = [_frame(commit, frame) for frame in commit.frames]
     return b"[" + b",".join([*parts, dumped(_end(commit))]) + b"]"
 
