@@ -119,7 +119,7 @@ E_REENTRANT | A function that a step calls tried to change the session. | Change
 E_TIMEOUT | The call took longer than its limit and was given up. | Raise the limit, or ask for less.
 E_TARGET | `connect` cannot open what it was given. | Give nothing, a directory, or a SparkSession.
 E_SERVER | The server cannot be reached, or hung up. | Check address and port, and whether `everview serve` runs there.
-E_THREADS | A session works with one thread or two. | Give `threads=1` or `threads=2`.
+E_THREADS | What was given is no number of threads. | Give `threads=1`, `2` or more.
 E_TOO_LONG | A request to a server is too long. | Send less at a time.
 
 # Directories and stores

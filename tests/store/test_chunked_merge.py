@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from everview.dataflow.merging import TraceShape
 from everview.spark.driver import merging
 from everview.spark.driver.merging import Request
 from everview.store import Image, Store
@@ -41,7 +42,7 @@ def test_pieces_are_ranges_of_rows_of_about_one_size(apart: bool, same: bool) ->
 
 
 def merge(store: Store, refs: list[Ref], name: str) -> Image | None:
-    request = Request((0, 0), tuple(refs), name, 9, (2, 1, -1, 4, 5))
+    request = Request((0, 0), tuple(refs), name, 9, TraceShape(2, 1, -1, 4, 5))
     found = request.run(store.files)
     return None if found is None else store.get(found)
 

@@ -11,5 +11,6 @@ In reading order:
     python_operators, windows    what the kernels ask Python to compute
     helper_thread a second thread
     identity, saved, counterparts    state as images, for directories, and what it is the state of
+    merging       batches of a trace merged outside of it
     replica, superstep   the same dataflow on several shards, run together
 """

@@ -67,6 +67,7 @@ class Directory:
         history: int = 1000,
         merge_effort: int = 4,
         threads: int = 1,
+        memory: int | None = None,
         trust: Trust = NOBODY,
     ) -> None:
         self.store: Store | None = store
@@ -74,7 +75,9 @@ class Directory:
         self._sync = sync
         self._pending: _Pending | None = None
         self._committing = False  # whether a version may have been made that `_wal` does not continue
-        self.runtime = EmbeddedRuntime(merge_effort=merge_effort, threads=threads)
+        self.runtime = EmbeddedRuntime(
+            merge_effort=merge_effort, threads=threads, memory=memory, folder=store.files.local
+        )
         self.core = core = Core(self.runtime, history=history, trust=trust)
         core.catalog.entry_log = Unkept()  # until it is open
         try:
@@ -256,8 +259,10 @@ class Directory:
 
     def _compacted(self, trace: Trace) -> bool:
         """Compact a trace, if there is memory for that: it can wait."""
+        files = self.runtime.spilling
         try:
-            trace.compact()
+            if files is None or not files.compact(trace, self.runtime.dataflow.time):
+                trace.compact()
         except MemoryLimitError:
             self.runtime.dataflow.abort()  # no step is under way: it only gives back what was allocated
             return False
@@ -267,7 +272,8 @@ class Directory:
         """A trace's batches in the store; those in files have a tally, which is known if they were there before."""
         known = {r.file: r for r in self._store.manifest.lists.get((number, 0), ()) if r.until >= 0}
         refs = []
-        for image in saved.images(trace):
+        files = self.runtime.spilling
+        for image in saved.images(trace) if files is None else files.images(trace):
             ref = self._store.put(image)
             if ref.file:
                 ref = known.get(ref.file) or saved.tally_of(trace, image, self.runtime.dataflow.time).on(ref)

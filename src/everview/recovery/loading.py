@@ -60,7 +60,7 @@ class Loaded:
         runtime.dataflow.time = manifest.time
 
     def _put_back(self, manifest: Manifest) -> None:
-        kept = Kept(self.store, manifest)
+        kept = Kept(self.store, manifest, self.runtime.spilling)
         for operator in saved.live(self.runtime.dataflow):
             if saved.state_of(operator) is not None:
                 kept.fill(operator)
@@ -76,7 +76,7 @@ class Loaded:
         begin_again(self.core, self.runtime)
         dataflow = self.runtime.dataflow
         dataflow.time = manifest.time
-        restoring = Restoring(dataflow, Kept(self.store, manifest))
+        restoring = Restoring(dataflow, Kept(self.store, manifest, self.runtime.spilling))
         with self.runtime.filling(restoring):
             for entry, data in surviving(entries):
                 self.core.definitions.perform(entry, data)

@@ -43,13 +43,17 @@ def open_directory(
 ) -> Session:
     """The session in a directory, for `everview.connect`."""
     for name in options:
-        if name not in ("history", "merge_effort", "threads"):
-            known = did_you_mean(name, ("read_only", "sync", "trust", "functions"))
+        if name not in ("history", "merge_effort", "threads", "memory"):
+            known = did_you_mean(name, ("read_only", "sync", "trust", "functions", "memory"))
             raise InputError("E_OPTION", f"a session in a directory has no option {name!r}", known)
     options["trust"] = Trust.of(trust, functions, str(location))
     if sync not in ("normal", "full"):
         raise InputError("E_OPTION", f"sync is {sync!r}", 'use "normal" (survives kill -9) or "full" (power loss)')
-    return _follow(location, options) if read_only else open_to_write(location, sync, **options)
+    if not read_only:
+        return open_to_write(location, sync, **options)
+    if options.pop("memory", None) is not None:
+        raise InputError("E_OPTION", "a session that only reads has no memory=", "give it to the one that writes")
+    return _follow(location, options)
 
 
 def open_to_write(location: str | os.PathLike[str], sync: Sync = "normal", **options: Any) -> Session:

@@ -16,16 +16,19 @@ from collections.abc import Sequence
 
 from everview.dataflow import saved
 from everview.dataflow.dataflow import Dataflow
-from everview.dataflow.operators import Operator
+from everview.dataflow.operators import Operator, Trace
 from everview.errors import StoreError
+from everview.runtime.spilling import Spilling
 from everview.store import Manifest, Ref, Store
+from everview.store.mapped import read_image
 
 
 class Kept:
     """The state of a store's operators, by what they are."""
 
-    def __init__(self, store: Store, manifest: Manifest) -> None:
+    def __init__(self, store: Store, manifest: Manifest, spilling: Spilling | None = None) -> None:
         self._store = store
+        self._spilling = spilling
         self._time = manifest.time
         self._sinces = manifest.sinces
         self._numbers = {text: number for number, text in enumerate(manifest.fingerprints)}
@@ -46,7 +49,16 @@ class Kept:
         if trace.scope.is_root:
             saved.restore_since(trace, self._sinces.get(number, 0))
         for ref in self._refs.get(number, ()):
-            saved.put_back(trace, self._store.get(ref), self._time)
+            self._put_back(trace, ref)
+
+    def _put_back(self, trace: Trace, ref: Ref) -> None:
+        """A batch is read into memory; where memory is short, a file is read where it lies."""
+        if self._spilling is not None and ref.file:
+            image, mapped = read_image(self._store.files, ref)
+            if mapped is not None:
+                self._spilling.adopt(trace, image, mapped, self._time)
+                return
+        saved.put_back(trace, self._store.get(ref), self._time)
 
     def missing(self, operator: Operator) -> StoreError:
         """The error for a table that is not there."""

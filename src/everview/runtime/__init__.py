@@ -4,6 +4,7 @@ Read in this order:
 
     base        the protocol, what goes into a step and what comes out of it
     captures    the changes of a step, for those who subscribed to them
+    spilling    state beyond the memory that is allowed lies in files
     embedded    the dataflow is in this process
     sharded     the dataflow is in shards; this process keeps a replica of it to read from
 """

@@ -7,7 +7,8 @@ files afterwards, or it is taken over from another dataflow (`everview.recovery.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,12 +19,14 @@ from everview.dataflow.builder import Builder
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import Extend
 from everview.dataflow.operators import Arrange, Arrangement, Operator
+from everview.errors import MemoryLimitError
 from everview.kernels import make
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
 from everview.runtime.backing import Backing, InMemory, StepLog
 from everview.runtime.base import COMMITTED, ChangeSet, Measure, StepOutcome, packer
 from everview.runtime.captures import Captures, Supposed
+from everview.runtime.spilling import Spilling, refused
 from everview.store.offsets import change_offsets
 
 BULK_ROWS = 256
@@ -63,11 +66,21 @@ class Restored:
 class EmbeddedRuntime:
     """A dataflow in this process, in memory."""
 
-    def __init__(self, interner: Interner | None = None, *, merge_effort: int = 4, threads: int = 1) -> None:
+    def __init__(
+        self,
+        interner: Interner | None = None,
+        *,
+        merge_effort: int = 4,
+        threads: int = 1,
+        memory: int | None = None,
+        folder: Path | None = None,
+    ) -> None:
         self.interner = interner or Interner()
         self.offsets: dict[str, str] = {}
         self._merge_effort = merge_effort
         self._threads = threads
+        self.spilling = None if memory is None else Spilling(memory, folder)
+        """where state goes that is more than the session may hold in memory"""
         self._fill: Fill = Computed()
         self.backing: Backing = InMemory()
         self.log: StepLog | None = None
@@ -78,7 +91,7 @@ class EmbeddedRuntime:
 
     def _begin(self) -> None:
         dataflow = Dataflow(self.interner, self._merge_effort)
-        if self._threads == 2:
+        if self._threads >= 2:  # a step is shared by two, however many there may be
             dataflow.share_work()
         self.dataflow, self.builder, self.captures = dataflow, Builder(dataflow), Captures()
 
@@ -121,16 +134,28 @@ class EmbeddedRuntime:
         while True:
             pressed = pressing.count
             try:
-                arrangement = self.builder.install(node, keys, choice)
-                self._fill.settle(self.dataflow)
+                with self._within_memory():
+                    arrangement = self.builder.install(node, keys, choice)
+                    self._fill.settle(self.dataflow)
             except BaseException as error:
                 self.builder.forget_new()
                 if pressing.disturbed(self.dataflow, error, pressed):
                     continue
-                raise
+                raise self._refused(error) from None
             break
         self.dataflow.keep_history(arrangement, history)
+        self._tidy()
         return arrangement
+
+    def _within_memory(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.spilling is None else self.spilling.limited(self.dataflow)
+
+    def _tidy(self) -> None:
+        if self.spilling is not None:
+            self.spilling.tidy(self.dataflow)
+
+    def _refused(self, error: BaseException) -> BaseException:
+        return error if self.spilling is None else refused(error, self.spilling.memory)
 
     def keep_only(self, roots: list[Operator]) -> None:
         self.builder.forget(self.dataflow.collect(roots))
@@ -139,13 +164,32 @@ class EmbeddedRuntime:
     # steps
 
     def step(self, transactions: list[ChangeSet]) -> StepOutcome:
-        dataflow, before = self.dataflow, self.dataflow.time
+        before = self.dataflow.time
         self._under_way = transactions, before
         if self.log is not None:
             try:
                 self.log.before(before, transactions)
             except BaseException as error:
                 return self._aborted(error)
+        if self.spilling is not None:
+            return self._step_within_memory(self.spilling, transactions, before)
+        return self._run(transactions, before)
+
+    def _step_within_memory(self, files: Spilling, transactions: list[ChangeSet], before: int) -> StepOutcome:
+        """If a step does not fit, it is tried again when all that can be is in files."""
+        with files.limited(self.dataflow):
+            outcome = self._run(transactions, before, last=False)
+            if isinstance(outcome.error, MemoryLimitError) and not outcome.committed:
+                files.make_room(self.dataflow)
+                outcome = self._run(transactions, before)
+        if isinstance(outcome.error, MemoryLimitError) and not outcome.committed:
+            return StepOutcome(False, refused(outcome.error, files.memory))
+        files.tidy(self.dataflow)
+        return outcome
+
+    def _run(self, transactions: list[ChangeSet], before: int, *, last: bool = True) -> StepOutcome:
+        """Hand the rows over and run. `last`: a failure is told to the log, too; else the step will be tried again."""
+        dataflow = self.dataflow
         while True:
             pressed = pressing.count
             try:
@@ -161,6 +205,8 @@ class EmbeddedRuntime:
                 if pressing.disturbed(dataflow, error, pressed):
                     dataflow.abort()
                     continue
+                if not last and isinstance(error, MemoryLimitError):
+                    return StepOutcome(False, error)
                 return self._aborted(error)
             return self._committed(transactions)
 

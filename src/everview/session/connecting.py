@@ -20,6 +20,7 @@ def connect(
     history: int = 1000,
     merge_effort: int = 4,
     threads: int = 1,
+    memory: int | str | None = None,
     files: bool = True,
     **options: Any,
 ) -> Session:
@@ -27,7 +28,12 @@ def connect(
 
     `history` is how many epochs back views can be read; `merge_effort` how eagerly indexes are merged (1 lazy, 4
     usual, 64 eager). With `threads=2` a second thread takes half of the work wherever a step has tens of thousands of
-    rows to sort, join or reduce: bulk loads end sooner, small changes stay as they are.
+    rows to sort, join or reduce: bulk loads end sooner, small changes stay as they are. More than two may be given; a
+    step is shared by two so far.
+
+    `memory` ("64MB", "2GB", bytes) is what indexes and steps may take together. State beyond it lies in files that are
+    mapped, in the directory or where the system keeps temporary ones; a step that cannot fit fails with E_MEMORY and
+    changes nothing. See docs/durability.md.
 
     With `files=False` SQL cannot read or write files of its own choice: CREATE SOURCE and CREATE SINK are refused
     (E_FORBIDDEN). Say so where texts of strangers are run.
@@ -52,6 +58,8 @@ def connect(
         return doors.open_client(target, **options)  # type: ignore[return-value]
     from everview.session.session import opened  # may take a while the first time, so it can be interrupted
 
+    if memory is not None:
+        options["memory"] = memory
     session = opened(target, history=history, merge_effort=merge_effort, threads=threads, options=options)
     session._core.may_use_files = files
     return session

@@ -6,6 +6,8 @@ it were dropped, which is what nobody else needs.
 
     total = arrangements + copies + dictionary + working
 
+Where a session has `memory=`, arrangements lie in `files` beyond it, and those bytes are not in the total.
+
 `copies` are the replicas that a sharded session reads; `working` is memory of the compiled kernels that is no
 arrangement's: scratch space and inboxes, kept to be used again (all sessions of the process share it). The process has
 more: `unused` is what was freed and not given back to the system, and the rest of `resident` is Python and libraries.
@@ -118,10 +120,12 @@ def memory(core: Core) -> Memory:
     dictionary = core.interner.nbytes
     working = max(0, 8 * int(cell[CELL_TRACKED_WORDS]) - sum(_of_process()))
     resident, peak = _resident()
+    files = spilling.spilled if (spilling := getattr(core.runtime, "spilling", None)) is not None else 0
     return Memory(
         {
             "time": core.time,
-            "total": here + copies + dictionary + working,
+            "total": here - files + copies + dictionary + working,
+            "files": files,
             "arrangements": sorted((e for _, e in described), key=lambda e: -e["bytes"]),
             "holders": _holders(core, described),
             "history": sum(e["history"] for _, e in described),

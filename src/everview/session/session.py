@@ -567,7 +567,8 @@ class Session:
         """What holds how much memory: "total" bytes; "arrangements", each with its size, its readers, and the tables
         and views that it is "for"; "holders", those tables and views, each with its "share" of what is held in common
         and what would be "freed" if it were dropped; "dictionary" (of texts), "history" (what only earlier times need),
-        "working" (scratch space), "copies"; and of the process, "resident", "peak" and "unused". It prints as tables.
+        "working" (scratch space), "copies", "files" (what lies there for want of memory, not in the total); and of the
+        process, "resident", "peak" and "unused". It prints as tables.
 
         >>> import everview as ev
         >>> db = ev.connect()
@@ -631,19 +632,31 @@ def _is_data(schema: Any) -> bool:
     return True
 
 
-def embedded(*, history: int = 1000, merge_effort: int = 4, threads: int = 1) -> Session:
+def embedded(*, history: int = 1000, merge_effort: int = 4, threads: int = 1, memory: int | None = None) -> Session:
     """A session in memory."""
     check_count("merge_effort", merge_effort, 1)
-    if threads not in (1, 2):
-        raise InputError("E_THREADS", f"threads={threads!r}: a session works with one thread or two", "give 1 or 2")
-    return Session(Core(EmbeddedRuntime(merge_effort=merge_effort, threads=threads), history=history))
+    check_threads(threads)
+    runtime = EmbeddedRuntime(merge_effort=merge_effort, threads=threads, memory=memory)
+    return Session(Core(runtime, history=history))
+
+
+def check_threads(threads: Any) -> None:
+    """Refuse what is no number of threads."""
+    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
+        raise InputError("E_THREADS", f"threads={threads!r} is no number of threads", "give 1, 2 or more")
 
 
 @shielded
 def opened(target: Any, *, history: int, merge_effort: int, threads: int, options: dict[str, Any]) -> Session:
     """The session that `connect` was asked for."""
-    if target is None and not options:
-        return embedded(history=history, merge_effort=merge_effort, threads=threads)
+    if "memory" in options:
+        options["memory"] = size_of(options["memory"])
+        if target is not None and not isinstance(target, (str, os.PathLike)):
+            hint = "Spark's workers map their state from files already; leave it out"
+            raise InputError("E_OPTION", "memory= is for sessions in this process", hint)
+    if target is None and not options.keys() - {"memory"}:
+        return embedded(history=history, merge_effort=merge_effort, threads=threads, **options)
+    check_threads(threads)
     if isinstance(target, (str, os.PathLike)):
         return doors.open_directory(target, history=history, merge_effort=merge_effort, threads=threads, **options)
     if hasattr(target, "sparkContext") or type(target).__module__.startswith("pyspark."):

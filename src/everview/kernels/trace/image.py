@@ -249,7 +249,7 @@ def unpack(traces, _n, words, n, time):
 
 
 @inner
-def _mapped(address, header):
+def mapped_batch(address, header):
     """A batch whose columns lie at `address`, without index."""
     rows = raw_load(header, 0)
     cols = raw_load(header, 1)
@@ -299,7 +299,7 @@ def adopt(trace, address, header, _n, time):
             for i in range(rows * diffs):
                 st(data, ld(batch, BATCH_DIFF_AT) + i, raw_load(address, words + i))
     else:
-        batch = _mapped(address, header)
+        batch = mapped_batch(address, header)
     build_index(batch, 0)
     append_committed(trace, batch, time)
     return 0
@@ -311,7 +311,7 @@ def lie_at(trace, address, header, _n):
     if DEBUG:
         return 0
     own = _fresh(trace)
-    batch = _mapped(address, header)
+    batch = mapped_batch(address, header)
     move_index(own, batch)
     free_batch(own)
     st(ld(trace, TRACE_TABLE), ld(trace, TRACE_OLD), batch)

@@ -30,12 +30,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from everview.dataflow import saved
 from everview.dataflow.allocator import give_back
+from everview.dataflow.merging import TraceShape
 from everview.dataflow.operators import Trace
 from everview.dataflow.replica import Replica
-from everview.kernels import make
-from everview.kernels.trace import trace as trace_k
 from everview.spark.workers.state import in_a_worker, share_memory
 from everview.spark.workers.tasks import drain
 from everview.store import garbage
@@ -77,15 +75,12 @@ class Request:
     refs: tuple[Ref, ...]
     name: str
     time: int
-    shape: tuple[int, int, int, int, int]
-    """columns, diffs, what is kept, since when, history"""
+    shape: TraceShape
 
     @classmethod
     def of(cls, place: Place, refs: Iterable[Ref], trace: Trace, name: str, time: int) -> Request:
         """A request for batches of a trace."""
-        fields = (trace_k.TRACE_DIFFS, trace_k.TRACE_KEEP, trace_k.TRACE_SINCE, trace_k.TRACE_HISTORY)
-        diffs, keep, since, history = (int(make.peek(trace.address, f)) for f in fields)
-        return cls(place, tuple(refs), name, time, (trace.cols, diffs, keep, since, history))
+        return cls(place, tuple(refs), name, time, TraceShape.of(trace))
 
     @property
     def size(self) -> int:
@@ -98,14 +93,14 @@ class Request:
         return max(self.time if ref.until < 0 else ref.until for ref in self.refs)
 
     def _tally(self, image: Image) -> Tally:
-        return garbage.of(image, self._until, apart=self.shape[2] != -1)
+        return garbage.of(image, self._until, apart=self.shape.keep != -1)
 
     def run(self, files: Files) -> Ref | None:
         """The batches as one, with times advanced as the trace advances them; none if they cancel."""
         name = f"{BATCHES}/{self.name}"
         if self.size > PIECE_BYTES:
             folder = None if files.local is None else files.local / BATCHES
-            with Spool(folder, self.shape[0], self.shape[1]) as spool:
+            with Spool(folder, self.shape.cols, self.shape.diffs) as spool:
                 found = Tally(self._until, 0, 0)
                 for one in self._pieces(files):
                     spool.append(one)
@@ -125,22 +120,9 @@ class Request:
     def _pieces(self, files: Files) -> Iterator[Image]:
         """What the merge gives, piece by piece; what it reads is mapped only meanwhile."""
         for piece in cut([read_image(files, ref)[0] for ref in self.refs], PIECE_BYTES):
-            one = self._merged(piece)
+            one = self.shape.merged(piece, self.time)
             if one is not None:
                 yield one
-
-    def _merged(self, images: Iterable[Image]) -> Image | None:
-        """Batches of the trace as one, in memory."""
-        cols, diffs, keep, since, history = self.shape
-        scratch = make.make_trace(cols, diffs, keep, since, 1, 0)
-        make.poke(scratch, trace_k.TRACE_HISTORY, history)
-        try:
-            for image in images:
-                saved.append(scratch, image, self.time)
-            make.compact_trace(scratch)
-            return next(saved.images_at(scratch), None)
-        finally:
-            make.drop_trace(scratch)
 
 
 class Merger:

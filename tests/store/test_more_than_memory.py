@@ -1,0 +1,144 @@
+"""Sessions with `memory=`: state many times as large, steps that cannot fit, everything in files all the time."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import everview as ev
+from everview import col, count, lit
+from everview.dataflow import saved
+from everview.kernels.build.native import DEBUG
+from everview.kernels.trace.trace import TRACE_COUNT
+from everview.runtime import spilling
+from tests.inside import inside
+
+pytestmark = pytest.mark.skipif(DEBUG, reason="the bounds-checked build reads no memory but its own")
+
+
+def declared(db: Any) -> tuple[Any, list[Any]]:
+    """A table and views that need indexes of several kinds."""
+    t = db.table("t", {"a": int, "b": int, "c": int})
+    names = db.table("names", {"b": int, "name": int})
+    names.insert([(b, b % 7) for b in range(5000)])
+    views = [
+        db.view("by_b", t, index_by="b"),
+        db.view("groups", t.group_by("b").agg(n=count(), high=col.c.max())),
+        db.view("named", t.join(names, t.b == names.b).select(a=t.a, name=names.name)),
+    ]
+    return t, views
+
+
+def sized(seed: int, rows: int) -> dict[str, np.ndarray]:
+    draw = np.random.default_rng(seed)
+    return {"a": draw.integers(0, 10**6, rows), "b": draw.integers(0, 5000, rows), "c": draw.integers(0, 10**9, rows)}
+
+
+def test_state_ten_times_as_large(tmp_path: Path) -> None:
+    memory = 1_000_000
+    plain, small = ev.connect(), ev.connect(tmp_path / "small", memory=memory)
+    (t, views), (u, others) = declared(plain), declared(small)
+    there: list[Any] = []
+    draw = random.Random(3)
+    for number in range(60):
+        rows = sized(number, 2000)
+        there += zip(*(column.tolist() for column in rows.values()), strict=True)
+        gone = [there.pop(draw.randrange(len(there))) for _ in range(20)]
+        for table in (t, u):
+            table.insert(rows)
+            table.delete(gone)
+    held = inside(small).runtime.spilling
+    assert held is not None and held.spilled > 10 * memory
+    assert 8 * held.own_words(inside(small).runtime.dataflow) < memory
+    for view, other in zip([t, *views], [u, *others], strict=True):
+        assert sorted(view.rows()) == sorted(other.rows())
+    assert views[0].lookup(7) and sorted(views[0].lookup(7)) == sorted(others[0].lookup(7))
+    batches = [_batches(o) for o in saved.live(inside(small).runtime.dataflow) if saved.state_of(o) is not None]
+    assert max(batches) < 30, "batches in files are merged, too"
+    small.checkpoint()
+    small.close()
+    with ev.connect(tmp_path / "small", memory=memory) as again:
+        assert inside(again).runtime.spilling.spilled > 5 * memory, "files are read where they lie"
+        again["t"].insert(sized(1000, 100))
+        t.insert(sized(1000, 100))
+        for view in (t, *views):
+            assert sorted(view.rows()) == sorted(again[view._label].rows())
+    plain.close()
+
+
+def _batches(operator: Any) -> int:
+    from everview.kernels import make
+
+    return int(make.peek(operator.trace.address, TRACE_COUNT))
+
+
+def test_a_step_that_cannot_fit_changes_nothing(tmp_path: Path) -> None:
+    with ev.connect(tmp_path, memory="2MB") as db:
+        t, (by_b, groups, _) = declared(db)
+        t.insert([(1, 2, 3)])
+        with pytest.raises(ev.MemoryLimitError, match=r"E_MEMORY.*2,000,000 bytes.*nothing was changed"):
+            t.insert(sized(5, 300_000))
+        assert db.time == 2 and t.rows() == by_b.rows() == [(1, 2, 3)] and groups.rows() == [(2, 1, 3)]
+        t.insert([(4, 5, 6)])
+    with ev.connect(tmp_path, memory="2MB") as db:
+        assert sorted(db["t"].rows()) == [(1, 2, 3), (4, 5, 6)]
+        with pytest.raises(ev.MemoryLimitError, match="E_MEMORY"):
+            db["t"].insert(sized(5, 300_000))
+        assert len(db["by_b"].rows()) == 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_everything_in_files_after_every_step(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Loops, joins, reductions with several diffs and history read from files, against a session that has none."""
+    monkeypatch.setattr(spilling, "SMALLEST", 1)
+    draw = random.Random(seed)
+    plain, small = ev.connect(history=5), ev.connect(history=5, memory="50MB")
+    tables = []
+    for db in (plain, small):
+        edge = db.table("edge", {"src": int, "dst": int})
+        root = db.table("root", {"node": int})
+
+        def near(dist: Any, edge: Any = edge, root: Any = root) -> Any:
+            hop = dist.join(edge, dist.node == edge.src).select(node=edge.dst, d=dist.d + 1)
+            return hop.union_all(root.select(node=col.node, d=lit(0))).group_by("node").agg(d=col.d.min())
+
+        db.view("dist", root.select(node=col.node, d=lit(0)).iterate(near))
+        db.view("degree", edge.group_by("src").agg(n=count(), total=col.dst.sum(), mean=col.dst.avg()))
+        db.view("seen", edge.select(x=col.dst).distinct())
+        tables.append((edge, root))
+    files = inside(small).runtime.spilling
+    assert files is not None
+    there: list[tuple[int, int]] = []
+    for round in range(25):
+        new = [(draw.randrange(12), draw.randrange(12)) for _ in range(draw.randrange(1, 6))]
+        gone = [there.pop(draw.randrange(len(there))) for _ in range(min(len(there), draw.randrange(4)))]
+        there += new
+        for db, (edge, root) in zip((plain, small), tables, strict=True):
+            with db.transaction():
+                edge.insert(new)
+                edge.delete(gone)
+                if round % 5 == 0:
+                    root.insert([(round,)])
+        files.make_room(inside(small).runtime.dataflow, -1)
+        if round % 8 == 7:
+            for operator in saved.live(inside(small).runtime.dataflow):
+                if (trace := saved.state_of(operator)) is not None and trace.address:
+                    files.compact(trace, small.time)
+        for name in ("edge", "dist", "degree", "seen"):
+            since = max(0, small.time - 3)
+            assert sorted(plain[name].rows()) == sorted(small[name].rows()), (round, name)
+            if name != "edge":
+                assert sorted(plain[name].changes(since=since)) == sorted(small[name].changes(since=since))
+    assert files.spilled > 0
+    small.views["dist"].drop() if isinstance(small.views, dict) else small["dist"].drop()
+    small.close()
+    plain.close()
+
+
+def test_memory_is_a_size() -> None:
+    with pytest.raises(ev.InputError, match="E_RANGE"):
+        ev.connect(memory="much")
