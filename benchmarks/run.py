@@ -82,6 +82,7 @@ CASES: list[Case] = [
     Case("why", "why"),
     Case("patterns", "patterns"),
     Case("durable", "durable"),
+    Case("ingest", "ingest"),
     Case("tpch", "tpch"),
     Case("server", "server"),
     Case("oneoff", "oneoff"),
