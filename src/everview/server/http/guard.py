@@ -4,7 +4,7 @@ A browser that shows a page of a stranger's sends requests to this machine too, 
 page read the answers, but a WebSocket it does, and a name that a stranger owns may point to 127.0.0.1. So:
 
     Host      must be an address of ours, localhost, or a name that the server was told (--name)
-    Origin    if there is one, must be our own, or one that the server was told (--origin)
+    Origin    if there is one, must be our own, or one that the server was told (--origin); browsers let those read
     token     is wanted from everybody, on this machine too: `Authorization: Bearer ...`, or in a WebSocket's first
               message, because pages cannot send headers with those. Never in a URL: those are written into logs.
 
@@ -50,7 +50,15 @@ class Guard:
             await self.app(scope, receive, send)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        origin = headers.get("origin", "")
+        if scope["type"] == "http" and origin in self.settings.origins:
+            send = _readable_from(origin, send)
         try:
+            if _asks_first(scope, headers):
+                self._check_host(headers.get("host", ""))
+                self._check_origin(origin, headers.get("host", ""), scope)
+                await _may_send(send)
+                return
             self.check(scope, headers)
         except EverviewError as error:
             await _refuse(scope, send, error)
@@ -113,6 +121,38 @@ class Guard:
             return message
 
         return counted
+
+
+def _asks_first(scope: Scope, headers: dict[str, str]) -> bool:
+    """Whether a browser asks if a page may send what it wants to send."""
+    return (
+        scope["type"] == "http"
+        and scope["method"] == "OPTIONS"
+        and "access-control-request-method" in headers
+        and "origin" in headers
+    )
+
+
+async def _may_send(send: Send) -> None:
+    headers = [
+        (b"access-control-allow-methods", b"GET, POST"),
+        (b"access-control-allow-headers", b"authorization, content-type, idempotency-key, x-query-id, last-event-id"),
+        (b"access-control-max-age", b"600"),
+    ]
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _readable_from(origin: str, send: Send) -> Send:
+    """The same answers, which a browser lets pages of this origin read."""
+
+    async def sent(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            more = [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
+            message = {**message, "headers": [*message.get("headers", []), *more]}
+        await send(message)
+
+    return sent
 
 
 class TooLong(InputError):
