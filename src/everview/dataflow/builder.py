@@ -38,6 +38,7 @@ from everview.plan.frontier import Frontier
 from everview.plan.monotone import LoopDecision, as_trees
 from everview.plan.multiway import ASKED, Choice, Decision, planned
 from everview.plan.prune import prune
+from everview.plan.selection import selected
 from everview.plan.windows import Window
 
 Key = tuple[plan.Node, tuple[int, ...]]
@@ -87,13 +88,17 @@ class Builder:
         return arrangement
 
     def planned(self, node: plan.Node, choice: Choice | None = None) -> tuple[plan.Node, list[Decision | LoopDecision]]:
-        """What to build for a node: what there is of it already is used, monotone loops are kept as trees, joins of
-        many inputs are kept as they are told to be or as their shape says; and why so.
+        """What to build for a node: what there is of it already is used, loops keep only what is read of them, monotone
+        ones are kept as trees, joins of many inputs are kept as they are told to be or as their shape says; and why so.
         """
         refused = "it runs on several shards" if self.dataflow.sharded else ASKED if choice == "rounds" else None
-        pruned, loops = as_trees(prune(node, self.installed, self), self.installed, refused)
+        pruned = prune(node, self.installed, self)
+        narrower: list[LoopDecision] = []
+        if choice != "rounds":
+            pruned, narrower = selected(pruned, self.installed)
+        pruned, loops = as_trees(pruned, self.installed, refused)
         found, joins = planned(pruned, choice, self.installed, self.indexed)
-        return found, [*loops, *joins]
+        return found, [*narrower, *loops, *joins]
 
     def install(self, node: plan.Node, keys: tuple[int, ...], choice: Choice | None = None) -> Arrangement:
         """Plan and build an arrangement of a node; it is there afterwards, but not up to date (`Dataflow.installed`).

@@ -167,7 +167,7 @@ class Absences:
         for table, known in lack.missing:
             rows.setdefault(table, {})[tuple(code for _, code in known)] = 1
         supposed = Contents(Supposed(self.contents.access, rows))
-        Histories(supposed, None)
+        Histories(supposed, None, self.contents.histories.narrowed)
         there = supposed.rows(node, {}, bound)
         return lack if any(n > 0 for n in there.values()) else replace(lack, failed=(NOT_ENOUGH,))
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from everview.codes.values import encode_value
 from everview.errors import InputError, PlanError
 from everview.plan import nodes as plan
+from everview.plan.selection import narrowed, readings
 from everview.session.snapshot import check_time
 from everview.why.absence import Absences, WhyNot
 from everview.why.access import Access
@@ -50,7 +51,7 @@ class Question:
         self.access = Access(core, self.time)
         self.contents = Contents(self.access)
         kept = Kept(self.access, view) if self.time == core.runtime.dataflow.time else None
-        self.histories = Histories(self.contents, kept)
+        self.histories = Histories(self.contents, kept, _narrowed(view._node))
         self.search = Search(self.contents, self.histories, view._node)
 
     def row(self, row: Any) -> Row:
@@ -96,6 +97,13 @@ class Question:
         names = Names(self.view._core, self.view)
         found, truncated = witnesses(self.contents, self.histories, names, root, number)
         return Witnesses(tuple(found) or (self.derivation(row),), truncated)
+
+
+def _narrowed(node: plan.Node) -> dict[plan.Loop, plan.Loop]:
+    """The loops of a plan of which operators keep only the best rows."""
+    if not any(isinstance(n, plan.Reduce) for n in node.walk()):
+        return {}
+    return {loop: narrowed(loop, bests) for loop, bests in readings(node).items()}
 
 
 @contextmanager

@@ -16,11 +16,11 @@ from collections.abc import Callable, Collection, Iterator
 from enum import Enum, auto
 
 from everview.errors import PlanError
-from everview.expr.nodes import ColumnRef
+from everview.expr.nodes import ColumnRef, Literal
 from everview.plan import nodes as plan
 from everview.why import linear, monotone
 from everview.why.block import Row
-from everview.why.contents import Contents
+from everview.why.contents import Contents, sides_of
 from everview.why.loops import Histories
 from everview.why.steps import Goal, Key
 from everview.why.told import Names
@@ -197,9 +197,7 @@ class Writer:
             put(number, Kind.ANY, (self._number(goal),))
         elif isinstance(node, plan.Filter | plan.Threshold):
             put(number, Kind.ANY, (self._below(Goal(node.child, goal.inside, goal.row)),))
-        elif isinstance(node, plan.Project) and _keeps_all(node):
-            known = linear.below(node, dict(enumerate(goal.row)), self.contents.interner) or {}
-            row = tuple(known[c] for c in range(len(node.child.types)))
+        elif isinstance(node, plan.Project) and (row := self._only_origin(node, goal.row)) is not None:
             put(number, Kind.ANY, (self._below(Goal(node.child, goal.inside, row)),))
         elif isinstance(node, plan.Join):
             width = len(node.left.types)
@@ -211,6 +209,19 @@ class Writer:
             put(number, Kind.ANY, tuple(self._unless(goal, node)))
         else:
             raise self._refuse(offence)
+
+    def _only_origin(self, node: plan.Project, row: Row) -> Row | None:
+        """The one row that can become this one, if the row says all of it; a join's keys say each other."""
+        if not all(isinstance(e, ColumnRef | Literal) for e in node.exprs):
+            return None
+        known = linear.below(node, dict(enumerate(row)), self.contents.interner)
+        if known is not None and isinstance(node.child, plan.Join):
+            sides = sides_of(node.child, known)
+            if sides is not None:
+                width = len(node.child.left.types)
+                known = sides[0] | {c + width: code for c, code in sides[1].items()}
+        width = len(node.child.types)
+        return tuple(known[c] for c in range(width)) if known is not None and len(known) == width else None
 
     def _below(self, goal: Goal) -> int:
         number = self.equations.new()
@@ -237,14 +248,14 @@ class Writer:
                     raise self._refuse("a row is taken away that is there more than once")
             elif there > 0:
                 yield self._below(Goal(each, goal.inside, goal.row))
-            elif offence := monotone.offence(each):
+            elif (offence := monotone.offence(each)) and not self._never(each, goal.row):
                 raise self._refuse(offence)
+
+    def _never(self, node: plan.Node, row: Row) -> bool:
+        """Whether a projection writes down another value than the row has."""
+        return isinstance(node, plan.Project) and (
+            linear.below(node, dict(enumerate(row)), self.contents.interner) is None
+        )
 
     def _refuse(self, why: str) -> PlanError:
         return monotone.refuse(f"view {self.names.view._name!r}", why)
-
-
-def _keeps_all(node: plan.Project) -> bool:
-    """Whether a projection only puts columns into another order."""
-    kept = {e.index for e in node.exprs if isinstance(e, ColumnRef)}
-    return linear.is_plain(node) and len(kept) == len(node.child.types)

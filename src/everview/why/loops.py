@@ -15,7 +15,7 @@ not, the question is asked again with the next of them (`NoWay`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from everview.why.kept import Kept
 
 MOST_ROUNDS = 1_000_000
+
+MOST_NARROWED = 1_000
+"""The same of a loop that may only end because operators leave out columns that nobody reads."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +62,19 @@ class NoWay(Exception):
 
 
 class Forward:
-    """The loop, run again."""
+    """The loop, run again; with other bodies if only its best rows are read (`everview.plan.selection`)."""
 
-    def __init__(self, contents: Contents, loop: plan.Loop, inside: Inside) -> None:
+    def __init__(self, contents: Contents, loop: plan.Loop, inside: Inside, narrowed: plan.Loop | None) -> None:
         now: list[Bag] = [{} if i is None else contents.rows(i, inside, {}) for i in loop.initials]
         self.rounds = [Given(now)]
         self._began: dict[tuple[int, Row, int, int], int] = {}
         limit = MOST_ROUNDS if loop.max_rounds is None else loop.max_rounds
+        bodies = loop.bodies
+        if narrowed is not None:
+            limit, bodies = MOST_NARROWED, narrowed.bodies
         for _ in range(limit):
             there = {**inside, loop.depth: self.rounds[-1]}
-            new = [contents.rows(body, there, {}) for body in loop.bodies]
+            new = [contents.rows(body, there, {}) for body in bodies]
             if new == now:
                 return
             self.rounds.append(Given(new))
@@ -90,9 +96,11 @@ class Forward:
 class Histories:
     """The histories of all loops that one question meets."""
 
-    def __init__(self, contents: Contents, kept: Kept | None) -> None:
+    def __init__(self, contents: Contents, kept: Kept | None, narrowed: Mapping[plan.Loop, plan.Loop]) -> None:
         self.contents = contents
         self.kept = kept
+        self.narrowed = narrowed
+        """loops of which only the best rows are kept, and how they are run"""
         self._forward: dict[tuple[int, tuple[int, ...]], tuple[plan.Loop, Forward]] = {}
         self._short: dict[int, tuple[plan.Loop, list[History]]] = {}
         contents.histories = self
@@ -106,12 +114,16 @@ class Histories:
         """The loop, run again, once for each round of the loops around it."""
         key = (id(loop), self.contents.place(loop, inside))
         if key not in self._forward:
-            self._forward[key] = (loop, Forward(self.contents, loop, inside))
+            self._forward[key] = (loop, Forward(self.contents, loop, inside, self.narrowed.get(loop)))
         return self._forward[key][1]
 
     def result(self, node: plan.LoopResult, inside: Inside, bound: Bound) -> Bag:
         """The rows of a loop's result."""
         return self.of(node.loop, inside).result(node.index, bound)
+
+    def narrows(self, node: plan.Node) -> bool:
+        """Whether a plan reads a loop of which only the best rows are known."""
+        return bool(self.narrowed) and any(isinstance(n, plan.Loop) and n in self.narrowed for n in node.walk())
 
     def failed(self, loop: plan.Loop) -> bool:
         """What was said of a loop does not explain its rows; whether there is another history to try."""

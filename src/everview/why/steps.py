@@ -245,6 +245,7 @@ class Search:
         """Some rows of a group, and how many there are; that is not known where only some rows of a loop are."""
         children = tuple(Goal(node.child, goal.inside, row, 1 if n > 0 else -1) for row, n in some.items())
         whole = not any(goal.inside[depth].partial for depth in self.contents.depths(node.child))
+        whole = whole and not self.histories.narrows(node.child)
         return Step(goal, children, seen=Seen(rows if whole else None, place))
 
     # rows of loops
