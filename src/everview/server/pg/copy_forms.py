@@ -131,9 +131,9 @@ def read(form: Form, data: bytes, types: Sequence[DataType], line: int, zone: st
     """The rows of some bytes, whose first line is the given one."""
     if form.binary:
         return _binary(data, types)
-    if form.kind == "text":
-        end = re.search(rb"(?:^|\n)\\\.\r?(?:\n|$)", data)
-        data = data[: end.start() + (data[end.start() : end.start() + 1] == b"\n")] if end else data
+    end = re.search(rb"(?:^|\n)\\\.\r?(?:\n|$)", data)  # a line of \\. ends the rows, in CSV too, as psql sends it
+    if end is not None:
+        data = data[: end.start() + (data[end.start() : end.start() + 1] == b"\n")]
     if form.header and line == 1:
         data = data[data.find(b"\n") + 1 :] if b"\n" in data else b""
     if not data:

@@ -50,6 +50,7 @@ class Catalog:
         self._engine = engine
         self._numbers = Numbers()
         self._picture: Picture | None = None
+        self._plans: dict[tuple[str, int], str] = {}
         self._made: dict[tuple[str, str], tuple[sqlite3.Connection, Functions]] = {}
 
     # which statements
@@ -98,6 +99,7 @@ class Catalog:
         self, client: Client, tree: exp.Expr, values: dict[str, Any], told: list[Column] | None = None
     ) -> Answer:
         db, functions = await self._fresh(client)
+        functions.error = None
         functions.asker = Asker(client.settings, client.user, client.database, client.process)
         text = rewriting.rewritten(tree)
         bound = {f"p{name}": _plain(value) for name, value in values.items()}
@@ -105,7 +107,7 @@ class Catalog:
             cursor = db.execute(text, bound)
             rows = cursor.fetchall()
         except (sqlite3.Error, sqlite3.Warning) as error:
-            raise _refused(error) from None
+            raise functions.error or _refused(error) from None
         names = [d[0] for d in cursor.description or ()]
         columns = told if told is not None else _columns(tree, names, rows)
         fitted = [_fit(c) for c in columns]
@@ -117,7 +119,7 @@ class Catalog:
 
     async def _fresh(self, client: Client) -> tuple[sqlite3.Connection, Functions]:
         """The database as the session is now."""
-        picture = await self._engine.run(pictured, key=client)
+        picture = await self._engine.run(lambda s: pictured(s, self._plans), key=client)
         if picture != self._picture:
             for db, _ in self._made.values():
                 db.close()
@@ -146,7 +148,7 @@ def _calls(tree: exp.Expr) -> bool:
     """Whether a query without tables calls something that only the catalogue knows."""
     for node in tree.walk():
         name = rewriting.function_name(node)
-        if name in _WORDS or name.startswith("pg_") or type(node).__name__ in ("CurrentUser", "SessionUser", "Version"):
+        if name in _WORDS or name.startswith("pg_") or type(node).__name__ in rewriting.NODES:
             return True
         if isinstance(node, exp.Column) and node.name.lower() in _WORDS and not node.table:
             return True

@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from everview.server.pg.catalog.relations import RELATIONS
 from everview.server.pg.oids import TYPES, modifier_of, oid_of, size_of
+from everview.server.pg.settings import Settings
 from everview.session.core import core_of
 from everview.session.table import Table
+from everview.session.view import View
 from everview.sql import schemas
+from everview.sql.reading import KEYWORDS
 from everview.types import FREE, MOST_DIGITS, DataType
 
 if TYPE_CHECKING:
@@ -58,7 +61,7 @@ class RelationPicture:
     indexes: tuple[IndexPicture, ...] = ()
     definition: str = ""
     comment: str = ""
-    made: int = 0
+    made: tuple[int, int] = (0, 0)
     """when: one of the same name that is made again is another"""
 
 
@@ -72,8 +75,8 @@ class Picture:
     enums: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
-def pictured(session: Session) -> Picture:
-    """What a session has; on the engine's thread."""
+def pictured(session: Session, plans: dict[tuple[str, int], str]) -> Picture:
+    """What a session has; on the engine's thread. `plans` remembers what views are, which does not change."""
     core = core_of(session)
     catalog = core.catalog
     indexes: dict[str, list[IndexPicture]] = {}
@@ -90,7 +93,7 @@ def pictured(session: Session) -> Picture:
             listed = indexes.get(one._label, [])
             if isinstance(one, Table) and one._key:
                 listed = [IndexPicture(f"{name}_pkey", tuple(one._key), True), *listed]
-            definition = one.explain() if kind == "v" else ""
+            definition = _plan(full, one, plans) if isinstance(one, View) else ""
             found.append(
                 RelationPicture(
                     schema or schemas.PUBLIC,
@@ -100,12 +103,20 @@ def pictured(session: Session) -> Picture:
                     tuple(listed),
                     definition,
                     catalog.comments.get((full, ""), ""),
-                    one._installed_at,
+                    (one._installed_at, one._id if isinstance(one, Table) else 0),
                 )
             )
     enums = tuple((name, t.names) for name, t in sorted(core.types.items()) if t.kind == "enum")
     functions = tuple(sorted({*catalog.sql_functions, *core.functions}))
     return Picture((schemas.PUBLIC, *schemas.made(core)), tuple(found), functions, enums)
+
+
+def _plan(name: str, view: View, plans: dict[tuple[str, int], str]) -> str:
+    """A view's plan: its text is not kept."""
+    known = (name, view._installed_at)
+    if known not in plans:
+        plans[known] = view.explain().split("\narrangements:")[0]
+    return plans[known]
 
 
 class Numbers:
@@ -191,10 +202,22 @@ def _server(out: Contents, database: str, user: str) -> None:
            collisdeterministic=1, collencoding=-1)  # fmt: skip
     out.pg("pg_collation", oid=950, collname="C", collnamespace=PG_CATALOG, collowner=OWNER, collprovider="c",
            collisdeterministic=1, collencoding=-1, collcollate="C", collctype="C")  # fmt: skip
+    for name, value in Settings().all():
+        out.pg("pg_settings", name=name, setting=value, context="user", vartype="string", source="default",
+               boot_val=value, reset_val=value, pending_restart=0)  # fmt: skip
+    for word in KEYWORDS:
+        out.pg("pg_get_keywords", word=word.lower(), catcode="R", catdesc="reserved", barelabel=0)
     out.pg("pg_timezone_names", name="UTC", abbrev="UTC", utc_offset="00:00:00", is_dst=0)
 
 
+_ARRAY_RECEIVE = "2400"
+"""The function by which drivers tell arrays from other types."""
+
+
 def _types(out: Contents) -> None:
+    out.pg("pg_proc", oid=int(_ARRAY_RECEIVE), proname="array_recv", pronamespace=PG_CATALOG, proowner=OWNER,
+           prokind="f", provolatile="s", pronargs=3, prorettype=2277, proargtypes="2281 26 23", proretset=0,
+           prolang=14, prosrc="array_recv")  # fmt: skip
     for one in TYPES.values():
         fixed = one.size in (1, 2, 4, 8)
         kind = "p" if one.category == "P" else "b"
@@ -205,12 +228,12 @@ def _types(out: Contents) -> None:
         }  # fmt: skip
         out.pg("pg_type", oid=one.oid, typname=one.name, typlen=one.size, typbyval=int(fixed), typtype=kind,
                typcategory=one.category, typelem=0, typarray=one.array, typinput=f"{one.name}in",
-               typoutput=f"{one.name}out", typreceive=f"{one.name}recv", typsend=f"{one.name}send", typstorage="p",
+               typoutput=f"{one.name}out", typreceive="0", typsend=f"{one.name}send", typstorage="p",
                typcollation=100 if one.category == "S" else 0, **shared)  # fmt: skip
         if one.array:
             out.pg("pg_type", oid=one.array, typname=f"_{one.name}", typlen=-1, typbyval=0, typtype="b",
                    typcategory="A", typelem=one.oid, typarray=0, typinput="array_in", typoutput="array_out",
-                   typreceive="array_recv", typsend="array_send", typstorage="x",
+                   typreceive=_ARRAY_RECEIVE, typsend="array_send", typstorage="x",
                    typcollation=100 if one.category == "S" else 0, **shared)  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from everview import __version__
+from everview.errors import EverviewError
 from everview.expr.wordings import of_text
 from everview.server.pg.catalog.contents import Contents, quoted_name
 from everview.server.pg.oids import TYPES, named
@@ -108,6 +109,8 @@ class Functions:
     def __init__(self, contents: Contents) -> None:
         self.contents = contents
         self.asker: Asker | None = None
+        self.error: EverviewError | None = None
+        """what a function has raised"""
         self._relations: dict[str, dict[str, int]] = {}
         for oid, (schema, name) in contents.names.items():
             self._relations.setdefault(name, {})[schema] = oid
@@ -200,8 +203,15 @@ class Functions:
     def install(self, db: sqlite3.Connection) -> None:
         """Make all of them known to SQLite."""
 
-        def add(name: str, function: Callable[..., Any], arguments: int = -1) -> None:
-            db.create_function(name, arguments, function)
+        def add(name: str, function: Callable[..., Any]) -> None:
+            def call(*arguments: Any) -> Any:
+                try:
+                    return function(*arguments)
+                except EverviewError as error:  # SQLite only tells that something went wrong
+                    self.error = error
+                    raise
+
+            db.create_function(name, -1, call)
 
         c = self.contents
         who = self
@@ -239,7 +249,8 @@ class Functions:
         add("pg_size_pretty", lambda size: f"{size} bytes")
         add("pg_get_userbyid", lambda oid: who.asker.user if who.asker else None)
         add("pg_encoding_to_char", lambda number: "UTF8")
-        add("pg_client_encoding", lambda: "UTF8")
+        for name in ("pg_client_encoding", "getdatabaseencoding"):
+            add(name, lambda: "UTF8")
         add("pg_get_viewdef", lambda oid, *a: c.definitions.get(int(self.relation(oid) or 0)))
         add("pg_get_constraintdef", lambda oid, *a: c.constraints.get(int(oid or 0)))
         add("pg_get_indexdef", self.indexdef)

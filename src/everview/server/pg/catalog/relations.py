@@ -77,7 +77,8 @@ pg_publication oid:o pubname:n pubowner:o puballtables:b pubinsert:b pubupdate:b
 pg_publication_rel oid:o prpubid:o prrelid:o prqual:t prattrs:V
 pg_publication_namespace oid:o pnpubid:o pnnspid:o
 pg_publication_tables pubname:n schemaname:n tablename:n
-pg_subscription oid:o subdbid:o subname:n subowner:o subenabled:b
+pg_subscription oid:o subdbid:o subname:n subowner:o subenabled:b subbinary:b substream:c subtwophasestate:c
+    subdisableonerr:b subconninfo:t subslotname:n subsynccommit:t subpublications:T subskiplsn:t
 pg_statistic_ext oid:o stxrelid:o stxname:n stxnamespace:o stxowner:o stxstattarget:i stxkeys:V stxkind:T stxexprs:t
 pg_range rngtypid:o rngsubtype:o rngmultitypid:o rngcollation:o rngsubopc:o rngcanonical:t rngsubdiff:t
 pg_enum oid:o enumtypid:o enumsortorder:f enumlabel:n
@@ -147,6 +148,7 @@ pg_default_acl oid:o defaclrole:o defaclnamespace:o defaclobjtype:c defaclacl:T
 pg_db_role_setting setdatabase:o setrole:o setconfig:T
 pg_largeobject_metadata oid:o lomowner:o lomacl:T
 pg_seclabel objoid:o classoid:o objsubid:i provider:t label:t
+pg_get_keywords word:t catcode:c barelabel:b catdesc:t baredesc:t
 pg_timezone_names name:t abbrev:t utc_offset:t is_dst:b
 pg_timezone_abbrevs abbrev:t utc_offset:t is_dst:b
 pg_prepared_statements name:t statement:t prepare_time:z parameter_types:T from_sql:b

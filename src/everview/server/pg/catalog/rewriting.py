@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import ParseError, TokenError
+from sqlglot.errors import ErrorLevel, ParseError, TokenError
 
+from everview.server.pg.catalog.relations import RELATIONS
 from everview.server.pg.states import PgError
 
 _OPERATOR = re.compile(r"OPERATOR\s*\(\s*(?:pg_catalog\s*\.\s*)?([^)\s]+)\s*\)", re.IGNORECASE)
@@ -26,10 +27,10 @@ _ARRAYS = re.compile(
 _NUMBERS = ("int", "int2", "int4", "int8", "integer", "smallint", "bigint", "oid", "xid")
 _TEXTS = ("text", "varchar", "name", "char", "bpchar")
 _WORDS = {"CURRENT_USER": "current_user_", "SESSION_USER": "session_user_", "USER": "current_user_"}
-_NODES = {
+NODES = {
     "CurrentUser": "current_user_", "SessionUser": "session_user_", "CurrentSchema": "current_schema",
     "CurrentCatalog": "current_database", "CurrentDatabase": "current_database", "Version": "version",
-    "CurrentSchemas": "current_schemas",
+    "CurrentVersion": "version", "CurrentSchemas": "current_schemas",
 }  # fmt: skip
 """Functions that sqlglot has nodes for, and what they are called here."""
 
@@ -54,9 +55,20 @@ def rewritten(tree: exp.Expr) -> str:
     tree = tree.copy()
     for select in list(tree.find_all(exp.Select)):
         _unfold(select)
+        _order(select)
     for step in (_names, _rows_of_functions, _quantified, _casts, _rest):
         tree = _changed(tree, step)
-    return tree.sql("sqlite")
+    return tree.sql("sqlite", unsupported_level=ErrorLevel.IGNORE)
+
+
+def _order(select: exp.Select) -> None:
+    """ORDER BY the name of an output is that output, whatever columns are called so, too."""
+    names = [item.alias_or_name for item in select.expressions]
+    order = select.args.get("order")
+    for ordered in order.expressions if order is not None else ():
+        by = ordered.this
+        if isinstance(by, exp.Column) and not by.table and names.count(by.name) == 1:
+            by.replace(exp.Literal.number(names.index(by.name) + 1))
 
 
 def _changed(tree: exp.Expr, step: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
@@ -84,12 +96,16 @@ def _call(name: str, *arguments: exp.Expr) -> exp.Anonymous:
 
 def _names(node: exp.Expr) -> exp.Expr:
     """pg_catalog.version() is version(); CURRENT_USER is a call."""
+    if isinstance(node, exp.Dot) and isinstance(node.this, exp.Paren) and isinstance(node.expression, exp.Identifier):
+        return _call("json_extract", node.this.this, exp.Literal.string(f"$.{node.expression.name.lower()}"))
     if isinstance(node, exp.Dot):
         last: exp.Expr = node
         while isinstance(last, exp.Dot):
             last = last.expression
         if isinstance(last, (exp.Func, exp.Anonymous)):
             return last
+    if isinstance(node, exp.Column) and node.name.lower() in ("tableoid", "ctid", "xmin"):
+        return exp.Null()
     if isinstance(node, exp.Column) and not node.table and not node.this.args.get("quoted"):
         if node.name.upper() in _WORDS:
             return _call(_WORDS[node.name.upper()])
@@ -97,7 +113,9 @@ def _names(node: exp.Expr) -> exp.Expr:
             return _call("current_database")
         if node.name.upper() == "CURRENT_SCHEMA":
             return _call("current_schema")
-    name = _NODES.get(type(node).__name__)
+    if isinstance(node, exp.Table) and node.args.get("catalog") is not None:
+        node.set("catalog", None)
+    name = NODES.get(type(node).__name__)
     if name is not None:
         given = node.args.get("this") if name == "current_schemas" else None
         return _call(name, *([given] if isinstance(given, exp.Expr) else []))
@@ -113,10 +131,9 @@ def _series(call: exp.Expr) -> exp.Expr | None:
     given = list(call.expressions) or [
         a for a in (call.args.get("this"), call.args.get("expression")) if isinstance(a, exp.Expr)
     ]
-    if isinstance(call, exp.GenerateSeries):
-        given = [
-            a for a in (call.args.get("start"), call.args.get("end"), call.args.get("step")) if isinstance(a, exp.Expr)
-        ]
+    if isinstance(call, (exp.GenerateSeries, exp.ExplodingGenerateSeries)):
+        name = "generate_series"
+        given = [a for key in ("start", "end", "step") if isinstance(a := call.args.get(key), exp.Expr)]
     match name:
         case "unnest" | "explode" | "aclexplode" | "_pg_expandarray":
             return _call("array_json_", given[0])
@@ -135,11 +152,9 @@ def _unfold(select: exp.Select) -> None:
     """
     driver = ""
     for item in select.expressions:
-        inner = item.this if isinstance(item, exp.Alias) else item
-        while isinstance(inner, (exp.Dot, exp.Paren)):
-            inner = inner.expression if isinstance(inner, exp.Dot) else inner.this
+        inner, part = _called(item.this if isinstance(item, exp.Alias) else item)
         name = function_name(inner)
-        if name not in ("unnest", "explode", "generate_subscripts", "generate_series"):
+        if name not in ("unnest", "explode", "generate_subscripts", "generate_series", "_pg_expandarray"):
             continue
         source = _series(inner)
         assert source is not None
@@ -154,10 +169,30 @@ def _unfold(select: exp.Select) -> None:
             value = exp.column("value", table=driver)
         else:
             value = _call("array_at_", source, exp.column("key", table=driver))
+        key = exp.column("key", table=driver)
         if name == "generate_subscripts":
-            value = _call("subscript_", over.copy(), exp.column("key", table=driver))
+            value = _call("subscript_", over.copy(), key)
+        elif name == "_pg_expandarray":  # rows of x, the element, and n, its place
+            place = exp.Add(this=key, expression=exp.Literal.number(1))
+            both = _call("json_object", exp.Literal.string("x"), value, exp.Literal.string("n"), place)
+            value = {"x": value, "n": place}.get(part, both)
         alias = item.alias if isinstance(item, exp.Alias) else name
         item.replace(exp.alias_(value, alias, quoted=True))
+
+
+def _called(node: exp.Expr) -> tuple[exp.Expr, str]:
+    """The function that is called, without its schema, and which part of its row is asked for: (f(x)).n"""
+    part = ""
+    while isinstance(node, (exp.Dot, exp.Paren)):
+        if (
+            isinstance(node, exp.Dot)
+            and isinstance(node.this, exp.Paren)
+            and isinstance(node.expression, exp.Identifier)
+        ):
+            part, node = node.expression.name.lower(), node.this
+        else:
+            node = node.expression if isinstance(node, exp.Dot) else node.this
+    return node, part
 
 
 def _join(select: exp.Select, table: exp.Table) -> None:
@@ -178,11 +213,17 @@ def _rows_of_functions(node: exp.Expr) -> exp.Expr:
         return node
     while isinstance(call, exp.Dot):
         call = call.expression
+    if function_name(call) in RELATIONS["pg_catalog"]:  # some relations are functions, too
+        return exp.Table(
+            this=exp.to_identifier(function_name(call)),
+            db=exp.to_identifier("pg_catalog"),
+            alias=node.args.get("alias"),
+        )
     if isinstance(call, exp.Unnest):
         call = _call("unnest", *call.expressions)
     series = _series(call)
     if series is None:
-        return node
+        return _one_row(node, call)
     alias = node.args.get("alias")
     name = alias.name if isinstance(alias, exp.TableAlias) and alias.this else function_name(call)
     columns = [c.name for c in alias.args.get("columns") or []] if isinstance(alias, exp.TableAlias) else []
@@ -203,6 +244,14 @@ def _rows_of_functions(node: exp.Expr) -> exp.Expr:
                     value = exp.alias_(value, column.name)
                 column.replace(value)
     return exp.Table(this=_call("json_each", series), alias=exp.TableAlias(this=exp.to_identifier(name)))
+
+
+def _one_row(node: exp.Expr, call: exp.Expr) -> exp.Expr:
+    """FROM f(x) AS s, where f gives a value: a row with that value."""
+    alias = node.args.get("alias")
+    name = alias.name if isinstance(alias, exp.TableAlias) and alias.this else function_name(call)
+    select = exp.Select(expressions=[exp.alias_(call.copy(), name)])
+    return exp.Subquery(this=select, alias=exp.TableAlias(this=exp.to_identifier(name)))
 
 
 # comparisons with arrays
@@ -377,5 +426,6 @@ _CHANGES: tuple[tuple[tuple[type[exp.Expr], ...], Callable[[exp.Expr], exp.Expr]
     ((exp.Bracket,), _bracket),
     ((exp.Parameter,), _parameter),
     ((exp.Collate,), lambda node: node.this),
+    ((exp.ByteString,), lambda node: exp.Literal.string(node.name)),  # E'...'
 )
 """What is done with nodes of some kinds."""

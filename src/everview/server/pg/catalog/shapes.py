@@ -85,8 +85,10 @@ def _inside(source: exp.Expr, tree: exp.Expr) -> list[Column] | None:
 
 def name_of(item: exp.Expr) -> str:
     """What PostgreSQL calls a column."""
-    if item.alias_or_name:
-        return item.alias_or_name
+    if isinstance(item, (exp.Alias, exp.Column)):
+        name = item.args["alias"] if isinstance(item, exp.Alias) else item.this
+        quoted = isinstance(name, exp.Identifier) and name.args.get("quoted")
+        return item.alias_or_name if quoted else item.alias_or_name.lower()
     inner: exp.Expr = item
     while isinstance(inner, (exp.Cast, exp.Paren, exp.Dot)):
         inner = inner.expression if isinstance(inner, exp.Dot) else inner.this
