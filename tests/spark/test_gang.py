@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -111,6 +112,32 @@ def test_shards_move_when_slots_come_and_go(tmp_path: Path, monkeypatch: pytest.
         assert sorted(v.rows()) == [(k, 3, 7) for k in range(30)]
 
 
+def test_a_member_that_does_not_come_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody has its slot. The other has all shards then; when it comes after all it gets its share."""
+    monkeypatch.setattr(driver, "MISSING_SECONDS", 0.1)
+    with connect(tmp_path, slots=2, shards=4, linger=60.0) as db:
+        context = inside(db).runtime.cluster.spark.sparkContext
+        leave = threading.Event()
+        stranger = threading.Thread(target=context.run, args=(lambda partition: [leave.wait(60)], [[0]]), daemon=True)
+        stranger.start()
+        while context.running == 0:
+            time.sleep(0.01)
+        t, v = declare(db)
+        t.insert([(k, 1) for k in range(20)])
+        gang = inside(db).runtime.cluster._submitter.gang
+        assert gang.members == 1 and max(memories(db), key=len) == {0, 1, 2, 3}
+        leave.set()
+        stranger.join()
+        steps = 1
+        while gang.members < 2 and steps < 2000:
+            t.insert([(k, 1) for k in range(20)])
+            steps += 1
+        t.insert([(k, 1) for k in range(20)])
+        assert sorted(map(len, memories(db))) == [2, 2] and sorted(v.rows()) == [
+            (k, steps + 1, steps + 1) for k in range(20)
+        ]
+
+
 def test_a_member_that_dies_in_the_middle_of_a_step(tmp_path: Path) -> None:
     """The step is run again from the last commit, but not for ever."""
     fuse = tmp_path / "fuse"
@@ -211,6 +238,9 @@ def test_a_job_that_needs_slots_gets_them(spark: Any, tmp_path: Path) -> None:
             steps += 1
         other.join()
         assert found == [2] and v.rows() == [(0, steps, steps - 1)]
+        t.insert([(1, 1)])
+        began = time.monotonic()  # and while it rests
+        assert spark.sparkContext.parallelize([1, 2], 2).count() == 2 and time.monotonic() - began < 50
 
 
 @pytest.mark.spark

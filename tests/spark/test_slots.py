@@ -12,7 +12,7 @@ import pytest
 import everview as ev
 from everview import count
 from everview.spark.driver.lingering import others
-from everview.spark.driver.slots import slots, stage_slots
+from everview.spark.driver.slots import gang_slots, slots, stage_slots
 from tests.inside import inside
 
 
@@ -25,6 +25,23 @@ def test_where_executors_come_and_go_there_are_no_stages(master: str, dynamic: s
     conf = {"spark.dynamicAllocation.enabled": dynamic}
     context = SimpleNamespace(master=master, defaultParallelism=6, getConf=lambda: conf)
     assert stage_slots(context) == expected
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "expected"),
+    [
+        ("yarn", {}, 6),
+        ("yarn", {"spark.dynamicAllocation.enabled": "true"}, 1 << 20),
+        ("yarn", {"spark.dynamicAllocation.enabled": "true", "spark.dynamicAllocation.maxExecutors": "4"}, 6),
+        ("k8s://host", {"spark.dynamicAllocation.enabled": "true", "spark.dynamicAllocation.maxExecutors": "9"}, 9),
+        ("local[6]", {"spark.dynamicAllocation.enabled": "true"}, 6),
+    ],
+)
+def test_a_gang_may_have_as_many_tasks_as_the_cluster_may_grow_to(
+    master: str, conf: dict[str, str], expected: int
+) -> None:
+    context = SimpleNamespace(master=master, defaultParallelism=6, getConf=lambda: conf)
+    assert gang_slots(context) == expected
 
 
 @pytest.mark.spark

@@ -12,8 +12,9 @@ waited for `MISSING_SECONDS`, then the others share their shards; who comes late
 local mode Spark gives a job up that loses a task: then the driver starts another, as it does in any mode if Spark has
 tried too often.
 
-Hazard: a gang may have all slots. Then it must not outlast the steps for the sake of the next one (it lingers, but no
-longer than that), and it goes when a job of somebody else waits for slots (`others_wait`).
+Hazard: a gang may have all slots. So it does not wait for steps that come at intervals, only for those that follow
+within `linger` seconds, and it goes when a job of somebody else waits for slots, between steps or while it rests. It
+looks for such jobs once a second (`others_wait`).
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class Gang(Lingering):
         self._shards = shards
         self._tasks: _Tasks | None = None
         self._looked = 0.0
+        self._until = 0.0  # when it has rested long enough
         super().__init__(context, linger, 0.0)  # it may have all slots
 
     @property
@@ -109,7 +111,26 @@ class Gang(Lingering):
         if now - self._looked < LOOK_SECONDS:
             return False
         self._looked = now
-        return others_wait(self._context)
+        return self._others_wait()
+
+    def _others_wait(self) -> bool:
+        """Nobody can tell whose task waits while one of ours does."""
+        return self._tasks is not None and self._tasks.complete and others_wait(self._context)
+
+    def _wait(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
+        super()._wait(min(seconds, LOOK_SECONDS))
+
+    def _overdue(self) -> None:
+        left = self._until - time.monotonic()
+        try:
+            leave = left <= 0 or self._others_wait()
+        except Exception:  # there is no Spark any more that could be asked; the next step says so
+            leave = True
+        if leave:
+            self._drop()
+        else:
+            super()._wait(min(left, LOOK_SECONDS))
 
     def _drop(self, *, wait: bool = False, cancel: bool = False) -> None:
         if self._tasks is not None:
@@ -136,6 +157,11 @@ class _Tasks:
         self._came = 0
         self._since: float | None = None  # when it began to wait for members that are missing
         self._job = self._start()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all tasks are running."""
+        return not self.coordinator.missing
 
     def _start(self) -> Running:
         rows = self._context.parallelize(range(self.wanted), self.wanted)

@@ -62,7 +62,9 @@ class Lingering(ABC):
     def _rest(self) -> None:
         """The step is done: wait for the next, but not for ever."""
         self._answered = time.monotonic()
-        seconds = patience(self._linger, self._pause, self._longest)
+        self._wait(patience(self._linger, self._pause, self._longest))
+
+    def _wait(self, seconds: float) -> None:
         self._timer = threading.Timer(seconds, self._expire)
         self._timer.daemon = True
         self._timer.start()
@@ -75,7 +77,11 @@ class Lingering(ABC):
     def _expire(self) -> None:
         with self._lock:
             if self._timer is threading.current_thread():
-                self._drop()
+                self._overdue()
+
+    def _overdue(self) -> None:
+        """No step has come for as long as was waited."""
+        self._drop()
 
     def give_way(self) -> None:
         """End the tasks, unless a step is under way."""
