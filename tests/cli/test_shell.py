@@ -42,6 +42,16 @@ def test_commands_files_and_pipes(tmp_path: Path) -> None:
     assert code == 1 and "E_FILE" in error
 
 
+def test_errors_name_the_script_and_its_line(tmp_path: Path) -> None:
+    script = tmp_path / "late.sql"
+    script.write_text("SELECT 1 AS one;\n\n-- a comment\nSELECT\n  nope;\n")
+    code, _, error = sql("-f", str(script))
+    assert code == 1 and "late.sql, line 5, column 3: there is no column nope" in error
+    assert error.splitlines()[1:3] == ["  nope", "  ^"]
+    code, _, error = sql(given=script.read_text())
+    assert code == 1 and error.startswith("[E_COLUMN] line 5, column 3")
+
+
 @pytest.mark.parametrize("way", ["-c", "-f", "pipe"])
 def test_the_first_error_ends_it(tmp_path: Path, way: str) -> None:
     text = "SELECT 1 AS a;\nSELECT nope;\nSELECT 2 AS b;\n"

@@ -93,3 +93,18 @@ def test_a_second_view_of_a_loop_that_only_passes_rows_on() -> None:
     first.drop()
     pair.delete([(1, 2)])
     assert sorted(second.rows()) == [(3, 4), (4, 3)]
+
+
+def test_a_python_operator_that_nobody_listens_to(runtime: Runtime) -> None:
+    """Its branches cancel. When it first had rows, a shard gave it an operator for its errors, which the driver did not
+    have: from then on each took the other's operators for its own.
+    """
+    with runtime.connect() as db:
+        t = db.table("t", {"s": str})
+        loud = t.select(s=col.s.upper())
+        plain = db.view("plain", loud.union_all(loud.negate(), t))
+        t.insert([("a",), ("b",)])
+        later = db.view("later", t.select(s=col.s.upper()).distinct())
+        t.insert([("c",)])
+        assert sorted(plain.rows()) == [("a",), ("b",), ("c",)]
+        assert sorted(later.rows()) == [("A",), ("B",), ("C",)]

@@ -3,6 +3,7 @@
     made = Queries(random.Random(7))
     made.query()          # SELECT ... with joins, groups, windows, subqueries, set operations ...
     made.change()         # INSERT, UPDATE, DELETE, MERGE ... of one of the tables
+    made.alterations()    # ALTER TABLE, statement by statement, until the table has its columns again
 
 All of it is SQL that PostgreSQL and DuckDB read as we do. What differs is left out or written so that it does not:
 
@@ -311,3 +312,27 @@ class Queries:
                 f"TRUNCATE {table}" if r.random() < 0.2 else f"DELETE FROM {table} WHERE id = {r.randint(1, 12)}",
             ]
         )
+
+    # ----------------------------------------------------------------------------------------- tables
+
+    def alterations(self) -> tuple[str, list[str]]:
+        """A table, and statements that alter it and use what they have made; in the end it is as it was."""
+        r, table = self.r, self.r.choice([*TABLES])
+        rel, new, kind = Rel(table, TABLES[table]), self._new("z"), self.r.choice(["int", "text"])
+        name = self._new("y")
+        value, condition = self.value([rel], kind), self.condition([rel], 0)
+        made = [
+            f"ALTER TABLE {table} ADD COLUMN {new} {kind}",
+            f"UPDATE {table} SET {new} = {value} WHERE {condition}",
+        ]
+        more = [
+            f"ALTER TABLE {table} RENAME COLUMN {new} TO {name}",
+            f"ALTER TABLE {table} RENAME COLUMN {name} TO {new}",
+            f"ALTER TABLE {table} ALTER COLUMN {new} TYPE text USING coalesce({new}::text, 'none')",
+            f"ALTER TABLE {table} ALTER COLUMN {new} SET NOT NULL",
+            f"ALTER TABLE {table} RENAME TO {table}_other",
+            f"UPDATE {table}_other SET {new} = {new} || '!' WHERE id > {r.randint(1, 9)}",
+            f"ALTER TABLE {table}_other RENAME TO {table}",
+        ]
+        made += more if r.random() < 0.7 else []
+        return table, [*made, f"ALTER TABLE {table} DROP COLUMN {new}"]

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -82,6 +83,35 @@ class Run:
             if rows:
                 self.duck.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
+    def alter(self) -> None:
+        """Alter a table, in steps, in both systems; the views that read it go on."""
+        table, statements = self.made.alterations()
+        for text in statements:
+            self.db.sql(text)
+            self.postgres.run(text)
+            name = table if table in self.db else f"{table}_other"
+            listed = ", ".join(f"{c}::text" for c in self.db[name].schema())
+            theirs = Counter(self.postgres.rows(f"SELECT {listed} FROM {name}"))
+            assert Counter(self.db.sql(f"SELECT {listed} FROM {name}").rows()) == theirs, text
+            self.counts["alterations"] += 1
+
+    def copy(self, where: Path) -> None:
+        """PostgreSQL reads what COPY writes here, and the other way round."""
+        table = self.made.r.choice([*TABLES])
+        file = where / f"{table}.csv"
+        self.db.sql(f"COPY {table} TO '{file}' WITH (FORMAT csv, HEADER)")
+        rows = self.postgres.rows(f"SELECT * FROM {table}")
+        self.postgres.run(f"CREATE TABLE copied (LIKE {table})")
+        self.postgres.run(f"COPY copied FROM STDIN WITH (FORMAT csv, HEADER);\n{file.read_text()}\\.")
+        assert Counter(self.postgres.rows("SELECT * FROM copied")) == Counter(rows), table
+        file.write_text(self.postgres.run("COPY copied TO STDOUT WITH (FORMAT csv, HEADER)"))
+        columns = ", ".join(f"{row[0]} {row[1]}" for row in self.db.sql(f"SHOW COLUMNS FROM {table}").rows())
+        self.db.sql(f"CREATE TABLE copied ({columns}); COPY copied FROM '{file}' WITH (FORMAT csv, HEADER)")
+        assert Counter(self.db["copied"].rows()) == Counter(self.db[table].rows()), table
+        for run in (self.db.sql, self.postgres.run):
+            run("DROP TABLE copied")
+        self.counts["copies"] += 1
+
     def compare(self) -> None:
         """Every view with both."""
         for name, text in self.views.items():
@@ -102,7 +132,7 @@ class Run:
             self.counts["DuckDB"] += 1
 
 
-def run(seed: int, postgres: Postgres, views: int, steps: int, shards: int = 0) -> Counter[str]:
+def run(seed: int, postgres: Postgres, views: int, steps: int, where: Path, shards: int = 0) -> Counter[str]:
     """Compare after every transaction; what was compared, and what was not."""
     one = Run(seed, postgres, shards)
     half = one.made.r.random() < 0.5
@@ -110,6 +140,10 @@ def run(seed: int, postgres: Postgres, views: int, steps: int, shards: int = 0) 
         if step == (steps // 2 if half else 0):
             one.views_of(views)  # before there are rows, or with some
         one.change()
+        if one.made.r.random() < 0.2:
+            one.alter()
+        if one.made.r.random() < 0.2:
+            one.copy(where)
         one.compare()
     assert one.db.check() == []
     one.db.close()
@@ -117,16 +151,16 @@ def run(seed: int, postgres: Postgres, views: int, steps: int, shards: int = 0) 
 
 
 @pytest.mark.parametrize(("seed", "shards"), [(1, 0), (2, 0), (3, 0), (4, 2)])
-def test_random_views_under_random_changes(seed: int, shards: int, postgres: Postgres) -> None:
-    counts = run(seed, postgres, 12, 8, shards)
+def test_random_views_under_random_changes(seed: int, shards: int, postgres: Postgres, tmp_path: Path) -> None:
+    counts = run(seed, postgres, 12, 8, tmp_path, shards)
     assert counts["PostgreSQL"] > 2 * counts["PostgreSQL refused"] and counts["DuckDB"] > counts["DuckDB refused"]
 
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_many_random_views_under_random_changes(postgres: Postgres) -> None:
+def test_many_random_views_under_random_changes(postgres: Postgres, tmp_path: Path) -> None:
     total: Counter[str] = Counter()
     for seed in range(1000, 1000 + int(os.environ.get("EVERVIEW_SEEDS", "40"))):
         postgres.fresh()
-        total += run(seed, postgres, 20, 15, 2 if seed % 5 == 0 else 0)
+        total += run(seed, postgres, 20, 15, tmp_path, 2 if seed % 5 == 0 else 0)
     assert total["PostgreSQL"] > 10 * total["PostgreSQL refused"] and total["refused"] * 5 < total["DuckDB"], total

@@ -46,28 +46,28 @@ def sql(
             terminal.talk(session, mode)
             return
         repl = Repl(session, typer.echo, complain=lambda text: typer.echo(text, err=True), output=output)
-        for lines in _texts(command or [], file or []):
-            if not repl.run(lines, keep_going=keep_going) and not keep_going:
+        for name, lines in _texts(command or [], file or []):
+            if not repl.run(lines, keep_going=keep_going, script=name) and not keep_going:
                 break
         if repl.failed:
             raise typer.Exit(1)
 
 
-def _texts(commands: list[str], files: list[Path]) -> Iterator[Any]:
-    """The lines of each text that is to be run."""
+def _texts(commands: list[str], files: list[Path]) -> Iterator[tuple[str, Any]]:
+    """The name and the lines of each text that is to be run; only files have names."""
     from everview.errors import InputError
 
     for text in commands:
-        yield text.split("\n")
+        yield "", text.split("\n")
     for path in files:
         try:
-            yield path.read_text().split("\n")
+            yield path.name, path.read_text().split("\n")
         except OSError as error:
             raise InputError(
                 "E_FILE", f"{path} cannot be read: {error.strerror}", "give the path of a script"
             ) from None
     if not commands and not files:
-        yield sys.stdin
+        yield "", sys.stdin
 
 
 def _check(state: str | None, *, create: bool, read_only: bool, spark: bool, trust: bool) -> None:

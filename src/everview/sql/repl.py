@@ -26,6 +26,7 @@ from everview.errors import EverviewError, InputError, did_you_mean
 from everview.session.shown import counted
 from everview.sql import copying, script
 from everview.sql.output import MODES, Output
+from everview.sql.places import SqlError
 from everview.sql.result import Result
 from everview.sql.statements import Statements
 from everview.sql.subscription import Subscription
@@ -98,12 +99,18 @@ class Repl:
         self.statements = Statements(session)
         self.subscriptions: dict[str, Subscription] = {}
         self.waiting = ""
+        self._name = ""
+        """the script that the lines are of"""
+        self._number = self._began = 0
+        """which line of it was taken last, and on which the statement that waits began; 0 at a prompt"""
 
-    def run(self, lines: Iterable[str], *, keep_going: bool = True) -> bool:
+    def run(self, lines: Iterable[str], *, keep_going: bool = True, script: str | None = None) -> bool:
         """Take lines until there are no more, one says to leave, or (unless `keep_going`) one fails. A last statement
-        needs no semicolon. Whether all went well.
+        needs no semicolon. Whether all went well. With a `script`, errors have its name ("": it has none) and lines.
         """
+        self._name, self._number = script or "", 0
         for line in lines:
+            self._number += script is not None
             if not self.line(line.rstrip("\n")) or (self.failed and not keep_going):
                 return not self.failed
         if self.waiting.strip():
@@ -120,10 +127,13 @@ class Repl:
                 return False
             self._guarded(lambda: self.command(word, rest.strip().rstrip(";")))
             return True
+        if not self.waiting:
+            self._began = self._number
         self.waiting += line + "\n"
         if complete(self.waiting):
             text, self.waiting = self.waiting, ""
-            self._guarded(lambda: self.execute(text))
+            above = "\n" * (self._began - 1)  # so that places are those of the script
+            self._guarded(lambda: self.execute(above + text))
         return True
 
     def execute(self, text: str) -> None:
@@ -160,6 +170,8 @@ class Repl:
             action()
         except EverviewError as error:
             self.failed += 1
+            if self._name and isinstance(error, SqlError):
+                error.message = f"{self._name}, {error.message}"
             self.complain(str(error))
         except KeyboardInterrupt:
             self.failed += 1
