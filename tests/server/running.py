@@ -30,8 +30,15 @@ class Running(Beside):
     def until_idle(self) -> None:
         """Until the server knows that the clients of the test before have gone."""
         feeds = self.server.engine.feeds
-        while feeds.subscriptions or feeds.known:
+        while feeds.subscriptions:
             self.do(lambda db: None)
+
+        def end(_: ev.Session) -> None:
+            for feed in list(feeds._open):
+                feeds.shut(feed)
+
+        self.do(end)
+        feeds._known.clear()  # queries that wait for clients who were cut off
 
     def clear(self) -> None:
         """Begin again: another session, the same sockets."""

@@ -40,6 +40,21 @@ def test_a_directory_is_there_again_after_the_end(tmp_path: Path) -> None:
         assert (db["n"].rows(), db.time) == ([(2,)], 1)
 
 
+def test_it_ends_in_order_while_clients_follow(tmp_path: Path) -> None:
+    with Process(str(tmp_path / "state")) as server, ev.connect(server.address, token=TOKEN) as db:
+        t = db.table("t", {"x": int})
+        stop = t.subscribe(lambda batch: None)
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        with httpx.stream("GET", f"{server.url}/v1/relations/t/events", headers=headers, trust_env=False) as events:
+            assert next(events.iter_lines()).startswith("event:")
+            t.insert([(1,)])
+            assert server.end() == 0
+        assert not [line for line in server.lines if "Traceback" in line]
+        stop()
+    with ev.connect(tmp_path / "state") as after:
+        assert after["t"].rows() == [(1,)]
+
+
 def test_tls(tmp_path: Path) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     subprocess.run(

@@ -171,6 +171,28 @@ def test_a_token_that_is_none_gives_the_contents(server: Running, token: str) ->
         assert bool(one.resets) == bool(token)
 
 
+def test_a_query_goes_on_for_a_while_after_a_break(server: Running) -> None:
+    query = "SELECT sum(x) AS s FROM t"
+    with client(server, granularity=0) as one:
+        one.say(type="subscribe", id=1, query=query)
+        server.do(lambda db: db["t"].insert([(1, 5)]))
+        one.until(1)
+    server.do(lambda db: db["t"].insert([(2, 6)]))
+    token = f"{one.prefix[1]}.{one.time}"
+    with client(server, granularity=0) as two:
+        two.held = {1: one.held[1]}
+        two.say(type="subscribe", id=1, query=query, resume=token)
+        two.until(2)
+        assert (two.of(1), two.resets) == ({("11",): 1}, [])
+        two.say(type="unsubscribe", id=1)
+        assert two.hear() == {"type": "unsubscribed", "id": 1}
+        assert server.do(lambda db: db.views) == ("total", "n"), "one that says that it goes is not waited for"
+        two.say(type="subscribe", id=2, query=query, resume=token)
+        while 2 not in two.held:
+            two.hear()
+        assert (two.of(2), two.resets) == ({("11",): 1}, ["query"])
+
+
 def test_a_view_that_was_made_again_is_another(server: Running) -> None:
     with client(server, granularity=0) as one:
         one.say(type="subscribe", id=1, view="n")

@@ -3,7 +3,7 @@
 Read in this order:
 
     engine         the thread that owns the session, and the one queue in which everything waits for it
-    feeds          what views change, cut into pieces that all their subscribers share
+    feeds          what views change, cut into chunks that all their subscribers share
     asking         a text of SQL from somebody who has no session of their own
     subscription   one client's place in the feeds of several views: what it is told next
     serving        the process: listeners that start and stop together, signals, what is printed

@@ -2,7 +2,7 @@
 
 `await engine.run(work)` has the thread call `work(session)` and gives back what that returns, or raises what it
 raises. Work is done one after the other, in the order in which it was asked for; that order is the order of the
-transactions' times. A piece of work is whole: nobody else's comes in between, so a transaction is begun and ended in
+transactions' times. A job is whole: nobody else's comes in between, so a transaction is begun and ended in
 one piece. A client that wants several statements in one transaction collects them and sends them together.
 
 Work has a `key`, whoever asks for it. `engine.cancel(key)` drops what waits under that key, and has the session stop
@@ -10,7 +10,7 @@ what runs (`everview.session.limits`); either fails with E_CANCELLED and has cha
 caller goes away: nobody would hear the answer.
 
 Hazards. Work must not wait for the loop, or for other work: the thread has nobody to do it. It must not keep what it
-is given beyond its end, a view for instance: the next piece of work may drop it. Ask by name each time.
+is given beyond its end, a view for instance: the next job may drop it. Ask by name each time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST_WAITING = 10_000
-"""Pieces of work that may wait; more are refused (E_BUSY), rather than kept until they are of no use."""
+"""Jobs that may wait; more are refused (E_BUSY), rather than kept until they are of no use."""
 
 AGAIN = 0.02
 """Seconds after which work that is to stop is asked once more: between two calls of the session it cannot hear."""
@@ -46,7 +46,7 @@ GRACE = 5.0
 
 @dataclass(eq=False)
 class Job:
-    """A piece of work, and who waits for it."""
+    """A job, and who waits for it."""
 
     work: Callable[[Session], Any]
     seconds: float | None
@@ -87,7 +87,7 @@ class Engine:
         self.loop = asyncio.get_running_loop()
         self.most_waiting = most_waiting
         self.jobs = 0
-        """pieces of work that were done"""
+        """jobs that were done"""
         self.seconds = 0.0
         """how long they took together"""
         self._waiting: deque[Job] = deque()
@@ -159,7 +159,7 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        """How many pieces of work wait."""
+        """How many jobs wait."""
         return len(self._waiting)
 
     @property
@@ -214,7 +214,7 @@ class Engine:
         self.loop.call_soon_threadsafe(self._ended.set_result, error)
 
     def _next(self) -> Job | None:
-        """The next piece of work, when there is some; None at the end. What views changed is told in between."""
+        """The next job, when there is some; None at the end. What views changed is told in between."""
         while True:
             due = self.feeds.flush()
             with self._changed:

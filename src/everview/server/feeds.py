@@ -1,4 +1,4 @@
-"""Feeds: what tables, views and queries change, cut into pieces that all their subscribers share.
+"""Feeds: what tables, views and queries change, cut into chunks that all their subscribers share.
 
 The session tells a feed of each complete time's changes, on the engine's thread. They are put by there, as codes. From
 time to time all feeds are *cut* together, at the last complete time: what each has put by is added up, decoded once,
@@ -21,9 +21,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -275,6 +275,7 @@ class Feeds:
         """those of them that want to hear of every time"""
         self.turnstile = Turnstile(loop)
         self._loop = loop
+        self._ending: set[asyncio.Task[None]] = set()
         self._known: dict[tuple[str, str, bool], Feed] = {}
         self._open: list[Feed] = []
         self._cut = self.time
@@ -302,6 +303,13 @@ class Feeds:
                 subscription.news.set()
         self._beating = self._loop.call_later(HEARTBEAT, self._beat)
 
+    def give_up(self, feed: Feed, end: Callable[[Feed], Coroutine[Any, Any, None]]) -> None:
+        """Some time after its last subscriber left: end it, unless another came."""
+        if not feed.subscribers and self._known.get((feed.name, feed.query, feed.arrow)) is feed:
+            ending = self._loop.create_task(end(feed))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+
     @property
     def known(self) -> list[Feed]:
         """Those that somebody subscribes to."""
@@ -328,6 +336,10 @@ class Feeds:
         feed.open(self.session, self._cut)
         if feed not in self._open:
             self._open.append(feed)
+
+    def identity_of_query(self, query: str, arrow: bool) -> str:
+        """What the feed of a query is known by, if somebody follows it, or did a moment ago."""
+        return next((f.identity for f in self._open if f.query == query and f.arrow == arrow), "")
 
     def shut(self, feed: Feed) -> None:
         """Follow it no more."""

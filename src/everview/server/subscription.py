@@ -133,21 +133,25 @@ class Subscription:
         if feed is not None and feed not in self.feeds.values():
             await self._leave([feed])
 
-    async def close(self) -> None:
-        """Follow nothing any more."""
+    async def close(self, *, linger: float = 0.0) -> None:
+        """Follow nothing any more. Queries that only this client followed are kept for so many seconds: one that was
+        cut off comes back, and goes on.
+        """
         self._engine.feeds.subscriptions.discard(self)
         self._engine.feeds.progress.discard(self)
         feeds = list(dict.fromkeys(self.feeds.values()))
         self.feeds.clear()
-        await self._leave(feeds)
+        await self._leave(feeds, linger)
 
-    async def _leave(self, feeds: Sequence[Feed]) -> None:
+    async def _leave(self, feeds: Sequence[Feed], linger: float = 0.0) -> None:
         for feed in feeds:
             feed.subscribers.discard(self)
-            if not feed.subscribers:
-                self._engine.feeds.forget(feed)
-                with contextlib.suppress(ClosedError):
-                    await self._engine.run(partial(_shut, self._engine.feeds, feed))
+            if feed.subscribers:
+                continue
+            if feed.query and linger and feed.ended is None:
+                self._engine.loop.call_later(linger, self._engine.feeds.give_up, feed, partial(_end, self._engine))
+            else:
+                await _end(self._engine, feed)
 
     async def next(self) -> Commit:
         """What there is to tell, when there is something and its time has come."""
@@ -178,6 +182,8 @@ class Subscription:
 
     def _due(self, commit: Commit) -> bool:
         """Whether a commit without frames is worth telling."""
+        if not self.feeds:
+            return False
         if self._hurried:
             self._hurried = False
             return True
@@ -228,6 +234,13 @@ class Subscription:
                 frames.append(Frame(number, "end", error=feed.ended))
                 del self.feeds[number]
         return frames
+
+
+async def _end(engine: Engine, feed: Feed) -> None:
+    """Nobody follows it: neither do we."""
+    engine.feeds.forget(feed)
+    with contextlib.suppress(ClosedError):
+        await engine.run(partial(_shut, engine.feeds, feed))
 
 
 def _shut(feeds: Feeds, feed: Feed, _: Session) -> None:

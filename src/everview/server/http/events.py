@@ -20,7 +20,7 @@ from starlette.responses import Response, StreamingResponse
 from everview.errors import EverviewError, InputError
 from everview.server.http.answers import Door
 from everview.server.http.frames import message
-from everview.server.http.resuming import resumed
+from everview.server.http.resuming import LINGER, resumed
 from everview.server.http.shown import dumped
 from everview.server.subscription import Subscription, Wanted
 from everview.wire.mistakes import told
@@ -39,7 +39,7 @@ async def events(door: Door, incarnation: str, request: Request) -> Response:
         wanted = replace(wanted, snapshot=False)
     if token := request.headers.get("last-event-id", ""):
         given = wanted
-        wanted = await door.engine.run(lambda db: resumed(db, incarnation, given, token))
+        wanted = await door.engine.run(lambda _: resumed(door.engine.feeds, incarnation, given, token))
     subscription = await door.engine.subscribe([wanted], granularity=_granularity(request))
     (feed,) = subscription.feeds.values()
     prefix = f"{incarnation}.{feed.identity}"
@@ -78,4 +78,4 @@ async def _lines(subscription: Subscription, prefix: str) -> AsyncIterator[bytes
         if upcoming is not None:
             upcoming.cancel()
         with contextlib.suppress(EverviewError):
-            await subscription.close()
+            await subscription.close(linger=LINGER)

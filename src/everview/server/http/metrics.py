@@ -39,9 +39,9 @@ async def metrics(door: Door, guard: Guard, request: Request) -> Response:
 def _lines(door: Door, guard: Guard) -> Iterator[str]:
     engine = door.engine
     yield from _metric("everview_time", "gauge", "The last complete time.", engine.session.time)
-    yield from _metric("everview_work", "counter", "Pieces of work that were done.", engine.jobs)
+    yield from _metric("everview_work", "counter", "Jobs that were done.", engine.jobs)
     yield from _metric("everview_work_seconds", "counter", "Time that they took.", round(engine.seconds, 6))
-    yield from _metric("everview_work_waiting", "gauge", "Pieces of work that wait.", engine.waiting)
+    yield from _metric("everview_work_waiting", "gauge", "Jobs that wait.", engine.waiting)
     yield from _metric("everview_http_requests", "counter", "Requests.", door.requests)
     yield from _metric("everview_http_errors", "counter", "Requests that failed.", door.errors)
     yield from _metric("everview_http_refused", "counter", "Requests without the right token.", guard.refused)

@@ -2,8 +2,9 @@
 
 A token is the text that a server gave for a subscription, a dot, and the time of the last commit that was applied. It
 holds as long as the database is the same: a directory keeps its name over restarts of the server, a session in memory
-has a new one each time. A view that was made again, or has another definition, is another view; then, and where
-history does not reach back, the client is given the contents anew and told why (`reset`). Nothing is left out silently.
+has a new one each time. A view that was made again, or has another definition, is another view; a query is kept for
+`LINGER` seconds after its last client was cut off. Otherwise, and where history does not reach back, the client is
+given the contents anew and told why (`reset`). Nothing is left out silently.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ import contextlib
 import secrets
 from dataclasses import replace
 
-from everview.server.feeds import identity_of
+from everview.server.feeds import Feeds, identity_of
 from everview.server.subscription import Wanted
 from everview.session.core import core_of
 from everview.session.session import Session
 
 NAME = "incarnation"
 """The file in a directory that says what it is called."""
+
+
+LINGER = 30.0
+"""Seconds for which queries are kept whose clients were cut off."""
 
 
 def incarnation_of(session: Session) -> str:
@@ -33,8 +38,9 @@ def incarnation_of(session: Session) -> str:
     return fresh
 
 
-def resumed(session: Session, incarnation: str, wanted: Wanted, token: str) -> Wanted:
-    """What a client wants that has a token: changes since then, or contents, with the reason."""
+def resumed(feeds: Feeds, incarnation: str, wanted: Wanted, token: str) -> Wanted:
+    """What a client wants that has a token: changes since then, or contents, with the reason. For the engine."""
+    session = feeds.session
     name, _, rest = token.partition(".")
     identity, _, time = rest.rpartition(".")
     if not identity or not time.isascii() or not time.isdigit() or len(time) > 18:
@@ -42,7 +48,8 @@ def resumed(session: Session, incarnation: str, wanted: Wanted, token: str) -> W
     if name != incarnation:
         return replace(wanted, since=None, reason="database")
     if wanted.query:
-        return replace(wanted, since=None, reason="query")
-    if wanted.name not in session or identity_of(session[wanted.name]) != identity:
+        if feeds.identity_of_query(wanted.query, wanted.arrow) != identity:
+            return replace(wanted, since=None, reason="query")
+    elif wanted.name not in session or identity_of(session[wanted.name]) != identity:
         return replace(wanted, since=None, reason="definition")
     return replace(wanted, since=int(time))

@@ -31,7 +31,7 @@ from everview.errors import EverviewError, InputError
 from everview.server.http import frames
 from everview.server.http.answers import LOG, Door
 from everview.server.http.guard import Guard
-from everview.server.http.resuming import resumed
+from everview.server.http.resuming import LINGER, resumed
 from everview.server.http.shown import columns_shown, dumped
 from everview.server.subscription import GRANULARITY, Commit, Subscription, Wanted
 from everview.wire.mistakes import told
@@ -93,7 +93,7 @@ class Socket:
             pass
         finally:
             if self.subscription is not None:
-                await self.subscription.close()
+                await self.subscription.close(linger=LINGER)
 
     async def _welcome(self, hello: dict[str, Any]) -> None:
         if hello.get("type") != "hello":
@@ -163,8 +163,8 @@ class Socket:
         tokens = [str(each.get("resume") or "") for each in given]
         if any(tokens):
             wanted = await self.door.engine.run(
-                lambda db: [
-                    resumed(db, self.incarnation, each, token) if token else each
+                lambda _: [
+                    resumed(self.door.engine.feeds, self.incarnation, each, token) if token else each
                     for each, token in zip(wanted, tokens, strict=True)
                 ]
             )
