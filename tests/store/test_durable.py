@@ -335,3 +335,18 @@ def test_replacing_a_view_by_itself_keeps_it(tmp_path: Path) -> None:
         assert db.sql("CREATE OR REPLACE VIEW total AS SELECT count(*) AS n FROM t").rows() == [(2,)]
     with ev.connect(tmp_path) as db:
         assert db["total"].rows() == [(2,)]
+
+
+def test_what_the_log_costs_is_told(tmp_path: Path) -> None:
+    with ev.connect(tmp_path, sync="full") as db:
+        t = db.table("t", {"x": int})
+        before = db.stats()
+        with db.batch():  # one record, and one wait for the disk
+            for x in range(10):
+                t.insert([(x,)])
+        t.insert([(10,)])
+        after = db.stats()
+        assert after["log_records"] == before["log_records"] + 2
+        assert after["log_bytes"] > before["log_bytes"] and after["log_seconds"] > before["log_seconds"]
+    with ev.connect() as db:
+        assert "log_records" not in db.stats()

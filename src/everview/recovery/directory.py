@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from contextlib import suppress
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -74,6 +75,7 @@ class Directory:
         self._store = store
         self._sync = sync
         self._pending: _Pending | None = None
+        self._written = (0, 0, 0.0)  # records, their bytes, the seconds that writing them took
         self._committing = False  # whether a version may have been made that `_wal` does not continue
         self.runtime = EmbeddedRuntime(
             merge_effort=merge_effort, threads=threads, memory=memory, folder=store.files.local
@@ -144,11 +146,23 @@ class Directory:
         self._pending = None
 
     def _append(self, record: bytes) -> None:
+        start = perf_counter()
         try:
             self._wal.append(record)
+            self._written = (
+                self._written[0] + 1,
+                self._written[1] + len(record),
+                self._written[2] + perf_counter() - start,
+            )
         except EverviewError:  # nothing was written, or it was taken out again
             self._pending = None
             raise
+
+    def costs(self) -> dict[str, int | float]:
+        """What the log has been given since the session was opened, and how long that took; with `sync="full"` the wait
+        for the disk is in it.
+        """
+        return dict(zip(("log_records", "log_bytes", "log_seconds"), self._written, strict=True))
 
     # steps
 

@@ -38,6 +38,9 @@ class StepLog(Protocol):
     def before(self, time: int, transactions: list[ChangeSet]) -> None:
         """A step is about to run, when `time` is the last complete time."""
 
+    def costs(self) -> dict[str, int | float]:
+        """How much it was given, and how long writing took."""
+
     def committed(self, transactions: list[ChangeSet]) -> None:
         """It is complete."""
 

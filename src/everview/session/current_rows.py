@@ -1,8 +1,8 @@
 """The rows that a table has under some keys, as the transaction under way sees it: for upserts, conflicts and clearing.
 
-A few keys are looked up one by one. For many it is cheaper to read the whole index once and pick: a look-up costs about
-as much as reading `READ_PER_KEY` rows in order. Rows that were staged but not run yet are added up with those that are
-stored. Everything is columns of codes.
+Keys are looked up one by one, in one call. For very many it is cheaper to read the whole index once and pick: a
+look-up costs about as much as reading `READ_PER_KEY` rows in order. Rows that were staged but not run yet are added up
+with those that are stored. Everything is columns of codes.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from everview.dataflow.dataflow import batch_arrays
 from everview.dataflow.operators import Arrangement
 from everview.kernels import make
 from everview.kernels.trace import read
+from everview.kernels.trace.keyed import under_keys
 from everview.kernels.trace.trace import NO_SINCE
 
-READ_PER_KEY = 500
+READ_PER_KEY = 20
 """Rows that are read in the time of one look-up."""
 
 Counted = tuple[np.ndarray, np.ndarray]
@@ -70,8 +71,7 @@ def stored(arrangement: Arrangement, time: int, key_columns: tuple[int, ...], ke
     if keys is None or (keys.shape[1] > 1 and trace.measure()[1] <= READ_PER_KEY * keys.shape[1]):
         everything = _taken(arrangement, read.collect(trace.address, NO_SINCE, time, 0))
         return everything if keys is None else _picked(everything, key_columns, keys)
-    found = [_under(arrangement, time, key) for key in np.ascontiguousarray(keys.T)]
-    return found[0] if len(found) == 1 else _together(found)
+    return _taken(arrangement, under_keys(trace.address, np.ascontiguousarray(keys), time))
 
 
 def _under(arrangement: Arrangement, time: int, key: np.ndarray) -> Counted:

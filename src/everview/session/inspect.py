@@ -14,6 +14,7 @@ from everview.session.shown import Stats
 from everview.session.snapshot import read_codes
 
 if TYPE_CHECKING:
+    from everview.runtime.backing import StepLog
     from everview.session.core import Core
     from everview.session.view import View
 
@@ -91,6 +92,7 @@ def stats(core: Core) -> dict[str, Any]:
     core.transactions.catch_up()
     held = arrangements(core)
     operators = core.runtime.dataflow.operators()
+    log: StepLog | None = getattr(core.runtime, "log", None)  # embedded sessions in a directory have one
     return Stats(
         {
             "time": core.time,
@@ -99,6 +101,7 @@ def stats(core: Core) -> dict[str, Any]:
             "operators": len(operators),
             "steps": core.runtime.where(),
             "bytes": sum(a["bytes"] for a in held) + core.interner.nbytes,
+            **({} if log is None else log.costs()),
             "arrangements": held,
         }
     )

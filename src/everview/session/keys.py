@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from everview.codes.arrays import encode_column
+from everview.codes.codec import ONE_BY_ONE_ROWS
 from everview.codes.values import decoder, encode_value
 from everview.errors import InputError
 from everview.session.current_rows import last_of_each
@@ -25,6 +28,10 @@ def key_codes(table: Table, keys: Any) -> np.ndarray:
         raise InputError("E_TYPE", f"keys={keys!r}: a list of keys is needed", "put a single key into a list")
     names = [table._codec.names[c] for c in table._key]
     types = [table._codec.types[c] for c in table._key]
+    keys = [*keys]
+    if len(names) == 1 and len(keys) > ONE_BY_ONE_ROWS and not any(isinstance(key, tuple) for key in keys):
+        with suppress(InputError):  # below it is said which one is wrong
+            return encode_column(keys, types[0], table._codec.interner).reshape(1, -1)
     found = []
     for key in keys:
         values = key if isinstance(key, tuple) and (len(names) > 1 or types[0].kind != "tuple") else (key,)

@@ -558,7 +558,9 @@ class Session:
     @reads
     def stats(self) -> dict[str, Any]:
         """Time, where steps run, bytes, and every arrangement held: updates, bytes, batches, how many operators and
-        views read it, and which views depend on it.
+        views read it, and which views depend on it. In a directory also what its log was given ("log_records",
+        "log_bytes") and the seconds that writing it took ("log_seconds"); with `sync="full"` these are mostly the wait
+        for the disk.
         """
         return inspect.stats(self._core)
 

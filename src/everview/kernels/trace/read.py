@@ -26,7 +26,8 @@ CURSOR_TRACE, CURSOR_ROW, CURSOR_WORDS = range(3)
 
 
 @inner
-def _copy_row(batch, data, i, rows, at, time):
+def copy_row(batch, data, i, rows, at, time):
+    """Write row i of a batch at word `at` of a block: its columns, a time, its diff."""
     cols = ld(batch, BATCH_COLS)
     cap = ld(batch, BATCH_CAP)
     for c in range(cols):
@@ -58,7 +59,7 @@ def collect_rows(trace, key, keys, after, upto, keep_times):
             for i in range(start, key_end(batch, start, key, 1, 0, keys)):
                 t = time_at(batch, data, i)
                 if after < t <= upto:
-                    _copy_row(batch, data, i, out, n * width, t if keep_times != 0 else 0)
+                    copy_row(batch, data, i, out, n * width, t if keep_times != 0 else 0)
                     n += 1
     return sort_rows(out, 0, width, 1, n, width - 2, 1, 1, 0)
 
