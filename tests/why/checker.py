@@ -13,12 +13,14 @@ from typing import Any
 
 from everview.codes.codec import Codec
 from everview.plan import nodes as plan
+from everview.plan.windows import Window
 from everview.why.ask import Question
 from everview.why.contents import Given
 from everview.why.derivation import Derivation
 from everview.why.steps import Goal, Search, Step
 from tests.inside import inside
 from tests.oracle.reference import Bag, Evaluation, Row, groups, value_of
+from tests.why.evaluation import Whole, windowed
 
 Tables = Mapping[int, Bag]
 
@@ -42,7 +44,7 @@ def check_why(
     assert question.there(codes), f"{row} is not there"
     root = Goal(view._node, {}, codes)
     question.search.explain(root)
-    Checker(question.search, evaluation or Evaluation(view._node, tables)).check(root)
+    Checker(question.search, evaluation or Whole(view._node, tables)).check(root)
     derivation = view.why(row)
     check_derivation(derivation, view, row, tables)
     return derivation
@@ -177,7 +179,7 @@ class Checker:
                 assert step.children[0].sign * step.children[1].sign == goal.sign
             case plan.Threshold():
                 assert row == children[0] and goal.sign == step.children[0].sign == 1
-            case plan.Reduce() | plan.TopK() | plan.PythonReduce():
+            case plan.Reduce() | plan.TopK() | plan.PythonReduce() | Window():
                 self._group(step, row, children)
             case plan.LoopResult():
                 self._loop(step, row, children)
@@ -191,8 +193,8 @@ class Checker:
 
     def _group(self, step: Step, row: Row, children: list[Row]) -> None:
         node = step.goal.node
-        assert isinstance(node, plan.Reduce | plan.TopK | plan.PythonReduce) and step.seen is not None
-        first = not isinstance(node, plan.TopK)
+        assert isinstance(node, plan.Reduce | plan.TopK | plan.PythonReduce | Window) and step.seen is not None
+        first = not isinstance(node, plan.TopK | Window)
         key = row[: len(node.keys)] if first else tuple(row[k] for k in node.keys)
         group = groups(self.bag(node.child, step.goal.inside), node.keys)[key]
         assert children and all(child in group for child in children)
@@ -201,6 +203,9 @@ class Checker:
             assert step.seen.rows is None
         else:
             assert step.seen.rows == sum(group.values())
+        if isinstance(node, Window):
+            assert children[0] == row[: len(node.child.types)]
+            assert (row, 1) in windowed(node, group)
         if isinstance(node, plan.TopK):
             assert children == [row] and step.seen.place is not None
         if isinstance(node, plan.Reduce):
