@@ -36,6 +36,11 @@ from everview.spark.transport.message import Buffer, Header, bytes_of, pack, unp
 PATIENCE = 120.0
 """Seconds without a sign of life after which a task gives up on its peers (the step is then run again)."""
 
+NOTICE = 0.05
+"""Seconds after which a task that waits for calls looks whether it is to stop."""
+
+AGAIN = "the step is run again"
+
 LARGE = 1 << 15
 """Bytes in a round from which they are sent by a thread: if both ends only sent, neither would read."""
 
@@ -69,9 +74,6 @@ def first_ready(lines: Sequence[Any], seconds: float | None = PATIENCE) -> Any:
     if not found:
         raise PeerLost("E_PEER", f"another task of this step has said nothing for {seconds:.0f} s", AGAIN)
     return by_number[found[0][0]]
-
-
-AGAIN = "the step is run again"
 
 
 class ShardExchange:
@@ -248,10 +250,6 @@ def connect(
             each.close()
         raise
     return dict(sorted(peers.items()))
-
-
-NOTICE = 0.05
-"""Seconds after which a task that waits for calls looks whether it is to stop."""
 
 
 def _called(peer: int, address: tuple[str, int], secret: bytes, purpose: bytes, task: int) -> Channel:
