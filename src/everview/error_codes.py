@@ -105,6 +105,7 @@ E_WHY_DEPTH | An explanation would be too deep. | Install a part of the query as
 
 # Sessions, memory and processes
 E_AUTH | The server's token is missing or wrong. | Give the token that `everview serve` shows.
+E_BUDGET | The memory that a graph's questions may take is spent, and nothing can be dropped. Answers that are there go on. | Ask less, drop a view of the graph, or give it a larger budget.
 E_BUSY | So many calls wait for the server that it takes no more. | Try again in a while.
 E_CANCELLED | The call was asked to stop, by another thread or process. | Call it again if it is still wanted.
 E_CLOSED | The session, table or view is closed or dropped. | Open or create it again; what was acknowledged is there.

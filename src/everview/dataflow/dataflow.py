@@ -20,6 +20,7 @@ from everview import stopping
 from everview.codes.interner import Interner
 from everview.codes.values import encode_value
 from everview.dataflow import pressing, shield
+from everview.dataflow.budgets import Budgets
 from everview.dataflow.failures import PATHS, from_kernels, located
 from everview.dataflow.helper_thread import HelperThread
 from everview.dataflow.operators import Activate, Arrange, Arrangement, Operator, PythonMap, Reduce
@@ -73,6 +74,7 @@ class Dataflow:
         """the thread that is in a user's function, called by the step under way; else 0"""
         self.step_block = make.make_block(step_k.STEP_WORDS)
         self.helper: HelperThread | None = None
+        self.budgets = Budgets()
         self.root = Scope(None)
         self.tail: list[Operator] = []
         self.session = make.make_block(x.EXECUTOR_WORDS)
@@ -592,6 +594,7 @@ class Dataflow:
         for field in lists:
             make.drop_block(make.peek(self.session, field))
         self.root.free()
+        self.budgets.free()
         make.drop_block(self.session)
         make.drop_block(self.step_block)
 

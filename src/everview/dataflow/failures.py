@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from everview.errors import EverviewError, InputError, LoopError, out_of_memory, overflow
+from everview.errors import EverviewError, InputError, LoopError, MemoryLimitError, out_of_memory, overflow
+from everview.kernels.frontier.budget import FAULT_BUDGET
 from everview.kernels.frontier.offers import FAULT_CYCLE, FAULT_PATH
 
 if TYPE_CHECKING:
@@ -53,8 +54,13 @@ def _negative_cycle() -> EverviewError:
     return LoopError("E_LOOP_LIMIT", "edges form a cycle with a negative weight, so that no path is the shortest", hint)
 
 
-PATHS = {FAULT_PATH: _too_long, FAULT_CYCLE: _negative_cycle}
-"""What is wrong with a step whose trees found no answer, by STEP_FAULT."""
+def _spent() -> EverviewError:
+    hint = "ask less, drop a view of the graph, or give it a larger budget"
+    return MemoryLimitError("E_BUDGET", "the graph's budget is spent: there is no memory for another question", hint)
+
+
+PATHS = {FAULT_PATH: _too_long, FAULT_CYCLE: _negative_cycle, FAULT_BUDGET: _spent}
+"""What is wrong with a step whose recursion found no answer, by STEP_FAULT."""
 
 
 def _nothing() -> EverviewError:

@@ -1,8 +1,8 @@
-"""Monotone recursion as dataflow: one operator that keeps trees (`everview.kernels.frontier`).
+"""Recursion over edges as dataflow: one operator that keeps trees, or histories (`everview.kernels.frontier`).
 
 It reads arrangements of the edges in both directions, the same that joins and other questions read, and one of what it
-starts from. Its output is an arrangement like that of a reduction, and all of its state that is ever written: the trees
-are grown again from edges and sources when the first change comes after opening a directory.
+starts from. Its output is an arrangement like that of a reduction, and all of its state that is ever written: trees and
+histories are grown again from edges and sources when the first change comes after opening a directory.
 
 It runs outside all loops, on one shard: the planner sees to that (`everview.dataflow.builder`).
 """
@@ -16,15 +16,23 @@ from everview.dataflow.partitioning import HASH_BY_FIRST
 from everview.dataflow.streams import Flow
 from everview.kernels import make
 from everview.kernels.frontier import forest as forest_k
+from everview.kernels.frontier import histories as histories_k
+from everview.kernels.frontier import history as history_k
 from everview.kernels.frontier import trees as trees_k
 from everview.plan import nodes as plan
 from everview.plan.frontier import Frontier, Rule
+from everview.types import NULL
 
 if TYPE_CHECKING:
     from everview.dataflow.builder import Builder
     from everview.dataflow.dataflow import Dataflow
 
-KINDS = {"same": forest_k.ALONG_SAME, "add": forest_k.ALONG_ADD, "worst": forest_k.ALONG_WORST}
+KINDS = {
+    "same": forest_k.ALONG_SAME,
+    "add": forest_k.ALONG_ADD,
+    "worst": forest_k.ALONG_WORST,
+    "share": forest_k.ALONG_SHARE,
+}
 
 NO_BOUND = 2**63 - 1
 
@@ -47,24 +55,10 @@ class Trees(Operator):
         self.trace = Trace(dataflow, dataflow.root, len(node.types))
         self.inputs = [start.operator, *(a.operator for pair in edges for a in pair)]
         self.spec = (node.rules, node.node, node.value, node.largest)
-        flip = -1 if node.largest else 0
-        rules = [w for r, pair in zip(node.rules, edges, strict=True) for w in _rule(r, pair, flip)]
         place = {c: forest_k.VERTEX_QUESTION + i for i, c in enumerate(node.question)}
         place |= {node.node: forest_k.VERTEX_NODE} | ({} if node.value is None else {node.value: forest_k.VERTEX_VALUE})
-        words = [0] * forest_k.FOREST_WORDS
-        words[forest_k.FOREST_RULES] = self.block(rules)
-        words[forest_k.FOREST_NRULES] = len(node.rules)
-        words[forest_k.FOREST_START] = start.trace.address
-        words[forest_k.FOREST_START_VALUE] = int(node.value is not None)
-        words[forest_k.FOREST_QUESTIONS] = len(node.question)
-        words[forest_k.FOREST_FLIP] = flip
-        words[forest_k.FOREST_OUTPUT] = self.trace.address
+        words = _context(self, self.trace, node, start, edges, forest_k.FOREST_WORDS)
         words[forest_k.FOREST_OUT_MAP] = self.block([place[c] for c in range(len(node.types))])
-        words[forest_k.FOREST_SCOPE] = dataflow.root.address
-        words[forest_k.FOREST_STEP] = dataflow.step_block
-        words[forest_k.FOREST_FRESH] = 1
-        words[forest_k.FOREST_KEY] = self.block([0] * (len(node.question) + 1))
-        words[forest_k.FOREST_NODE] = self.block([0, 0])
         self.context = self.forest = self.block(words)
         dataflow.add(self)
 
@@ -87,12 +81,100 @@ class Trees(Operator):
         super()._free()
 
 
+class Histories(Operator):
+    """The value of every vertex after every round, kept by histories. The columns of its output are the node, the
+    question, the value.
+    """
+
+    kind = "histories"
+
+    def __init__(
+        self,
+        dataflow: Dataflow,
+        node: Frontier,
+        start: Arrangement,
+        edges: list[tuple[Arrangement, Arrangement]],
+        initial: Arrangement | None,
+        asked: Arrangement | None,
+        label: str,
+    ) -> None:
+        super().__init__(dataflow, dataflow.root, len(node.types), label)
+        self.spread = HASH_BY_FIRST
+        self.trace = Trace(dataflow, dataflow.root, len(node.types))
+        others = [a for a in (initial, asked) if a is not None]
+        self.inputs = [start.operator, *(a.operator for pair in edges for a in pair), *(a.operator for a in others)]
+        self.spec = (node.rules, node.node, node.value, node.largest, node.total, node.rounds)
+        self.purse = node.purse
+        words = _context(self, self.trace, node, start, edges, history_k.HISTORY_WORDS)
+        words[forest_k.FOREST_FORM] = forest_k.FORM_HISTORIES
+        words[forest_k.FOREST_INITIAL] = 0 if initial is None else initial.trace.address
+        words[forest_k.FOREST_ASKED] = 0 if asked is None else asked.trace.address
+        words[history_k.HISTORY_ABSENT] = NULL ^ words[forest_k.FOREST_FLIP]
+        words[history_k.HISTORY_TOTAL] = int(node.total)
+        words[history_k.HISTORY_LIMIT] = history_k.NEVER if node.rounds is None else node.rounds
+        words[history_k.HISTORY_OUT_KEY] = self.block([0] * (len(node.question) + 1))
+        words[history_k.HISTORY_BUDGET] = dataflow.budgets.block(node.purse, node.budget)
+        self.context = self.forest = self.block(words)
+        dataflow.add(self)
+
+    def instructions(self) -> list[Instruction]:
+        return [(histories_k.keep_histories.address, self.context)]
+
+    def set_stream(self, address: int) -> None:
+        make.poke(self.context, forest_k.FOREST_STREAM, address)
+
+    def settled(self) -> None:
+        make.poke(self.context, forest_k.FOREST_FRESH, 0)
+
+    def about(self, what: int) -> int:
+        """See `histories.about_histories`."""
+        return int(histories_k.about_histories(what, self.context))
+
+    def measure(self) -> tuple[int, int, int]:
+        batches, updates, size = super().measure()
+        return batches, updates, size + self.about(histories_k.HISTORIES_BYTES)
+
+    def _free(self) -> None:
+        if self.context:  # 0: there was no memory to make it
+            self.about(histories_k.DROP_HISTORIES)
+        super()._free()
+
+
+def _context(
+    operator: Operator,
+    output: Trace,
+    node: Frontier,
+    start: Arrangement,
+    edges: list[tuple[Arrangement, Arrangement]],
+    size: int,
+) -> list[int]:
+    """The words that the contexts of both forms begin with."""
+    dataflow = operator.dataflow
+    flip = -1 if node.largest else 0
+    words = [0] * size
+    words[forest_k.FOREST_RULES] = operator.block(
+        [w for r, pair in zip(node.rules, edges, strict=True) for w in _rule(r, pair, flip)]
+    )
+    words[forest_k.FOREST_NRULES] = len(node.rules)
+    words[forest_k.FOREST_START] = start.trace.address
+    words[forest_k.FOREST_START_VALUE] = int(node.value is not None)
+    words[forest_k.FOREST_QUESTIONS] = len(node.question)
+    words[forest_k.FOREST_FLIP] = flip
+    words[forest_k.FOREST_OUTPUT] = output.address
+    words[forest_k.FOREST_SCOPE] = dataflow.root.address
+    words[forest_k.FOREST_STEP] = dataflow.step_block
+    words[forest_k.FOREST_FRESH] = 1
+    words[forest_k.FOREST_KEY] = operator.block([0] * (len(node.question) + 1))
+    words[forest_k.FOREST_NODE] = operator.block([0, 0])
+    return words
+
+
 def _rule(rule: Rule, pair: tuple[Arrangement, Arrangement], flip: int) -> list[int]:
     """A rule's words, in the order of `forest.FORWARD` and the others."""
     there, back = pair
     weights = [~rule.constant if rule.weight is None else a.order.index(rule.weight) for a in pair]
     bounds = [NO_BOUND if bound is None else bound ^ flip for bound in (rule.most_in, rule.most_out)]
-    return [there.trace.address, back.trace.address, KINDS[rule.along], *weights, *bounds]
+    return [there.trace.address, back.trace.address, KINDS[rule.along], *weights, *bounds, *rule.share]
 
 
 def _by_ends(builder: Builder, source: plan.Node, first: int, second: int) -> Arrangement:
@@ -112,7 +194,14 @@ def frontier(builder: Builder, node: Frontier) -> Flow:
         edges.append((_by_ends(builder, source, rule.near, rule.far), _by_ends(builder, source, rule.far, rule.near)))
     keys = (*node.question, node.node, *(() if node.value is None else (node.value,)))
     start = builder.arrange(node.start, keys)
-    operator = Trees(builder.dataflow, node, start, edges, node.describe())
-    order = tuple(range(len(node.types)))
+    operator: Operator
+    if node.lean:
+        initial = None if node.initial is None else builder.arrange(node.initial, keys)
+        asked = None if node.asked is None else builder.arrange(node.asked, tuple(range(len(node.asked.types))))
+        operator = Histories(builder.dataflow, node, start, edges, initial, asked, node.describe())
+        order = (node.node, *node.question, *(() if node.value is None else (node.value,)))
+    else:
+        operator = Trees(builder.dataflow, node, start, edges, node.describe())
+        order = tuple(range(len(node.types)))
     builder.arrangements.setdefault(builder.key(node), []).append(Arrangement(operator, order))
     return columns(operator, node.types, order)

@@ -12,23 +12,31 @@ table or view is indexed with all its columns. Make a narrow view first if it ha
 have their own. Other types are ordered by hash, which is computed in the kernels and equal on all machines; comparing
 strings would call Python for each.
 
+*Memory.* Loops over the edges are kept for speed, as trees, or ("lean", or within a budget) in little memory.
+
 *Parameters.* Sources and pairs are collections too: rows can be added and removed while the view runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
 
 from everview.errors import PlanError, did_you_mean
 from everview.expr.language import Expression, col, lit
 from everview.graph import components, motifs, paths, ranking, rpq, spanning, structure
+from everview.language import loop as loops
 from everview.language.collection import Collection
+from everview.plan.digest import outline
+from everview.session.limits import size_of
 from everview.types import DataType
 
 
 class Graph:
     """A directed graph over a table, a view or any collection.
+
+    `memory="lean"` keeps what algorithms need in little memory, where that can be done; `budget` (a size like "200MB")
+    does too, and limits it, for all graphs over these edges with that budget.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -55,6 +63,8 @@ class Graph:
         label: str | None = None,
         *,
         nodes: Collection | None = None,
+        memory: Literal["fast", "lean"] = "fast",
+        budget: int | str | None = None,
     ) -> None:
         if not isinstance(edges, Collection):
             raise PlanError("E_TYPE", f"edges must be a collection, not {edges!r}", "db.table(...) is one")
@@ -69,6 +79,7 @@ class Graph:
             _check_weight(edges, weight)
         self.edges = _not_null(edges, src, dst).alias("edge")
         self._more_nodes = None if nodes is None else self.nodes_of(nodes, "nodes")
+        self.lean = _lean(self.edges, memory, budget)
 
     def __repr__(self) -> str:
         extra = "".join(f", {k}={v!r}" for k, v in (("weight", self.weight), ("label", self.label)) if v)
@@ -100,6 +111,11 @@ class Graph:
         e = self.edges
         _check_has(x, "node")
         return x.join(e, x.node == e[near]).select(node=e[far], **kept)
+
+    def iterate(self, start: Collection, body: Callable[[Collection], Collection], **how: Any) -> Collection:
+        """`start.iterate(body, ...)`, kept in little memory if that is what the graph was made for."""
+        order = {"priority": None, "max_rounds": None, "at_limit": "error", **how}
+        return loops.iterate(start, body, **order, lean=self.lean)
 
     def nodes_of(self, given: Collection, what: str) -> Collection:
         """(node): the rows of a parameter that holds nodes, each once; NULL is none."""
@@ -386,3 +402,13 @@ def _check_weight(edges: Collection, weight: str) -> None:
 def _not_null(given: Collection, *names: str) -> Collection:
     """The rows in which these columns have values."""
     return given.filter(*(given[name].is_not_null() for name in names if given.schema()[name].nullable))
+
+
+def _lean(edges: Collection, memory: str, budget: int | str | None) -> loops.Lean | None:
+    """How loops over the edges are to be kept. Graphs over the same edges with the same budget share it."""
+    if memory not in ("fast", "lean"):
+        raise PlanError("E_OPTION", f"memory is {memory!r}", 'say "fast" or "lean"')
+    if budget is None:
+        return None if memory == "fast" else loops.Lean()
+    most = size_of(budget)
+    return loops.Lean(most, f"{outline(edges._node)}:{most}")

@@ -36,12 +36,12 @@ def smallest(g: Graph, nodes: Collection, *moves: Move) -> Collection:
     index more (see `everview.plan.keys`).
     """
     small = _bits(col.label) if g.node_type.kind == "int" else _bits_of_hash(col.label)
-    return _spread(labelled(g, nodes), small, moves)
+    return _spread(g, labelled(g, nodes), small, moves)
 
 
 def smallest_hash(nodes: Collection, *moves: Move) -> Collection:
     """(node, label): the same for hashes, which tell nodes apart (one-to-one on codes) but do not name them."""
-    return _spread(nodes.select(node=col.node, label=col.node.hash()), _bits_of_hash(col.label), moves)
+    return _spread(None, nodes.select(node=col.node, label=col.node.hash()), _bits_of_hash(col.label), moves)
 
 
 def along(edges: Collection, near: str = "src", far: str = "dst") -> Move:
@@ -49,12 +49,12 @@ def along(edges: Collection, near: str = "src", far: str = "dst") -> Move:
     return lambda x: x.join(edges, x.node == edges[near]).select(node=edges[far], label=x.label)
 
 
-def _spread(start: Collection, priority: Expression, moves: tuple[Move, ...]) -> Collection:
+def _spread(g: Graph | None, start: Collection, priority: Expression, moves: tuple[Move, ...]) -> Collection:
     def spread(label: Collection) -> Collection:
         first, *others = (move(label) for move in moves)
         return first.union_all(*others, start).group_by("node").agg(label=col.label.min())
 
-    return start.iterate(spread, priority=priority)
+    return start.iterate(spread, priority) if g is None else g.iterate(start, spread, priority=priority)
 
 
 def _bits(label: Expression) -> Expression:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def reach(g: Graph, sources: Collection) -> Collection:
     """See `Graph.reach`."""
     start = g.nodes_of(sources, "sources")
-    return start.iterate(lambda x: g.hop(x).union_all(start).distinct())
+    return g.iterate(start, lambda x: g.hop(x).union_all(start).distinct())
 
 
 def bfs(g: Graph, sources: Collection, most: int | None = None) -> Collection:
@@ -33,7 +33,7 @@ def bfs(g: Graph, sources: Collection, most: int | None = None) -> Collection:
     def step(x: Collection) -> Collection:
         return g.hop(_below(x, most), hops=col.hops + 1).union_all(start).group_by("node").agg(hops=col.hops.min())
 
-    return start.iterate(step)
+    return g.iterate(start, step)
 
 
 def sssp(g: Graph, sources: Collection, max_rounds: int | None = None) -> Collection:
@@ -46,8 +46,8 @@ def sssp(g: Graph, sources: Collection, max_rounds: int | None = None) -> Collec
         return longer.union_all(start).group_by("node").agg(cost=col.cost.min())
 
     if max_rounds is not None:
-        return start.iterate(relax, max_rounds=max_rounds)
-    return start.iterate(relax, nearer(col.cost), queued=True)
+        return g.iterate(start, relax, max_rounds=max_rounds)
+    return g.iterate(start, relax, priority=nearer(col.cost), queued=True)
 
 
 def nearer(cost: Expression) -> Expression:
@@ -71,7 +71,7 @@ def widest(g: Graph, sources: Collection) -> Collection:
         through = on.select(node=e[g.dst], width=least(x.width, weight))
         return through.union_all(first).group_by("node").agg(width=col.width.max())
 
-    return first.iterate(narrow)
+    return g.iterate(first, narrow)
 
 
 def within(g: Graph, k: int, sources: Collection | None = None) -> Collection:
@@ -107,7 +107,7 @@ def _least_costs(g: Graph, start: Collection) -> Collection:
         further = g.hop(x, source=x.source, cost=x.cost + weight).filter(col.cost.is_not_null())
         return further.union_all(first).group_by("node", "source").agg(cost=col.cost.min())
 
-    return first.iterate(relax, nearer(col.cost), queued=True)
+    return g.iterate(first, relax, priority=nearer(col.cost), queued=True)
 
 
 def _meeting(g: Graph, wanted: Collection, most: int) -> Collection:
@@ -133,7 +133,7 @@ def _from_each(g: Graph, start: Collection, most: int | None, *, back: bool = Fa
         further = g.hop(_below(x, most), back=back, source=x.source, hops=col.hops + 1)
         return further.union_all(first).group_by("node", "source").agg(hops=col.hops.min())
 
-    return first.iterate(step)
+    return g.iterate(first, step)
 
 
 def _costs(g: Graph, start: Collection, most: int | None) -> Collection:
@@ -152,7 +152,7 @@ def _costs(g: Graph, start: Collection, most: int | None) -> Collection:
             return longer.group_by("node", "source").top(1, by=[col.cost, col.hops])
         return longer.group_by("node", "source", "hops").agg(cost=col.cost.min())
 
-    return first.iterate(relax, nearer(col.cost), queued=True) if most is None else first.iterate(relax)
+    return g.iterate(first, relax, priority=nearer(col.cost), queued=True) if most is None else g.iterate(first, relax)
 
 
 def shortest_path(g: Graph, pairs: Collection, max_hops: int | None = None) -> Collection:

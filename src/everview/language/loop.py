@@ -19,7 +19,7 @@ from everview.errors import PlanError, did_you_mean
 from everview.expr import functions, language, nodes
 from everview.expr.resolve import Column, Scope, resolve
 from everview.plan.check import leaked, widen, widened
-from everview.plan.nodes import Loop, LoopResult, Types, Variable
+from everview.plan.nodes import LeanLoop, Loop, LoopResult, Types, Variable
 from everview.types import INT, DataType
 
 if TYPE_CHECKING:
@@ -38,6 +38,14 @@ class Token:
 _running: ContextVar[tuple[Token, ...]] = ContextVar("everview_running_loops", default=())
 
 
+@dataclass(frozen=True)
+class Lean:
+    """That a loop shall take little memory; at most `budget` bytes for all loops with the same `purse`."""
+
+    budget: int | None = None
+    purse: str = ""
+
+
 def check_running(tokens: frozenset[Token]) -> None:
     """Refuse variables of loops whose body is not running now."""
     if tokens and not tokens <= set(_running.get()):
@@ -51,13 +59,14 @@ def iterate(
     max_rounds: int | None,
     at_limit: AtLimit,
     queued: bool = False,
+    lean: Lean | None = None,
 ) -> Collection:
-    """See `Collection.iterate`."""
+    """See `Collection.iterate`. `lean`: to be kept in little memory, if it can be."""
     order = None if priority is None else _priority(priority, start)
     if queued and (order is None or max_rounds is not None):
         why = "rows wait for a priority, and none is given" if order is None else "its rounds cannot be limited"
         raise PlanError("E_LOOP", f"iterate: queued, but {why}", "say priority=..., and no max_rounds")
-    return _fixed_point(body, [start._columns], [start], order, max_rounds, at_limit, "iterate", queued)[0]
+    return _fixed_point(body, [start._columns], [start], order, max_rounds, at_limit, "iterate", queued, lean)[0]
 
 
 def fixpoint(
@@ -102,6 +111,7 @@ def _fixed_point(
     at_limit: AtLimit,
     where: str,
     queued: bool = False,
+    lean: Lean | None = None,
 ) -> list[Collection]:
     from everview.language.collection import Collection, common_owner
 
@@ -122,6 +132,8 @@ def _fixed_point(
     initials = tuple(None if s is None else widen(s._node, t) for s, t in zip(starts, types, strict=True))
     bodies = tuple(widen(r._node, t) for r, t in zip(results, types, strict=True))
     loop = Loop(depth, initials, bodies, priority, max_rounds, at_limit, queued)
+    if lean is not None:
+        loop = LeanLoop(depth, initials, bodies, priority, max_rounds, at_limit, queued, lean.budget, lean.purse)
     owner = common_owner(*given, *results)
     return [
         Collection(

@@ -1,4 +1,4 @@
-"""Monotone recursion as one node: the best value of every vertex, instead of a loop that finds it in rounds.
+"""Recursion over edges as one node: the best value of every vertex, instead of a loop that finds it in rounds.
 
 A `Frontier` says, for every question q and node v,
 
@@ -16,15 +16,16 @@ from typing import Literal
 
 from everview.plan.nodes import Node, Types
 
-Along = Literal["same", "add", "worst"]
+Along = Literal["same", "add", "worst", "share"]
 
 
 @dataclass(frozen=True)
 class Rule:
     """How values go along edges: from column `near` to column `far` of input number `edges`.
 
-    An edge makes of a value itself ("same"), the sum with its weight ("add"), or the worse of both ("worst"). The
-    weight is a column, or a constant that is not negative. No offers come from values beyond `most_in`, and none beyond
+    An edge makes of a value itself ("same"), the sum with its weight ("add"), or the worse of both ("worst"); where
+    values are added up, also the fraction `share` of it divided by the weight, to the nearest ("share"). The weight
+    is a column, or a constant that is not negative. No offers come from values beyond `most_in`, and none beyond
     `most_out` are taken ("beyond" is above if the least is the best, else below).
     """
 
@@ -36,12 +37,17 @@ class Rule:
     constant: int = 0
     most_in: int | None = None
     most_out: int | None = None
+    share: tuple[int, int] = (0, 1)
 
 
 @dataclass(frozen=True, eq=False)
 class Frontier(Node):
     """See the module. `start` has the columns of the result, which are those of the question, the node and the value
     (None: there is none, a vertex is reached or not), in any order.
+
+    What follows `columns` is for the lean form (of a `LeanLoop`), which keeps histories instead of trees: whether
+    values are added up instead of the best being taken; how many rounds there are, if they are counted; what round 0
+    has, if it is not `start`; which vertices are asked for (node, then question), if not all; the budget.
     """
 
     start: Node
@@ -51,6 +57,13 @@ class Frontier(Node):
     value: int | None
     largest: bool
     columns: Types
+    lean: bool = False
+    total: bool = False
+    rounds: int | None = None
+    initial: Node | None = None
+    asked: Node | None = None
+    budget: int | None = None
+    purse: str = ""
 
     @cached_property
     def types(self) -> Types:
@@ -63,8 +76,12 @@ class Frontier(Node):
 
     def describe(self) -> str:
         """What is kept, for `explain`."""
-        what = "what is reached" if self.value is None else f"the {'largest' if self.largest else 'least'} value"
-        along = {"same": "unchanged", "add": "plus a weight", "worst": "no better than a weight"}
+        best = "total" if self.total else "largest" if self.largest else "least"
+        what = "what is reached" if self.value is None else f"the {best} value"
+        along = {"same": "unchanged", "add": "plus a weight", "worst": "no better than a weight", "share": "in shares"}
         ways = ", ".join(dict.fromkeys(along[r.along] for r in self.rules))
         of = f" for each of its {len(self.question)} other column(s)" if self.question else ""
-        return f"{what} along {len(self.rules)} kind(s) of edges, {ways}{of}"
+        rounds = "" if self.rounds is None else f", after {self.rounds} rounds"
+        asked = ", only where it is asked for" if self.asked is not None else ""
+        within = "" if self.budget is None else f", within {self.budget} bytes"
+        return f"{what} along {len(self.rules)} kind(s) of edges, {ways}{of}{rounds}{asked}{within}"

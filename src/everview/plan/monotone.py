@@ -1,4 +1,4 @@
-"""Which loops are monotone, and can be kept as trees instead of rounds.
+"""Which loops are monotone, and can be kept as trees, or as histories, instead of rounds.
 
 A loop is, if its body is the least (or largest) value for each key, or the distinct rows, of a union of
 
@@ -21,12 +21,16 @@ order of the work, and that is what a `Frontier` keeps. Why each condition is ne
 - *Nothing that can fail* is moved to where it is computed for edges that no path leads to.
 
 Whatever is not recognised stays a loop: `recognised` gives the reason.
+
+*Lean loops* (`plan.LeanLoop`) of this form are kept as histories, values after each round. Then rounds may be counted,
+and values may be added up instead of the best being taken: round by round there is nothing to prove about that. And a
+join that looks vertices up, by node and question, tells the loop which ones to say (`_asking`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from everview.expr.functions import conjunction, conjuncts
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal
@@ -34,12 +38,15 @@ from everview.plan import nodes as plan
 from everview.plan.check import free_variables, free_variables_below
 from everview.plan.deep import Staged, of_node, settled
 from everview.plan.frontier import Along, Frontier, Rule
+from everview.plan.keys import unique_columns
 from everview.plan.substitute import over_inputs
 from everview.plan.windows import Window
 from everview.types import BOOL, INTERNED
 
 ORDERED = frozenset({"int", "bool", "date", "timestamp", "decimal"})
 """Kinds of values of which `greatest` and `least` go by the codes."""
+
+SELECTED = ("min", "max", "sum")
 
 TOTAL = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "is_null", "is_not_null", "hash"})
 """Functions that never fail."""
@@ -96,6 +103,12 @@ class _Rewriting:
         return self.done[id(node)]
 
     def _node(self, node: plan.Node) -> plan.Node:
+        if isinstance(node, plan.Join) and self.refused is None:
+            asking = _asking(node)
+            if asking is not None:
+                join, found = asking
+                self._decide(LoopDecision("histories", f"it keeps {found.describe()}"))
+                return over_inputs(join, self.node)
         if isinstance(node, plan.LoopResult):
             try:
                 if self.refused is not None:
@@ -104,7 +117,7 @@ class _Rewriting:
             except NotMonotone as reason:
                 self._decide(LoopDecision("rounds", str(reason)))
             else:
-                self._decide(LoopDecision("trees", f"it keeps {found.describe()}"))
+                self._decide(LoopDecision("histories" if found.lean else "trees", f"it keeps {found.describe()}"))
                 return over_inputs(found, self.node)
         return over_inputs(node, self.node)
 
@@ -114,34 +127,84 @@ class _Rewriting:
 
 
 def recognised(result: plan.LoopResult) -> Frontier:
-    """What a loop's result is as a `Frontier`; NotMonotone says why it is none."""
+    """What a loop's result is as a `Frontier`; NotMonotone says why it is none. Of a `LeanLoop` it is one in lean form:
+    histories of values after each round, so that rounds may be counted, and values be added up.
+    """
     loop = result.loop
+    lean = isinstance(loop, plan.LeanLoop)
     if len(loop.bodies) != 1:
         raise NotMonotone("several variables depend on each other in it")
-    if loop.max_rounds is not None:
+    if loop.max_rounds is not None and not (lean and loop.at_limit == "stop"):
         raise NotMonotone("its rounds are counted")
     if free_variables(result):
         raise NotMonotone("it runs inside another loop")
     selection = _selection(loop.bodies[0])
+    if selection.total and (not lean or loop.max_rounds is None):
+        raise NotMonotone("its values are added up")
     starts, ways = _parts(loop, selection)
     if not ways or not starts:
         raise NotMonotone("it has no start, or nothing that goes further")
     start = _start(starts, selection)
-    _check_initial(loop, starts, selection)
+    initial = _initial(loop, starts, selection)
     nodes = {way.node for way in ways}
     if len(nodes) != 1:
         raise NotMonotone("edges are joined on different columns of it")
     (node,) = nodes
     edges: list[plan.Node] = []
     rules = tuple(_rule(way, selection, node, edges) for way in ways)
-    for part in (start, *edges):
+    for part in (start, *edges, *(() if initial is None else (initial,))):
         if not never_negative(part):
             raise NotMonotone("rows that it reads may be taken away more often than they are there")
     types = result.types
     value = selection.value
     if value is not None and types[value].kind in INTERNED:
         raise NotMonotone("its values are ordered by Python")
-    return Frontier(start, tuple(edges), rules, node, value, selection.largest, types)
+    if initial is not None and not any(
+        key <= frozenset(range(len(types))) - {value} for key in unique_columns(initial)
+    ):
+        raise NotMonotone("it begins with several values for a vertex")
+    found = Frontier(start, tuple(edges), rules, node, value, selection.largest, types)
+    if not isinstance(loop, plan.LeanLoop):
+        return found
+    rounds = loop.max_rounds
+    if rounds is not None and loop.initials[0] is None:
+        rounds -= 1  # the first round of a loop that begins with nothing only says its starts
+    more = {"rounds": rounds, "initial": initial, "budget": loop.budget, "purse": loop.purse}
+    return replace(found, lean=True, total=selection.total, **more)  # type: ignore[arg-type]
+
+
+def _asking(join: plan.Join) -> tuple[plan.Join, Frontier] | None:
+    """A join that looks vertices of a lean loop up, by node and question, with a `Frontier` that says only those; and
+    the `Frontier`. None if it is no such join.
+    """
+    sides = (
+        (join.left, join.left_keys, join.right, join.right_keys),
+        (join.right, join.right_keys, join.left, join.left_keys),
+    )
+    for mine, my_keys, other, their_keys in sides:
+        below, columns = mine, my_keys
+        above: list[plan.Project] = []
+        while isinstance(below, plan.Project) and all(isinstance(e, ColumnRef) for e in below.exprs):
+            above.append(below)
+            columns = tuple(below.exprs[c].index for c in columns)  # type: ignore[attr-defined]
+            below = below.child
+        if not isinstance(below, plan.LoopResult) or not isinstance(below.loop, plan.LeanLoop):
+            continue
+        try:
+            found = recognised(below)
+        except NotMonotone:
+            continue
+        wanted = (found.node, *found.question)
+        if sorted(columns) != sorted(wanted):
+            continue
+        at = dict(zip(columns, their_keys, strict=True))
+        keys = plan.Project(other, tuple(ColumnRef(other.types[at[c]], at[c]) for c in wanted))
+        found = replace(found, asked=plan.Threshold(keys, "distinct"))
+        made: plan.Node = found
+        for project in reversed(above):
+            made = plan.Project(made, project.exprs)
+        return replace(join, left=made) if mine is join.left else replace(join, right=made), found
+    return None
 
 
 @dataclass(frozen=True)
@@ -154,6 +217,7 @@ class _Selection:
     columns: tuple[int, ...]
     value: int | None
     largest: bool
+    total: bool = False
 
 
 def _selection(body: plan.Node) -> _Selection:
@@ -167,14 +231,17 @@ def _selection(body: plan.Node) -> _Selection:
         raise NotMonotone("its body drops or doubles columns")
     if isinstance(body, plan.Threshold) and body.kind == "distinct":
         return _Selection(body.child, tuple(order), None, False)
-    if isinstance(body, plan.Reduce) and len(body.aggregates) == 1 and body.aggregates[0].kind in ("min", "max"):
+    if isinstance(body, plan.Reduce) and len(body.aggregates) == 1 and body.aggregates[0].kind in SELECTED:
         aggregate = body.aggregates[0]
         assert aggregate.column is not None
         below = (*body.keys, aggregate.column)
         if len(set(below)) != len(below):
             raise NotMonotone("its body groups by what it selects")
         value = order.index(len(body.keys))
-        return _Selection(body.child, tuple(below[c] for c in order), value, aggregate.kind == "max")
+        largest, total = aggregate.kind == "max", aggregate.kind == "sum"
+        if total and (body.child.types[aggregate.column].kind != "int" or body.child.types[aggregate.column].nullable):
+            raise NotMonotone("what it adds up may be something else than an integer")
+        return _Selection(body.child, tuple(below[c] for c in order), value, largest, total)
     raise NotMonotone("its body is not the least or largest value for each key, nor distinct rows")
 
 
@@ -286,13 +353,21 @@ def _bare(node: plan.Node) -> plan.Node:
     return node
 
 
-def _check_initial(loop: plan.Loop, starts: Sequence[plan.Node], selection: _Selection) -> None:
-    """What the loop begins with must be among its starts."""
+def _initial(loop: plan.Loop, starts: Sequence[plan.Node], selection: _Selection) -> plan.Node | None:
+    """What the loop begins with, if it is not what it starts from: only where values are added up may that be."""
     initial = loop.initials[0]
+    if selection.total:
+        if initial is None:
+            raise NotMonotone("it begins with nothing")
+        return initial
     if initial is None or (isinstance(initial, plan.Constant) and not initial.rows):
-        return
-    if not any(_bare(initial) == _bare(_ordered(_bare(s), selection.columns)) for s in starts):
+        if initial is not None and loop.max_rounds is not None:
+            raise NotMonotone("its rounds are counted")
+        return None
+    among = [_bare(initial) == _bare(_ordered(_bare(s), selection.columns)) for s in starts]
+    if not any(among) or (loop.max_rounds is not None and not all(among)):
         raise NotMonotone("it begins with rows that its body does not start from")
+    return None
 
 
 def _rule(way: _Way, selection: _Selection, node: int, edges: list[plan.Node]) -> Rule:
@@ -304,6 +379,7 @@ def _rule(way: _Way, selection: _Selection, node: int, edges: list[plan.Node]) -
     far = _of_edges(way, way.outputs[node], "where an edge leads")
     value = selection.value
     along, weight = ("same", None) if value is None else _along(way, selection, value)
+    share = _shares(way, way.outputs[value], value) if selection.total and value is not None else None
     conditions: list[Expr] = []
     most_in: list[int] = []
     most_out: list[int] = []
@@ -322,6 +398,7 @@ def _rule(way: _Way, selection: _Selection, node: int, edges: list[plan.Node]) -
         constant,
         worst(most_in, default=None),
         worst(most_out, default=None),
+        (0, 1) if share is None else share[1],
     )
 
 
@@ -339,6 +416,11 @@ def _along(way: _Way, selection: _Selection, value: int) -> tuple[Along, Expr | 
     output = way.outputs[value]
     if _is_column(output, value):
         return "same", None
+    if selection.total:
+        found = _shares(way, output, value)
+        if found is None:
+            raise NotMonotone("what is added up is neither a value nor a share of one")
+        return "share", found[0]
     kinds: dict[str, Along] = {"add": "add", "least" if selection.largest else "greatest": "worst"}
     if not isinstance(output, Call) or output.op not in kinds or len(output.args) != 2:
         raise NotMonotone("what an edge makes of a value is not known to be monotone")
@@ -356,6 +438,31 @@ def _along(way: _Way, selection: _Selection, value: int) -> tuple[Along, Expr | 
             raise NotMonotone("what an edge makes of a value may be better than the value")
         return along, others[0]
     return along, _of_edges(way, others[0], "an edge's weight")
+
+
+def _shares(way: _Way, output: Expr, value: int) -> tuple[Expr, tuple[int, int]] | None:
+    """(weight, fraction) if an expression is the fraction of a value, divided by a weight, to the nearest: (value * 2n
+    + weight * d) // (weight * 2d) for n / d.
+    """
+    above, below = _factors(output, "floordiv"), None
+    if above is None or not isinstance(above[0], Call) or above[0].op != "add":
+        return None
+    parts = [_factors(a, "mul") for a in above[0].args]
+    below = _factors(above[1], "mul")
+    if below is None or len(parts) != 2 or parts[0] is None or parts[1] is None:
+        return None
+    (own, times), (weight, once), (again, twice) = parts[0], parts[1], below
+    numbers = [e.value for e in (times, once, twice) if isinstance(e, Literal) and isinstance(e.value, int)]
+    if len(numbers) != 3 or not _is_column(own, value) or weight != again or numbers[2] != 2 * numbers[1]:
+        return None
+    if numbers[0] < 0 or numbers[1] <= 0 or weight.type.kind != "int":
+        return None
+    return _of_edges(way, weight, "an edge's weight"), (numbers[0], numbers[1])
+
+
+def _factors(expr: Expr, op: str) -> tuple[Expr, Expr] | None:
+    """The two arguments of a call."""
+    return (expr.args[0], expr.args[1]) if isinstance(expr, Call) and expr.op == op and len(expr.args) == 2 else None
 
 
 def _is_column(expr: Expr, column: int) -> bool:

@@ -392,6 +392,17 @@ class Loop(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class LeanLoop(Loop):
+    """A loop of which little memory is wanted: where its form allows it, it is kept as histories instead of rounds (see
+    `everview.plan.monotone`). `budget` is the most bytes that all loops with the same `purse` may take, if there is a
+    limit.
+    """
+
+    budget: int | None = None
+    purse: str = ""
+
+
+@dataclass(frozen=True, eq=False)
 class LoopResult(Node):
     """Body number `index` of a loop, at the fixed point."""
 

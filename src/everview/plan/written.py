@@ -42,7 +42,7 @@ NODES: dict[str, type[plan.Node]] = {
     for c in (
         plan.Table, plan.Constant, plan.Project, plan.Filter, plan.FlatMap, plan.Negate, plan.Union, plan.Join,
         plan.MultiJoin, plan.Threshold, plan.Reduce, plan.TopK, plan.PythonReduce, plan.Variable, plan.Loop,
-        plan.LoopResult, Window,
+        plan.LeanLoop, plan.LoopResult, Window,
     )
 }  # fmt: skip
 """The nodes that plans are made of."""

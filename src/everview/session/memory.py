@@ -38,6 +38,7 @@ from everview.kernels.memory import cell
 from everview.kernels.trace import batch as batch_k
 from everview.kernels.trace import trace as trace_k
 from everview.session import shown
+from everview.session.budget import budgets
 from everview.session.core import CORES, Core
 from everview.session.inspect import arrangements
 from everview.types import INT, STR
@@ -57,6 +58,9 @@ class Memory(dict[str, Any]):
         text = f"total {size(self['total'])}: arrangements {held} (of which history {size(self['history'])}), {parts}"
         if "resident" in self:
             text += f"; the process has {size(self['resident'])}, at most {size(self['peak'])} so far"
+        for one in self.get("budgets", ()):
+            most = "" if one.limit is None else f" of {size(one.limit)}"
+            text += f"; lean graphs {size(one.used)}{most} for {one.questions} questions"
         return text
 
     def tables(self) -> list[tuple[tuple[str, ...], list[tuple[Any, ...]]]]:
@@ -136,6 +140,7 @@ def memory(core: Core) -> Memory:
             "unused": unused_memory(),
             "resident": resident,
             "peak": peak,
+            "budgets": budgets(core),
         }
     )
 

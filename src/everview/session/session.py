@@ -22,6 +22,7 @@ from everview.language.collection import Collection
 from everview.plan.multiway import Choice
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session import doors, inspect
+from everview.session.budget import Budget, budget
 from everview.session.core import Core
 from everview.session.definitions import check_count
 from everview.session.limits import Limits, cancel, size_of
@@ -324,6 +325,29 @@ class Session:
             None if seconds is None else doors.seconds(seconds),
             None if memory is None else size_of(memory),
         )
+
+    @reads
+    def budget(self, memory: int | str | None = None) -> Budget:
+        """Limit the memory that all questions to graphs made with `memory="lean"` take together; without a size, say
+        what they take now. (A graph with a budget of its own has that instead.)
+
+        When they take more, what can be worked out again is dropped: first of vertices with few edges, as little as is
+        enough. Answers stay right and get slower. When nothing is left to drop, a transaction that asks a new question
+        fails with E_BUDGET (`MemoryLimitError`); the others go on. The limit is the session's: say it again after
+        opening a directory.
+
+        >>> import everview as ev
+        >>> from everview.graph import Graph
+        >>> db = ev.connect()
+        >>> road, trip = db.table("road", {"src": int, "dst": int}), db.table("trip", {"a": int, "b": int})
+        >>> far = db.view("far", Graph(road, memory="lean").distance(trip))
+        >>> found = db.budget("100MB")
+        >>> road.insert([(1, 2), (2, 3)])
+        >>> trip.insert([(1, 3)])
+        >>> far.rows(), db.budget().limit, db.budget().used < 10_000
+        ([(1, 3, 2)], 100000000, True)
+        """
+        return budget(self._core, None if memory is None else size_of(memory))
 
     def cancel(self) -> bool:
         """Have the call stop that is under way in another thread: there it fails with E_CANCELLED (`StoppedError`), has

@@ -72,15 +72,21 @@ from everview.kernels.memory import free, ld, reserve, st, zeros
     FOREST_OUT,
     FOREST_OUT_N,
     FOREST_FUEL,
+    FOREST_FORM,
+    FOREST_INITIAL,
+    FOREST_ASKED,
     FOREST_WORDS,
-) = range(46)
+) = range(49)
 """A context, what follows without its prefix. RULES: RULE_WORDS for each rule. START: the trace of the sources, by
 question, node and value; START_VALUE: whether they have one. OUT_MAP: which word of an entry each column of the output
 is. KEY and NODE: blocks with the key that is sought. PHASE, EPOCH, CURSOR, FUEL: where the work is (see `trees`).
 BUILT: the forest is grown; LOUD: it was in the step under way, with everything said. SERIAL: the number of the epoch,
-never used again; 0 while growing. WILD: edges with weights that trees cannot have (see `repair`). The rest are growing
-blocks with their sizes in word 0, and how many of their rows are used.
+never used again; 0 while growing. WILD: edges with weights that trees cannot have (see `repair`). FORM: FORM_TREES or
+FORM_HISTORIES, whose contexts begin with the same words and go on with their own (see `history`); INITIAL and ASKED:
+traces that only those have. The rest are growing blocks with their sizes in word 0, and how many rows they have.
 """
+
+FORM_TREES, FORM_HISTORIES = range(2)
 
 (
     RULE_FORWARD,
@@ -90,15 +96,19 @@ blocks with their sizes in word 0, and how many of their rows are used.
     RULE_BACKWARD_WEIGHT,
     RULE_MOST_IN,
     RULE_MOST_OUT,
+    RULE_TIMES,
+    RULE_OF,
     RULE_WORDS,
-) = range(8)
+) = range(10)
 """A rule: the traces of its edges by (near, far, ...) and by (far, near, ...), what an edge makes of a value, the
 columns of the weight (below 0: there is none, and ~column is the constant); no offers from values beyond MOST_IN, nor
-of values beyond MOST_OUT.
+of values beyond MOST_OUT. TIMES and OF: of shares (see `recall`).
 """
 
-ALONG_SAME, ALONG_ADD, ALONG_WORST = range(3)
-"""RULE_KIND: the value itself, value + weight, the worse of value and weight."""
+ALONG_SAME, ALONG_ADD, ALONG_WORST, ALONG_SHARE = range(4)
+"""RULE_KIND: the value itself, value + weight, the worse of value and weight; a share of the value (see `recall`, trees
+have none).
+"""
 
 (
     VERTEX_VALUE,
@@ -529,17 +539,3 @@ def free_forest(ctx):
         block = ld(ctx, field)
         st(ctx, field, 0)
         free(block)
-
-
-@inner
-def undo_all(forests, n):
-    """A step failed: put all forests back."""
-    for i in range(n):
-        undo(ld(forests, i))
-
-
-@inner
-def forget_all(forests, n):
-    """A step is committed: what it changed in the forests stays."""
-    for i in range(n):
-        forget(ld(forests, i))

@@ -23,15 +23,13 @@ It returns to the executor, to be called again, whenever its fuel is gone: so a 
 from __future__ import annotations
 
 from everview.kernels.build.native import AGAIN, entry, inner, operator, shared
+from everview.kernels.frontier.epochs import A_WHILE, SOURCES, WASTE, delta_of, gather, publish, source
 from everview.kernels.frontier.forest import (
     FLAG_BASED,
     FOREST_BUILT,
-    FOREST_CHANGES,
-    FOREST_CHANGES_N,
     FOREST_ENTRIES,
     FOREST_ENTRIES_N,
     FOREST_EPOCH,
-    FOREST_EPOCHS_AT,
     FOREST_FLIP,
     FOREST_FRESH,
     FOREST_FUEL,
@@ -48,18 +46,15 @@ from everview.kernels.frontier.forest import (
     FOREST_PHASE,
     FOREST_QUESTIONS,
     FOREST_RULES,
-    FOREST_SCOPE,
     FOREST_SERIAL,
     FOREST_SERIALS,
     FOREST_START,
     FOREST_STEP,
-    FOREST_STREAM,
     FOREST_WILD,
     FOREST_WILD_BEFORE,
     LOGGED,
     NO_PARENT,
     OWN_VALUE,
-    RULE_FORWARD,
     RULE_WORDS,
     VERTEX_BASE,
     VERTEX_FLAGS,
@@ -75,92 +70,18 @@ from everview.kernels.frontier.forest import (
 )
 from everview.kernels.frontier.offers import adds, base_in, count_wild, there
 from everview.kernels.frontier.repair import cut, offer, regrow, spread, start_anew, trim
-from everview.kernels.memory import alloc, free, ld, reserve, st
-from everview.kernels.operators.arrange import emit
-from everview.kernels.run.scope import SCOPE_NOW
+from everview.kernels.memory import ld, reserve, st
 from everview.kernels.run.step import STEP_BASE, STEP_EPOCHS
-from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_ROWS, time_at
-from everview.kernels.trace.sort import sort_rows
+from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_ROWS
 from everview.kernels.trace.trace import (
     TRACE_COLS,
     TRACE_COUNT,
-    TRACE_DELTA,
-    TRACE_STAMP,
     TRACE_TABLE,
-    add_delta,
     clear_delta,
     trace_rows,
 )
 
 PHASE_IDLE, PHASE_GROWING, PHASE_OPENING, PHASE_TRIMMING, PHASE_REGROWING, PHASE_SPREADING, PHASE_CLOSING = range(7)
-
-A_WHILE = 200_000
-"""FOREST_FUEL of one call: rows of edges to look at, some milliseconds."""
-
-WASTE = 4
-"""How many times as many entries as rows of the output there may be before the forest is grown again."""
-
-
-@inner
-def _delta(ctx, trace):
-    """What came to a trace in this step; 0 if nothing."""
-    return ld(trace, TRACE_DELTA) if ld(trace, TRACE_STAMP) == ld(ld(ctx, FOREST_SCOPE), SCOPE_NOW) else 0
-
-
-@inner
-def _source(ctx, i):
-    """Trace number i whose changes matter: those of the rules' edges, then the sources'."""
-    if i == ld(ctx, FOREST_NRULES):
-        return ld(ctx, FOREST_START)
-    return ld(ld(ctx, FOREST_RULES), i * RULE_WORDS + RULE_FORWARD)
-
-
-@inner
-def _epoch_of(ctx, batch, data, row):
-    """Which of the step's epochs a row of a change belongs to, counted from 1."""
-    step = ld(ctx, FOREST_STEP)
-    return min(max(time_at(batch, data, row) - ld(step, STEP_BASE), 1), ld(step, STEP_EPOCHS))
-
-
-@shared
-def _gather(ctx):
-    """List the step's changes by epoch: CHANGES from EPOCHS_AT[e] on are epoch e's, two words each (source, row)."""
-    epochs = ld(ld(ctx, FOREST_STEP), STEP_EPOCHS)
-    bounds = alloc(epochs + 3)
-    free(ld(ctx, FOREST_EPOCHS_AT))
-    st(ctx, FOREST_EPOCHS_AT, bounds)
-    for e in range(epochs + 3):
-        st(bounds, e, 0)
-    total = 0
-    for s in range(ld(ctx, FOREST_NRULES) + 1):
-        delta = _delta(ctx, _source(ctx, s))
-        if delta != 0:
-            data = ld(delta, BATCH_DATA)
-            for i in range(ld(delta, BATCH_ROWS)):
-                e = _epoch_of(ctx, delta, data, i)
-                st(bounds, e + 1, ld(bounds, e + 1) + 1)
-            total += ld(delta, BATCH_ROWS)
-    st(ctx, FOREST_CHANGES_N, 0)
-    changes = reserve(ctx, FOREST_CHANGES, FOREST_CHANGES_N, 2, total)
-    for e in range(epochs + 2):
-        st(bounds, e + 1, ld(bounds, e) + ld(bounds, e + 1))
-    for s in range(ld(ctx, FOREST_NRULES) + 1):
-        delta = _delta(ctx, _source(ctx, s))
-        if delta != 0:
-            data = ld(delta, BATCH_DATA)
-            for i in range(ld(delta, BATCH_ROWS)):
-                e = _epoch_of(ctx, delta, data, i)
-                at = ld(bounds, e)
-                st(bounds, e, at + 1)
-                st(changes, 1 + 2 * at, s)
-                st(changes, 2 + 2 * at, i)
-    e = epochs + 2  # each bound has moved to the end of its epoch, which is where the next begins
-    while e > 0:
-        st(bounds, e, ld(bounds, e - 1))
-        e -= 1
-    st(bounds, 0, 0)
-    st(ctx, FOREST_CHANGES_N, total)
-    return total
 
 
 @inner
@@ -257,29 +178,12 @@ def _say_changes(ctx, time):
 
 
 @shared
-def _publish(ctx):
-    """What was said becomes the output's delta."""
-    output = ld(ctx, FOREST_OUTPUT)
-    n = ld(ctx, FOREST_OUT_N)
-    cols = ld(output, TRACE_COLS)
-    batch = sort_rows(ld(ctx, FOREST_OUT), 1, cols + 2, 1, n, cols, 1, 0, ld(ctx, FOREST_STEP)) if n > 0 else 0
-    st(ctx, FOREST_OUT_N, 0)
-    st(ctx, FOREST_PHASE, PHASE_IDLE)
-    if batch == 0:
-        clear_delta(output)
-        return 0
-    add_delta(output, batch, ld(ld(ctx, FOREST_SCOPE), SCOPE_NOW), ld(ctx, FOREST_STEP))
-    emit(ld(ctx, FOREST_STREAM), batch)
-    return 0
-
-
-@shared
 def _begin(ctx):
     """The step begins. 0: there is nothing to do."""
     fresh = ld(ctx, FOREST_FRESH) != 0
     changed = fresh
-    for s in range(ld(ctx, FOREST_NRULES) + 1):
-        changed = changed or _delta(ctx, _source(ctx, s)) != 0
+    for s in range(ld(ctx, FOREST_NRULES) + SOURCES):
+        changed = changed or delta_of(ctx, source(ctx, s)) != 0
     if not changed:
         clear_delta(ld(ctx, FOREST_OUTPUT))
         return 0
@@ -296,7 +200,7 @@ def _begin(ctx):
         st(ctx, FOREST_PHASE, PHASE_GROWING)
     else:
         st(ctx, FOREST_PHASE, PHASE_OPENING)
-    _gather(ctx)
+    gather(ctx)
     return 1
 
 
@@ -336,7 +240,7 @@ def _advance(ctx, base, epochs):
             _grown(ctx, base)
     elif phase == PHASE_OPENING:
         if epoch > epochs:
-            _publish(ctx)
+            publish(ctx)
             return False
         _open(ctx, epoch, time)
     elif phase == PHASE_TRIMMING:

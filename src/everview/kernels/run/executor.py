@@ -17,7 +17,7 @@ then, or behind the program if the step was complete and there was no memory to 
 from __future__ import annotations
 
 from everview.kernels.build.native import AGAIN, CALL_PYTHON, DEBUG, entry, inner, task
-from everview.kernels.frontier.forest import forget_all, undo_all
+from everview.kernels.frontier.undoing import forget_all, keep_all, undo_all
 from everview.kernels.leaving import attempt, last_failed
 from everview.kernels.memory import (
     BLOCK_FOLLOWING,
@@ -180,6 +180,7 @@ def _reclaim(session, number):
         keep_batcher(ld(ld(session, EXECUTOR_BATCHERS), i))
     for i in range(ld(session, EXECUTOR_NSCOPES)):
         keep_scope(ld(ld(session, EXECUTOR_SCOPES), i))
+    keep_all(ld(session, EXECUTOR_FORESTS), ld(session, EXECUTOR_NFORESTS))
     _keep_contexts(session, lost)
     drop_lost(lost)
 
