@@ -31,11 +31,11 @@ class Budgets:
 
     def limit(self, purse: str) -> int | None:
         """The most bytes of a purse, if there is a limit."""
-        return make.peek(self.block(purse), budget_k.BUDGET_LIMIT) or None
+        return int(make.peek(self.block(purse), budget_k.BUDGET_LIMIT)) or None
 
     def used(self, purse: str) -> int:
         """The bytes that its operators take together."""
-        return make.peek(self.block(purse), budget_k.BUDGET_USED)
+        return int(make.peek(self.block(purse), budget_k.BUDGET_USED))
 
     def unlimited(self, purse: str) -> None:
         """A purse has no limit any more."""
