@@ -23,6 +23,7 @@ from everview.dataflow import pressing, shield
 from everview.dataflow.budgets import Budgets
 from everview.dataflow.failures import PATHS, from_kernels, located
 from everview.dataflow.helper_thread import HelperThread
+from everview.dataflow.lending import Lender
 from everview.dataflow.operators import Activate, Arrange, Arrangement, Operator, PythonMap, Reduce
 from everview.dataflow.scopes import EPOCH_MASK, Scope
 from everview.dataflow.streams import Sink
@@ -95,6 +96,8 @@ class Dataflow:
         """whether the call under way has a limit: users' functions must not hold it up"""
         self.stopped = False
         """whether the call under way was asked to stop"""
+        self.lender: Lender | None = None
+        """lets others read while a step computes, if there are others"""
         self._leaving: set[Operator] = set()
         self._ended: set[Scope] = set()
 
@@ -232,7 +235,7 @@ class Dataflow:
         now = self.time + epochs
         make.poke(self.session, x.EXECUTOR_PC, 0)
         self._target = now
-        self._step(self.time, epochs, batcher, rows)
+        self._step(self.time, epochs, batcher, rows, self.lender)
         self.time, self._target = now, None  # both: nothing is raised between two assignments
 
     def ended(self) -> bool:
@@ -361,7 +364,9 @@ class Dataflow:
         finally:
             make.drop_stream(stream)
 
-    def _step(self, base: int, epochs: int, batcher: int = 0, rows: bytes = NO_ROWS) -> None:
+    def _step(
+        self, base: int, epochs: int, batcher: int = 0, rows: bytes = NO_ROWS, lender: Lender | None = None
+    ) -> None:
         """Run a step to its end. An interrupt may be heard wherever Python runs, when the step is complete, too, and
         nobody knows it yet: `_committed` tells.
         """
@@ -369,7 +374,10 @@ class Dataflow:
         if self.most_words:
             pressing.enter(self)
         try:
-            answer = x.step(self.session, base, epochs, batcher, rows)
+            if lender is None:
+                answer = x.step(self.session, base, epochs, batcher, rows)
+            else:
+                answer = self._beside_guests(lender, base, epochs, batcher, rows)
             if answer != x.ENDED_DONE:
                 self.attend(answer)
         except BaseException as error:
@@ -383,6 +391,19 @@ class Dataflow:
             self.running = False
             if pressing.used:
                 pressing.leave(self)
+
+    def _beside_guests(self, lender: Lender, base: int, epochs: int, batcher: int, rows: bytes) -> int:
+        """Run a step that others may read beside as far as its commit, then commit it."""
+        end = len(self.at)
+        with lender.prepared(self.session):
+            make.poke(self.session, x.EXECUTOR_LENGTH, end + 1)
+            try:
+                self.attend(x.step(self.session, base, epochs, batcher, rows))
+            finally:
+                if make.peek(self.session, x.EXECUTOR_PC) == end:  # at its end, and not committed: see `_committed`
+                    make.poke(self.session, x.EXECUTOR_PC, end + 1)
+                make.poke(self.session, x.EXECUTOR_LENGTH, end)
+        return int(x.resume(self.session, end))
 
     def enter(self) -> None:
         """Kernels of a step begin to work."""

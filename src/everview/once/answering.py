@@ -9,7 +9,6 @@ import numpy as np
 
 from everview.codes.codec import Codec
 from everview.codes.interner import Interner
-from everview.errors import out_of_memory
 from everview.once import demand, joining, ordering
 from everview.once.demand import Demand, Match
 from everview.once.expressions import filtered, projected
@@ -37,43 +36,63 @@ Leaves = Callable[[plan.Node], Leaf | None]
 """What is kept of a node; None if nothing is."""
 
 
-def planned(root: plan.Node, leaves: Leaves) -> Demand:
-    """What is to be computed for a question; `Elsewhere` if that cannot be done here. Nothing is computed yet."""
-    return demand.demanded(root, lambda node: leaves(node) is not None)
+class Question:
+    """A plan that is asked for its rows: what is kept of it is read (`fetch`), then the rest is computed (`answer`).
+
+    `Elsewhere`, at once, if it cannot be answered here. Reading needs the session's turn, or a step that lends what is
+    committed; computing needs neither if what was read is a copy.
+    """
+
+    def __init__(self, root: plan.Node, leaves: Leaves) -> None:
+        self._root = root
+        self._kept: dict[plan.Node, Leaf] = {}
+        self._asked = demand.demanded(root, lambda node: leaves(node) is not None)
+        for node in self._asked.order:
+            leaf = leaves(node)
+            if leaf is not None:
+                self._kept[node] = leaf
+        self._fetched: dict[plan.Node, Rows] = {}
+
+    def fetch(self, *, copied: bool) -> None:
+        """Read what is kept; `copied`: so that it does not change any more, whatever becomes of the session."""
+        for node, leaf in self._kept.items():
+            rows = leaf.rows(self._asked.wanted[node])
+            self._fetched[node] = _copied(rows) if copied else rows
+
+    def answer(self, interner: Interner, may_go_on: Callable[[int], None] = lambda words: None) -> Words:
+        """The rows as columns of codes, in the order of an arrangement. `may_go_on` is told from time to time how many
+        words are held, and raises what it has against it.
+        """
+        asked, held, left = self._asked, self._fetched, dict(self._asked.readers)
+        computing = _Answering(asked, interner, held)
+        for node in reversed(asked.order):
+            poll()
+            if node not in self._kept:
+                held[node] = computing.rows(node)
+            may_go_on(sum(rows.size() for rows in held.values()))
+            for child in asked.inputs(node, self._kept.__contains__):
+                left[child] -= 1
+                if not left[child]:
+                    held.pop(child, None)
+        return ordering.in_code_order(ordering.repeated(held[self._root], range(len(self._root.types))))
 
 
-def answer(root: plan.Node, leaves: Leaves, interner: Interner, most_words: int | None = None) -> Words:
-    """The rows of a plan as columns of codes, in the order of an arrangement. `most_words`: how much may be held."""
-    asked = planned(root, leaves)
-    held: dict[plan.Node, Rows] = {}
-    left = dict(asked.readers)
-    for node in reversed(asked.order):
-        poll()
-        held[node] = _Answering(asked, leaves, interner, held).rows(node)
-        if most_words is not None and sum(rows.size() for rows in held.values()) > most_words:
-            raise out_of_memory("the query")
-        for child in asked.inputs(node, lambda n: leaves(n) is not None):
-            left[child] -= 1
-            if not left[child]:
-                held.pop(child, None)
-    return ordering.in_code_order(ordering.repeated(held[root], range(len(root.types))))
+def _copied(rows: Rows) -> Rows:
+    columns = {number: Column(column.words().copy()) for number, column in rows.columns.items()}
+    return Rows(rows.count, columns, None if rows.weights is None else rows.weights.copy())
 
 
 class _Answering:
     """One node's rows, from those of the nodes that it reads."""
 
-    def __init__(self, asked: Demand, leaves: Leaves, interner: Interner, held: dict[plan.Node, Rows]) -> None:
+    def __init__(self, asked: Demand, interner: Interner, held: dict[plan.Node, Rows]) -> None:
         self.asked = asked
-        self.leaves = leaves
         self.interner = interner
         self.held = held
 
     def rows(self, node: plan.Node) -> Rows:
         """The wanted columns of a node's rows."""
         wanted = self.asked.wanted[node]
-        leaf = self.leaves(node)
-        if leaf is not None:
-            return leaf.rows(wanted)
         match = self.asked.matches.get(node)
         if match is not None:
             return self._matched(match, wanted)

@@ -106,6 +106,8 @@ class ByKey:
     def _stored(self, table: Table, keys: Iterable[Row]) -> list[Row] | None:
         """The rows under keys, each as often as it is there; None where the index alone does not tell."""
         core, arrangement = self._core, table._arrangement
+        if core.closed:
+            core.alive()  # its memory is gone
         core.transactions.check_writable(table)
         if core.transactions.waits(table):
             return None

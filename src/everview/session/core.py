@@ -19,6 +19,7 @@ import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from everview.dataflow.lending import MustWait, visitors
 from everview.dataflow.operators import Trace
 from everview.errors import ClosedError, InputError
 from everview.expr.language import UserFunction
@@ -53,6 +54,8 @@ class Core:
         self.history = history
         self.writing: Any = threading.RLock()
         self.lock: Any = threading.RLock()
+        self.home = threading.get_ident()
+        """the thread that made it"""
         self.limits: dict[int, Limits] = {}
         """what calls may take, by thread"""
         self.stop: Stop | None = None
@@ -105,10 +108,14 @@ class Core:
         if self.runtime.dataflow.serving == threading.get_ident():
             raise reentrant()
 
-    def refuse_helper(self) -> None:
-        """Refuse a call of a function that runs beside the call that needs its answer: both would wait for ever."""
+    def refuse_waiting(self) -> None:
+        """Refuse a turn to whoever must not wait for one, because both would wait for ever: a function that runs beside
+        the call that needs its answer, and a guest of the step under way.
+        """
         if threading.get_ident() in helpers:
             raise reentrant()
+        if threading.get_ident() in visitors:
+            raise MustWait
 
     def prepare(self) -> None:
         """Called at the beginning of a turn, if there is anything to do: let go of what snapshots held, and put in

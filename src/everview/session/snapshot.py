@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -60,13 +61,30 @@ class Snapshot:
         arrangement.trace.hold(time)
         arrangement.trace.snapshots.add(self)
 
+    @classmethod
+    def copied(
+        cls, core: Core, arrangement: Arrangement, codec: Codec, time: int, contents: tuple[np.ndarray, np.ndarray]
+    ) -> Snapshot:
+        """Contents that were copied: columns in the collection's order, and multiplicities. Nothing is held."""
+        made = cls.__new__(cls)
+        made._core, made._arrangement, made._codec, made.time = core, arrangement, codec, time
+        made.now = core.clock.at(time)
+        made._copy, made._lost, made._held = contents, None, False
+        return made
+
     def __del__(self) -> None:
         if getattr(self, "_held", False):  # whichever thread is here may be in the middle of anything
             self._core.released.append((self._arrangement.trace, self.time))
 
-    @reads
     def _contents(self) -> tuple[np.ndarray, np.ndarray]:
         """(columns in the collection's order, multiplicities)."""
+        copy = self._copy
+        if copy is not None and not self._core.closed:
+            return copy
+        return self._collected()
+
+    @reads
+    def _collected(self) -> tuple[np.ndarray, np.ndarray]:
         self._core.alive()
         if self._lost is not None:
             raise self._lost
@@ -234,10 +252,21 @@ def read_key(
     core: Core, arrangement: Arrangement, codec: Codec, columns: tuple[int, ...], key: Any
 ) -> list[tuple[Any, ...]]:
     """Rows whose `columns`, the first of the arrangement, equal the key."""
+    core.alive()
+    return keyed_rows(arrangement, codec, columns, key, lambda start: present_codes(core, arrangement, start))
+
+
+def keyed_rows(
+    arrangement: Arrangement,
+    codec: Codec,
+    columns: tuple[int, ...],
+    key: Any,
+    found_by: Callable[[tuple[int, ...]], tuple[np.ndarray, np.ndarray]],
+) -> list[tuple[Any, ...]]:
+    """The same; `found_by` gives the codes of the rows that begin with some, and how often each is there."""
     wanted = _key_codes(codec, columns, key)
     equals = [wanted[columns.index(c)] for c in arrangement.order[: len(columns)]]
-    core.alive()
-    parts = [present_codes(core, arrangement, start) for start in product(*equals)]
+    parts = [found_by(start) for start in product(*equals)]
     found, counts = parts[0] if len(parts) == 1 else map(np.hstack, zip(*parts, strict=True))
     _refuse_negative(counts)
     rows = codec.decode_rows(found)

@@ -9,6 +9,7 @@ from everview.codes.codec import Codec
 from everview.errors import ClosedError, EverviewError, InputError
 from everview.expr.resolve import Column
 from everview.plan import nodes as plan
+from everview.session import guests
 from everview.session.followed import Followed
 from everview.session.keys import key_codes
 from everview.session.snapshot import Snapshot, check_time, first_columns, read_key
@@ -169,6 +170,11 @@ class Table(Followed):
 
     # reading
 
+    def _now_beside(self) -> Snapshot | None:
+        """The same while another thread's step computes."""
+        return None if self._dropped else guests.present(self._core, self._arrangement, self._codec)
+
+    @guests.beside(_now_beside)
     @reads
     def _now(self) -> Snapshot:
         self._alive()
@@ -185,6 +191,12 @@ class Table(Followed):
         self._core.transactions.catch_up()
         return Snapshot(self._core, self._arrangement, self._codec, time)
 
+    def _lookup_beside(self, key: Any) -> list[tuple[Any, ...]] | None:
+        """The same while another thread's step computes."""
+        columns = self._key or first_columns(self._codec, key)
+        return None if self._dropped else guests.looked_up(self._core, self._arrangement, self._codec, columns, key)
+
+    @guests.beside(_lookup_beside)
     @reads
     def lookup(self, key: Any) -> list[tuple[Any, ...]]:
         """Rows by declared key, or by the first column(s)."""

@@ -29,6 +29,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from everview.dataflow import shield
+from everview.dataflow.lending import visitors
 from everview.errors import EverviewError
 from everview.session.limits import limited
 from everview.stopping import helpers
@@ -49,8 +50,8 @@ def reads(function: Function) -> Function:
         core: Core = self._core
         if core.lock._is_owned():
             return function(self, *arguments, **named)
-        if helpers:
-            core.refuse_helper()
+        if helpers or visitors:
+            core.refuse_waiting()
         try:
             with core.lock:
                 return turn(core, function, (self, *arguments), named)
@@ -71,8 +72,8 @@ def writes(function: Function) -> Function:
             core.changing()  # a function that a step calls would wait for ever
             with core.writing:
                 return function(self, *arguments, **named)
-        if helpers:
-            core.refuse_helper()
+        if helpers or visitors:
+            core.refuse_waiting()
         try:
             with core.writing, core.lock:
                 return turn(core, function, (self, *arguments), named)

@@ -17,7 +17,7 @@ from everview.plan.explain import Explained
 from everview.plan.monotone import LoopDecision
 from everview.plan.multiway import ASKED, Choice, Decision
 from everview.plan.nodes import Node
-from everview.session import doors
+from everview.session import doors, guests
 from everview.session.contents import Row
 from everview.session.followed import Followed
 from everview.session.inspect import arrangements, explain, failed_row
@@ -88,6 +88,13 @@ class View(Followed):
             self._refuse_errors(time)
         return Snapshot(self._core, self._arrangement, self._codec, time)
 
+    def _now_beside(self) -> Snapshot | None:
+        """The same while another thread's step computes."""
+        if self._dropped or guests.has_failed(self._fallible):
+            return None
+        return guests.present(self._core, self._arrangement, self._codec)
+
+    @guests.beside(_now_beside)
     @reads
     def _now(self) -> Snapshot:
         """The present contents."""
@@ -106,6 +113,16 @@ class View(Followed):
         check_time("as_of", time)
         return self._read(time)
 
+    def _lookup_beside(self, key: Any) -> list[Row] | None:
+        """The same while another thread's step computes."""
+        columns = self._index or first_columns(self._codec, key)
+        if self._dropped or set(self._arrangement.order[: len(columns)]) != set(columns):
+            return None
+        if guests.has_failed(self._fallible):
+            return None
+        return guests.looked_up(self._core, self._arrangement, self._codec, columns, key)
+
+    @guests.beside(_lookup_beside)
     @reads
     def lookup(self, key: Any) -> list[Row]:
         """Rows with this key: of the `index_by` columns if the view has some, else of the first column(s)."""

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from threading import get_ident
+from time import monotonic
 from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
-from everview.errors import EverviewError, PlanError, did_you_mean
+from everview.errors import EverviewError, PlanError, did_you_mean, out_of_memory
 from everview.language.collection import Collection
-from everview.once import answering
-from everview.once.answering import Leaf
+from everview.once.answering import Leaf, Question
 from everview.once.leaves import batches
 from everview.once.rows import Elsewhere, Words
 from everview.plan import nodes as plan
@@ -27,7 +27,9 @@ from everview.plan.multiway import Choice
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.catalog import QUERY
 from everview.session.core import Core, core_of
+from everview.session.guests import has_failed
 from everview.session.inspect import error_operators
+from everview.session.limits import Running
 from everview.sql.parts import understood
 from everview.sql.places import Source
 
@@ -69,10 +71,34 @@ def _as_view(session: Session, collection: Collection, how: Choice | None) -> Wo
 
 def at_once(core: Core, node: plan.Node) -> Words:
     """A plan's rows as codes, in the order of a view of it; `Elsewhere` if that has to be one."""
-    leaves = _leaves(core)
+    question = Question(node, _leaves(core))
+    question.fetch(copied=False)
+    return question.answer(core.interner, _within_limits(core))
+
+
+def fetched(core: Core, node: plan.Node) -> Callable[[], Words]:
+    """The same in two parts: what is kept is copied now, in a turn or beside one; what is given back computes the rest,
+    and needs no turn. `Elsewhere` may come in either.
+    """
+    question = Question(node, _leaves(core))
+    question.fetch(copied=True)
+    return lambda: question.answer(core.interner, _within_limits(core))
+
+
+def _within_limits(core: Core) -> Callable[[int], None]:
+    """Raises an error when this thread's call takes longer than it may, or holds more words."""
     limits = core.limits.get(get_ident())
-    words = None if limits is None or limits.memory is None else max(limits.memory // 8, 1)
-    return answering.answer(node, leaves, core.interner, words)
+    if limits is None:
+        return lambda words: None
+    running, end = Running(core, limits), None if limits.seconds is None else monotonic() + limits.seconds
+
+    def look(words: int) -> None:
+        if end is not None and monotonic() > end:
+            raise running.too_long()
+        if limits.memory is not None and words > limits.memory // 8:
+            raise running.told(out_of_memory("the query"))
+
+    return look
 
 
 def told(core: Core, node: plan.Node, way: Way | None) -> str:
@@ -80,7 +106,7 @@ def told(core: Core, node: plan.Node, way: Way | None) -> str:
     if way == "view":
         return "asked: as a view for a moment, because SET ask says so"
     try:
-        answering.planned(node, _leaves(core))
+        Question(node, _leaves(core))
     except Elsewhere as reason:
         return f"asked: as a view for a moment: {reason}"
     return "asked: at once, over the columns of what is kept"
@@ -133,9 +159,7 @@ def _leaf(core: Core, node: plan.Node) -> Leaf | None:
         trace = arrangement.trace
         if trace.diffs != 1 or trace.stateless or not arrangement.operator.scope.is_root:
             continue
-        if not isinstance(node, plan.Table):
-            for errors in error_operators(dataflow, arrangement.operator):
-                if errors.trace is None or errors.trace.measure()[1]:
-                    raise Elsewhere("rows of what it reads have failed")
+        if not isinstance(node, plan.Table) and has_failed(error_operators(dataflow, arrangement.operator)):
+            raise Elsewhere("rows of what it reads have failed")
         return Leaf(batches(trace.address), arrangement.order, dataflow.time)
     return None

@@ -40,6 +40,7 @@ from everview.sql import (
     changes,
     choice,
     comments,
+    company,
     copies,
     defined,
     definitions,
@@ -159,6 +160,8 @@ class Statements:
             raise source.refuse(node, "only a SELECT can be asked AS OF an earlier time")
         handler = _handler(node, source)
         reads = handler in _READING and not modifying.changing(node)
+        if reads and handler is Statements.select and company.there_is(self):
+            return company.select(self, node, source)
         return self._in_turn(reads, False, Statements._handle, handler, node, source)
 
     def placed(self, source: Source) -> Source:
@@ -308,6 +311,10 @@ class Statements:
         node = own_changes.seen(self.core, lookups.done(self.core, node), self.snapshot)
         how = self.how_to_join(query.node, compiler.source)
         codes = asking.rows(self.session, node, lambda: self.collection(compiler, node, inside), how, self.way)
+        return self.result(query, codes)
+
+    def result(self, query: Query, codes: np.ndarray) -> Result:
+        """A query's rows, put into its order."""
         if query.order:
             codes = codes[:, self._ordered(codes, query)]
         types = query.node.types[: query.width]
