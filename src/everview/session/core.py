@@ -151,6 +151,9 @@ class Core:
                 self.transactions.catch_up()
             finally:
                 self.closed = True
+                system = self.attached.pop("system", None)
+                if system is not None:
+                    system.close()
                 self.runtime.close()
 
     def abandon(self) -> None:

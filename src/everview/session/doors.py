@@ -6,7 +6,7 @@ opened, so a program pays only for what it uses.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     import os
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from everview.session.table import Table
     from everview.session.view import View
     from everview.sql.prepared import Prepared
+    from everview.system.observing import System
     from everview.why.absence import WhyNot
     from everview.why.derivation import Derivation, Witnesses
     from everview.why.likelihood import Probability
@@ -53,6 +54,19 @@ def probability(view: View, row: Any, chances: Any, nodes: int) -> Probability:
     from everview.why.worlds import probability
 
     return probability(view, row, chances, nodes)
+
+
+# the session's own events
+
+
+def system(core: Core) -> System:
+    from everview.sql import statements_of
+    from everview.system.observing import System
+
+    found = core.attached.get("system")
+    if found is None:
+        found = core.attached["system"] = System(core, statements_of(core.session))
+    return cast("System", found)
 
 
 # the optimiser

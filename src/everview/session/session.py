@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from everview.io.pipeline import Run
     from everview.recovery.checking import Difference
     from everview.sql.prepared import Prepared
+    from everview.system.observing import System
 
 
 class Session:
@@ -348,6 +349,20 @@ class Session:
         ([(1, 3, 2)], 100000000, True)
         """
         return budget(self._core, None if memory is None else size_of(memory))
+
+    @property
+    def system(self) -> System:
+        """What the session consists of, holds and does, as relations of a session of its own: `ev.views`,
+        `ev.operators`, `ev.arrangements`, `ev.steps`, ... In SQL they are read as `ev.NAME`.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> _ = db.table("t", {"x": int})
+        >>> db.sql("SELECT name, updates FROM ev.tables").rows(), db.time
+        ([('t', 0)], 0)
+        """
+        self._core.alive()
+        return doors.system(self._core)
 
     def cancel(self) -> bool:
         """Have the call stop that is under way in another thread: there it fails with E_CANCELLED (`StoppedError`), has

@@ -50,13 +50,20 @@ if TYPE_CHECKING:
 __all__ = ["Result", "SqlError", "execute"]
 
 
-def execute(session: Session, text: str) -> Any:
-    """Run SQL in a session; see `Session.sql`."""
+def statements_of(session: Session) -> Statements:
+    """A session's SQL."""
     attached = core_of(session).attached
     if "sql" not in attached:
         attached["sql"] = Statements(session)
+    found: Statements = attached["sql"]
+    return found
+
+
+def execute(session: Session, text: str) -> Any:
+    """Run SQL in a session; see `Session.sql`."""
+    statements = statements_of(session)
     try:
-        return attached["sql"].run(text)
+        return statements.run(text)
     except RecursionError:
         raise SqlError(
             "E_DEPTH", "the text is nested too deeply", "compute parts of it in views of their own", 1, 1

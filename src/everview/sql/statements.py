@@ -51,6 +51,7 @@ from everview.sql import (
     lookups,
     merging,
     modifying,
+    observed,
     own_changes,
     parts,
     pipelines,
@@ -118,6 +119,8 @@ class Statements:
         self.way: asking.Way | None = None
         """how questions are answered, if somebody said so"""
         self.dialect = "postgres"
+        self.is_inner = False
+        """whether this is the SQL of a session about another"""
 
     def run(self, text: str) -> Any:
         """Run all statements of a text; the last one's answer."""
@@ -149,6 +152,8 @@ class Statements:
             raise statement.source().error_at(
                 statement.tokens[0].start, "E_TRANSACTION", "the transaction has failed before this", "ROLLBACK it"
             )
+        if observed.is_about(self, statement):
+            return observed.run(self, statement)
         command = _COMMANDS.get(statement.first) or _COMMANDS.get(statement.start)
         if defined.is_definition(statement):
             command = defined.create

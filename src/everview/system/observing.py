@@ -1,0 +1,162 @@
+"""`db.system`: relations about a session, in a session of their own.
+
+`refresh` computes what the relations say and gives the inner session the difference, as one transaction; nothing if
+nothing has changed. That is done before each question, and every so often while somebody watches (`watch`), so that
+views over the relations and subscriptions to them follow.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from everview.errors import InputError
+from everview.runtime.embedded import EmbeddedRuntime
+from everview.session import doors
+from everview.session.core import Core
+from everview.session.session import Session
+from everview.session.turns import reads
+from everview.system.log import Log
+from everview.system.relations import PRESENT, Relation, Rows
+
+if TYPE_CHECKING:
+    from everview.session.table import Table
+
+STEPS = {
+    "time": int,
+    "at": dt.datetime,
+    "ms": float,
+    "transactions": int,
+    "rows": int,
+    "committed": bool,
+    "error": str,
+}
+STATEMENTS = {"id": int, "at": dt.datetime, "text": str, "ms": float, "rows": int | None, "error": str}
+
+
+class System:
+    """What a session consists of, holds and does, as tables `ev.operators`, `ev.views`, `ev.steps`, ... of a session of
+    its own. From SQL they are read as any table: `db.sql("SELECT * FROM ev.views")`.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> t = db.table("t", {"x": int})
+    >>> v = db.view("v", t.distinct())
+    >>> db.system.rows("dependencies")
+    [('v', 't')]
+    >>> db.sql("SELECT v.name, o.kind FROM ev.views v JOIN ev.operators o ON o.id = v.operator").rows()
+    [('v', 'reduce')]
+    """
+
+    def __init__(self, core: Core, sql: Any) -> None:
+        self._core = core
+        self._sql = sql
+        self._lock = threading.RLock()
+        self._log: Log | None = None
+        self._relations: dict[str, Relation] = {}
+        self._tables: dict[str, Table] = {}
+        self._held: dict[str, Counter[tuple[Any, ...]]] = {}
+        self._watching: threading.Event | None = None
+        self.session = Session(Core(EmbeddedRuntime(core.interner), history=1))
+        """the inner session"""
+        self.statements = type(sql)(self.session)
+        """its SQL"""
+        self.statements.is_inner = True
+        for relation in PRESENT:
+            self.offer(relation)
+        self.offer(Relation("steps", STEPS, lambda _: list(self._log.steps) if self._log else ()))
+        self.offer(Relation("statements", STATEMENTS, lambda _: list(self._log.statements) if self._log else ()))
+
+    def offer(self, relation: Relation) -> None:
+        """Have one more relation: what a server knows of its connections, say."""
+        with self._lock:
+            self._relations[relation.name] = relation
+            self._tables[relation.name] = self.session.table(relation.name, relation.columns)
+            self._held[relation.name] = Counter()
+
+    def log(self, on: bool = True) -> None:
+        """Note steps and statements from now on, in `ev.steps` and `ev.statements`, the last thousand each; or stop."""
+        with self._lock:
+            if on and self._log is None:
+                self._log = Log(self._core, self._sql)
+            elif not on and self._log is not None:
+                self._log.remove()
+                self._log = None
+
+    def refresh(self) -> int:
+        """Bring the relations up to date; how many rows have changed."""
+        with self._lock:
+            found = self._found()
+            changed = 0
+            with self.session.transaction():
+                for name, rows in found.items():
+                    changed += self._replace(name, rows)
+            return changed
+
+    @reads
+    def _found(self) -> Mapping[str, list[tuple[Any, ...]]]:
+        self._core.alive()
+        return {name: list(relation.rows(self._core)) for name, relation in self._relations.items()}
+
+    def _replace(self, name: str, rows: Rows) -> int:
+        now = Counter(rows)
+        before, self._held[name] = self._held[name], now
+        gone, new = list((before - now).elements()), list((now - before).elements())
+        if gone:
+            self._tables[name].delete(gone)
+        if new:
+            self._tables[name].insert(new)
+        return len(gone) + len(new)
+
+    def rows(self, name: str) -> list[tuple[Any, ...]]:
+        """The rows of a relation now."""
+        self.refresh()
+        found: list[tuple[Any, ...]] = self.session[name].rows()
+        return found
+
+    def sql(self, text: str) -> Any:
+        """Ask the relations, or make a view of them, in SQL; names without `ev.`"""
+        self.refresh()
+        return self.statements.run(text)
+
+    def datalog(self, text: str) -> Any:
+        """The same in Datalog."""
+        self.refresh()
+        return self.session.datalog(text)
+
+    def __getitem__(self, name: str) -> Any:
+        """A relation, or a view of some, to be read, subscribed to or built on."""
+        return self.session[name]
+
+    def watch(self, every: Any = 1.0) -> None:
+        """Follow the session every so many seconds, in a thread, until `unwatch` or the session's end; views over the
+        relations and subscriptions to them follow, too.
+        """
+        seconds = doors.seconds(every)
+        with self._lock:
+            if self._watching is not None:
+                raise InputError("E_IN_USE", "the session is watched already", "unwatch() first")
+            self._watching = stop = threading.Event()
+            threading.Thread(target=self._follow, args=(stop, seconds), daemon=True, name="everview system").start()
+
+    def unwatch(self) -> None:
+        """Stop following."""
+        with self._lock:
+            if self._watching is not None:
+                self._watching.set()
+                self._watching = None
+
+    def _follow(self, stop: threading.Event, seconds: float) -> None:
+        while not stop.wait(seconds):
+            if self._core.closed:
+                return
+            self.refresh()
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.unwatch()
+        self.log(False)
+        self.session.close()

@@ -1,0 +1,136 @@
+"""What each relation of the schema `ev` says, computed from a session as it is now. In a turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from everview.dataflow.operators import Operator
+from everview.plan import nodes as plan
+from everview.session.inspect import upstream
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+
+Rows = Iterable[tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A relation: its columns, and its rows in a session."""
+
+    name: str
+    columns: dict[str, Any]
+    rows: Callable[[Core], Rows]
+
+
+def _operators(core: Core) -> Rows:
+    for operator in core.runtime.dataflow.operators():
+        yield operator.number, operator.kind, operator.describe(), operator.scope.label
+
+
+def _edges(core: Core) -> Rows:
+    for operator in core.runtime.dataflow.operators():
+        for source in operator.inputs:
+            yield source.number, operator.number
+
+
+def _stateful(core: Core) -> list[Operator]:
+    operators = core.runtime.dataflow.operators()
+    return [o for o in operators if o.trace is not None and not o.trace.stateless]
+
+
+def _arrangements(core: Core) -> Rows:
+    measure, readers = core.runtime.measure(), _readers(core)
+    for operator in _stateful(core):
+        batches, updates, size = measure(operator)
+        yield operator.number, operator.describe(), updates, size, batches, len(readers.get(operator.number, ()))
+
+
+def _readers(core: Core) -> dict[int, set[int]]:
+    found: dict[int, set[int]] = {}
+    for operator in core.runtime.dataflow.operators():
+        for source in operator.inputs:
+            found.setdefault(source.number, set()).add(operator.number)
+    return found
+
+
+def _arrangement_views(core: Core) -> Rows:
+    for view in core.catalog.views.values():
+        for operator in upstream(core.runtime.dataflow, view._arrangement.operator):
+            if operator.trace is not None and not operator.trace.stateless:
+                yield operator.number, view._name
+
+
+def _tables(core: Core) -> Rows:
+    measure = core.runtime.measure()
+    for name, table in core.catalog.tables.items():
+        _, updates, size = measure(table._arrangement.operator)
+        yield name, updates, size, table._arrangement.operator.number
+
+
+def _views(core: Core) -> Rows:
+    measure = core.runtime.measure()
+    for name, view in core.catalog.views.items():
+        _, updates, size = measure(view._arrangement.operator)
+        yield name, updates, size, view._arrangement.operator.number, view._installed_at
+
+
+def _dependencies(core: Core) -> Rows:
+    tables = {table._node: name for name, table in core.catalog.tables.items()}
+    views = {view._node: name for name, view in core.catalog.views.items()}
+    for name, view in core.catalog.views.items():
+        for node in view._node.walk():
+            if node in views and views[node] != name:
+                yield name, views[node]
+            elif isinstance(node, plan.Table) and node in tables:
+                yield name, tables[node]
+
+
+def _errors(core: Core) -> Rows:
+    for name, view in core.catalog.views.items():
+        for what, count in view._errors_at(core.runtime.dataflow.time) if view._fallible else ():
+            yield name, what, count
+
+
+def _subscriptions(core: Core) -> Rows:
+    for what in (*core.catalog.tables.values(), *core.catalog.views.values()):
+        if what._subscribers:
+            yield what._label, len(what._subscribers)
+
+
+def _offsets(core: Core) -> Rows:
+    yield from core.runtime.offsets.items()
+
+
+def _memory(core: Core) -> Rows:
+    measure = core.runtime.measure()
+    yield "arrangements", sum(measure(o)[2] for o in _stateful(core))
+    yield "dictionary", core.interner.nbytes
+
+
+def _session(core: Core) -> Rows:
+    catalog = core.catalog
+    yield core.time, len(catalog.tables), len(catalog.views), len(core.runtime.dataflow.operators())
+
+
+PRESENT = (
+    Relation("session", {"time": int, "tables": int, "views": int, "operators": int}, _session),
+    Relation("tables", {"name": str, "updates": int, "bytes": int, "operator": int}, _tables),
+    Relation("views", {"name": str, "updates": int, "bytes": int, "operator": int, "installed_at": int}, _views),
+    Relation("dependencies", {"view": str, "reads": str}, _dependencies),
+    Relation("operators", {"id": int, "kind": str, "name": str, "loop": str}, _operators),
+    Relation("edges", {"source": int, "target": int}, _edges),
+    Relation(
+        "arrangements",
+        {"operator": int, "name": str, "updates": int, "bytes": int, "batches": int, "readers": int},
+        _arrangements,
+    ),
+    Relation("arrangement_views", {"operator": int, "view": str}, _arrangement_views),
+    Relation("memory", {"what": str, "bytes": int}, _memory),
+    Relation("errors", {"view": str, "error": str, "rows": int}, _errors),
+    Relation("subscriptions", {"relation": str, "subscribers": int}, _subscriptions),
+    Relation("positions", {"name": str, "position": str}, _offsets),
+)
+"""What can be seen of a session at any time. `positions`: how far sources were read and sinks written."""

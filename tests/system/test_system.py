@@ -1,0 +1,140 @@
+"""The session's own events as relations: they say what `stats` says, can be joined, viewed and subscribed to, and
+neither make time pass nor cause events themselves.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+import everview as ev
+from everview import col
+from everview.session.local_shards import local_shards
+from everview.system.relations import Relation
+
+
+@pytest.fixture
+def db() -> ev.Session:
+    session = ev.connect()
+    t = session.table("t", {"k": int, "v": int})
+    u = session.table("u", {"k": int, "w": int})
+    session.view("sums", t.group_by("k").agg(s=col.v.sum()))
+    session.view("both", t.join(u, "k"))
+    t.insert([(i % 7, i) for i in range(100)])
+    u.insert([(i, i) for i in range(5)])
+    return session
+
+
+def test_sizes_are_those_of_stats(db: ev.Session) -> None:
+    stats = db.stats()
+    held = {(a["name"], a["updates"], a["bytes"], a["batches"]) for a in stats["arrangements"]}
+    rows = db.sql("SELECT name, updates, bytes, batches FROM ev.arrangements").rows()
+    assert set(rows) == held and len(rows) == len(stats["arrangements"])
+    ((operators,),) = db.sql("SELECT count(*) FROM ev.operators").rows()
+    assert operators == stats["operators"]
+    assert db.sql("SELECT sum(bytes) FROM ev.memory").rows() == [(stats["bytes"],)]
+    assert db.sql("SELECT time, tables, views FROM ev.session").rows() == [(db.time, 2, 2)]
+
+
+def test_relations_are_joined_with_each_other(db: ev.Session) -> None:
+    shared = """
+        SELECT a.name, count(*) AS views FROM ev.arrangements a
+        JOIN ev.arrangement_views v ON v.operator = a.operator GROUP BY a.name HAVING count(*) > 1
+    """
+    assert any("t" in name for name, _ in db.sql(shared).rows())
+    assert sorted(db.sql("SELECT * FROM ev.dependencies").rows()) == [("both", "t"), ("both", "u"), ("sums", "t")]
+    edges = "SELECT count(*) FROM ev.edges e WHERE e.source NOT IN (SELECT o.id FROM ev.operators o)"
+    assert db.sql(edges).rows() == [(0,)]
+    with pytest.raises(ev.EverviewError, match="there is no table or view t"):
+        db.sql("SELECT * FROM ev.views v JOIN t ON t.k = v.operator")
+
+
+def test_datalog_reads_them_too(db: ev.Session) -> None:
+    rules = db.system.datalog("reach(X, Y) :- edges(X, Y). reach(X, Z) :- reach(X, Y), edges(Y, Z).")
+    assert len(rules["reach"].rows()) >= len(db.system.rows("edges"))
+
+
+def test_asking_makes_no_time_pass_and_changes_nothing(db: ev.Session) -> None:
+    time, operators = db.time, db.stats()["operators"]
+    db.sql("CREATE VIEW ev.wide AS SELECT name FROM ev.views WHERE updates > 3")
+    assert sorted(db.sql("SELECT name FROM ev.wide").rows()) == [("both",), ("sums",)]
+    assert db.system.refresh() == 0
+    assert (db.time, db.stats()["operators"], db.views) == (time, operators, ("sums", "both"))
+    db.sql("DROP VIEW ev.wide")
+    assert "wide" not in db.system.session.views
+
+
+def test_views_and_subscriptions_follow(db: ev.Session) -> None:
+    told: list[Any] = []
+    db.system.refresh()
+    db.system["views"].subscribe(lambda batch: told.extend(batch.rows()))
+    told.clear()
+    db.view("third", db["t"].distinct())
+    db.system.refresh()
+    assert "third" in repr(told)
+    inner, time = db.system.session.time, db.time
+    for _ in range(3):
+        assert db.system.refresh() == 0  # idle: no feedback
+    assert db.time == time and db.system.session.time <= inner + 3
+
+
+def test_steps_and_statements_are_noted_while_asked_for(db: ev.Session) -> None:
+    assert "step" not in db._core.runtime.__dict__  # off is free: nothing stands in the way
+    db.sql("INSERT INTO u VALUES (9, 9)")
+    assert db.system.rows("steps") == [] and db.system.rows("statements") == []
+    db.system.log()
+    start = db.time
+    db.sql("INSERT INTO u VALUES (10, 10), (11, 11)")
+    with pytest.raises(ev.EverviewError):
+        db.sql("SELECT nothing FROM u")
+    with pytest.raises(ev.EverviewError):
+        db["u"].delete([(77, 77)])
+    db.sql("SELECT k FROM u")
+    steps = [(s[0], *s[3:]) for s in db.system.rows("steps")]
+    assert sorted(steps) == [(start + 1, 1, 1, False, "E_ABSENT"), (start + 1, 1, 2, True, "")]
+    said = {(s[2], s[4], s[5]) for s in db.system.rows("statements")}
+    assert ("SELECT nothing FROM u", None, "E_COLUMN") in said and ("SELECT k FROM u", 8, "") in said
+    db.system.log(False)
+    assert "step" not in db._core.runtime.__dict__
+    db.sql("INSERT INTO u VALUES (12, 12)")
+    assert db.system.rows("steps") == []
+
+
+def test_errors_of_views_are_listed(db: ev.Session) -> None:
+    db.view("inverse", db["t"].select(i=100 // col.v))
+    assert db.sql("SELECT * FROM ev.errors").rows() == [("inverse", "division by zero", 1)]
+
+
+def test_what_somebody_calls_ev_is_his() -> None:
+    with ev.connect() as db:
+        db.sql("CREATE TABLE events (views int); INSERT INTO events VALUES (5)")
+        assert db.sql("SELECT ev.views FROM events ev").rows() == [(5,)]
+        db.sql("CREATE SCHEMA ev; CREATE TABLE ev.views (x int)")
+        assert db.sql("SELECT x FROM ev.views").rows() == []
+
+
+def test_others_can_offer_relations(db: ev.Session) -> None:
+    db.system.offer(Relation("connections", {"id": int, "who": str}, lambda _: [(1, "ann")]))
+    assert db.sql("SELECT who FROM ev.connections").rows() == [("ann",)]
+
+
+def test_watching_follows_in_a_thread(db: ev.Session) -> None:
+    seen = threading.Event()
+    db.system.refresh()
+    db.system["tables"].subscribe(lambda batch: seen.set() if "later" in repr(batch.rows()) else None)
+    db.system.watch(every=0.02)
+    with pytest.raises(ev.InputError, match="watched already"):
+        db.system.watch()
+    db.table("later", {"x": int})
+    assert seen.wait(60)
+    db.system.unwatch()
+    db.close()
+
+
+def test_sessions_in_shards_have_them_too() -> None:
+    with local_shards(shards=2) as db:
+        db.sql("CREATE TABLE t (x int); INSERT INTO t VALUES (1), (2); CREATE VIEW v AS SELECT x FROM t WHERE x > 1")
+        assert db.sql("SELECT name FROM ev.views").rows() == [("v",)]
+        assert db.sql("SELECT updates FROM ev.tables WHERE name = 't'").rows() == [(2,)]
