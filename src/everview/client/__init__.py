@@ -7,7 +7,9 @@ Read in this order:
     transport    calls to a server, and what becomes of them when connections break
     session      `ClientSession`, with the methods of a session
     relations    tables and views: collections too, of which more are built here and installed there
-    results      what a SELECT gives, explanations, suppositions
+    results      what a SELECT gives, explanations
+    supposing    changes that are made together, or only supposed
+    rules        what a Datalog program made
     following    subscriptions, which connect again and go on
     asynchronous the same for programs with an event loop: `connect_async`
 

@@ -20,7 +20,8 @@ from typing import Any
 
 from everview.client.relations import ClientRelation
 from everview.client.results import ClientBatch
-from everview.client.session import ClientRules, ClientSession, connect
+from everview.client.rules import ClientRules
+from everview.client.session import ClientSession, connect
 from everview.language.collection import Collection
 
 WRAPPED = (ClientRelation, ClientSession, ClientRules)

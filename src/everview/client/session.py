@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from everview.client.following import Following
 from everview.client.relations import ClientTable, ClientView, arrow_of, sent_rows
-from everview.client.results import ClientResult, Row
+from everview.client.results import ClientResult
+from everview.client.rules import ClientRules
+from everview.client.supposing import ClientWhatIf, Steps, moved
 from everview.client.transport import Transport, address_of
 from everview.errors import InputError, PlanError, did_you_mean
 from everview.language.collection import Collection, common_owner
 from everview.wire import plans
-from everview.wire.values import plain, rows_of, value_of
+from everview.wire.values import plain, value_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,7 +83,7 @@ class ClientSession:
         more: dict[str, Any] = {}
         sent = list(tables)
         if (supposed := self._here.supposed) is not None and do not in ("hello", "names", "relation"):
-            more["suppose"] = _moved(supposed.steps, len(sent))
+            more["suppose"] = moved(supposed.steps, len(sent))
             sent += supposed.tables
         if self._here.limits:
             more["limits"] = self._here.limits[-1]
@@ -370,25 +372,6 @@ class ClientSession:
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
-class Steps:
-    """Changes that are to be made together, and the tables that go along."""
-
-    def __init__(self) -> None:
-        self.steps: list[dict[str, Any]] = []
-        self.tables: list[pa.Table] = []
-
-    def add(self, step: dict[str, Any], tables: Sequence[pa.Table]) -> None:
-        """One change more; its rows may be the first of these tables."""
-        (moved,) = _moved([step], len(self.tables))
-        self.steps.append(moved)
-        self.tables += tables
-
-
-def _moved(steps: Sequence[dict[str, Any]], by: int) -> list[dict[str, Any]]:
-    """Changes whose tables stand behind others."""
-    return [{**s, "rows": s["rows"] + by} if isinstance(s.get("rows"), int) else s for s in steps]
-
-
 class _OfThread(threading.local):
     """What a thread is in the middle of."""
 
@@ -396,64 +379,3 @@ class _OfThread(threading.local):
         self.staged: Steps | None = None
         self.supposed: Steps | None = None
         self.limits: list[dict[str, Any]] = []
-
-
-class ClientWhatIf:
-    """Changes that are supposed; see `Session.what_if`."""
-
-    def __init__(self, session: ClientSession, steps: Steps) -> None:
-        self._session = session
-        self._steps = steps
-
-    def __enter__(self) -> ClientWhatIf:
-        self._session._refuse_supposed("another what_if cannot be begun")
-        self._session._here.supposed = self._steps
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._session._here.supposed = None
-        if exc[0] is None:  # a change that would fail is told
-            self._changes([])
-
-    def changes(self, name: str) -> list[tuple[Row, int]]:
-        """[(row, diff), ...]: what would change in a table or view."""
-        rows, diffs = self._changes([name])[name]
-        return list(zip(rows_of(rows), diffs, strict=True))
-
-    def _changes(self, names: list[str]) -> dict[str, Any]:
-        head, _ = self._session._transport.call(
-            "what_if", {"steps": self._steps.steps, "names": names}, self._steps.tables
-        )
-        found: dict[str, Any] = head["changes"]
-        return found
-
-
-class ClientRules:
-    """Rules on a server: `rules.reach` is the view."""
-
-    def __init__(self, session: ClientSession, names: list[str], text: str) -> None:
-        self._session = session
-        self._names = names
-        self._text_of = text
-
-    def __getattr__(self, name: str) -> ClientView:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return self[name]
-
-    def __getitem__(self, name: str) -> ClientView:
-        if name not in self._names:
-            raise InputError("E_RELATION", f"there is no relation {name}", did_you_mean(name, self._names))
-        found: ClientView = self._session[name]
-        return found
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __repr__(self) -> str:
-        return self._text_of
-
-    def drop(self) -> None:
-        """Drop the views."""
-        for name in reversed(self._names):
-            self._session[name].drop()

@@ -3,7 +3,8 @@
 Read in this order:
 
     engine         the thread that owns the session, and the one queue in which everything waits for it
-    feeds          what views change, cut into chunks that all their subscribers share
+    chunks, feeds  what views change, cut into chunks that all their subscribers share
+    turnstile      how thousands of subscribers that wake together leave room for others
     asking         a text of SQL from somebody who has no session of their own
     subscription   one client's place in the feeds of several views: what it is told next
     serving        the process: listeners that start and stop together, signals, what is printed

@@ -22,15 +22,15 @@ import asyncio
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from everview.errors import ClosedError, CompactedError, EverviewError
 from everview.plan.digest import digest
-from everview.session.batch import Batch, Row, with_times
+from everview.server.chunks import Chunk, summed
+from everview.server.turnstile import Turnstile
+from everview.session.batch import Batch
 from everview.session.followed import Followed as Relation
 from everview.session.snapshot import remaining
 from everview.sql.subscription import Subscription as Followed
@@ -50,59 +50,8 @@ TICK = 0.005
 MOST_CELLS = 200_000
 """Values in a feed's ring; the last chunk is kept in any case."""
 
-FEW = 32
-"""Subscribers that are told something in one turn of the loop."""
-
 MERGES = 16
 """Sums of chunks that a feed remembers: subscribers at the same place share them."""
-
-
-@dataclass(eq=False)
-class Chunk:
-    """Rows with their signed counts, of the times after `start` up to `stop`; or contents at `stop`."""
-
-    start: int
-    stop: int
-    names: tuple[str, ...]
-    types: tuple[DataType, ...]
-    codes: np.ndarray
-    diffs: np.ndarray
-    rows: list[Row]
-    columns: pa.Table | None = None
-    """in place of the rows, if the feed is one of Arrow tables"""
-    encoded: dict[str, bytes] = field(default_factory=dict)
-    """what protocols made of it, by their names: each encodes it once for all"""
-
-    def __len__(self) -> int:
-        return len(self.diffs)
-
-    @property
-    def cells(self) -> int:
-        """How many values it has."""
-        return len(self.diffs) * (len(self.names) + 1)
-
-    def signed(self) -> list[tuple[Row, int]]:
-        """[(row, diff), ...]"""
-        return list(zip(self.rows, self.diffs.tolist(), strict=True))
-
-    def to_arrow(self) -> pa.Table:
-        """The rows with columns `_time`, the last of its times, and `_diff`."""
-        assert self.columns is not None
-        return with_times(self.columns, np.full(len(self.diffs), self.stop), self.diffs)
-
-
-def summed(chunks: list[Chunk]) -> Chunk:
-    """Chunks that follow one another as one, in which a row that came and went is not."""
-    codes = np.concatenate([c.codes for c in chunks], axis=1)
-    kept, diffs = remaining(codes, np.concatenate([c.diffs for c in chunks]))
-    first, last = chunks[0], chunks[-1]
-    picked, columns = [], None
-    if first.columns is None:
-        rows = [row for chunk in chunks for row in chunk.rows]
-        picked = [rows[i] for i in kept.tolist()]
-    else:
-        columns = pa.concat_tables([c.columns for c in chunks]).take(pa.array(kept))
-    return Chunk(first.start, last.stop, first.names, first.types, codes[:, kept], diffs, picked, columns)
 
 
 class Feed:
@@ -220,46 +169,6 @@ class Feed:
                 self._sums.popitem(last=False)
         total = self._sums[place]
         return total if len(total) else None
-
-
-class Turnstile:
-    """Lets a few subscribers through in each turn of the loop: thousands that wake at one moment would hold up all
-    requests until the last of them had its message.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, few: int = FEW) -> None:
-        self._loop = loop
-        self._few = few
-        self._left = few
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._turning = False
-
-    async def pass_through(self) -> None:
-        """Wait for one's turn."""
-        if self._left and not self._waiting:
-            self._left -= 1
-            self._turn()
-            return
-        mine = self._loop.create_future()
-        self._waiting.append(mine)
-        self._turn()
-        await mine
-
-    def _turn(self) -> None:
-        if not self._turning:
-            self._turning = True
-            self._loop.call_soon(self._next)
-
-    def _next(self) -> None:
-        self._turning = False
-        self._left = self._few
-        while self._left and self._waiting:
-            mine = self._waiting.popleft()
-            if not mine.done():
-                mine.set_result(None)
-                self._left -= 1
-        if self._waiting:
-            self._turn()
 
 
 class Feeds:

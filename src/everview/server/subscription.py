@@ -25,7 +25,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from everview.errors import ClosedError, EverviewError, InputError
-from everview.server.feeds import HEARTBEAT, Chunk, Feed, Feeds
+from everview.server.chunks import Chunk
+from everview.server.feeds import HEARTBEAT, Feed, Feeds
 
 if TYPE_CHECKING:
     from everview.server.engine import Engine

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from everview.server.feeds import Chunk
+from everview.server.chunks import Chunk
 from everview.server.http.shown import dumped, rows_shown
 from everview.server.subscription import Commit, Frame
 from everview.wire.envelopes import packed
