@@ -8,6 +8,7 @@ Read in this order:
     scram, startup      who it is; TLS, versions, cancelling
     lexing, commands    which statement it is
     settings            SET and SHOW
+    quick               look-ups by key, prepared once
     work                a connection's statements on the engine's thread, its staged transaction
     answers             columns, rows in pieces, tags
     client              what a connection remembers

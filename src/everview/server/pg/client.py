@@ -15,6 +15,7 @@ from everview.server.pg import messages
 from everview.server.pg.answers import Answer, Column
 from everview.server.pg.commands import Command
 from everview.server.pg.faults import notice
+from everview.server.pg.quick import Quick
 from everview.server.pg.settings import Settings
 from everview.server.pg.states import PgError
 from everview.server.pg.work import READ_COMMITTED, Work
@@ -39,6 +40,8 @@ class Prepared:
     given: Given
     oids: tuple[int, ...]
     columns: list[Column] | None
+    quick: Quick | None = None
+    """how it is looked up, if that is all there is to do"""
 
 
 @dataclass

@@ -16,7 +16,9 @@ from everview.server.pg.client import Client, Prepared
 from everview.server.pg.commands import NOTHING, Command, Reader, tag_of
 from everview.server.pg.lexing import parameters, spaced
 from everview.server.pg.oids import named, oid_of, type_of
+from everview.server.pg.quick import Quick
 from everview.server.pg.states import PgError
+from everview.server.pg.work import READ_COMMITTED
 from everview.sql.given import Given
 from everview.types import STR, DataType
 
@@ -62,36 +64,37 @@ async def prepared(client: Client, command: Command, oids: Sequence[int] = ()) -
         elif oid not in (0, 705):
             raise PgError("E_PARAMETER", "42704", f"${i + 1}: there is no type with the OID {oid}", "leave it open (0)")
     text = spaced(command.text)
-    given, columns = await _looked(client, command, text, said)
+    given, columns, way = await _looked(client, command, text, said)
     types = given.types_of(count)
     for i, declared in enumerate(types):
         given.known.setdefault(str(i + 1), declared)
     told = [oid if oid not in (0, 705) else 0 for oid in [*oids, *[0] * (count - len(oids))]]
     told = [oid or given.oids.get(str(i + 1), 0) for i, oid in enumerate(told)]
-    return Prepared(command, text, given, tuple(o or oid_of(t) for o, t in zip(told, types, strict=True)), columns)
+    named_types = tuple(o or oid_of(t) for o, t in zip(told, types, strict=True))
+    return Prepared(command, text, given, named_types, columns, way)
 
 
 async def _looked(
     client: Client, command: Command, text: str, said: dict[str, DataType]
-) -> tuple[Given, list[Column] | None]:
+) -> tuple[Given, list[Column] | None, Quick | None]:
     nothing = Given(said)
     match command.first:
         case "FETCH":
-            return nothing, cursors.columns(client, command)
+            return nothing, cursors.columns(client, command), None
         case "SUBSCRIBE":
-            return nothing, await subscribing.columns(client, command)
+            return nothing, await subscribing.columns(client, command), None
         case "SHOW" if not _is_list(command):
-            return nothing, _shown(command)
+            return nothing, _shown(command), None
         case "EXECUTE":
-            return nothing, _named(client, command).columns
+            return nothing, _named(client, command).columns, None
         case "DECLARE" | "COPY" | "SET" | "BEGIN" | "PREPARE" | "ALTER" | "CREATE" | "DROP" | "CLOSE":
-            return nothing, None
+            return nothing, None, None
     if command.first in _COMMANDS or command.first in NOTHING:
-        return nothing, None
+        return nothing, None, None
     if client.catalog.wants(command):
-        return await client.catalog.described(client, command, text, said)
-    given, shape = await client.run(lambda s: client.work.described(s, text, said))
-    return given, None if shape is None else columns_of(shape.names, shape.types)
+        return *await client.catalog.described(client, command, text, said), None
+    given, shape, way = await client.run(lambda s: client.work.described(s, text, said))
+    return given, None if shape is None else columns_of(shape.names, shape.types), way
 
 
 # doing
@@ -101,6 +104,10 @@ async def executed(client: Client, found: Prepared, given: Given) -> Answer:
     """Do a statement, and give its answer."""
     command = found.command
     client.check_open(command)
+    if found.quick is not None and not client.work.changes and client.work.isolation == READ_COMMITTED:
+        rows = found.quick.answer(given)
+        if rows is not None:
+            return Answer.of_result(rows, f"SELECT {len(rows)}")
     special = _COMMANDS.get(command.first)
     if special is not None:
         answer = await special(client, command)

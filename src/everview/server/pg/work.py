@@ -26,6 +26,7 @@ import numpy as np
 
 from everview.errors import EverviewError
 from everview.runtime.base import ChangeSet
+from everview.server.pg.quick import Quick, quick
 from everview.server.pg.settings import Settings
 from everview.server.pg.states import PgError
 from everview.session.core import core_of
@@ -160,10 +161,13 @@ class Work:
 
     # statements
 
-    def described(self, session: Session, text: str, types: Mapping[str, DataType]) -> tuple[Given, Shape | None]:
-        """The types of a statement's parameters, and its columns. Nothing is done."""
+    def described(
+        self, session: Session, text: str, types: Mapping[str, DataType]
+    ) -> tuple[Given, Shape | None, Quick | None]:
+        """The types of a statement's parameters, its columns, and how it is looked up, if it is. Nothing is done."""
         with self._inside(session) as sql:
-            return parameters.bound(sql, text, types)
+            given, shape = parameters.bound(sql, text, types)
+            return given, shape, quick(sql, session, text, given) if shape is not None else None
 
     def run(self, session: Session, text: str, given: Given | None, *, changing: bool) -> Outcome:
         """Do one statement; `changing`: it may change rows."""

@@ -1,0 +1,168 @@
+"""Look-ups by key that are prepared once: SELECT columns FROM a table or view WHERE its key = $1.
+
+Most of what an application asks is of this form, and the rows lie in an index. When such a statement is prepared, its
+plan is looked at: a filter that asks for nothing but that columns equal parameters, over a table or view that has an
+index by those columns first. Then running it is reading the index; nothing is parsed or bound again.
+
+It is read where the statement is asked, on the event loop, if no step is under way at that moment; else it waits in
+the engine's queue like everything else. Whoever has changed something in an open transaction does not come here, nor
+does a table that was altered, a view with rows that cannot be computed, or a session on Spark.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everview.codes.codec import Codec
+from everview.codes.values import encoder
+from everview.expr.functions import conjuncts
+from everview.expr.nodes import Call, ColumnRef
+from everview.plan import nodes as plan
+from everview.runtime.embedded import EmbeddedRuntime
+from everview.session.core import Core, core_of
+from everview.session.snapshot import read_codes
+from everview.session.view import View
+from everview.sql import parts, reading
+from everview.sql.given import Given
+from everview.sql.result import Result
+
+if TYPE_CHECKING:
+    from everview.dataflow.operators import Arrangement
+    from everview.session.followed import Followed
+    from everview.session.session import Session
+    from everview.sql.query import Query
+    from everview.sql.statements import Statements
+
+_SAMPLES: dict[str, Any] = {"int": 1, "str": "", "date": dt.date(2000, 1, 1)}
+"""Kinds of parameters that are taken, with a value to look at the plan with."""
+
+
+@dataclass(frozen=True)
+class Quick:
+    """A prepared look-up."""
+
+    core: Core
+    of: Followed
+    codec: object
+    """the table's, when it was prepared: another one means that it was altered"""
+    arrangement: Arrangement
+    encoders: tuple[tuple[str, Any], ...]
+    """the parameters in the index's order, and how their values become codes"""
+    outputs: tuple[int, ...]
+    result: Codec
+
+    def answer(self, given: Given) -> Result | None:
+        """The rows; None if this is not the way, or not now: a step is under way."""
+        core, values = self.core, given.values or {}
+        if any(values.get(name) is None for name, _ in self.encoders) or not core.lock.acquire(blocking=False):
+            return None
+        try:
+            return self._read(values) if self._fit() else None
+        finally:
+            core.lock.release()
+
+    def _fit(self) -> bool:
+        core, of = self.core, self.of
+        if core.closed or core.unsettled or core.stop is not None or core.transactions.queued:
+            return False
+        if of._dropped or of._codec is not self.codec:
+            return False
+        if isinstance(of, View) and of._fallible:
+            return False
+        return of._arrangement is self.arrangement or any(i.arrangement is self.arrangement for i in of._more)
+
+    def _read(self, values: Any) -> Result:
+        start = tuple(encode(values[name]) for name, encode in self.encoders)
+        columns, counts = read_codes(self.core.runtime, self.arrangement, start, self.core.runtime.dataflow.time)
+        codes = columns[list(self.outputs)]
+        if len(counts) and counts.max() > 1:
+            codes = np.repeat(codes, counts, axis=1)
+        return Result(self.result, np.ascontiguousarray(codes))
+
+
+def quick(sql: Statements, session: Session, text: str, given: Given) -> Quick | None:
+    """A statement as a look-up, if it is one; on the engine's thread, nothing is done."""
+    core = core_of(session)
+    samples = {name: _SAMPLES.get(t.kind) for name, t in given.known.items()}
+    if not samples or any(v is None for v in samples.values()) or not isinstance(core.runtime, EmbeddedRuntime):
+        return None
+    statement = next(reading.statements(text, lambda: sql.dialect), None)
+    if statement is None or statement.first != "SELECT" or statement.notes.as_of is not None:
+        return None
+    marked = sql.parameters = Marked(given.known, samples)
+    source = sql.placed(statement.source())
+    node = reading.parsed(source)
+    if not isinstance(node, reading.QUERIES):
+        return None
+    query, _ = parts.whole(node, source, lambda: sql.bound(node, source))
+    return _recognised(core, query, marked)
+
+
+class Marked(Given):
+    """Parameters that can be found again in the plan."""
+
+    def __init__(self, types: Any, values: Any) -> None:
+        super().__init__(types, values)
+        self.made: dict[int, str] = {}
+        self._kept: list[Any] = []
+
+    def constant(self, node: Any) -> Any:
+        """The parameter's value, remembered."""
+        found = super().constant(node)
+        self.made[id(found)] = node.name
+        self._kept.append(found)
+        return found
+
+
+def _recognised(core: Core, query: Query, marked: Marked) -> Quick | None:
+    node = query.node
+    if query.order or query.context or query.width != len(node.types):
+        return None
+    outputs: Sequence[int] = range(len(node.types))
+    if isinstance(node, plan.Project):
+        if not all(isinstance(e, ColumnRef) for e in node.exprs):
+            return None
+        outputs, node = [e.index for e in node.exprs if isinstance(e, ColumnRef)], node.child
+    if not isinstance(node, plan.Filter) or isinstance(node.child, plan.Filter):
+        return None
+    of = _contents(core).get(node.child)
+    given = _parameters(node, marked)
+    if of is None or given is None:
+        return None
+    for arrangement in (of._arrangement, *(i.arrangement for i in of._more)):
+        first = arrangement.order[: len(given)]
+        if set(first) == set(given):
+            types = of._codec.types
+            encoders = tuple((given[c], encoder(types[c], core.interner)) for c in first)
+            result = Codec(tuple(types[c] for c in outputs), tuple(query.names), core.interner)
+            return Quick(core, of, of._codec, arrangement, encoders, tuple(outputs), result)
+    return None
+
+
+def _contents(core: Core) -> dict[plan.Node, Followed]:
+    found: dict[plan.Node, Followed] = {v._node: v for v in core.catalog.views.values() if not v._fallible}
+    found.update({t._node: t for t in core.catalog.tables.values()})
+    return found
+
+
+def _parameters(node: plan.Filter, marked: Marked) -> dict[int, str] | None:
+    """Which parameter each column equals; None if the filter asks for anything else."""
+    given: dict[int, str] = {}
+    for condition in conjuncts(node.predicate):
+        if not isinstance(condition, Call) or condition.op != "eq":
+            return None
+        pair = [(a, b) for a, b in (condition.args, condition.args[::-1]) if isinstance(a, ColumnRef)]
+        if len(pair) != 1:
+            return None
+        column, value = pair[0]
+        declared = node.child.types[column.index]
+        name = marked.made.get(id(value))
+        if name is None or column.index in given or declared.optional() != value.type.optional():
+            return None
+        given[column.index] = name
+    return given or None

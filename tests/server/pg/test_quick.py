@@ -1,0 +1,102 @@
+"""Prepared look-ups by key give what the same question gives otherwise, whatever happens in between."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from tests.server.pg.conftest import Running
+
+psycopg = pytest.importorskip("psycopg")
+
+LOOK = "SELECT v, k FROM kv WHERE k = %s"
+
+
+def connect(server: Running, **options: Any) -> Any:
+    made = {"autocommit": True, "connect_timeout": 30, "prepare_threshold": 0, **options}
+    return psycopg.connect(server.dsn, **made)
+
+
+@pytest.fixture
+def kv(fresh: Running) -> Running:
+    def setup(db: Any) -> None:
+        db.sql("CREATE TABLE kv (k int PRIMARY KEY, v text, w int)")
+        db["kv"].insert([(i, f"v{i}", i % 7) for i in range(100)])
+        db.sql("CREATE VIEW by_w AS SELECT w, count(*) AS n FROM kv GROUP BY w")
+
+    fresh.do(setup)
+    return fresh
+
+
+def way(server: Running) -> list[bool]:
+    """For each prepared statement of all connections, whether it is a look-up."""
+    return [p.quick is not None for client, _ in server.listener.clients.values() for p in client.prepared.values()]
+
+
+def test_which_statements_are_look_ups(kv: Running) -> None:
+    texts = {
+        LOOK: True,
+        "SELECT * FROM kv WHERE %s = k": True,
+        "SELECT n FROM by_w WHERE w = %s": True,
+        "SELECT v FROM kv WHERE v = %s": False,
+        "SELECT v FROM kv WHERE k > %s": False,
+        "SELECT v FROM kv WHERE k = %s AND w = 1": False,
+        "SELECT upper(v) FROM kv WHERE k = %s": False,
+        "SELECT count(*) FROM kv WHERE k = %s": False,
+        "SELECT v FROM kv WHERE k = %s LIMIT 1": False,
+        "SELECT v FROM kv WHERE k = %s + 1": False,
+    }
+    for text, wanted in texts.items():
+        with connect(kv) as db:
+            db.execute(text, ("v1" if "v = " in text else 1,))
+            assert way(kv) == [wanted], text
+
+
+def test_random_changes_are_seen_at_once(kv: Running) -> None:
+    chance = random.Random(5)
+    with connect(kv) as db, connect(kv) as writer:
+        for _ in range(60):
+            key = chance.randrange(110)
+            match chance.randrange(3):
+                case 0:
+                    writer.execute("DELETE FROM kv WHERE k = %s", (key,))
+                case 1:
+                    writer.execute("INSERT INTO kv VALUES (%s, %s, 1) ON CONFLICT DO NOTHING", (key, f"n{key}"))
+                case _:
+                    writer.execute("UPDATE kv SET v = v || '!' WHERE k = %s", (key,))
+            plain = db.execute(f"SELECT v, k FROM kv WHERE k = {key}").fetchall()
+            assert db.execute(LOOK, (key,)).fetchall() == plain
+        assert db.execute(LOOK, (None,)).fetchall() == []
+
+
+def test_an_open_transaction_sees_its_own_changes(kv: Running) -> None:
+    with connect(kv, autocommit=False) as db:
+        assert db.execute(LOOK, (1,)).fetchall() == [("v1", 1)]
+        db.execute("UPDATE kv SET v = 'mine' WHERE k = 1")
+        assert db.execute(LOOK, (1,)).fetchall() == [("mine", 1)]
+        db.rollback()
+        assert db.execute(LOOK, (1,)).fetchall() == [("v1", 1)]
+
+
+def test_indexes_tables_and_views_that_go(kv: Running) -> None:
+    kv.do(lambda s: s.sql("CREATE INDEX kv_w ON kv (w)"))
+    with connect(kv) as db:
+        text = "SELECT k FROM kv WHERE w = %s"
+        first = sorted(db.execute(text, (3,)).fetchall())
+        assert way(kv) == [True] and len(first) == 14
+        kv.do(lambda s: s.sql("DROP INDEX kv_w"))
+        assert sorted(db.execute(text, (3,)).fetchall()) == first
+        kv.do(lambda s: s.sql("ALTER TABLE kv ADD COLUMN more int"))
+        assert sorted(db.execute(text, (3,)).fetchall()) == first
+        kv.do(lambda s: s["kv"].drop(cascade=True))
+        with pytest.raises(psycopg.errors.UndefinedTable):
+            db.execute(text, (3,))
+
+
+def test_rows_that_are_there_twice_come_twice(kv: Running) -> None:
+    kv.do(lambda s: s.sql("CREATE TABLE bag (x int); CREATE INDEX bag_x ON bag (x); INSERT INTO bag VALUES (1), (1), (2)"))
+    with connect(kv) as db:
+        assert db.execute("SELECT x FROM bag WHERE x = %s", (1,)).fetchall() == [(1,), (1,)]
+        assert way(kv) == [True]
