@@ -85,6 +85,7 @@ CASES: list[Case] = [
     Case("ingest", "ingest"),
     Case("tpch", "tpch"),
     Case("server", "server"),
+    Case("pgwire", "pgwire"),
     Case("oneoff", "oneoff"),
     Case("nexmark", "nexmark"),
 ]

@@ -19,6 +19,7 @@ OTHERS = (
     "nexmark",
     "oneoff",
     "server",
+    "pgwire",
     "ingest",
     *("figure1", "interactive", "patterns", "what_if", "why"),
 )

@@ -96,7 +96,8 @@ def test_indexes_tables_and_views_that_go(kv: Running) -> None:
 
 
 def test_rows_that_are_there_twice_come_twice(kv: Running) -> None:
-    kv.do(lambda s: s.sql("CREATE TABLE bag (x int); CREATE INDEX bag_x ON bag (x); INSERT INTO bag VALUES (1), (1), (2)"))
+    text = "CREATE TABLE bag (x int); CREATE INDEX bag_x ON bag (x); INSERT INTO bag VALUES (1), (1), (2)"
+    kv.do(lambda s: s.sql(text))
     with connect(kv) as db:
         assert db.execute("SELECT x FROM bag WHERE x = %s", (1,)).fetchall() == [(1,), (1,)]
         assert way(kv) == [True]

@@ -112,6 +112,8 @@ class Settings:
         self._before: dict[str, str] | None = None
         self._local: dict[str, str] = {}
         self._told: dict[str, str] = {}
+        self._changed = True
+        """whether there may be news"""
         for name, value in (given or {}).items():
             self.set(name, value)
         self._first = dict(self._values)
@@ -145,9 +147,11 @@ class Settings:
         if local:
             self._local.setdefault(key, self._values.get(key, ""))
         self._values[key] = checked
+        self._changed = True
 
     def reset(self) -> None:
         """Everything as it began."""
+        self._changed = True
         self._values = dict(self._first)
         self._local.clear()
 
@@ -158,6 +162,7 @@ class Settings:
 
     def end(self, *, undo: bool) -> None:
         """It ends: what was set inside stays, unless it was local, or all is undone."""
+        self._changed = True
         if undo and self._before is not None:
             self._values = self._before
         else:
@@ -180,13 +185,15 @@ class Settings:
         """The schemas that names are looked for in."""
         return [p.strip().strip('"') for p in self._values["search_path"].split(",") if p.strip()]
 
-    def news(self) -> Iterator[tuple[str, str]]:
+    def news(self) -> list[tuple[str, str]]:
         """Settings that the client wants to know of, and was not told yet."""
-        for name in REPORTED:
-            value = self.show(name)
-            if self._told.get(name) != value:
-                self._told[name] = value
-                yield name, value
+        if not self._changed:
+            return []
+        self._changed = False
+        found = [(name, self.show(name)) for name in REPORTED]
+        found = [(name, value) for name, value in found if self._told.get(name) != value]
+        self._told.update(found)
+        return found
 
 
 def _key(name: str) -> str:

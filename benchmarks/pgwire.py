@@ -1,0 +1,180 @@
+"""PostgreSQL's clients beside PostgreSQL: the same client, the same statements, one server after the other.
+
+    lookups_1, lookups_16   prepared look-ups by key of 100,000 rows, per second: one connection, sixteen of them
+    copy_in                 COPY FROM STDIN of 1,000,000 rows of an int, a text and a float, rows per second
+    rows_out                the same rows read by psycopg in binary form, rows per second
+    inserts                 single prepared INSERTs, each a transaction, per second
+
+Clients are processes of their own; both servers are asked over TCP, PostgreSQL with fsync=off, because Everview's
+session is in memory here. Without PostgreSQL (Debian: `postgresql`) only Everview is measured. Each figure is the best
+of three; `ratio` is Everview's rate as a part of PostgreSQL's.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import common
+import psycopg
+
+ROUNDS = 3
+KEYS = 100_000
+TABLES = (
+    "CREATE TABLE kv (k bigint PRIMARY KEY, v text)",
+    "CREATE TABLE wide (a bigint, b text, c double precision)",
+    "CREATE TABLE single (a bigint PRIMARY KEY, b text)",
+)
+
+
+def run(options: Any) -> dict[str, Any]:
+    """All of it; tiny with `--quick`."""
+    found: dict[str, Any] = {}
+    for name, server in (("everview", _everview), ("postgresql", _postgresql)):
+        with server() as dsn:
+            if dsn:
+                found[name] = _measured(dsn, options.quick)
+    if "postgresql" in found:
+        theirs = found["postgresql"]
+        found["ratio"] = {k: round(v / theirs[k], 3) for k, v in found["everview"].items()}
+    return found
+
+
+def _measured(dsn: str, quick: bool) -> dict[str, float]:
+    rows, seconds = (2_000, 0.3) if quick else (1_000_000, 3.0)
+    rounds = 1 if quick else ROUNDS
+    with psycopg.connect(dsn, autocommit=True) as db:
+        for statement in TABLES:
+            db.execute(statement)
+        with db.cursor().copy("COPY kv FROM STDIN") as copy:
+            copy.write("".join(f"{i}\tvalue {i}\n" for i in range(KEYS if not quick else 1000)))
+    keys = 1000 if quick else KEYS
+    best: dict[str, float] = {}
+    for number in range(rounds):
+        for name, rate in (
+            ("lookups_1", lambda: _together(dsn, 1, seconds, keys)),
+            ("lookups_16", lambda: _together(dsn, 16, seconds, keys)),
+            ("copy_in", lambda: _copied(dsn, rows)),
+            ("rows_out", lambda: _read(dsn)),
+            ("inserts", lambda number=number: _inserted(dsn, seconds, number)),
+        ):
+            best[name] = round(max(best.get(name, 0.0), rate()), 1)
+    return best
+
+
+def _together(dsn: str, clients: int, seconds: float, keys: int) -> float:
+    """Look-ups per second of some clients, each a process."""
+    with get_context("spawn").Pool(clients) as pool:
+        return sum(pool.starmap(_looked_up, [(dsn, seconds, keys, i) for i in range(clients)]))
+
+
+def _looked_up(dsn: str, seconds: float, keys: int, seed: int) -> float:
+    with psycopg.connect(dsn, autocommit=True, prepare_threshold=0) as db, db.cursor(binary=True) as cursor:
+        count, key, text = 0, seed, "SELECT v FROM kv WHERE k = %s"
+        cursor.execute(text, (key,))
+        start = time.perf_counter()
+        while (passed := time.perf_counter() - start) < seconds:
+            for _ in range(20):
+                key = (key * 7919 + 1) % keys
+                cursor.execute(text, (key,))
+                assert cursor.fetchall() == [(f"value {key}",)]
+            count += 20
+        return count / passed
+
+
+def _copied(dsn: str, rows: int) -> float:
+    data = "".join(f"{i}\ttext {i % 1000}\t{i / 8}\n" for i in range(rows))
+    with psycopg.connect(dsn, autocommit=True) as db:
+        db.execute("DELETE FROM wide")
+        start = time.perf_counter()
+        with db.cursor().copy("COPY wide FROM STDIN") as copy:
+            for at in range(0, len(data), 1 << 20):
+                copy.write(data[at : at + (1 << 20)])
+        return rows / (time.perf_counter() - start)
+
+
+def _read(dsn: str) -> float:
+    with psycopg.connect(dsn, autocommit=True) as db, db.cursor(binary=True) as cursor:
+        start = time.perf_counter()
+        cursor.execute("SELECT a, b, c FROM wide")
+        return len(cursor.fetchall()) / (time.perf_counter() - start)
+
+
+def _inserted(dsn: str, seconds: float, number: int) -> float:
+    with psycopg.connect(dsn, autocommit=True, prepare_threshold=0) as db:
+        count, start = 0, time.perf_counter()
+        while (passed := time.perf_counter() - start) < seconds:
+            db.execute("INSERT INTO single VALUES (%s, %s)", (number * 10_000_000 + count, "x"))
+            count += 1
+        return count / passed
+
+
+@contextmanager
+def _everview() -> Iterator[str]:
+    command = [sys.executable, "-m", "everview.cli", "serve", "--pg", "0", "--no-auth"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        address = ""
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "postgresql://" in line:
+                address = line.split("127.0.0.1:")[1].split("/")[0]
+            if line.strip() == "ready":
+                break
+        yield f"postgresql://everview@127.0.0.1:{address}/everview"
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@contextmanager
+def _postgresql() -> Iterator[str]:
+    """A server of its own; nothing if there is none to be had."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+    users = {u.pw_name for u in pwd.getpwall()}
+    if not found or (os.geteuid() == 0 and "postgres" not in users):
+        yield ""
+        return
+    binaries, user = found[-1].parent, "postgres" if os.geteuid() == 0 else None
+    directory = Path(tempfile.mkdtemp(prefix="everview-pg-"))
+    if user is not None:
+        shutil.chown(directory, user)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    made = [binaries / "initdb", "-D", directory / "data", "-U", "test", "-A", "trust", "--no-sync", "--locale=C"]
+    subprocess.run([*map(str, made), "--encoding=UTF8"], check=True, capture_output=True, user=user, cwd="/")
+    options = {"listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": directory, "fsync": "off"}
+    words = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+    server = subprocess.Popen(
+        [str(binaries / "postgres"), "-D", str(directory / "data"), *words],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, user=user, cwd="/",
+    )  # fmt: skip
+    try:
+        dsn = f"postgresql://test@127.0.0.1:{port}/postgres"
+        for _ in range(100):
+            try:
+                psycopg.connect(dsn).close()
+                break
+            except psycopg.OperationalError:
+                time.sleep(0.1)
+        yield dsn
+    finally:
+        server.terminate()
+        server.wait(60)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    chosen = common.arguments(__doc__).parse_args()
+    common.report(run(chosen), chosen)
