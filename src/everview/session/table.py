@@ -100,7 +100,12 @@ class Table(Followed):
         if (rows is None) == (keys is None):
             raise InputError("E_TYPE", "delete takes rows, or keys", "write delete(rows) or delete(keys=[...])")
         if keys is None:
-            self._change(rows, -1)
+            try:
+                self._change(rows, -1)
+            except InputError as error:
+                if self._key and error.code in ("E_TYPE", "E_WIDTH"):
+                    error.hint = f"{error.hint}; to delete by key, write delete(keys=[...])"
+                raise
             return
         self._alive()
         self._core.by_key.delete(self, key_codes(self, keys))

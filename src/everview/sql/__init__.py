@@ -10,7 +10,10 @@ sqlglot parses; the modules here, in reading order, turn the tree into the plans
     scopes        relations, and how names find columns
     constants, calls, scalars, text_forms, moment_forms    expressions
     unfolding, table_functions    generate_series, unnest: functions that give rows
-    from_clause   tables and joins, and their order
+    conditions    what of a join's conditions are keys
+    join_order    which relation is joined next
+    from_clause   tables and joins
+    counts        LIMIT, OFFSET, FETCH
     subqueries    EXISTS, IN, ANY, values: as joins
     windows       OVER, WINDOW and QUALIFY
     lists, folds, named_aggregates    aggregates that are more than one sum

@@ -22,7 +22,7 @@ _LATEST = {"ge": True, "gt": True, "le": False, "lt": False}
 
 
 Split = Callable[[Sequence[Expr], int, str], tuple[joins.Condition, list[Expr]]]
-"""Makes keys and residual of conditions; see `everview.sql.from_clause.split`."""
+"""Makes keys and residual of conditions; see `everview.sql.conditions.split`."""
 
 
 def joined(

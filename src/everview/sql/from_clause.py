@@ -1,10 +1,8 @@
-"""FROM and WHERE: tables, derived tables, joins of every kind, and the order in which inner joins are made.
+"""FROM and WHERE: tables, derived tables, and joins of every kind.
 
-Relations joined by comma, CROSS and INNER JOIN are collected as *leaves* with one list of conditions. Conditions on
-one leaf filter it before it is joined; then one after the other is joined, always one that an equality connects to
-what is joined already, and a product is made only when there is none. Which is first and which is next goes by what
-must be made and arranged for it (`everview.plan.sizes`), or by the text while tables are small. Outer joins are made
-where they stand, because their conditions do not commute with the rest.
+Relations joined by comma, CROSS and INNER JOIN are collected as *leaves* with one list of conditions, and joined in an
+order that is chosen (`everview.sql.join_order`). Outer joins are made where they stand, because their conditions do not
+commute with the rest.
 
 Expressions are bound to the columns in the order of the text. The finished plan has them in that order again.
 """
@@ -12,8 +10,8 @@ Expressions are bound to the columns in the order of the text. The finished plan
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -23,10 +21,10 @@ from everview.expr.functions import call, conjunction
 from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.plan import joins
 from everview.plan.nodes import ONE_ROW, Filter, Join, Node, Project, Table
-from everview.plan.sizes import Sizes
-from everview.plan.topk import first_rows
 from everview.session.temporal import Term
 from everview.sql import asof, demand, files, table_functions, temporal_joins, timed
+from everview.sql.conditions import moved, outer_join, shifted, split
+from everview.sql.join_order import ordered_join
 from everview.sql.parameters import PARAMETER
 from everview.sql.places import SqlError, has_query
 from everview.sql.scalars import Scalars, conjuncts
@@ -36,9 +34,6 @@ from everview.sql.table_functions import Bound, TableCall
 if TYPE_CHECKING:
     from everview.sql.query import Compiler, Env
 
-
-MOST_STARTS = 8
-"""Leaves that orders of joins are tried to begin with: the smallest, if there are more."""
 
 METHODS = ("", "NATURAL", "ASOF")
 
@@ -541,219 +536,3 @@ def _merged(left: Expr, right: Expr, how: str) -> Expr:
     if how == "full":
         return call("coalesce", left, right)
     return right if how == "right" else left
-
-
-# ------------------------------------------------------------------------------------ join planning
-
-
-def outer_join(left: Node, right: Node, conditions: Iterable[Expr], how: str) -> Node:
-    """A join where it stands, on conditions over both sides' columns."""
-    condition, right_only = split(conditions, len(left.types), how)
-    if right_only:
-        right = Filter(right, conjunction(right_only))
-    return joins.join(left, right, condition, how)  # type: ignore[arg-type]
-
-
-def split(conditions: Iterable[Expr], width: int, how: str) -> tuple[joins.Condition, list[Expr]]:
-    """Conditions over two sides as keys and residual, and those that may filter the right side first."""
-    left_keys: list[Expr] = []
-    right_keys: list[Expr] = []
-    rest: list[Expr] = []
-    right_only: list[Expr] = []
-    for part in (p for c in conditions for p in parts(c)):
-        pair = _key_pair(part, width)
-        if pair is not None:
-            left_keys.append(joins.canonical(pair[0]))
-            right_keys.append(joins.canonical(shifted(pair[1], -width)))
-        elif part.columns() and min(part.columns()) >= width and how in {"left", "semi", "anti"}:
-            right_only.append(shifted(part, -width))
-        else:
-            rest.append(part)
-    residual = conjunction(rest) if rest else None
-    return joins.Condition(tuple(left_keys), tuple(right_keys), residual), right_only
-
-
-def _key_pair(part: Expr, width: int) -> tuple[Expr, Expr] | None:
-    """The left's and the right's side of an equality between them."""
-    if not isinstance(part, Call) or part.op != "eq":
-        return None
-    a, b = part.args
-    for left, right in ((a, b), (b, a)):
-        if left.columns() and right.columns() and max(left.columns()) < width <= min(right.columns()):
-            return left, right
-    return None
-
-
-def parts(expr: Expr) -> Iterator[Expr]:
-    """What must all hold; what every branch of an `or` asks for is taken out of it."""
-    if isinstance(expr, Call) and expr.op == "and":
-        for part in expr.args:
-            yield from parts(part)
-        return
-    if isinstance(expr, Call) and expr.op == "or":
-        branches = [list(parts(b)) for b in _branches(expr)]
-        common = [p for p in branches[0] if all(p in other for other in branches[1:])]
-        if common:
-            yield from common
-            rests = [[p for p in b if p not in common] for b in branches]
-            if all(rests):
-                yield conjunction([conjunction(r) for r in rests], "or")
-            return
-    yield expr
-
-
-def _branches(expr: Expr) -> Iterator[Expr]:
-    if isinstance(expr, Call) and expr.op == "or":
-        for branch in expr.args:
-            yield from _branches(branch)
-    else:
-        yield expr
-
-
-def ordered_join(leaves: Sequence[Node], conditions: Sequence[Expr], sizes: Sizes | None = None) -> Node:
-    """Inner join of all leaves; columns and conditions in the order of the leaves."""
-    starts = [0]
-    for leaf in leaves:
-        starts.append(starts[-1] + len(leaf.types))
-    owner = [i for i, leaf in enumerate(leaves) for _ in leaf.types]
-    waiting = [p for c in conditions for p in parts(c)]
-
-    known: dict[int, set[int]] = {}
-
-    def owners(expr: Expr) -> set[int]:
-        return known[id(expr)] if id(expr) in known else {owner[c] for c in expr.columns()}
-
-    known |= {id(p): owners(p) for p in waiting}  # they are asked about at every step
-    filtered = list(leaves)
-    for part in [p for p in waiting if len(owners(p)) == 1]:
-        (one,) = owners(part)
-        filtered[one] = first_rows(Filter(filtered[one], shifted(part, -starts[one])))
-        waiting.remove(part)
-    for part in waiting:
-        for one, implied in _implied(part, owners):
-            filtered[one] = Filter(filtered[one], shifted(implied, -starts[one]))
-    order = _JoinOrder(filtered, waiting, owners, starts).best(sizes)
-    node, have = filtered[order[0]], {order[0]}
-    place = {starts[order[0]] + c: c for c in range(len(leaves[order[0]].types))}
-    for following in order[1:]:
-        width = len(node.types)
-        place.update({starts[following] + c: width + c for c in range(len(leaves[following].types))})
-        have.add(following)
-        now = [p for p in waiting if owners(p) and owners(p) <= have]
-        waiting = [p for p in waiting if p not in now]
-        condition, _ = split([moved(p, place) for p in now], width, "inner")
-        node = joins.inner(node, filtered[following], condition)
-    node = joins.take(node, [place[c] for c in range(starts[-1])])
-    return Filter(node, conjunction(waiting)) if waiting else node
-
-
-def _implied(part: Expr, owners: Callable[[Expr], set[int]]) -> Iterator[tuple[int, Expr]]:
-    """What a disjunction over several leaves says about one of them: of every branch, what is about that leaf alone.
-
-    `a.x = 1 AND b.y = 2 OR a.x = 2 AND b.y = 1` lets only rows of a through whose x is 1 or 2.
-    """
-    if not isinstance(part, Call) or part.op != "or":
-        return
-    branches = [list(parts(b)) for b in _branches(part)]
-    for leaf in sorted(owners(part)):
-        about = [[p for p in branch if owners(p) == {leaf}] for branch in branches]
-        if all(about):
-            yield leaf, conjunction([conjunction(p) for p in about], "or")
-
-
-@dataclass(frozen=True)
-class _Equality:
-    """An equality between leaves: the leaves that either side reads, and all columns."""
-
-    sides: tuple[set[int], set[int]]
-    columns: set[int]
-
-    def connects(self, have: set[int], other: int) -> bool:
-        """Whether it is between what is joined already and another leaf."""
-        a, b = self.sides
-        return (a <= have and b == {other}) or (b <= have and a == {other})
-
-
-class _JoinOrder:
-    """Orders in which leaves can be joined, each next one connected by an equality if any is."""
-
-    def __init__(
-        self,
-        leaves: Sequence[Node],
-        conditions: Sequence[Expr],
-        owners: Callable[[Expr], set[int]],
-        starts: Sequence[int],
-    ) -> None:
-        self.leaves, self.starts = leaves, starts
-        equal = [c for c in conditions if isinstance(c, Call) and c.op == "eq"]
-        found = [_Equality((owners(c.args[0]), owners(c.args[1])), c.columns()) for c in equal]
-        self.about: list[list[_Equality]] = [[] for _ in leaves]
-        """For each leaf the equalities that one side of is about that leaf alone."""
-        for equality in found:
-            if all(equality.sides):
-                for leaf in {leaf for side in equality.sides if len(side) == 1 for leaf in side}:
-                    self.about[leaf].append(equality)
-
-    def best(self, sizes: Sizes | None) -> list[int]:
-        """That of the text if there are no sizes, else the cheapest of those that begin with some leaf and go on with
-        what costs least.
-        """
-        if sizes is None:
-            return self._by_text()
-        first = list(range(len(self.leaves)))
-        if len(self.leaves) > MOST_STARTS:
-            first = sorted(first, key=lambda i: sizes.rows(self.leaves[i]))[:MOST_STARTS]
-        return min((self._from(i, sizes) for i in first), key=lambda found: found[0])[1]
-
-    def _by_text(self) -> list[int]:
-        have, todo = [0], list(range(1, len(self.leaves)))
-        while todo:
-            have.append(next(self._connected(have, todo), todo[0]))
-            todo.remove(have[-1])
-        return have
-
-    def _connected(self, have: Sequence[int], todo: Sequence[int]) -> Iterator[int]:
-        there = set(have)
-        return (i for i in todo if any(e.connects(there, i) for e in self.about[i]))
-
-    def _from(self, first: int, sizes: Sizes) -> tuple[float, list[int]]:
-        """The cost of beginning with a leaf, in rows made and arranged, and the order then."""
-        rows, total = sizes.rows(self.leaves[first]), 0.0
-        have, todo = [first], [i for i in range(len(self.leaves)) if i != first]
-        while todo:
-            steps = []
-            for i in list(self._connected(have, todo)) or todo:
-                keys = self._keys(i, have)
-                made = sizes.joined(rows, self.leaves[i], keys, self._partner(i, have))
-                cost = made + sizes.arranging(self.leaves[i], keys)
-                if len(have) == 1:
-                    cost += sizes.arranging(self.leaves[first], self._keys(first, [i]))
-                steps.append((cost, i, made))
-            cost, following, rows = min(steps)
-            total += cost
-            have.append(following)
-            todo.remove(following)
-        return total, have
-
-    def _partner(self, leaf: int, have: Sequence[int]) -> tuple[Node, set[int]] | None:
-        """The leaf, of those joined already, that a new one is connected to, and by which columns; None if several."""
-        found = [(self.leaves[i], keys) for i in have if (keys := self._keys(i, [leaf]))]
-        return found[0] if len(found) == 1 else None
-
-    def _keys(self, leaf: int, have: Sequence[int]) -> set[int]:
-        """The leaf's columns that equalities connect to what is joined already."""
-        start, end, there = self.starts[leaf], self.starts[leaf + 1], set(have)
-        joining = [e for e in self.about[leaf] if e.connects(there, leaf)]
-        return {c - start for e in joining for c in e.columns if start <= c < end}
-
-
-def shifted(expr: Expr, by: int) -> Expr:
-    """The expression over columns `by` further right."""
-    refs = [e for e in expr.walk() if isinstance(e, ColumnRef)]
-    return expr.remap({e.index: ColumnRef(e.type, e.index + by) for e in refs})
-
-
-def moved(expr: Expr, place: dict[int, int]) -> Expr:
-    """The expression over columns that are elsewhere now."""
-    refs = [e for e in expr.walk() if isinstance(e, ColumnRef)]
-    return expr.remap({e.index: ColumnRef(e.type, place[e.index]) for e in refs})

@@ -28,7 +28,8 @@ from everview.plan import joins
 from everview.plan.joins import same_keys
 from everview.plan.nodes import Aggregate, Node, Project, Reduce, Threshold
 from everview.sql import demand, memberships
-from everview.sql.from_clause import FromClause, outer_join, shifted
+from everview.sql.conditions import outer_join, shifted
+from everview.sql.from_clause import FromClause
 from everview.sql.places import has_query
 from everview.sql.scalars import Scalars, conjuncts, sort_keys
 from everview.sql.scopes import Correlated, Outer, PairScope, Scope

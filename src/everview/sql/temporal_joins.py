@@ -28,6 +28,7 @@ from everview.session.lookups import LookupJoin
 from everview.session.watermarks import Watermark
 from everview.sql import asof
 from everview.sql.base_tables import base_table, over_table, rebuilt
+from everview.sql.conditions import outer_join, split
 from everview.sql.scalars import Scalars, conjuncts
 from everview.sql.scopes import Relation, Scope
 from everview.types import TIMESTAMP
@@ -56,8 +57,6 @@ def joined(
     clause: FromClause, right: Relation, version: exp.Expr, on: exp.Expr | None, how: str, at: exp.Join
 ) -> plan.Node:
     """What is joined so far with a table as it was."""
-    from everview.sql.from_clause import outer_join, split  # which imports this
-
     source = clause.source
     source.only(version, "this", "expression", "kind")
     if str(version.args.get("kind")).upper() != "AS OF" or str(version.this).upper() != "TIMESTAMP":
