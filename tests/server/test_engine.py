@@ -281,3 +281,61 @@ def test_subscribing_to_what_is_not_there_leaves_nothing_behind() -> None:
         assert engine.feeds.known == []
 
     with_engine(body)
+
+
+def test_who_reads_does_not_wait_for_a_long_step() -> None:
+    """A view's function holds a step up; meanwhile rows are read as they were, and a subscriber misses nothing."""
+    began, held = threading.Event(), threading.Event()
+
+    def slow(x: int) -> int:
+        if x == 7:
+            began.set()
+            held.wait(LONG)
+        return x
+
+    async def body(engine: Engine) -> None:
+        t = await engine.run(lambda db: db.table("t", {"x": int}))
+        await engine.run(lambda db: db.view("v", t.map(slow, {"y": int})))
+        await engine.run(lambda db: t.insert([(1,)]))
+        assert await engine.read(lambda db: db["v"].rows()) == [(1,)]
+        replica = Replica(await engine.subscribe([Wanted("v")], granularity=0))
+        await replica.hear()
+        step = asyncio.create_task(engine.run(lambda db: t.insert([(7,)])))
+        await asyncio.to_thread(began.wait, LONG)
+        assert await engine.read(lambda db: (db["v"].rows(), db["t"].count(), db.time)) == ([(1,)], 1, 1)
+        assert not step.done()
+        held.set()
+        await step
+        await replica.until(2)
+        assert replica.of(1) == {(1,): 1, (7,): 1}
+
+    with_engine(body)
+
+
+def test_readers_beside_writers_never_see_or_cause_half_a_step() -> None:
+    async def body(engine: Engine) -> None:
+        await engine.run(lambda db: db.sql(SCHEMA))
+        replica = Replica(await engine.subscribe([Wanted("total"), Wanted("n")], granularity=0))
+        await replica.hear()
+
+        async def write() -> None:
+            for i in range(150):
+                await engine.run(lambda db, i=i: db["t"].insert([(i % 3, i), (0, -i)]))  # type: ignore[misc]
+
+        async def look() -> int:
+            seen = 0
+            for _ in range(150):
+                rows = await engine.read(lambda db: db["t"].rows())
+                assert len(rows) % 2 == 0, "a step brings two rows"
+                seen += 1
+            return seen
+
+        async def hear() -> None:
+            while replica.time < 150:
+                await replica.hear()
+                assert replica.of(2) == {(2 * replica.time,): 1}
+
+        await asyncio.gather(write(), look(), look(), hear())
+        assert replica.of(1) == await engine.run(lambda db: db["total"].counts())
+
+    with_engine(body)

@@ -5,6 +5,9 @@ raises. Work is done one after the other, in the order in which it was asked for
 transactions' times. A job is whole: nobody else's comes in between, so a transaction is begun and ended in
 one piece. A client that wants several statements in one transaction collects them and sends them together.
 
+Who only looks at a table or view does not wait for a long step: `await engine.read(work)` looks beside it, from
+another thread.
+
 Work has a `key`, whoever asks for it. `engine.cancel(key)` drops what waits under that key, and has the session stop
 what runs (`everview.session.limits`); either fails with E_CANCELLED and has changed nothing. So does work whose
 caller goes away: nobody would hear the answer.
@@ -21,6 +24,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,6 +43,9 @@ MOST_WAITING = 10_000
 
 AGAIN = 0.02
 """Seconds after which work that is to stop is asked once more: between two calls of the session it cannot hear."""
+
+READERS = 2
+"""Threads for those who read while the engine is busy."""
 
 GRACE = 5.0
 """Seconds for which the work under way may go on when the engine is closed."""
@@ -96,6 +103,7 @@ class Engine:
         self._changed = threading.Condition()
         self._ended = self.loop.create_future()
         self.feeds = Feeds(session, self.loop)
+        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="everview reader")
         self._thread = threading.Thread(target=self._serve, daemon=True, name="everview engine")
         self._thread.start()
 
@@ -128,6 +136,22 @@ class Engine:
             self._stop([job])
             raise
         return answer
+
+    async def read(self, work: Callable[[Session], T], *, seconds: float | None = None, key: object = None) -> T:
+        """The same for work that only looks at tables and views, a moment long. While the thread is busy, it is done
+        beside what that does, and sees the last complete time (`everview.session.guests`).
+        """
+        if self._running is None and not self._waiting:
+            return await self.run(work, seconds=seconds, key=key)
+        if self._closing:
+            raise closing()
+        return await self.loop.run_in_executor(self._readers, self._look, work, seconds)
+
+    def _look(self, work: Callable[[Session], T], seconds: float | None) -> T:
+        if seconds is None:
+            return work(self.session)
+        with self.session.limits(seconds=seconds):
+            return work(self.session)
 
     def cancel(self, key: object) -> bool:
         """Drop the work that waits under a key, and have that under way stop; False if there is none. On the loop."""
@@ -197,6 +221,7 @@ class Engine:
             self._stop([running])
         error = await asyncio.shield(self._ended)
         self._thread.join()
+        self._readers.shutdown(wait=False, cancel_futures=True)
         if error is not None:
             raise error
 

@@ -31,6 +31,7 @@ from everview.plan.digest import digest
 from everview.server.chunks import Chunk, summed
 from everview.server.turnstile import Turnstile
 from everview.session.batch import Batch
+from everview.session.core import core_of
 from everview.session.followed import Followed as Relation
 from everview.session.snapshot import remaining
 from everview.sql.subscription import Subscription as Followed
@@ -268,6 +269,7 @@ class Feeds:
         if moment < self._next and not now:
             return self._next - moment
         self._next = moment + TICK
+        core_of(self.session).subscriptions.wait()  # one who reads beside a step may be telling us of it
         start, self._cut = self._cut, self.session.time
         chunks = [(feed, chunk) for feed in self._open if (chunk := feed.cut(start, self._cut)) is not None]
         ended = [(feed, _dropped(feed)) for feed in dropped]

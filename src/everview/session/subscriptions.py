@@ -82,6 +82,14 @@ class Subscriptions:
         if failure is not None:
             raise failure
 
+    def wait(self) -> None:
+        """Until everything is delivered that is complete: another thread that has read may be at it."""
+        while True:
+            self.deliver()
+            with self._delivering:
+                if not self.pending:
+                    return
+
 
 def _call(subscriber: Subscriber, batch: Batch) -> Callable[[], Any]:
     return lambda: subscriber.tell(batch)

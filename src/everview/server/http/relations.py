@@ -78,7 +78,7 @@ async def rows(door: Door, request: Request) -> Response:
         given = contents.to_arrow() if arrow else contents.rows()
         return contents.time, list(found._codec.names), list(found._codec.types), given
 
-    return rows_answer(request, *await door.run(request, work))
+    return rows_answer(request, *await door.run(request, work, looks=at is None))
 
 
 def contents_at(found: Followed, time: int) -> Snapshot:
