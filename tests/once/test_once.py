@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import everview as ev
-from everview.once import grouping, joining, ordering
+from everview.once import answering, grouping, joining, leaves, ordering
 from everview.once.rows import Column, Rows
 from everview.session.local_shards import local_shards
 
@@ -110,6 +110,50 @@ def test_memory_comes_back(db: ev.Session) -> None:
     for _ in range(5):
         assert db.sql(question).rows() == first
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < peak * 1.2
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_limit_stops_early_with_the_same_answer(seed: int) -> None:
+    """Of tables of several batches, with deletions, filters that keep few, and limits that are not reached."""
+    rng = np.random.default_rng(seed)
+    with ev.connect() as db:
+        t = db.table("t", {"a": int, "b": int, "c": ev.types.INT.optional()})
+        for _ in range(4):
+            rows = rng.integers(0, 300, (900, 2)).tolist()
+            t.insert([(a, b, None if b % 5 == 0 else b) for a, b in rows])
+            t.delete([(a, b, None if b % 5 == 0 else b) for a, b in rows[::3]])
+        for text in (
+            "SELECT * FROM t LIMIT 7",
+            "SELECT a, c FROM t WHERE b > 290 LIMIT 20 OFFSET 3",
+            "SELECT a, b FROM t WHERE b = 12345 LIMIT 5",
+            "SELECT b, a FROM t ORDER BY a LIMIT 9",
+            "SELECT a AS x, b FROM t WHERE a > 250 ORDER BY x, b DESC LIMIT 9",
+            "SELECT a, b FROM t LIMIT 100000",
+        ):
+            answers = []
+            for setting in ("default", "'view'"):
+                db.sql(f"SET ask = {setting}")
+                answers.append(db.sql(text).rows())
+            assert answers[0] == answers[1], text
+        db.sql("SET ask = default")
+        assert way(db, "SELECT * FROM t LIMIT 7").endswith("as far as the LIMIT needs")
+        assert not way(db, "SELECT b, a FROM t LIMIT 7").endswith("needs")  # another order than the index has
+        assert not way(db, "SELECT a, 1 / b FROM t LIMIT 7").endswith("needs")  # any row may fail
+
+
+def test_a_limit_reads_a_small_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    scanned = leaves.scanned
+
+    def counting(listed: Any, *arguments: Any) -> Rows:
+        read.append(sum(batch.rows for batch in listed))
+        return scanned(listed, *arguments)
+
+    monkeypatch.setattr(answering, "scanned", counting)
+    with ev.connect() as db:
+        db.table("n", {"x": int, "y": int}).insert(pa.table({"x": range(50_000), "y": range(50_000)}))
+        assert db.sql("SELECT x FROM n WHERE y > 5 LIMIT 3").rows() == [(6,), (7,), (8,)]
+        assert sum(read) < 1000
 
 
 # ---- the parts

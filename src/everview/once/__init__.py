@@ -14,6 +14,7 @@ Read in this order:
     joining      pairs of rows with equal keys
     grouping     groups, their aggregates, distinct rows
     ordering     the first rows in an order, and the order of answers
+    early        LIMIT that does not read everything
     demand       which columns of each node are read
     answering    a whole plan
 """

@@ -9,8 +9,9 @@ import numpy as np
 
 from everview.codes.codec import Codec
 from everview.codes.interner import Interner
-from everview.once import demand, joining, ordering
+from everview.once import demand, early, joining, ordering
 from everview.once.demand import Demand, Match
+from everview.once.early import Early
 from everview.once.expressions import filtered, projected
 from everview.once.grouping import consolidated, distinct, reduced
 from everview.once.leaves import Batch, scanned
@@ -43,8 +44,9 @@ class Question:
     committed; computing needs neither if what was read is a copy.
     """
 
-    def __init__(self, root: plan.Node, leaves: Leaves) -> None:
+    def __init__(self, root: plan.Node, leaves: Leaves, interner: Interner) -> None:
         self._root = root
+        self._interner = interner
         self._kept: dict[plan.Node, Leaf] = {}
         self._asked = demand.demanded(root, lambda node: leaves(node) is not None)
         for node in self._asked.order:
@@ -52,19 +54,43 @@ class Question:
             if leaf is not None:
                 self._kept[node] = leaf
         self._fetched: dict[plan.Node, Rows] = {}
+        self._complete: Words | None = None
+        """the answer, if a part of what is kept was enough"""
+
+    @property
+    def early(self) -> Early | None:
+        """How a LIMIT lets it stop early, if it does."""
+        return early.found(self._root, lambda n: self._kept[n].order if n in self._kept else None, self._interner)
 
     def fetch(self, *, copied: bool) -> None:
         """Read what is kept; `copied`: so that it does not change any more, whatever becomes of the session."""
+        if (stop := self.early) is not None and len(self._kept) == 1:
+            self._stop_early(stop)
+            return
         for node, leaf in self._kept.items():
             rows = leaf.rows(self._asked.wanted[node])
             self._fetched[node] = _copied(rows) if copied else rows
 
-    def answer(self, interner: Interner, may_go_on: Callable[[int], None] = lambda words: None) -> Words:
+    def _stop_early(self, stop: Early) -> None:
+        """Answer from as little as is enough."""
+        leaf = self._kept[stop.leaf]
+        for value, _ in stop.parts(leaf.batches):
+            some = Leaf([early.up_to(b, value) for b in leaf.batches], leaf.order, leaf.time)
+            self._fetched = {stop.leaf: some.rows(self._asked.wanted[stop.leaf])}
+            found = self._computed(lambda words: None)
+            if value is None or found.shape[1] >= stop.enough:
+                self._complete = found
+                return
+
+    def answer(self, may_go_on: Callable[[int], None] = lambda words: None) -> Words:
         """The rows as columns of codes, in the order of an arrangement. `may_go_on` is told from time to time how many
         words are held, and raises what it has against it.
         """
+        return self._computed(may_go_on) if self._complete is None else self._complete
+
+    def _computed(self, may_go_on: Callable[[int], None]) -> Words:
         asked, held, left = self._asked, self._fetched, dict(self._asked.readers)
-        computing = _Answering(asked, interner, held)
+        computing = _Answering(asked, self._interner, held)
         for node in reversed(asked.order):
             poll()
             if node not in self._kept:

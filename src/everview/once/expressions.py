@@ -40,6 +40,15 @@ def projected(rows: Rows, exprs: dict[int, Expr], interner: Interner) -> Rows:
     return Rows(rows.count, found, rows.weights)
 
 
+def cannot_fail(expr: Expr, interner: Interner) -> bool:
+    """Whether no row can make an expression fail, as far as is known."""
+    if isinstance(expr, ColumnRef | Literal):
+        return True
+    needed, (moved,) = _on_few([expr])
+    program = _lowered((moved,), None, len(needed), interner)
+    return program is not None and program.error < 0
+
+
 def code_of(literal: Literal, interner: Interner) -> int:
     """The code of a constant."""
     return NULL if literal.value is None else encode_value(literal.type, literal.value, interner)

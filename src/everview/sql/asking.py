@@ -71,18 +71,18 @@ def _as_view(session: Session, collection: Collection, how: Choice | None) -> Wo
 
 def at_once(core: Core, node: plan.Node) -> Words:
     """A plan's rows as codes, in the order of a view of it; `Elsewhere` if that has to be one."""
-    question = Question(node, _leaves(core))
+    question = Question(node, _leaves(core), core.interner)
     question.fetch(copied=False)
-    return question.answer(core.interner, _within_limits(core))
+    return question.answer(_within_limits(core))
 
 
 def fetched(core: Core, node: plan.Node) -> Callable[[], Words]:
     """The same in two parts: what is kept is copied now, in a turn or beside one; what is given back computes the rest,
     and needs no turn. `Elsewhere` may come in either.
     """
-    question = Question(node, _leaves(core))
+    question = Question(node, _leaves(core), core.interner)
     question.fetch(copied=True)
-    return lambda: question.answer(core.interner, _within_limits(core))
+    return lambda: question.answer(_within_limits(core))
 
 
 def _within_limits(core: Core) -> Callable[[int], None]:
@@ -106,10 +106,11 @@ def told(core: Core, node: plan.Node, way: Way | None) -> str:
     if way == "view":
         return "asked: as a view for a moment, because SET ask says so"
     try:
-        Question(node, _leaves(core))
+        question = Question(node, _leaves(core), core.interner)
     except Elsewhere as reason:
         return f"asked: as a view for a moment: {reason}"
-    return "asked: at once, over the columns of what is kept"
+    early = ", as far as the LIMIT needs" if question.early is not None else ""
+    return f"asked: at once, over the columns of what is kept{early}"
 
 
 def is_setting(node: exp.Set) -> bool:
