@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 import everview as ev
 from everview import col, count, lit
 from everview.dataflow import saved
+from everview.kernels import make
 from everview.kernels.build.native import DEBUG
 from everview.kernels.trace.trace import TRACE_COUNT
 from everview.runtime import spilling
@@ -38,13 +42,14 @@ def sized(seed: int, rows: int) -> dict[str, np.ndarray]:
     return {"a": draw.integers(0, 10**6, rows), "b": draw.integers(0, 5000, rows), "c": draw.integers(0, 10**9, rows)}
 
 
+@pytest.mark.slow
 def test_state_ten_times_as_large(tmp_path: Path) -> None:
-    memory = 1_000_000
+    memory = 1_200_000
     plain, small = ev.connect(), ev.connect(tmp_path / "small", memory=memory)
     (t, views), (u, others) = declared(plain), declared(small)
     there: list[Any] = []
     draw = random.Random(3)
-    for number in range(60):
+    for number in range(70):
         rows = sized(number, 2000)
         there += zip(*(column.tolist() for column in rows.values()), strict=True)
         gone = [there.pop(draw.randrange(len(there))) for _ in range(20)]
@@ -71,8 +76,6 @@ def test_state_ten_times_as_large(tmp_path: Path) -> None:
 
 
 def _batches(operator: Any) -> int:
-    from everview.kernels import make
-
     return int(make.peek(operator.trace.address, TRACE_COUNT))
 
 
@@ -134,9 +137,30 @@ def test_everything_in_files_after_every_step(monkeypatch: pytest.MonkeyPatch, s
             if name != "edge":
                 assert sorted(plain[name].changes(since=since)) == sorted(small[name].changes(since=since))
     assert files.spilled > 0
-    small.views["dist"].drop() if isinstance(small.views, dict) else small["dist"].drop()
+    small["dist"].drop()  # its files go with it
     small.close()
     plain.close()
+
+
+def test_a_full_disk_refuses_steps_and_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "no room")
+
+    with ev.connect(memory="1MB") as db:
+        t = db.table("t", {"a": int, "b": int, "c": int})
+        by_b = db.view("by_b", t, index_by="b")
+        monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+        monkeypatch.setattr(tempfile, "TemporaryFile", full)
+        done = 0
+        with pytest.raises(ev.MemoryLimitError, match="E_MEMORY"):
+            for number in range(100):
+                t.insert(sized(number, 1000))
+                done += 1
+        assert 0 < done < 100 and db.time == done
+        assert len(by_b.rows()) == len(t.rows()) == 1000 * done
+        monkeypatch.undo()  # there is room again
+        t.insert(sized(100, 1000))
+        assert len(by_b.rows()) == 1000 * (done + 1)
 
 
 def test_memory_is_a_size() -> None:

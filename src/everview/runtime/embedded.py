@@ -177,11 +177,14 @@ class EmbeddedRuntime:
 
     def _step_within_memory(self, files: Spilling, transactions: list[ChangeSet], before: int) -> StepOutcome:
         """If a step does not fit, it is tried again when all that can be is in files."""
-        with files.limited(self.dataflow):
-            outcome = self._run(transactions, before, last=False)
-            if isinstance(outcome.error, MemoryLimitError) and not outcome.committed:
-                files.make_room(self.dataflow)
-                outcome = self._run(transactions, before)
+        try:
+            with files.limited(self.dataflow):
+                outcome = self._run(transactions, before, last=False)
+                if isinstance(outcome.error, MemoryLimitError) and not outcome.committed:
+                    files.make_room(self.dataflow)
+                    outcome = self._run(transactions, before)
+        except MemoryLimitError as error:
+            outcome = self._aborted(error)
         if isinstance(outcome.error, MemoryLimitError) and not outcome.committed:
             return StepOutcome(False, refused(outcome.error, files.memory))
         files.tidy(self.dataflow)

@@ -9,7 +9,8 @@ Traces keep the sizes of their batches geometric by merging. Batches in files ar
 and in pieces (`everview.store.chunked_merge`), so a merge takes a few times the memory of a piece.
 
 While a step runs, it may take what is left of the memory, and no more (`everview.dataflow.pressing`). One that finds
-too little is undone, everything that can be is written to files, and it is tried once more; then it is E_MEMORY.
+too little is undone, everything that can be is written to files, and it is tried once more; then it is E_MEMORY. The
+allocator counts large blocks only, so a step of a few thousand rows is never refused for its own sake.
 
 Hazards: installing a view over what is there is one step, too, and may need the memory of all its state. The dictionary
 of strings stays in memory, and is not counted; nor are the arrays that a reading makes.
@@ -32,7 +33,7 @@ from everview.dataflow import pressing, saved
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.merging import TraceShape
 from everview.dataflow.operators import Trace
-from everview.errors import MemoryLimitError
+from everview.errors import MemoryLimitError, out_of_memory
 from everview.kernels import make
 from everview.kernels.build.native import DEBUG
 from everview.kernels.trace import image as image_k
@@ -77,8 +78,14 @@ class Spilling:
 
     @contextmanager
     def limited(self, dataflow: Dataflow) -> Iterator[None]:
-        """A step runs inside: it may use what is left."""
-        others = pressing.held() - self.own_words(dataflow)  # other sessions of the process have memory, too
+        """A step runs inside: it may use what is left; none does where batches have it all and cannot be moved."""
+        own = self.own_words(dataflow)
+        if 8 * own > self.memory:
+            self.make_room(dataflow, self.memory // 4)
+            own = self.own_words(dataflow)
+            if 8 * own > self.memory:
+                raise out_of_memory("indexes")
+        others = pressing.held() - own  # other sessions of the process have memory, too
         before, most = dataflow.most_words, max(others, 0) + self.memory // 8
         dataflow.most_words = min(before, most) if before else most
         try:
@@ -113,7 +120,8 @@ class Spilling:
             try:
                 self._move(traces[number])
                 self._merge_neighbours(traces[number], dataflow.time)
-            except OSError:  # no room on disk: what cannot be moved stays, and steps are refused that need its memory
+            except (OSError, MemoryError):  # no room on disk, or for a merge: what cannot be moved stays, for now
+                dataflow.abort()  # no step is under way: it only gives back what a kernel has left behind
                 return
             held -= 8 * int(owned[number])
 

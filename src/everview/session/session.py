@@ -244,8 +244,10 @@ class Session:
         >>> sorted(t.rows()), db.time
         ([(1,), (3,)], 1)
         """
-        self._core.alive()
-        return Transaction(self._core)
+        core = self._core
+        if core.closed:
+            core.alive()
+        return Transaction(core)
 
     def batch(self) -> Together:
         """Run the transactions inside as one step when the block ends; each keeps its own time.
