@@ -133,3 +133,15 @@ def test_a_few_rows_by_key_are_what_many_are(key: Any, shards: int) -> None:
             there = {key_of(row): row for row in many.rows()}
             assert sorted(few.rows()) == sorted(many.rows())
             assert len(there) == len(many.rows())
+
+
+@pytest.mark.parametrize("change", ["upsert", "insert", "delete"])
+def test_changes_by_key_of_a_closed_session(change: str) -> None:
+    """They look the key up before anything else: the memory in which they would is gone."""
+    db = ev.connect()
+    t = db.table("t", {"k": int, "v": int}, key="k")
+    t.insert([(1, 1)])
+    db.close()
+    with pytest.raises(ev.EverviewError) as error:
+        getattr(t, change)([(1, 1)])
+    assert error.value.code == "E_CLOSED"

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import everview as ev
+from everview.errors import out_of_memory
 from everview.once import answering, grouping, joining, leaves, ordering
 from everview.once.rows import Column, Rows
 from everview.session.local_shards import local_shards
@@ -100,6 +101,18 @@ def test_a_limit_of_memory_counts(db: ev.Session) -> None:
     with db.limits(memory="1 MB"), pytest.raises(ev.MemoryLimitError):
         db.sql("SELECT a.x + b.x FROM n AS a, n AS b")
     assert db.sql("SELECT count(*) FROM n AS a, n AS b").rows() == [(4_000_000,)]
+
+
+def test_a_lack_of_memory_that_is_not_its_own(db: ev.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another session of the process is being stopped: the question is answered in the other way."""
+
+    def pressed(*arguments: Any) -> Any:
+        raise out_of_memory()
+
+    monkeypatch.setattr(answering.Question, "answer", pressed)
+    assert db.sql("SELECT a, count(*) FROM t GROUP BY a").rows() == [(1, 1), (2, 2)]
+    with db.limits(memory="1 GB"), pytest.raises(ev.MemoryLimitError):
+        db.sql("SELECT a, count(*) FROM t GROUP BY a")
 
 
 def test_memory_comes_back(db: ev.Session) -> None:

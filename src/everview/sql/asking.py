@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
-from everview.errors import EverviewError, PlanError, did_you_mean, out_of_memory
+from everview.errors import EverviewError, MemoryLimitError, PlanError, did_you_mean, out_of_memory
 from everview.language.collection import Collection
 from everview.once.answering import Leaf, Question
 from everview.once.leaves import batches
@@ -73,7 +73,7 @@ def at_once(core: Core, node: plan.Node) -> Words:
     """A plan's rows as codes, in the order of a view of it; `Elsewhere` if that has to be one."""
     question = Question(node, _leaves(core), core.interner)
     question.fetch(copied=False)
-    return question.answer(_within_limits(core))
+    return _answered(core, question)
 
 
 def fetched(core: Core, node: plan.Node) -> Callable[[], Words]:
@@ -82,7 +82,20 @@ def fetched(core: Core, node: plan.Node) -> Callable[[], Words]:
     """
     question = Question(node, _leaves(core), core.interner)
     question.fetch(copied=True)
-    return lambda: question.answer(_within_limits(core))
+    return lambda: _answered(core, question)
+
+
+def _answered(core: Core, question: Question) -> Words:
+    """Without a limit of its own, a lack of memory is left to the other way: it may be due to another session, which is
+    being stopped (`everview.dataflow.pressing`), and steps are run again then.
+    """
+    try:
+        return question.answer(_within_limits(core))
+    except MemoryLimitError:
+        limits = core.limits.get(get_ident())
+        if limits is not None and limits.memory is not None:
+            raise
+        raise Elsewhere("there was not enough memory") from None
 
 
 def _within_limits(core: Core) -> Callable[[int], None]:
