@@ -37,10 +37,6 @@ class Budgets:
         """The bytes that its operators take together."""
         return int(make.peek(self.block(purse), budget_k.BUDGET_USED))
 
-    def unlimited(self, purse: str) -> None:
-        """A purse has no limit any more."""
-        make.poke(self.block(purse), budget_k.BUDGET_LIMIT, 0)
-
     def free(self) -> None:
         """Give the blocks back; the operators are gone."""
         for block in self.blocks.values():

@@ -7,6 +7,7 @@ right while edges come and go.
     graph       Graph: which columns are what, the index in each direction
     labels      smallest label that comes to a node: the pattern behind components
     paths       reach, bfs, sssp, k_hop, within, distance, shortest_path
+    landmarks   distances of a few nodes as an index, questions asked once
     components  wcc, scc, bipartite
     ranking     pagerank, label_propagation
     structure   degree, k_core, triangles, clustering, levels

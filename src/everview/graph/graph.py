@@ -25,10 +25,12 @@ from typing import Any, Literal
 from everview.errors import PlanError, did_you_mean
 from everview.expr.language import Expression, col, lit
 from everview.graph import components, motifs, paths, ranking, rpq, spanning, structure
+from everview.graph import landmarks as marks
 from everview.language import loop as loops
 from everview.language.collection import Collection
 from everview.plan.digest import outline
 from everview.session.limits import size_of
+from everview.session.view import View
 from everview.types import DataType
 
 
@@ -77,6 +79,7 @@ class Graph:
         self.node_type = _end_type(edges, src, dst)
         if weight is not None:
             _check_weight(edges, weight)
+        self.given = edges
         self.edges = _not_null(edges, src, dst).alias("edge")
         self._more_nodes = None if nodes is None else self.nodes_of(nodes, "nodes")
         self.lean = _lean(self.edges, memory, budget)
@@ -224,6 +227,36 @@ class Graph:
         Of several the one with fewest edges, then, from the target backwards, with the smallest nodes.
         """
         return paths.shortest_path(self, pairs, max_hops)
+
+    def landmarks(self, landmarks: Collection | int) -> Collection:
+        """(landmark, node, forward, backward): how far each landmark is from every node, there and back (NULL: there is
+        no way), for every node that has one. As a view it guides `ask`. The landmarks are nodes in a table, so that
+        others can be chosen in a transaction. Given a number, so many of the `busiest` nodes are put into a new table,
+        named after that of the edges: "road_landmarks".
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> road = db.table("road", {"src": str, "dst": str, "km": int})
+        >>> road.insert([("a", "b", 5), ("b", "c", 2), ("c", "a", 9), ("c", "d", 1)])
+        >>> g = Graph(road, weight="km")
+        >>> index = db.view("index", g.landmarks(1))
+        >>> sorted(index.rows())
+        [('c', 'a', 9, 7), ('c', 'b', 14, 2), ('c', 'c', 0, 0), ('c', 'd', 1, None)]
+        >>> g.ask([("a", "d"), ("d", "a")], index=index)
+        [('a', 'd', 8)]
+        """
+        return marks.landmarks(self, landmarks)
+
+    def busiest(self, many: int) -> list[Any]:
+        """Nodes with most edges now, none next to another as long as there are such: good landmarks."""
+        return marks.busiest(self, many)
+
+    def ask(self, pairs: Iterable[tuple[Any, Any]], index: View | None = None) -> list[tuple[Any, Any, int]]:
+        """[(source, target, distance), ...] for pairs that are connected: answered once, by a search from scratch that
+        stops at the target, and guided by a view of `landmarks` if one is given. Weights must not be negative. The
+        edges must be a table or a view of a session in this process. `distance` keeps its answers up to date.
+        """
+        return marks.ask(self, pairs, index)
 
     def rpq(self, expression: str, *, sources: Collection | None = None, label: str | None = None) -> Collection:
         """(src, dst): pairs joined by a path whose edge labels spell a word of the expression.

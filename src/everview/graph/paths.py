@@ -99,12 +99,19 @@ def _far(g: Graph, start: Collection, max_hops: int | None) -> Collection:
     return _costs(g, start, max_hops) if max_hops is not None else _least_costs(g, start)
 
 
-def _least_costs(g: Graph, start: Collection) -> Collection:
+def from_each(g: Graph, start: Collection, *, back: bool = False) -> Collection:
+    """(node, source, cost): how far every node is from each source, or (`back`) to it; by weight if there is one."""
+    if g.weight is None:
+        return _from_each(g, start, None, back=back).select(node=col.node, source=col.source, cost=col.hops)
+    return _least_costs(g, start, back=back)
+
+
+def _least_costs(g: Graph, start: Collection, *, back: bool = False) -> Collection:
     weight = g.weight_of()
     first = start.select(node=col.node, source=col.node, cost=_zero(g))
 
     def relax(x: Collection) -> Collection:
-        further = g.hop(x, source=x.source, cost=x.cost + weight).filter(col.cost.is_not_null())
+        further = g.hop(x, back=back, source=x.source, cost=x.cost + weight).filter(col.cost.is_not_null())
         return further.union_all(first).group_by("node", "source").agg(cost=col.cost.min())
 
     return g.iterate(first, relax, priority=nearer(col.cost), queued=True)

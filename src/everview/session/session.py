@@ -347,7 +347,7 @@ class Session:
         >>> found = db.budget("100MB")
         >>> road.insert([(1, 2), (2, 3)])
         >>> trip.insert([(1, 3)])
-        >>> far.rows(), db.budget().limit, db.budget().used < 10_000
+        >>> far.rows(), db.budget().limit, db.budget().used < 100_000
         ([(1, 3, 2)], 100000000, True)
         """
         return budget(self._core, None if memory is None else size_of(memory))

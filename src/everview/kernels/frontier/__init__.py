@@ -8,5 +8,5 @@ operator).
 edges say, worked out when needed), `rerun` (what a change makes run again), `dropped` and `budget` (what is not kept),
 `histories` (the operator).
 
-Both have `epochs` (the changes of a step), `undoing` (its end).
+Both have `epochs` (the changes of a step) and `undoing` (its end). `guided` keeps nothing: it searches for one path.
 """
