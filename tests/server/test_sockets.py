@@ -342,7 +342,7 @@ def changed(new: list[tuple[int, int]], gone: list[tuple[int, int]], db: ev.Sess
 def test_a_client_that_takes_nothing_is_closed_and_costs_little(
     server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("everview.server.http.sockets.STALLED", 0.3)
+    monkeypatch.setattr("everview.server.http.sockets.STALLED", 1.0)
     server.do(lambda db: db.sql("CREATE TABLE wide (x text)"))
     with client(server, granularity=0) as good, client(server, granularity=0) as bad:
         for one in (good, bad):

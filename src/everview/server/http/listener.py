@@ -20,8 +20,10 @@ from everview.server.http.app import app
 from everview.server.http.resuming import incarnation_of
 from everview.server.serving import Settings
 
-LONGEST_SAID = 16 * 1024 * 1024
-"""Bytes of the longest message over a WebSocket; rows come by HTTP."""
+LONGEST_SAID = 1024 * 1024
+"""Bytes of the longest message over a WebSocket: what is wanted is short, rows come by HTTP, and the first message is
+that of somebody who has not shown a token yet.
+"""
 
 
 class HttpListener:
