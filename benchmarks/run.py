@@ -78,6 +78,7 @@ CASES: list[Case] = [
     Case("rules", "rules"),
     Case("figure1", "figure1"),
     Case("interactive", "interactive"),
+    Case("provenance", "provenance"),
     Case("what_if", "what_if"),
     Case("why", "why"),
     Case("patterns", "patterns"),

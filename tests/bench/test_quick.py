@@ -21,7 +21,7 @@ OTHERS = (
     "server",
     "pgwire",
     "ingest",
-    *("figure1", "interactive", "patterns", "what_if", "why"),
+    *("figure1", "interactive", "patterns", "provenance", "what_if", "why"),
 )
 
 

@@ -66,6 +66,11 @@ def test_diagrams_are_truth_tables(some: list[Any]) -> None:
                 weight *= p if there else 1 - p
             likely += weight * holds
         assert table.probability(f, CHANCES) == pytest.approx(likely, abs=1e-12)
+        for level in range(VARIABLES):
+            left = table.without(f, level)
+            for world in WORLDS:
+                gone = (*world[:level], False, *world[level + 1 :])
+                assert followed(table, left, world) == true(formula, gone)
     assert len(set(tables.values())) == len(tables)  # two functions are equal exactly if their numbers are
 
 

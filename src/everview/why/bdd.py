@@ -99,6 +99,23 @@ class Diagrams:
             todo += [(a, b, True), (a_high, b_high, False), (a_low, b_low, False)]
         return results.pop()
 
+    def without(self, f: int, level: int) -> int:
+        """What remains of a function if a variable is false.
+
+        >>> table = Diagrams(100)
+        >>> x, y = table.variable(0), table.variable(1)
+        >>> table.without(table.either(x, y), 0) == y, table.without(table.both(x, y), 1) == FALSE
+        (True, True)
+        """
+        left = {FALSE: FALSE, TRUE: TRUE}
+        for node in self.below(f):
+            low = left[self.low[node]]
+            if self.level[node] == level:
+                left[node] = low
+            else:
+                left[node] = self._node(self.level[node], low, left[self.high[node]])
+        return left[f]
+
     def below(self, f: int) -> list[int]:
         """The nodes of a diagram, those below first."""
         seen: set[int] = set()
