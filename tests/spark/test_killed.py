@@ -112,12 +112,15 @@ class Life:
         assert self.told >= told or self.process.poll() is not None, f"{self.told} < {told}\n{self.errors()}"
 
     def kill(self, kind: str, draw: random.Random) -> bool:
-        """Kill one process of a kind, if there is one."""
-        found = victims(kind, self.process.pid)
-        if found:
-            with suppress(ProcessLookupError):
-                os.kill(draw.choice(sorted(found)), signal.SIGKILL)
-                return True
+        """Kill one process of a kind; waits for one, if there is none because another was killed a moment ago."""
+        until = time.monotonic() + PATIENCE
+        while self.process.poll() is None and time.monotonic() < until:
+            found = victims(kind, self.process.pid)
+            if found:
+                with suppress(ProcessLookupError):
+                    os.kill(draw.choice(sorted(found)), signal.SIGKILL)
+                    return True
+            time.sleep(0.02)
         return False
 
     def end(self) -> int:
