@@ -43,4 +43,5 @@ def test_ci_runs_the_readmes_test_command() -> None:
 def test_links_in_pages_lead_somewhere() -> None:
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+            if not target.startswith("https://"):  # what lies elsewhere is not ours to keep
+                assert (page.parent / target).exists(), f"{page.name} links to {target}"
