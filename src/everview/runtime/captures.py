@@ -38,8 +38,18 @@ class Supposed(Mapping[Trace, Captured]):
             for number, image in packed_entries(words):
                 self._images.setdefault(number, []).append(image)
         self._numbers = {o.trace: o.number for o in operators if o.trace is not None and o.number in self._images}
+        self._captured: dict[Trace, Captured] = {}
 
     def __getitem__(self, trace: Trace) -> Captured:
+        found = self._captured.get(trace)
+        if found is None:
+            found = self._captured[trace] = self._together(trace)
+        return found
+
+    def __contains__(self, trace: object) -> bool:
+        return trace in self._numbers
+
+    def _together(self, trace: Trace) -> Captured:
         images = [image_of(words) for words in self._images[self._numbers[trace]]]
         parts = [(image.columns(), image.times(), image.weights()[0]) for image in images]
         if len(parts) == 1:
