@@ -84,6 +84,7 @@ CASES: list[Case] = [
     Case("patterns", "patterns"),
     Case("durable", "durable"),
     Case("ingest", "ingest"),
+    Case("lean", "lean"),
     Case("tpch", "tpch"),
     Case("server", "server"),
     Case("pgwire", "pgwire"),

@@ -22,6 +22,8 @@ OTHERS = (
     "pgwire",
     "ingest",
     *("figure1", "interactive", "patterns", "provenance", "what_if", "why"),
+    "lean",
+    *("figure1", "interactive", "patterns", "what_if", "why"),
 )
 
 
