@@ -23,7 +23,6 @@ OTHERS = (
     "ingest",
     *("figure1", "interactive", "patterns", "provenance", "what_if", "why"),
     "lean",
-    *("figure1", "interactive", "patterns", "what_if", "why"),
 )
 
 
