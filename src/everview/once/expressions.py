@@ -9,6 +9,7 @@ A row that fails ends the attempt: the dataflow knows whether the failure counts
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from everview.expr.evaluate import evaluate
 from everview.expr.functions import call, conjuncts
 from everview.expr.lower import lower
 from everview.expr.lowering import Program
-from everview.expr.nodes import ColumnRef, Expr, Literal, Udf
+from everview.expr.nodes import Call, ColumnRef, Expr, Literal, Udf
 from everview.kernels.once import columns as kernel
 from everview.once.grouping import distinct_codes
 from everview.once.rows import Column, Elsewhere, Rows, Words
@@ -71,7 +72,42 @@ def _computed(rows: Rows, exprs: dict[int, Expr], interner: Interner) -> dict[in
     if len(exprs) > 1:
         return {n: c for number, expr in exprs.items() for n, c in _computed(rows, {number: expr}, interner).items()}
     ((number, expr),) = exprs.items()
+    hoisted = _hoisted(rows, expr, interner)
+    if hoisted is not None:
+        return {number: _computed(hoisted[0], {number: hoisted[1]}, interner)[number]}
     return {number: Column(_evaluated(rows, expr, interner))}
+
+
+def _hoisted(rows: Rows, expr: Expr, interner: Interner) -> tuple[Rows, Expr] | None:
+    """An expression with the functions of columns inside it that the machine does not know computed before, as columns,
+    once each and for all rows; None if there is none but itself.
+    """
+    new: dict[Expr, Expr] = {}
+    columns = dict(rows.columns)
+    for part in expr.walk():
+        if part is expr or part in new or not isinstance(part, Call) or not _is_of_columns(part):
+            continue
+        needed, (moved,) = _on_few([part])
+        if _lowered((moved,), None, len(needed), interner) is None:
+            number = max(columns, default=-1) + 1
+            columns[number] = Column(_evaluated(rows, part, interner))
+            new[part] = ColumnRef(part.type, number)
+    return (Rows(rows.count, columns, rows.weights), _replaced(expr, new, {})) if new else None
+
+
+def _is_of_columns(call: Call) -> bool:
+    return all(isinstance(a, ColumnRef | Literal) for a in call.args) and bool(call.columns())
+
+
+def _replaced(expr: Expr, new: dict[Expr, Expr], done: dict[int, Expr]) -> Expr:
+    """An expression with others in the place of some of its parts."""
+    if expr in new:
+        return new[expr]
+    if not isinstance(expr, Call):
+        return expr
+    if id(expr) not in done:
+        done[id(expr)] = replace(expr, args=tuple(_replaced(a, new, done) for a in expr.args))
+    return done[id(expr)]
 
 
 def _lowered(exprs: tuple[Expr, ...], predicate: Expr | None, cols: int, interner: Interner) -> Program | None:
