@@ -115,6 +115,17 @@ def test_a_step_that_is_undone(held: Held) -> None:
     assert held.sums.lookup(8) == [(8, 8)]
 
 
+def test_a_guest_that_needs_a_turn_is_sent_away(held: Held) -> None:
+    """It would wait for the step, which waits for its guests; a guest of a guest is the same guest."""
+    lender = held.db._core.runtime.dataflow.lender
+    assert lender is not None
+    with lender:
+        assert lender.visit(lambda: lender.visit(lambda: "both")) == "both"
+        assert lender.visit(held.db.stats) is None
+    assert lender.visit(lambda: "closed") is None
+    assert held.db.stats()["views"] == 2
+
+
 def test_a_select_beside_a_step(held: Held) -> None:
     thread = held.step(lambda: held.t.insert([(1, 100), (3, 30)]))
     assert held.db.sql("SELECT k, count(*) AS n, sum(v) AS s FROM t GROUP BY k ORDER BY k").rows() == [

@@ -64,6 +64,8 @@ class Lender:
         ...     lender.visit(lambda: "seen")
         'seen'
         """
+        if get_ident() in visitors:
+            return read()  # it is a guest already
         mine = Lock()
         with mine:
             with self._door:
