@@ -337,11 +337,11 @@ class SparkCluster:
         place = Target(
             self._store.files, table._id, table._arrangement, table._key, self.shards, target.until, target.settle()
         )
-        self._submitter.give_slots()  # those who encode need some
         with asking(self._spark):
+            self._submitter.give_slots()  # those who encode need some
             return encode_rows(rows.frame, target.fitting, target.place, target.how, place)
 
     def close(self) -> None:
-        self._submitter.give_slots()  # a merge may be waiting for one
+        self._submitter.leave()  # a merge may be waiting for a slot
         self._merger.close()
         self._submitter.close()

@@ -69,8 +69,14 @@ class Submitter:
 
     def give_slots(self) -> None:
         """Somebody needs slots: a gang that only waits must not have them all."""
-        if self.gang is not None and self.gang.taken >= slots(self._context):
+        if self.gang is not None and self.gang.stands and self.gang.taken >= slots(self._context):
             self.gang.give_way()
+
+    def leave(self) -> None:
+        """End tasks that wait, without asking Spark anything: it may be gone."""
+        for each in (self.resident, self.gang):
+            if each is not None:
+                each.leave()
 
     def close(self) -> None:
         """End all tasks."""
