@@ -136,7 +136,7 @@ class Search:
 
     def _ends(self, pair: Any) -> tuple[Any, Any]:
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise InputError("E_VALUE", f"{pair!r} is no pair of nodes", "give tuples (source, target)")
+            raise InputError("E_TYPE", f"{pair!r} is no pair of nodes", "give tuples (source, target)")
         return pair
 
     def _code(self, value: Any) -> int:
