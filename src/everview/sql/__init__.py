@@ -26,6 +26,7 @@ sqlglot parses; the modules here, in reading order, turn the tree into the plans
     statements, result    what `db.sql` does, and its answers
     schemas       names with a schema, and the search path
     definitions   CREATE TABLE, CREATE VIEW, DROP
+    filled        CREATE TABLE ... AS query
     altering, comments    ALTER, COMMENT ON
     indexes, lookups    CREATE INDEX, and rows that are found in one
     defined       CREATE FUNCTION ... LANGUAGE SQL

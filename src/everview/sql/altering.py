@@ -78,6 +78,8 @@ def _found(sql: Statements, words: Words, kind: str, name: str, optional: bool, 
     """What is to be altered; None if it is not there, and need not be."""
     catalog = sql.core.catalog
     known = {"TABLE": sql.session.tables, "VIEW": sql.session.views}.get(kind, tuple(catalog.indexes()))
+    if kind == "TABLE" and [t.text.upper() for t in words.tokens[words.at : words.at + 1]] == ["RENAME"]:
+        known = (*sql.session.tables, *sql.session.views)  # ALTER TABLE renames views, too, as in PostgreSQL
     exact = spelled(name, known) if kind == "INDEX" else schemas.found(sql.core, name, known)
     if exact in known:
         return exact if kind == "INDEX" else catalog.tables.get(exact) or catalog.views[exact]

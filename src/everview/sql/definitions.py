@@ -26,6 +26,7 @@ from everview.session.temporal import RowTTL
 from everview.session.view import View
 from everview.session.watermarks import Watermark
 from everview.sql import choice, constants, defined, names, parts, reading, schemas, settings, watermarks
+from everview.sql.filled import create_filled
 from everview.sql.places import Source
 from everview.sql.query import Compiler
 from everview.sql.scalars import Scalars
@@ -160,6 +161,8 @@ def _replaced(session: Session, name: str, collection: Collection, how: Choice |
 
 
 def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) -> Do:
+    if not isinstance(node.this, exp.Schema) and isinstance(node.expression, exp.Query):
+        return create_filled(sql, name, node, source)
     if not isinstance(node.this, exp.Schema) or node.expression is not None:
         raise source.refuse(
             node, "CREATE TABLE lists its columns", "CREATE TABLE t (x int); then INSERT INTO t SELECT ..."

@@ -31,8 +31,11 @@ class Command:
     words: list[Word] = field(default_factory=list)
 
     @classmethod
-    def of(cls, piece: Piece) -> Command:
-        return cls(piece.text, piece.start, words(piece.text))
+    def of(cls, piece: Piece, database: str = "") -> Command:
+        """The command of a text; the name of the database before names is taken out: it can only be this one."""
+        found = words(piece.text)
+        text = _without(piece.text, found, database) if database and database in piece.text else piece.text
+        return cls(text, piece.start, found if text is piece.text else words(text))
 
     @property
     def first(self) -> str:
@@ -49,6 +52,22 @@ class Command:
         if self.first == "WITH":
             return any(w.upper in ("INSERT", "UPDATE", "DELETE", "MERGE") for w in self.words)
         return self.first in CHANGING
+
+
+def _without(text: str, found: list[Word], database: str) -> str:
+    """A text in which `database.schema.name` is `schema.name`, every letter where it was.
+
+    >>> _without('SELECT * FROM "d"."public"."t"', words('SELECT * FROM "d"."public"."t"'), "d")
+    'SELECT * FROM     "public"."t"'
+    """
+    names = ("word", "quoted")
+    for i in range(len(found) - 4):
+        first, dot, _, other, last = found[i : i + 5]
+        if first.kind not in names or first.text != database or dot.text != "." or other.text != ".":
+            continue
+        if last.kind in names and (i == 0 or found[i - 1].text != "."):
+            text = text[: first.start] + " " * (dot.end - first.start) + text[dot.end :]
+    return text
 
 
 class Reader:
@@ -142,6 +161,8 @@ def tag_of(command: Command, rows: int | None, affected: int | None) -> str:
             return f"{first} {count}"
         case "TRUNCATE":
             return "TRUNCATE TABLE"
+        case "CREATE" if affected is not None:  # CREATE TABLE ... AS
+            return f"SELECT {count}"
         case "CREATE" | "DROP" | "ALTER":
             return f"{first} {_object(command)}"
         case "SHOW" | "EXPLAIN" | "DESCRIBE" | "WHY" | "COMMENT" | "SET":

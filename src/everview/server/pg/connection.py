@@ -97,7 +97,7 @@ class Connection:
                 client.begin(explicit=False)
             for piece in pieces:
                 piece_text, start = piece.text, piece.start
-                command = Command.of(piece)
+                command = Command.of(piece, client.database)
                 client.check_open(command)
                 await self._one(command)
             if client.inside and not client.explicit:
@@ -157,7 +157,7 @@ class Connection:
             raise PgError("E_DUPLICATE", "42P05", what, "close it first")
         if len(client.prepared) >= MOST_PREPARED:
             raise PgError("E_SIZE", "53400", f"{MOST_PREPARED:,} statements are prepared already", "close some")
-        command = Command.of(pieces[0]) if pieces else Command("")
+        command = Command.of(pieces[0], client.database) if pieces else Command("")
         client.check_open(command)
         if command.words:
             found = await executing.prepared(client, command, message.types)
