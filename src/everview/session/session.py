@@ -660,7 +660,7 @@ class Session:
     @property
     def tables(self) -> tuple[str, ...]:
         """Names of the tables."""
-        return tuple(n for n in self._core.catalog.tables if not n.startswith(RESERVED_PREFIX))
+        return tuple(n for n in list(self._core.catalog.tables) if not n.startswith(RESERVED_PREFIX))
 
     @property
     def views(self) -> tuple[str, ...]:
