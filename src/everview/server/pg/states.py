@@ -150,12 +150,12 @@ _OTHERS = {
 }
 """The state of a code that has none of its own, by what it is about."""
 
+UNKNOWN = "XX000"
+
 STATES: dict[str, str] = {
-    code: _OWN.get(code) or _OTHERS[section] for section, codes in SECTIONS.items() for code in codes
+    code: _OWN.get(code) or _OTHERS.get(section, UNKNOWN) for section, codes in SECTIONS.items() for code in codes
 }
 """The SQLSTATE of each of our codes."""
-
-UNKNOWN = "XX000"
 
 
 class PgError(EverviewError):
