@@ -384,8 +384,8 @@ class Contents:
             size_kept = self.access.size(node)
             if size_kept is not None:
                 ahead = self.access.prefix(node, known)
-                if known and not ahead:  # all are looked at, which is quick, and some are found
-                    return 1.0 + size_kept / 100
+                if known and not ahead:  # all are looked at, which is quick, and many may be found
+                    return 1.0 + size_kept / 20
                 return 1.0 + size_kept / 100.0**ahead
         if isinstance(node, plan.Constant):
             return float(len(node.rows))
