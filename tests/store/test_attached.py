@@ -168,7 +168,7 @@ def test_a_transaction_that_fails_is_never_seen(writer: Any, tmp_path: Path, mon
     reader = attach(tmp_path)
     run = inside(writer).runtime.dataflow.run
 
-    def interrupted(epochs: int) -> None:
+    def interrupted(*step: Any) -> None:
         assert reader.refresh() == 1
         raise KeyboardInterrupt
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,8 +70,8 @@ def test_an_interrupt_after_the_step_was_complete_keeps_it(tmp_path: Path, monke
     t = db.table("t", {"x": int})
     run = inside(db).runtime.dataflow.run
 
-    def interrupted(epochs: int) -> None:
-        run(epochs)
+    def interrupted(*step: Any) -> None:
+        run(*step)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(inside(db).runtime.dataflow, "run", interrupted)

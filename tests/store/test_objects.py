@@ -162,12 +162,12 @@ def test_a_writer_that_slept_in_a_step_does_not_take_back_what_another_has_read(
     second: list[Any] = []
     run = Dataflow.run
 
-    def late(self: Any, epochs: int) -> None:
+    def late(self: Any, *step: Any) -> None:
         if self is inside(first).runtime.dataflow:
             second.extend(taken_over(files, monkeypatch))
             second[1].insert([("south", 7)])
             raise KeyboardInterrupt
-        run(self, epochs)
+        run(self, *step)
 
     monkeypatch.setattr(Dataflow, "run", late)
     with pytest.raises((KeyboardInterrupt, ev.StoreError)):
