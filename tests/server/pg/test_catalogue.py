@@ -1,8 +1,8 @@
 """Questions that clients ask of the catalogue, and the answers they get.
 
 `recorded.json` has statements that psql 15, SQLAlchemy 2.1 and pgjdbc 42.7 sent (recorded), and those that Grafana,
-dbt, Npgsql, DBeaver and Metabase are known to send (not recorded: written down from their sources). `answers.json` has
-what is answered; `EVERVIEW_UPDATE=1 pytest tests/server/pg/test_catalogue.py` writes it anew.
+dbt, Npgsql, DBeaver and Metabase are known to send (not recorded, and not copied: written from memory). `answers.json`
+has what is answered; `EVERVIEW_UPDATE=1 pytest tests/server/pg/test_catalogue.py` writes it anew.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The catalogue: which statements are about it, and their answers.
 
 It is a SQLite database in memory, filled from a picture of the session (`contents`), made again when the picture has
-changed. SQLite runs on the loop: catalogue queries are small, and they must not wait for steps. They can read nothing
-else: the database has nothing in it but the catalogue, and SQLite is not let near files.
+changed. SQLite runs on the loop: catalogue queries are small. The picture is taken by the engine, in its turn, so a
+question waits for the step under way. It can read nothing else: the database has nothing in it but the catalogue, and
+SQLite is not let near files.
 """
 
 from __future__ import annotations
