@@ -228,7 +228,7 @@ def _columns(listed: exp.Schema, source: Source) -> tuple[dict[str, Any], list[s
         elif isinstance(item, exp.PrimaryKey):
             key += [e.name for e in item.expressions]
         else:
-            raise source.refuse(item, f"{item.key} constraints are not supported: nothing would enforce them")
+            raise source.refuse(item, f"{_constraint(item)} is not supported in CREATE TABLE: nothing would enforce it")
     for column in key:
         if key.count(column) > 1:
             raise source.error(listed, "E_DUPLICATE", f"the key column {column} is there twice")
@@ -274,10 +274,26 @@ def _column(item: exp.ColumnDef, source: Source) -> tuple[Any, bool]:
         elif isinstance(constraint.kind, exp.PrimaryKeyColumnConstraint):
             is_key = True
         else:
-            raise source.refuse(
-                item, f"{constraint.kind.key} is not supported in CREATE TABLE: nothing would enforce it"
-            )
+            what = _constraint(constraint.kind)
+            raise source.refuse(item, f"{what} is not supported in CREATE TABLE: nothing would enforce it")
     return declared, is_key
+
+
+_CONSTRAINTS: dict[type[exp.Expr], str] = {
+    exp.CheckColumnConstraint: "CHECK",
+    exp.CollateColumnConstraint: "COLLATE",
+    exp.ComputedColumnConstraint: "GENERATED ALWAYS AS",
+    exp.DefaultColumnConstraint: "DEFAULT",
+    exp.ForeignKey: "FOREIGN KEY",
+    exp.GeneratedAsIdentityColumnConstraint: "GENERATED AS IDENTITY",
+    exp.Reference: "REFERENCES",
+    exp.UniqueColumnConstraint: "UNIQUE",
+}
+
+
+def _constraint(node: exp.Expr) -> str:
+    """A constraint in the words that people write."""
+    return _CONSTRAINTS.get(type(node)) or node.sql("postgres")
 
 
 def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:

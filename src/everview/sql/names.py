@@ -70,6 +70,8 @@ def data_type(kind: exp.DataType, source: Source) -> DataType:
         return _decimal(kind, source)
     if kind.this in (_T.CHAR, _T.NCHAR, _T.BPCHAR):
         return _char(kind, source)
+    if kind.this in (_T.VARCHAR, _T.NVARCHAR):
+        return _varchar(kind, source)
     if kind.this in _MADE_OF:
         return _MADE_OF[kind.this](kind, source)
     if kind.this == _T.USERDEFINED:
@@ -93,6 +95,19 @@ def _char(kind: exp.DataType, source: Source) -> DataType:
     if sizes[0] < 1:
         raise source.refuse(kind, "a char has one letter at least")
     return char(sizes[0])
+
+
+def _varchar(kind: exp.DataType, source: Source) -> DataType:
+    """A text: columns do not enforce the length, as in DuckDB; casts cut what is longer (`Scalars.on_cast`)."""
+    if most_letters(kind) == 0 or any(not size.this.is_int for size in kind.expressions):
+        raise source.refuse(kind, "a varchar has room for one letter at least", "write varchar(20), or text")
+    return STR
+
+
+def most_letters(kind: exp.DataType) -> int | None:
+    """The n of varchar(n)."""
+    sized = kind.this in (_T.VARCHAR, _T.NVARCHAR) and kind.expressions
+    return int(kind.expressions[0].this.name) if sized and kind.expressions[0].this.is_int else None
 
 
 def _array(kind: exp.DataType, source: Source) -> DataType:

@@ -566,7 +566,17 @@ class Scalars(TypedScalars):
             return constants.text_as(value.value, target, node.this, self.source)
         if (value.type.kind, target.kind) == ("time", "timestamp"):
             raise self.source.error(node, "E_TYPE", "a time is of no day", "add it to one: date + time")
-        return self.cast_to(value, target)
+        return self._cut(self.cast_to(value, target), node.to)
+
+    def _cut(self, value: Expr, kind: exp.DataType) -> Expr:
+        """A value that was cast to varchar(n): its first letters, as in PostgreSQL; DuckDB takes no notice of n."""
+        inside = [d for d in kind.find_all(exp.DataType) if d is not kind and names.most_letters(d)]
+        if inside:
+            raise self.source.refuse(kind, "a cast cuts a varchar(n), not those inside of something", "write text")
+        most = names.most_letters(kind)
+        if most is None or self.source.dialect == "duckdb":
+            return value
+        return constants.folded(self.call("left", value, Literal(INT, most)), self.compiler.interner)
 
     def as_type(self, node: exp.Expr, target: DataType) -> Expr:
         """An expression as a value of a type; a quoted constant is read as one."""
