@@ -16,18 +16,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("demo", "durability", "production", "shell", "sql", "what-if", "why")
+PAGES = ("demo", "durability", "production", "server", "shell", "sql", "what-if", "why")
 PLACES = (("/srv/shop/state", "state"), ("your-alerting", "cat"), ("DIR/state", "kept/state"), ("DIR", "state"))
 ELSEWHERE = {
     "everview demo": "takes a minute, with Spark: tests/demo",
     "everview sql state --spark": "starts a JVM: tests/spark",
+    "everview serve --master": "starts a JVM, too",
     "everview sql DIR/state": "the demo's own tests type what its last line says: tests/demo",
     "everview what-if DIR/state": "the same",
     "everview explain DIR/state": "the same",
 }
 """How commands begin that are not run here, and where they are."""
 
-ENDLESS = ("everview run", "everview subscribe")
+ENDLESS = ("everview run", "everview serve", "everview subscribe")
 
 ABOUT = """
 CREATE TABLE orders (item text, amount int);
