@@ -125,10 +125,20 @@ class World:
         watched = db.sql(f"CREATE VIEW watched AS {TEXTS[1]}")
         self.model.views["watched"] = 1
         watched.subscribe(self._hear)
+        self.time = db.time
+        if not hears:
+            self._have_company()
+
+    def _have_company(self) -> None:
+        """From now on steps may be read beside, which takes more calls (`everview.dataflow.lending`)."""
+        reader = threading.Thread(target=self.t.rows)
+        reader.start()
+        reader.join()
 
     def reopen(self, db: Any) -> None:
         """Go on with a session that has opened the directory again."""
         self.db, self.t, self.k = db, db["t"], db["k"]
+        self._have_company()
         self.held.clear()
         if "ready" in db.views:
             db["ready"].drop()
@@ -295,7 +305,8 @@ class World:
         else:
             shown = [(seen[0] - m.t, m.t - seen[0], seen[1] == m.k, seen[2] ^ set(m.views)) for m in (before, after)]
             raise AssertionError(f"neither before nor after: {shown}, tables {seen[3]}")
-        self.model = model
+        assert model is not before or db.time == self.time, "time has passed, and nothing has changed"
+        self.model, self.time = model, db.time
         model.prepared = set(db.views) & {"ready"}
         if model.prepared and not hasattr(self, "ready"):  # complete, but its answer was lost
             db["ready"].drop()

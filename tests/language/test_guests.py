@@ -126,6 +126,25 @@ def test_a_guest_that_needs_a_turn_is_sent_away(held: Held) -> None:
     assert held.db.stats()["views"] == 2
 
 
+def test_a_door_that_was_left_open_is_closed_before_the_next_turn(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception that another thread raises may come as the door is closed; the step is undone then."""
+    lender, before = held.db._core.runtime.dataflow.lender, sorted(held.t.rows())
+    assert lender is not None
+    close = lender.close
+    cut = iter([True])
+
+    def cut_off_at_first() -> None:
+        if next(cut, False):
+            raise KeyboardInterrupt
+        close()
+
+    monkeypatch.setattr(lender, "close", cut_off_at_first)
+    with pytest.raises(KeyboardInterrupt):
+        held.t.insert([(9, 9)])
+    assert lender.visit(lambda: "open") is None
+    assert sorted(held.t.rows()) == before
+
+
 def test_a_select_beside_a_step(held: Held) -> None:
     thread = held.step(lambda: held.t.insert([(1, 100), (3, 30)]))
     assert held.db.sql("SELECT k, count(*) AS n, sum(v) AS s FROM t GROUP BY k ORDER BY k").rows() == [

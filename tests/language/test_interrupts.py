@@ -54,6 +54,11 @@ def test_a_change_cut_off_at_every_place(call: str) -> None:
     interrupted(14, 0, "embedded", f"every:{call}")
 
 
+def test_a_logged_change_cut_off_at_every_place() -> None:
+    """What is undone must not stay in the log, nor what is complete be missing there."""
+    interrupted(1, 0, "durable", "every:transaction")
+
+
 def test_a_version_that_was_made_before_the_checkpoint_was_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

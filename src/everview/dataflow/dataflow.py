@@ -393,15 +393,19 @@ class Dataflow:
                 pressing.leave(self)
 
     def _beside_guests(self, lender: Lender, base: int, epochs: int, batcher: int, rows: bytes) -> int:
-        """Run a step that others may read beside as far as its commit, then commit it."""
+        """Run a step that others may read beside as far as its commit, then commit it.
+
+        It may be cut off anywhere, also between two of these lines, and must not look committed before it is: PC is put
+        behind both lengths that the program has here.
+        """
         end = len(self.at)
         with lender.prepared(self.session):
             make.poke(self.session, x.EXECUTOR_LENGTH, end + 1)
             try:
                 self.attend(x.step(self.session, base, epochs, batcher, rows))
             finally:
-                if make.peek(self.session, x.EXECUTOR_PC) == end:  # at its end, and not committed: see `_committed`
-                    make.poke(self.session, x.EXECUTOR_PC, end + 1)
+                if make.peek(self.session, x.EXECUTOR_PC) == end:
+                    make.poke(self.session, x.EXECUTOR_PC, end + 2)
                 make.poke(self.session, x.EXECUTOR_LENGTH, end)
         return int(x.resume(self.session, end))
 
@@ -458,7 +462,9 @@ class Dataflow:
             answer = x.resume(self.session, pc)
 
     def abort(self) -> None:
-        """Undo the step under way, rows handed over for it included."""
+        """Undo the step under way, rows handed over for it included. Nobody reads beside it any more."""
+        if self.lender is not None:
+            self.lender.close()
         x.abort(self.session, int(from_kernels(sys.exception())))
         for operator in self.root.items:
             if isinstance(operator, Arrange):

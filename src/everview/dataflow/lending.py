@@ -6,7 +6,8 @@ time. So a step that may have company (`Dataflow.lender`) is run in two calls. D
 for. They should only copy what they need.
 
 A guest is a lock that is held while it reads: whatever ends a `with` statement lets it go, so no exception, wherever it
-comes, can leave a guest inside for ever.
+comes, can leave a guest inside for ever. The door may be left open by one; undoing the step closes it
+(`Dataflow.abort`).
 
 A session that is used by one thread never lends, and pays nothing.
 """
@@ -42,12 +43,18 @@ class Lender:
             self._open = True
 
     def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let nobody in any more, and wait for those inside. Twice does no harm: it may be cut off, and those that were
+        not waited for are still known then.
+        """
         with self._door:
             self._open = False
-            guests, self._guests = self._guests, []
-        for guest in guests:
+        for guest in self._guests:
             with guest:
                 pass
+        self._guests = []
 
     def prepared(self, session: int) -> Lender:
         """With lists of batches that do not move while a step computes."""
@@ -64,7 +71,8 @@ class Lender:
         ...     lender.visit(lambda: "seen")
         'seen'
         """
-        if get_ident() in visitors:
+        me = get_ident()
+        if me in visitors:
             return read()  # it is a guest already
         mine = Lock()
         with mine:
@@ -72,10 +80,10 @@ class Lender:
                 if not self._open:
                     return None
                 self._guests.append(mine)
-            visitors.add(get_ident())
-            try:
+            try:  # no call before the one that strikes it off: there an exception could come that leaves it a visitor
+                visitors.add(me)
                 return read()
             except MustWait:
                 return None
             finally:
-                visitors.discard(get_ident())
+                visitors.discard(me)
