@@ -34,6 +34,7 @@ class Held:
 
     def __init__(self) -> None:
         self.inside, self.go_on, self.hold = threading.Event(), threading.Event(), False
+        self.failed: list[BaseException] = []
         globals()["now_held"] = self
         self.db = ev.connect()
         self.t = self.db.table("t", {"k": int, "v": int})
@@ -44,17 +45,26 @@ class Held:
 
     def step(self, change: Callable[[], Any]) -> threading.Thread:
         """Begin a step that waits; returns when it does."""
+
+        def run() -> None:
+            try:
+                change()
+            except BaseException as error:
+                self.failed.append(error)
+
         self.hold = True
-        thread = threading.Thread(target=change)
+        thread = threading.Thread(target=run)
         thread.start()
         assert self.inside.wait(WAIT)
         return thread
 
     def let_go(self, thread: threading.Thread) -> None:
+        """End the step; a read that waited for it has made it fail meanwhile, and is found here."""
         self.hold = False
         self.go_on.set()
         thread.join(WAIT)
         assert not thread.is_alive()
+        assert not self.failed, self.failed
 
 
 def in_thread(function: Callable[[], Any]) -> Any:
@@ -94,6 +104,50 @@ def test_reads_return_while_a_step_runs(held: Held) -> None:
     assert "2 rows at time" in str(sums)
     held.let_go(thread)
     assert sorted(sums.rows()) == [(1, 111), (2, 20), (3, 30)] and db.time == time + 1
+
+
+def test_reads_return_while_a_step_with_limits_runs_a_function(held: Held) -> None:
+    """Such a function runs in a thread of its own, which must not read; that concerns no other thread."""
+
+    def change() -> None:
+        with held.db.limits(seconds=10 * WAIT):
+            held.t.insert([(1, 100)])
+
+    thread = held.step(change)
+    assert held.sums.lookup(1) == [(1, 11)] and len(held.t) == 3
+    assert held.db.sql("SELECT sum(v) FROM t").rows() == [(31,)]
+    held.let_go(thread)
+    assert held.sums.lookup(1) == [(1, 111)]
+
+
+def test_reads_return_beside_a_step_while_another_session_runs_a_function(held: Held) -> None:
+    """It runs in a thread of its own too; one that was left behind there may run for ever."""
+    inside, go_on = threading.Event(), threading.Event()
+
+    def endless(k: int) -> int:
+        inside.set()
+        assert go_on.wait(WAIT)
+        return k
+
+    with ev.connect() as other:
+        t = other.table("t", {"k": int})
+        other.view("v", t.map(endless, {"k": int}))
+
+        def change() -> None:
+            with other.limits(seconds=10 * WAIT):
+                t.insert([(1,)])
+
+        changing = threading.Thread(target=change)
+        changing.start()
+        try:
+            assert inside.wait(WAIT)
+            thread = held.step(lambda: held.t.insert([(1, 100)]))
+            assert held.sums.lookup(1) == [(1, 11)]
+            held.let_go(thread)
+        finally:
+            go_on.set()
+            changing.join(WAIT)
+    assert held.sums.lookup(1) == [(1, 111)]
 
 
 def test_a_step_that_is_undone(held: Held) -> None:

@@ -64,8 +64,10 @@ def lend(core: Core) -> None:
 def visited(core: Core, read: Callable[[], Any]) -> Any:
     """What a guest of the step under way reads; None if there is none, or it has to wait."""
     lend(core)
-    lender, transactions = core.runtime.dataflow.lender, core.transactions
-    if lender is None or core.closed or helpers or transactions.queued or transactions.staged_by == get_ident():
+    lender, transactions, me = core.runtime.dataflow.lender, core.transactions, get_ident()
+    if lender is None or core.closed or transactions.queued or transactions.staged_by == me:
+        return None
+    if me in helpers:  # a function of a step, which must not ask its session; others read beside it
         return None
     return lender.visit(read)
 
