@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,9 @@ from everview.server.beside import Beside
 from everview.server.serving import Server, Settings
 
 TOKEN = "a token for tests"
+
+LONG = 60.0
+"""Seconds after which something hangs."""
 
 
 class Running(Beside):
@@ -30,8 +34,7 @@ class Running(Beside):
     def until_idle(self) -> None:
         """Until the server knows that the clients of the test before have gone."""
         feeds = self.server.engine.feeds
-        while feeds.subscriptions:
-            self.do(lambda db: None)
+        self.until(lambda: not feeds.subscriptions)
 
         def end(_: ev.Session) -> None:
             for feed in list(feeds._open):
@@ -39,6 +42,13 @@ class Running(Beside):
 
         self.do(end)
         feeds._known.clear()  # queries that wait for clients who were cut off
+
+    def until(self, true: Callable[[], bool]) -> None:
+        """Until something is true that the server brings about; an error if it does not in a long time."""
+        end = time.monotonic() + LONG
+        while not true():
+            assert time.monotonic() < end, "it does not come about"
+            self.do(lambda db: None)
 
     def clear(self) -> None:
         """Begin again: another session, the same sockets."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -19,6 +19,8 @@ from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
 import everview as ev
+from everview.server.http.listener import HttpListener
+from everview.server.http.parting import Parting
 from everview.wire.envelopes import unpacked
 from tests.server.running import TOKEN, Running
 
@@ -343,22 +345,34 @@ def test_a_client_that_takes_nothing_is_closed_and_costs_little(
     server: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("everview.server.http.sockets.STALLED", 1.0)
+    monkeypatch.setattr("everview.server.http.parting.PARTING", 0.5)
+    subscriptions, connections = server.server.engine.feeds.subscriptions, connections_of(server)
     server.do(lambda db: db.sql("CREATE TABLE wide (x text)"))
     with client(server, granularity=0) as good, client(server, granularity=0) as bad:
+        theirs = bad.socket.socket.getsockname()
+        assert theirs in connections()
         for one in (good, bad):
             one.say(type="subscribe", id=1, view="wide")
             one.until(0)
-        limit = 400
-        for i in range(limit):
+        for i in range(400):  # 40 MB: more than the operating system keeps for it
             server.do(partial(wider, i))
             good.until(i + 1)
-            if len(server.server.engine.feeds.subscriptions) == 1:
+            if len(subscriptions) == 1:
                 break
-        assert i < limit - 1, "the one that takes nothing was given up"
+        server.until(lambda: len(subscriptions) == 1)
         good.until(i + 1)
+        server.until(lambda: theirs not in connections())
         with pytest.raises(ConnectionClosed):
             while True:
                 bad.socket.recv(timeout=LONG)
+
+
+def connections_of(server: Running) -> Callable[[], set[tuple[str, int]]]:
+    """A function that gives the addresses of the clients whose WebSockets the server keeps."""
+    listener = next(each for each in server.server.listeners if isinstance(each, HttpListener))
+    assert listener._server is not None
+    kept = listener._server.server_state.connections
+    return lambda: {each.client for each in set(kept) if isinstance(each, Parting) and each.client is not None}
 
 
 def wider(i: int, db: ev.Session) -> None:

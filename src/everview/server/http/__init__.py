@@ -15,5 +15,6 @@ Read in this order:
     metrics      /healthz, /readyz, /metrics
     openapi      the document that says all this to programs
     app          the routes
+    parting      the end of a WebSocket whose client takes nothing
     listener     uvicorn in the server's loop
 """

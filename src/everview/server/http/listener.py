@@ -17,6 +17,7 @@ import uvicorn
 from everview.errors import InputError
 from everview.server.engine import Engine
 from everview.server.http.app import app
+from everview.server.http.parting import Parting
 from everview.server.http.resuming import incarnation_of
 from everview.server.serving import Settings
 
@@ -51,6 +52,7 @@ class HttpListener:
             lifespan="off",
             server_header=False,
             date_header=False,
+            ws=Parting,
             ws_max_size=LONGEST_SAID,
             ws_per_message_deflate=False,
             limit_concurrency=settings.connections,

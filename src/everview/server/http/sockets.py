@@ -13,8 +13,9 @@ times without changes, too); these are the connection's. What is sent is in `eve
 subscription's first frame comes `{"type": "subscribed", "id": 1, "columns": [...], "resume": "..."}`.
 
 A client that does not read is waited for: its commits grow together meanwhile, and cost nothing. One that takes
-nothing of a message for `STALLED` seconds is closed with 1013 (try again later); it can come back with its token. So
-what a connection holds is one message and what the operating system buffers.
+nothing of a message for `STALLED` seconds is closed with 1013 (try again later), which it hears if it takes the rest
+within a second; then it is cut off (`everview.server.http.parting`). It can come back with its token. So what a
+connection holds is one message and what the operating system buffers.
 """
 
 from __future__ import annotations
