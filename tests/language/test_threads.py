@@ -141,6 +141,30 @@ def test_what_a_subscriber_raises_stays_with_it(
         v.subscribe(fail)  # called here and now, with what is there
 
 
+def test_a_transaction_of_a_closed_session_holds_up_nobody(db: Any) -> None:
+    """A thread that learns inside its transaction that another has closed the session lets go of it."""
+    t = db.table("t", {"x": int})
+    begun, closed = threading.Event(), threading.Event()
+
+    def change() -> None:
+        db.sql("BEGIN")
+        begun.set()
+        closed.wait(30)
+        db.sql("INSERT INTO t VALUES (1)")
+
+    def wait() -> None:
+        begun.wait(30)
+        t.insert([(2,)])
+
+    def close() -> None:
+        begun.wait(30)
+        db.close()
+        closed.set()
+
+    errors = in_threads(change, wait, close)
+    assert [getattr(error, "code", error) for error in errors] == ["E_CLOSED", "E_CLOSED"]
+
+
 @pytest.fixture(params=["embedded", "durable"])
 def db(request: pytest.FixtureRequest, tmp_path: Any) -> Any:
     session = ev.connect() if request.param == "embedded" else ev.connect(tmp_path / "state")

@@ -129,18 +129,27 @@ class Statements:
 
     def answers(self, text: str) -> Iterator[tuple[reading.Statement, Any]]:
         """Run the statements of a text one by one; each with its answer."""
-        self.core.alive()
         around = self.transaction
         try:
+            self.core.alive()
             for statement in reading.statements(text, lambda: self.dialect):
                 yield statement, self._run_one(statement)
         except (Exception, KeyboardInterrupt):
+            if self.core.closed:
+                self._let_go()
             if not self._own():
                 raise
             if self.transaction is not around:
                 self._end(undo=True)  # a text that fails leaves no transaction behind that it has begun
             self.failed = self.transaction is not None
             raise
+
+    def _let_go(self) -> None:
+        """Another thread has closed the session: whoever waits for the end of this one's transaction would wait for
+        ever.
+        """
+        if self.transaction is not None and self.core.writing._is_owned():
+            self._end(undo=True)
 
     def _own(self) -> bool:
         """Whether the transaction that is open is this thread's."""
