@@ -25,6 +25,7 @@ from everview.plan.deep import drive
 from everview.plan.multiway import NaturalJoin, natural_joins
 from everview.plan.substitute import over_inputs
 from everview.session.estimates import estimates
+from everview.session.rewriting import by_another_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,9 +66,8 @@ def best_plan(core: Core, collection: Collection) -> Collection:
         trees[node].tree.leaves = [made[id(leaf)] for leaf in trees[node].tree.leaves]
         return rebuilt(trees[node], node.types, chosen[node])
 
-    found = collection._derive(drive(step, collection._node, {}), collection._columns)
-    found._meaning = collection._meaning or collection._node
-    found._plan_why, found._calls = WHY, collection._calls
+    found = by_another_plan(collection, drive(step, collection._node, {}))
+    found._plan_why = WHY
     return found
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from everview.expr.functions import call, conjunction
+from everview.expr.functions import conjunction
 from everview.expr.nodes import ColumnRef, Expr
 from everview.optimiser.observed import STRATEGIES
 from everview.optimiser.rules import Best
 from everview.optimiser.space import Or
 from everview.plan import nodes as plan
-from everview.plan.multiway import NaturalJoin
+from everview.plan.multiway import NaturalJoin, each_once
 
 
 class _Made(NamedTuple):
@@ -55,14 +55,9 @@ class _Rebuilding:
         return self._tested(_narrowed(joined, [*a.variables, *b.variables]))
 
     def _leaf(self, i: int) -> _Made:
-        leaf, of = self.join.tree.leaves[i], self.join.of_leaf[i]
-        first = {v: of.index(v) for v in of if v >= 0}
-        same = [
-            call("eq", ColumnRef(leaf.types[first[v]], first[v]), ColumnRef(leaf.types[c], c))
-            for c, v in enumerate(of)
-            if v >= 0 and first[v] != c
-        ]
-        return _narrowed(plan.Filter(leaf, conjunction(same)) if same else leaf, of)
+        leaf = self.join.tree.leaves[i]
+        once, same = each_once(self.join.of_leaf[i], leaf)
+        return _narrowed(plan.Filter(leaf, conjunction(same)) if same else leaf, once)
 
     def _tested(self, made: _Made) -> _Made:
         """With the conditions that can be tested here for the first time."""

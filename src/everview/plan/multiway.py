@@ -317,7 +317,7 @@ class NaturalJoin:
         """The tree as one join, and the conditions that it cannot test itself."""
         inputs, variables = [], []
         for leaf, of in zip(leaves, self.of_leaf, strict=True):
-            once, same = _each_once(of, leaf)
+            once, same = each_once(of, leaf)
             inputs.append(plan.Filter(leaf, conjunction(same)) if same else leaf)
             variables.append(once)
         columns = self._types(inputs, variables)
@@ -367,7 +367,7 @@ class NaturalJoin:
         return arg if isinstance(arg, Constant) and arg.value is not None else None
 
 
-def _each_once(of: Sequence[int], leaf: plan.Node) -> tuple[tuple[int, ...], list[Expr]]:
+def each_once(of: Sequence[int], leaf: plan.Node) -> tuple[tuple[int, ...], list[Expr]]:
     """Variables that stand twice in one leaf: once, and the equality as a test of the leaf."""
     once: list[int] = []
     tests: list[Expr] = []

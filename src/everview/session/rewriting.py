@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from everview.language.collection import Collection
 from everview.plan.multiway import Choice
 from everview.plan.narrowed_loops import narrowed
+from everview.plan.nodes import Node
 from everview.session import doors
 
 if TYPE_CHECKING:
@@ -28,8 +29,11 @@ def rewritten(core: Core, collection: Collection, plan: Choice | None) -> tuple[
 
 def _with_narrow_loops(core: Core, collection: Collection) -> Collection:
     node = narrowed(collection._node, core.runtime.builder.installed)
-    if node is collection._node or node == collection._node:
-        return collection
+    return collection if node == collection._node else by_another_plan(collection, node)
+
+
+def by_another_plan(collection: Collection, node: Node) -> Collection:
+    """The same collection by another plan; it means what it meant."""
     found = collection._derive(node, collection._columns)
     found._meaning = collection._meaning or collection._node
     found._plan_why, found._calls = collection._plan_why, collection._calls
