@@ -34,8 +34,8 @@ import pyarrow.parquet as pq
 from sqlglot import exp, parse_one
 
 import everview as ev
-from everview.sql import reading
-from everview.sql.query import Compiler
+from everview.sql.select.query import Compiler
+from everview.sql.text import reading
 
 HERE = common.ROOT / "tests" / "sql" / "tpch"
 TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem")

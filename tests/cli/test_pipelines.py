@@ -156,7 +156,7 @@ def test_subscribing_while_another_process_writes(folder: Path) -> None:
         t.insert([(1,)])
         heard: list[str] = []
         with ev.connect(folder / "state", read_only=True) as reader:
-            from everview.sql import live
+            from everview.sql.shell import live
 
             t.insert([(2,)])
             live.follow(reader, "t", heard.append, seconds=0.5)

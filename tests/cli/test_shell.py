@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import everview as ev
 from everview.cli import app
-from everview.sql.repl import Repl
+from everview.sql.shell.repl import Repl
 
 T = "CREATE TABLE t (k text, x int); INSERT INTO t VALUES ('a', 1), ('b', 20);"
 

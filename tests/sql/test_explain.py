@@ -13,7 +13,7 @@ import pytest
 
 import everview as ev
 from everview.session.local_shards import local_shards
-from everview.sql import query
+from everview.sql.select import query
 
 TPCH = Path(__file__).parent / "tpch"
 PLANS = Path(__file__).parent / "plans"

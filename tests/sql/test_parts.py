@@ -11,9 +11,9 @@ from sqlglot import exp
 
 import everview as ev
 from everview.plan.nodes import Node
-from everview.sql import parts, reading
-from everview.sql.places import Source
 from everview.sql.statements import Statements
+from everview.sql.text import parts, reading
+from everview.sql.text.places import Source
 from tests.inside import inside
 from tests.sql import harness
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import everview as ev
-from everview.sql import script
-from everview.sql.repl import Repl
+from everview.sql.shell import script
+from everview.sql.shell.repl import Repl
 
 
 @pytest.fixture

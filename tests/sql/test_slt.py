@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import everview as ev
-from everview.sql import query
+from everview.sql.select import query
 from tests.sql import harness
 
 FILES = sorted(Path(__file__).parent.glob("*.slt"))

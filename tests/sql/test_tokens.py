@@ -8,7 +8,7 @@ import pytest
 import sqlglot
 from sqlglot.errors import SqlglotError
 
-from everview.sql import tokens
+from everview.sql.text import tokens
 from tests.sql import harness
 
 WITHOUT_EFFECT = {

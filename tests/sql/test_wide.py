@@ -7,7 +7,7 @@ import time
 import pytest
 
 import everview as ev
-from everview.sql import query
+from everview.sql.select import query
 
 TABLES = 100
 SECONDS = 2.0

@@ -70,7 +70,7 @@ def top(
     from rich.text import Text
 
     from everview.session.memory import RIGHT, Memory
-    from everview.sql import live
+    from everview.sql.shell import live
 
     def drawn(found: Memory) -> Group:
         parts: list[Shown | Text] = [Text(f"{state}, time {found['time']}: {found.summary()}")]
@@ -165,7 +165,7 @@ def subscribe(
 ) -> None:
     """Show a view or table while a pipeline changes it: on a terminal a table that updates itself, else the changes."""
     from everview.io.durations import seconds
-    from everview.sql import live
+    from everview.sql.shell import live
 
     with _opened(state, trust) as db:
         if sys.stdout.isatty() and not (lines or json or during):

@@ -24,7 +24,7 @@ def run(
 ) -> None:
     """Run a pipeline: take what its sources have, keep its views and sinks up to date. Paths are relative to it."""
     from everview.io import program
-    from everview.sql import script
+    from everview.sql.shell import script
 
     more = program.spark_settings(conf or ())
     if embedded:
@@ -68,7 +68,7 @@ def _check_until(until: str) -> None:
 
 def _refuse_until(file: Path, until: str) -> None:
     from everview.errors import InputError
-    from everview.sql import script
+    from everview.sql.shell import script
 
     if until and script.has_run(file):
         raise InputError(

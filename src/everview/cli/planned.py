@@ -15,7 +15,7 @@ from everview.io import program
 from everview.io.pipeline import Pipeline, pipeline_of
 from everview.session.connecting import connect
 from everview.session.core import core_of
-from everview.sql import script
+from everview.sql.shell import script
 
 if TYPE_CHECKING:
     from everview.session.session import Session

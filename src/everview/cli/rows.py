@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from everview.errors import InputError
-from everview.sql.reasons import fitting
+from everview.sql.inspection.reasons import fitting
 from everview.types import DataType
 
 ANY = "_"

@@ -33,15 +33,15 @@ def sql(
     trust: Annotated[bool, typer.Option("--trust", help=TRUST)] = False,
 ) -> None:
     """SQL at a prompt; or from -c, -f or a pipe, which end with an exit code of 1 at the first error."""
-    from everview.sql.output import Output
-    from everview.sql.repl import Repl
+    from everview.sql.shell.output import Output
+    from everview.sql.shell.repl import Repl
 
     _check(state, create=create, read_only=read_only, spark=spark, trust=trust)
     output = Output(mode)
     asked = command or file
     with _session(state, read_only, spark, trust, ask=not asked and sys.stdin.isatty()) as session:
         if not asked and sys.stdin.isatty():
-            from everview.sql import terminal
+            from everview.sql.shell import terminal
 
             terminal.talk(session, mode)
             return

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from everview.errors import InputError
 from everview.session.core import core_of
 from everview.session.followed import Followed
-from everview.sql.result import Result
+from everview.sql.answers.result import Result
 from everview.sql.statements import Statements
-from everview.sql.subscription import Subscription
+from everview.sql.streams.subscription import Subscription
 
 if TYPE_CHECKING:
     from everview.session.session import Session

@@ -34,7 +34,7 @@ from everview.session.batch import Batch
 from everview.session.core import core_of
 from everview.session.followed import Followed as Relation
 from everview.session.snapshot import remaining
-from everview.sql.subscription import Subscription as Followed
+from everview.sql.streams.subscription import Subscription as Followed
 
 if TYPE_CHECKING:
     from everview.codes.codec import Codec

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from everview.session.session import Session
     from everview.session.table import Table
     from everview.session.view import View
-    from everview.sql.prepared import Prepared
+    from everview.sql.answers.prepared import Prepared
     from everview.system.observing import System
     from everview.why.absence import WhyNot
     from everview.why.derivation import Derivation, Witnesses
@@ -94,7 +94,7 @@ def sql(session: Session, text: str) -> Any:
 
 
 def prepare(session: Session, name: str, text: str, keep: int) -> Prepared:
-    from everview.sql.prepared import Prepared
+    from everview.sql.answers.prepared import Prepared
 
     return Prepared(session, name, text, keep)
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from everview.io.durations import Duration
     from everview.io.pipeline import Run
     from everview.recovery.checking import Difference
-    from everview.sql.prepared import Prepared
+    from everview.sql.answers.prepared import Prepared
     from everview.system.observing import System
 
 

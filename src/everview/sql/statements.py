@@ -3,11 +3,11 @@
 Statements of one text run one after the other; the answer is the last one's. If one fails, a transaction that the text
 has begun is rolled back; one that was open before can only be rolled back from then on, as in PostgreSQL.
 
-A SELECT is computed at once over what is kept, or installed as a view for a moment (`everview.sql.asking`).
-Inside a transaction it sees what that has changed so far (`everview.sql.own_changes`).
+A SELECT is computed at once over what is kept, or installed as a view for a moment (`everview.sql.answers.asking`).
+Inside a transaction it sees what that has changed so far (`everview.sql.dml.own_changes`).
 
-A statement is bound first, which changes nothing; then every part of it must have been read (`everview.sql.parts`);
-then it is done. So handlers give back what is to be done, as a function.
+A statement is bound first, which changes nothing; then every part of it must have been read
+(`everview.sql.text.parts`); then it is done. So handlers give back what is to be done, as a function.
 
 Here are queries and transactions; `definitions`, `changes`, `explaining`, `subscription` and `pipelines` have the rest.
 """
@@ -34,45 +34,23 @@ from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.core import Core, core_of
 from everview.session.session import Session
 from everview.session.turns import reads, writes
-from everview.sql import (
-    altering,
-    asking,
-    changes,
-    choice,
-    comments,
-    company,
-    copies,
-    defined,
-    definitions,
-    describing,
-    dialects,
-    explaining,
-    indexes,
-    lookups,
-    merging,
-    modifying,
-    observed,
-    own_changes,
-    parts,
-    pipelines,
-    reading,
-    reasons,
-    savepoints,
-    schemas,
-    settings,
-    showing,
-    subscription,
-)
-from everview.sql.places import Source
-from everview.sql.query import Compiler, Env, Query
-from everview.sql.result import Result, in_order
-from everview.sql.savepoints import Savepoint
-from everview.sql.scopes import Correlated, Relation
+from everview.sql.answers import asking, company, lookups, observed
+from everview.sql.answers.result import Result, in_order
+from everview.sql.ddl import altering, comments, defined, definitions, indexes, schemas, settings
+from everview.sql.dml import changes, copies, merging, modifying, own_changes, savepoints
+from everview.sql.dml.savepoints import Savepoint
+from everview.sql.inspection import describing, explaining, reasons, showing
+from everview.sql.select import choice
+from everview.sql.select.query import Compiler, Env, Query
+from everview.sql.select.scopes import Correlated, Relation
+from everview.sql.streams import pipelines, subscription
+from everview.sql.text import dialects, parts, reading
+from everview.sql.text.places import Source
 from everview.types import STR, DataType
 
 if TYPE_CHECKING:
     from everview.session.transactions import Transaction
-    from everview.sql.parameters import Parameters
+    from everview.sql.answers.parameters import Parameters
 
 Do = Callable[[], Any]
 """What a bound statement does, and its answer."""

@@ -9,7 +9,7 @@ from everview.errors import EverviewError
 from everview.server.pg import states
 from everview.server.pg.faults import fields_of
 from everview.server.pg.states import STATES, state_of
-from everview.sql.places import SqlError
+from everview.sql.text.places import SqlError
 
 
 def test_every_code_has_a_state_and_no_state_is_left_over() -> None:

@@ -28,7 +28,7 @@ from everview.session.core import core_of
 from everview.session.followed import Followed
 from everview.session.limits import size_of
 from everview.session.table import Table
-from everview.sql.prepared import Prepared
+from everview.sql.answers.prepared import Prepared
 from everview.wire import plans
 from everview.wire.envelopes import KIND, packed, unpacked
 from everview.wire.values import plain, rows_of, rows_written, value_of

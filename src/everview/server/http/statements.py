@@ -16,7 +16,7 @@ from starlette.responses import Response
 from everview.errors import InputError
 from everview.server.asking import Answer, ask
 from everview.server.http.answers import Door, body_object, rows_answer, shown, text_in, wants_arrow
-from everview.sql.result import Result
+from everview.sql.answers.result import Result
 
 if TYPE_CHECKING:
     from everview.session.session import Session

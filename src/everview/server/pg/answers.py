@@ -14,7 +14,7 @@ from typing import Any
 from everview.server.pg.formats import Writer, writer
 from everview.server.pg.messages import Field, format_of
 from everview.server.pg.oids import TYPES, modifier_of, oid_of, size_of
-from everview.sql.result import Result
+from everview.sql.answers.result import Result
 from everview.types import DataType
 
 PIECE = 2000

@@ -19,7 +19,7 @@ from everview.server.pg.quick import Quick
 from everview.server.pg.settings import Settings
 from everview.server.pg.states import PgError
 from everview.server.pg.work import READ_COMMITTED, Work
-from everview.sql.given import Given
+from everview.sql.answers.given import Given
 
 if TYPE_CHECKING:
     from everview.server.engine import Engine

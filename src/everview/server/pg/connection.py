@@ -21,7 +21,7 @@ from everview.server.pg.lexing import split
 from everview.server.pg.messages import Bind, Close, Describe, Execute, Message, Parse, Plain, Query, format_of
 from everview.server.pg.states import PgError
 from everview.server.pg.wire import Gone
-from everview.sql.given import Given
+from everview.sql.answers.given import Given
 
 MOST_PREPARED = 10_000
 """Prepared statements and portals that a connection may keep."""

@@ -2,7 +2,7 @@
 
 COPY FROM reads while rows come, in a thread beside, and hands all of them to the session in one go when the client
 says that this was all: all rows come in one transaction, or none. COPY TO sends each row as a message of its own.
-COPY to and from files is the session's (`everview.sql.copies`).
+COPY to and from files is the session's (`everview.sql.dml.copies`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from everview.server.pg.copy_forms import Form, RowsOut, cut, read
 from everview.server.pg.lexing import Piece
 from everview.server.pg.messages import CopyData, CopyFail
 from everview.server.pg.states import PgError
-from everview.sql.given import Given
-from everview.sql.names import spelled
+from everview.sql.answers.given import Given
+from everview.sql.scalar.names import spelled
 from everview.types import DataType
 
 if TYPE_CHECKING:

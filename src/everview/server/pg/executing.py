@@ -19,7 +19,7 @@ from everview.server.pg.oids import named, oid_of, type_of
 from everview.server.pg.quick import Quick
 from everview.server.pg.states import PgError
 from everview.server.pg.work import READ_COMMITTED
-from everview.sql.given import Given
+from everview.sql.answers.given import Given
 from everview.types import STR, DataType
 
 _OWN_SETTINGS = ("PLAN", "DIALECT")
@@ -447,7 +447,7 @@ async def _execute(client: Client, command: Command) -> Answer | None:
 
 def _typed(values: str, found: Prepared) -> str:
     """A query for the values of EXECUTE, with the types of the parameters."""
-    from everview.sql.describing import sql_name
+    from everview.sql.inspection.describing import sql_name
 
     parts = _parts(values)
     types = found.given.types_of(len(parts))

@@ -8,7 +8,7 @@ import re
 from everview.errors import EverviewError
 from everview.server.pg.lexing import parameters
 from everview.server.pg.states import PgError, state_of
-from everview.sql.places import SqlError
+from everview.sql.text.places import SqlError
 
 LOG = logging.getLogger("everview.server.pg")
 

@@ -27,15 +27,15 @@ from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.core import Core, core_of
 from everview.session.snapshot import read_codes
 from everview.session.view import View
-from everview.sql import parts, reading
-from everview.sql.given import Given
-from everview.sql.result import Result
+from everview.sql.answers.given import Given
+from everview.sql.answers.result import Result
+from everview.sql.text import parts, reading
 
 if TYPE_CHECKING:
     from everview.dataflow.operators import Arrangement
     from everview.session.followed import Followed
     from everview.session.session import Session
-    from everview.sql.query import Query
+    from everview.sql.select.query import Query
     from everview.sql.statements import Statements
 
 _SAMPLES: dict[str, Any] = {"int": 1, "str": "", "date": dt.date(2000, 1, 1)}

@@ -42,14 +42,14 @@ from everview.server.pg.wire import Gone
 from everview.session.batch import Batch
 from everview.session.core import core_of
 from everview.session.snapshot import consolidated
-from everview.sql.names import spelled
+from everview.sql.scalar.names import spelled
 from everview.types import BOOL, INT, STR
 
 if TYPE_CHECKING:
     from everview.server.pg.client import Client
     from everview.session.session import Session
     from everview.sql.statements import Statements
-    from everview.sql.subscription import Subscription
+    from everview.sql.streams.subscription import Subscription
 
 Row = tuple[Any, ...]
 
@@ -439,7 +439,7 @@ def _shape(sql: Statements, wanted: Wanted) -> tuple[list[str], list[Any]]:
         if shape is None:
             raise PgError("E_SYNTAX", "42601", "a query is missing in the brackets", "SUBSCRIBE TO (SELECT ...)")
         return shape.names, shape.types
-    from everview.sql import schemas
+    from everview.sql.ddl import schemas
 
     there = [*sql.session.views, *sql.session.tables]
     plain = ".".join(p.strip('"') for p in inside.split("."))

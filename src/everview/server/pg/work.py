@@ -31,11 +31,12 @@ from everview.server.pg.settings import Settings
 from everview.server.pg.states import PgError
 from everview.session.core import core_of
 from everview.session.transactions import Transaction
-from everview.sql import given as parameters
-from everview.sql import reading, schemas
-from everview.sql.given import Given
-from everview.sql.result import Result
+from everview.sql.answers import given as parameters
+from everview.sql.answers.given import Given
+from everview.sql.answers.result import Result
+from everview.sql.ddl import schemas
 from everview.sql.statements import Shape, Statements
+from everview.sql.text import reading
 from everview.types import DataType
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from everview.server.pg.catalog.relations import LETTER_OF, LETTERS, RELATIONS
 from everview.server.pg.commands import Command
 from everview.server.pg.oids import number_of, type_of
 from everview.server.pg.states import PgError
-from everview.sql.given import Given
+from everview.sql.answers.given import Given
 from everview.types import INT, STR, DataType
 
 if TYPE_CHECKING:

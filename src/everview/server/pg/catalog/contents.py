@@ -17,8 +17,8 @@ from everview.server.pg.settings import Settings
 from everview.session.core import core_of
 from everview.session.table import Table
 from everview.session.view import View
-from everview.sql import schemas
-from everview.sql.reading import KEYWORDS
+from everview.sql.ddl import schemas
+from everview.sql.text.reading import KEYWORDS
 from everview.types import FREE, MOST_DIGITS, DataType
 
 if TYPE_CHECKING:

@@ -1,0 +1,79 @@
+"""SELECT in a session that other threads use, too: it neither waits for their steps nor holds them up.
+
+What the query reads is copied, in a turn, or beside a step that is computing (`everview.session.guests`). The rest is
+computed after that, while the session goes on. What has to be a view for a moment waits for its turn, as ever; so does
+a query inside a transaction, and one that reads files.
+
+Beside a step nothing may be measured, because traces are in motion: there joins go in the text's order, and rows
+are not looked up in indexes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from everview.errors import EverviewError
+from everview.once.rows import Elsewhere
+from everview.session import guests
+from everview.sql.answers import asking, lookups
+from everview.sql.ddl import defined
+from everview.sql.select.query import Compiler
+from everview.sql.select.scopes import Correlated
+from everview.sql.text import parts, reading
+from everview.sql.text.places import Source
+
+if TYPE_CHECKING:
+    from everview.sql.answers.result import Result
+    from everview.sql.statements import Statements
+
+Compute = Callable[[], "Result"]
+
+
+def there_is(sql: Statements) -> bool:
+    """Whether other threads use the session, and this one is free to be asked beside them."""
+    core = sql.core
+    if core.runtime.dataflow.lender is None or sql.transaction is not None or core.lock._is_owned():
+        return False
+    return not (sql.dry or sql.written or sql.way is not None or core.transactions.pending() is not None)
+
+
+def select(sql: Statements, node: exp.Expr, source: Source) -> Any:
+    """A query's answer."""
+    compute: Compute | None = None
+    if source.notes.as_of is None:
+        if sql.core.unsettled:
+            compute = guests.visited(sql.core, lambda: _bound(sql, reading.parsed(source), source, beside=True))
+        if compute is None:
+            compute = sql._in_turn(True, False, _fetched, reading.parsed(source), source)
+    if compute is not None:
+        try:
+            return compute()
+        except Elsewhere:
+            pass
+    return sql._in_turn(True, False, type(sql)._handle, type(sql).select, node, source)
+
+
+def _fetched(sql: Statements, node: exp.Expr, source: Source) -> Compute | None:
+    sql.core.transactions.catch_up()
+    return _bound(sql, node, source, beside=False)
+
+
+def _bound(sql: Statements, node: exp.Expr, source: Source, beside: bool) -> Compute | None:
+    """What is left to compute when all that a query reads was copied; None if it has to be asked in another way, or is
+    wrong, which is told there.
+    """
+    compiler = Compiler(sql.session, source)
+    compiler.by_text = beside
+    defined.mark(node, sql.core.catalog)
+    try:
+        query = parts.whole(node, source, lambda: compiler.query(node, {}, None))
+        if compiler.files:
+            return None
+        found = query.node if beside else lookups.done(sql.core, query.node)
+        rest = asking.fetched(sql.core, found)
+    except (Elsewhere, Correlated, EverviewError):
+        return None
+    return lambda: sql.result(query, rest())

@@ -1,0 +1,106 @@
+"""Files in FROM: `SELECT * FROM 'orders.parquet'`, a file that is read once, where it is asked about.
+
+Columns and types are told as `db.read` tells them: from the file's schema, or from the first records of a text. When a
+statement is bound, a file is a table without rows that has those types; it is read when the statement is done, and its
+rows are written into the plan. So a view cannot have one: nobody would tell it that the file changed. CREATE SOURCE
+makes a table that follows the file.
+
+Nothing of this is done in a session that was opened with `files=False`.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.codes.codec import Codec
+from everview.errors import InputError
+from everview.io.files import Files
+from everview.io.fitting import Fitting
+from everview.io.once import name_of
+from everview.io.pipeline import by_suffix, types_of
+from everview.io.source import Bad, here
+from everview.plan import nodes as plan
+from everview.sql.select.scopes import Field, Relation
+from everview.types import DataType
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.sql.select.query import Compiler
+    from everview.sql.text.places import Source
+
+_NUMBERS = count(1_000_000)
+"""Of the tables that stand for files; `everview.sql.dml.modifying` counts from 1."""
+
+
+class FileTable:
+    """A file that a query reads: its columns, and its rows when they are asked for."""
+
+    def __init__(self, core: Core, path: str) -> None:
+        self.core = core
+        self.path = path
+        self.files: Files = by_suffix(path)
+        self.columns: dict[str, DataType] = types_of(self.files.schema(), ())
+        self.node = plan.Table(-1 - next(_NUMBERS), tuple(self.columns.values()))
+
+    @property
+    def alias(self) -> str:
+        """What it is called if the query does not say: the file's name without its ending."""
+        return name_of(self.path)
+
+    def rows(self) -> plan.Constant:
+        """All rows, as a part of a plan."""
+        codec = Codec(self.node.types, tuple(self.columns), self.core.interner)
+        fitting = Fitting(self.path, codec, exact=True)
+        self.files.open({}, self.columns, False)
+        rows: list[tuple[object, ...]] = []
+        while (chunk := self.files.poll(None)) is not None:
+            bad: list[Bad] = list(chunk.bad)
+            codes, _ = fitting.encode(here(chunk.rows), chunk.place, bad)
+            for record in bad:
+                raise InputError(
+                    "E_RECORD",
+                    f"{record.place}: {record.reason}: {record.record}",
+                    "CREATE SOURCE name (columns) FROM 'file' says which types it has; or correct the record",
+                )
+            rows += codec.decode_rows(codes)
+        return plan.Constant(tuple(rows), self.node.types)
+
+
+def forbidden(core: Core) -> InputError | None:
+    """Why SQL may not use files here; None if it may."""
+    if core.may_use_files:
+        return None
+    return InputError(
+        "E_FORBIDDEN",
+        "SQL may not read or write files in this session",
+        "the program that opened the session said files=False; let it use db.read, db.source and view.write_to",
+    )
+
+
+def is_file(node: exp.Table, source: Source) -> bool:
+    """Whether a table in FROM is written as a text."""
+    start = node.this.meta.get("start", -1) if isinstance(node.this, exp.Expr) else -1
+    return isinstance(node.this, exp.Identifier) and 0 <= start < len(source.text) and source.text[start] == "'"
+
+
+def relation(compiler: Compiler, node: exp.Table) -> Relation:
+    """A file in FROM."""
+    source, path = compiler.source, node.this.name
+    refusal = forbidden(compiler.core)
+    if refusal is not None:
+        raise source.placed(refusal, node)
+    if compiler.standing:
+        raise source.refuse(node, f"a view cannot read the file {path!r}: nothing tells it of changes", _instead(path))
+    try:
+        found = FileTable(compiler.core, path)
+    except InputError as error:
+        raise source.placed(error, node) from None
+    compiler.files[found.node] = found
+    return Relation(found.node, tuple(Field(name) for name in found.columns)).called(found.alias)
+
+
+def _instead(path: str) -> str:
+    return f"CREATE SOURCE name FROM {path!r} makes a table of it, which RUN keeps up to date"

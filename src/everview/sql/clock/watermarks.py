@@ -1,0 +1,102 @@
+"""WATERMARK FOR a column of a table, and EMIT ON WINDOW CLOSE; see `everview.session.watermarks`.
+
+sqlglot knows neither, so both are noted while the text is read (`everview.sql.text.reading`). The expression behind
+`WATERMARK FOR ts AS` is read as a query of its own, whose letters stand where they were.
+
+EMIT ON WINDOW CLOSE is a property of the windows in FROM: each of TUMBLE, HOP, CUMULATE and SESSION gives the rows of
+windows that are closed, by a join with the table of closed ends. The rest of the query is as ever. Windows must be over
+a table with a watermark, seen through filters and projections at most, because it is the table's rows that say which
+windows there are.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from everview.errors import did_you_mean
+from everview.expr import functions
+from everview.expr.nodes import Expr
+from everview.plan import joins
+from everview.plan import nodes as plan
+from everview.session.watermarks import ClosedWindows, Watermark
+from everview.sql.scalar import names
+from everview.sql.scalar.scalars import Scalars
+from everview.sql.select.base_tables import base_table, over_table
+from everview.sql.select.scopes import Field, Relation, Scope
+from everview.sql.text import reading
+from everview.sql.text.notes import WatermarkNote
+from everview.sql.text.places import Source
+from everview.types import TIMESTAMP
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.session import Session
+    from everview.session.table import Table
+    from everview.sql.select.query import Compiler
+
+MOMENTS = ("date", "timestamp", "timestamptz")
+MOST_ENDS = 100
+"""Windows that one row may be in for EMIT ON WINDOW CLOSE."""
+
+
+def declared(session: Session, note: WatermarkNote, schema: dict[str, Any], source: Source) -> tuple[Expr, Expr]:
+    """The column and the expression of a WATERMARK, over the columns of the table."""
+    from everview.sql.select.query import Compiler  # which imports what imports this
+
+    have = list(schema)
+    name = names.spelled(note.column, have)
+    if name not in have:
+        raise source.error_at(
+            note.start, "E_COLUMN", f"the table has no column {note.column}", did_you_mean(note.column, have)
+        )
+    relation = Relation(plan.Table(-1, tuple(schema.values())), tuple(map(Field, schema)))
+    inner = Source(note.text, dialect=source.dialect, zone=source.zone)
+    select = reading.parsed(inner)
+    wanted: exp.Expr = select.expressions[0]
+    bound = Scalars(Compiler(session, inner, standing=True), Scope(relation, inner), {}).bind(wanted)
+    column = relation.ref(have.index(name))
+    for expr in (column, bound):
+        if expr.type.kind not in MOMENTS:
+            raise inner.error(wanted, "E_TYPE", f"a watermark is a date or timestamp, not {expr.type!r}")
+    return functions.cast(column, TIMESTAMP), functions.cast(bound, TIMESTAMP)
+
+
+def closed(compiler: Compiler, made: plan.Node, below: plan.Node, moment: Expr, ends: list[Expr], strict: bool,
+           at: exp.Expr) -> plan.Node:  # fmt: skip
+    """Of the windows in the last columns of a node, those that are closed; `ends` are those of a row of `below`."""
+    if len(ends) > MOST_ENDS:
+        what = f"every row would be in up to {len(ends)} windows"
+        raise compiler.source.error(at, "E_RANGE", what, f"{MOST_ENDS} at most with EMIT ON WINDOW CLOSE")
+    table, (time, *wanted) = _of_table(compiler, below, [moment, *ends], at)
+    watermark = next((f for f in compiler.core.clock.agenda.of(table) if isinstance(f, Watermark)), None)
+    if watermark is None or watermark.time != time:
+        raise compiler.source.refuse(
+            at,
+            f"EMIT ON WINDOW CLOSE needs a watermark for the windows' time in {table._label}",
+            "CREATE TABLE ... (..., WATERMARK FOR ts AS ts - INTERVAL '5 seconds')",
+        )
+    mirror = _closing(compiler.core, table, tuple(wanted), strict)
+    compiler.used[mirror._label] = None
+    width = len(made.types)
+    return joins.take(plan.Join(made, mirror._node, (width - 1,), (0,)), range(width))
+
+
+def _closing(core: Core, table: Table, ends: tuple[Expr, ...], strict: bool) -> Table:
+    """The ends of such windows that are closed; the same for all who ask."""
+    for f in core.clock.agenda.of(table):
+        if isinstance(f, ClosedWindows) and (f.ends, f.strict) == (ends, strict):
+            return f.mirror
+    made = ClosedWindows(core, table, ends, strict)
+    core.definitions.follow(made)
+    return made.mirror
+
+
+def _of_table(compiler: Compiler, node: plan.Node, exprs: list[Expr], at: exp.Expr) -> tuple[Table, list[Expr]]:
+    """The base table that a node filters and projects, and expressions over the node as ones over the table."""
+    base, found = over_table(node, exprs)
+    table = base_table(compiler, base)
+    if table is None:
+        raise compiler.source.refuse(at, "EMIT ON WINDOW CLOSE is for windows over a base table with a watermark")
+    return table, found

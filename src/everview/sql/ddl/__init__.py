@@ -1,0 +1,11 @@
+"""Definitions: CREATE, ALTER, DROP, COMMENT ON.
+
+Read in this order:
+
+    schemas                qualified names, and the search path
+    definitions, filled    CREATE TABLE, CREATE VIEW and DROP; CREATE TABLE ... AS
+    altering, comments     ALTER, COMMENT ON
+    indexes                CREATE INDEX
+    defined                CREATE FUNCTION ... LANGUAGE SQL
+    settings               CREATE TYPE, SET TIME ZONE
+"""

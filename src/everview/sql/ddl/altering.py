@@ -1,0 +1,425 @@
+"""ALTER TABLE, ALTER VIEW and ALTER INDEX.
+
+    ALTER TABLE t ADD COLUMN x int, DROP COLUMN y, ALTER COLUMN z TYPE text, ADD PRIMARY KEY (a)
+    ALTER TABLE t RENAME COLUMN a TO b        ALTER VIEW v RENAME COLUMN a TO b
+    ALTER TABLE t RENAME TO u                 ALTER VIEW v RENAME TO w        ALTER INDEX i RENAME TO j
+
+The actions of one statement are applied one after the other to a description of the table; then all of them are done at
+once, or none (`everview.session.altering`). As in PostgreSQL, views go on reading what was renamed, and what they read
+cannot be dropped or get another type, unless CASCADE drops them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from sqlglot import TokenType, exp
+
+from everview.errors import EverviewError, did_you_mean
+from everview.expr import functions
+from everview.expr.nodes import ColumnRef, Expr, Literal
+from everview.expr.resolve import Column
+from everview.plan import nodes as plan
+from everview.session.table import Table
+from everview.session.view import View
+from everview.sql.ddl import schemas
+from everview.sql.ddl.definitions import columns_of
+from everview.sql.scalar.names import spelled
+from everview.sql.scalar.scalars import Scalars
+from everview.sql.select.query import Compiler
+from everview.sql.select.scopes import Field, Relation, Scope
+from everview.sql.text import parts, reading
+from everview.sql.text.places import Source
+from everview.sql.text.words import Words
+from everview.types import DataType
+
+if TYPE_CHECKING:
+    from everview.sql.statements import Statements
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column that the table is to have: its values over the old columns."""
+
+    name: str
+    type: DataType
+    value: Expr
+
+
+def alter(sql: Statements, statement: reading.Statement) -> None:
+    """ALTER TABLE | [MATERIALIZED] VIEW | INDEX name ..."""
+    words = Words(statement)
+    words.need("ALTER")
+    sql.refuse_in_transaction(None, statement.source())
+    words.next_is("MATERIALIZED")
+    kind = words.choose("TABLE", "VIEW", "INDEX")
+    optional = words.next_is("IF", "EXISTS")
+    words.next_is("ONLY")
+    at = words.at
+    name = words.name(f"the {kind.lower()}'s name")
+    found = _found(sql, words, kind, name, optional, at)
+    if found is None:
+        return
+    if isinstance(found, str):
+        words.need("RENAME")
+        words.need("TO")
+        new = words.name("a new name")
+        words.end()
+        _rename_index(sql, words, found, new)
+        return
+    do = _Alteration(sql, words, found, statement).read()
+    words.end()
+    if not sql.dry:
+        do()
+
+
+def _found(sql: Statements, words: Words, kind: str, name: str, optional: bool, at: int) -> Table | View | str | None:
+    """What is to be altered; None if it is not there, and need not be."""
+    catalog = sql.core.catalog
+    known = {"TABLE": sql.session.tables, "VIEW": sql.session.views}.get(kind, tuple(catalog.indexes()))
+    if kind == "TABLE" and [t.text.upper() for t in words.tokens[words.at : words.at + 1]] == ["RENAME"]:
+        known = (*sql.session.tables, *sql.session.views)  # ALTER TABLE renames views, too, as in PostgreSQL
+    exact = spelled(name, known) if kind == "INDEX" else schemas.found(sql.core, name, known)
+    if exact in known:
+        return exact if kind == "INDEX" else catalog.tables.get(exact) or catalog.views[exact]
+    if optional:
+        words.at = len(words.tokens)
+        return None
+    words.at = at
+    other = {"TABLE": "VIEW", "VIEW": "TABLE"}.get(kind, "")
+    there = sql.spelled(name) in sql.session and bool(other)
+    hint = f"it is a {other.lower()}: ALTER {other} {name}" if there else did_you_mean(name, known)
+    raise words.error(f"there is no {kind.lower()} {name}", hint, "E_TABLE")
+
+
+def _rename_index(sql: Statements, words: Words, old: str, new: str) -> None:
+    of, index = sql.core.catalog.indexes()[old]
+    if new in sql.core.catalog.indexes():
+        raise words.error(f"there is an index {new} already", "choose another name", "E_NAME")
+    definitions = sql.core.definitions
+    definitions.index(of, index.keys, new)  # it shares what the old one keeps
+    definitions.drop_index(old)
+
+
+class _Alteration:
+    """What a statement says is to become of a table or view."""
+
+    def __init__(self, sql: Statements, words: Words, found: Table | View, statement: reading.Statement) -> None:
+        self.sql = sql
+        self.words = words
+        self.found = found
+        self.source: Source = sql.placed(statement.source())
+        self.columns = [_Column(c.name, c.type, ColumnRef(c.type, i)) for i, c in enumerate(found._columns)]
+        self.key = [found._columns[k].name for k in found._key] if isinstance(found, Table) else []
+        self.gone: list[str] = []
+        """views that go with columns"""
+
+    def read(self) -> Callable[[], None]:
+        """Read the actions; gives what is to be done."""
+        words = self.words
+        if words.next_is("RENAME"):
+            return self._rename()
+        if isinstance(self.found, View):
+            raise words.error(
+                "a view can only be renamed, and its columns", "CREATE OR REPLACE VIEW says another query"
+            )
+        if words.next_is("SET", "SCHEMA"):
+            return self._set_schema()
+        self._action()
+        while words.next_is(","):
+            self._action()
+        return self._do
+
+    def _do(self) -> None:
+        table, core = self.found, self.sql.core
+        assert isinstance(table, Table)
+        gone = [name for name in dict.fromkeys(self.gone) if name in core.catalog.views]
+        node = plan.Project(table._node, tuple(c.value for c in self.columns))
+        names = [c.name for c in self.columns]
+        key = tuple(names.index(k) for k in self.key)
+        core.definitions.altering.alter(table, node, [Column(c.name, c.type) for c in self.columns], key, gone)
+
+    # names
+
+    def _rename(self) -> Callable[[], None]:
+        words, altering = self.words, self.sql.core.definitions.altering
+        if words.next_is("TO"):
+            at = words.at
+            new = words.name("a new name")
+            schema = self.found._label.rpartition(".")[0]
+            full = f"{schema}.{new}" if schema and "." not in new else new
+            if spelled(full, self._names()) in self.sql.session:
+                words.at = at
+                raise words.error(f"the name {new} is taken", "choose another, or DROP it first", "E_NAME")
+            return lambda: altering.rename(self.found._label, full)
+        words.next_is("COLUMN")
+        old = self._place()
+        words.need("TO")
+        at = words.at
+        new = words.name("a new name")
+        names = [c.name for c in self.columns]
+        if new.lower() in (n.lower() for i, n in enumerate(names) if i != old):
+            words.at = at
+            raise words.error(f"{self.found._label} has a column {new} already", "choose another name", "E_DUPLICATE")
+        names[old] = new
+        return lambda: altering.rename_columns(self.found._label, tuple(names))
+
+    def _names(self) -> list[str]:
+        return [*self.sql.session.tables, *self.sql.session.views]
+
+    def _set_schema(self) -> Callable[[], None]:
+        words = self.words
+        at = words.at
+        name = words.name("a schema")
+        there = [schemas.PUBLIC, *schemas.made(self.sql.core)]
+        schema = spelled(name, there)
+        if schema not in there:
+            words.at = at
+            raise words.error(f"there is no schema {name}", did_you_mean(name, there), "E_NAME")
+        last = self.found._label.rpartition(".")[2]
+        new = last if schema == schemas.PUBLIC else f"{schema}.{last}"
+        if new in self.sql.session:
+            raise words.error(f"the name {new} is taken", "rename it first", "E_NAME")
+        return lambda: self.sql.core.definitions.altering.rename(self.found._label, new)
+
+    def _place(self) -> int:
+        """The column that is named next."""
+        at = self.words.at
+        name = self.words.name("a column")
+        names = [c.name for c in self.columns]
+        exact = spelled(name, names)
+        if exact not in names:
+            self.words.at = at
+            what = f"{self.found._label} has no column {name}"
+            raise self.words.error(what, did_you_mean(name, names), "E_COLUMN")
+        return names.index(exact)
+
+    # actions
+
+    def _action(self) -> None:
+        words = self.words
+        word = words.choose("ADD", "DROP", "ALTER")
+        if word == "ADD":
+            if words.next_is("CONSTRAINT"):
+                words.name("a name")
+                words.need("PRIMARY", "KEY") if not words.next_is("PRIMARY KEY") else None
+                self._add_key()
+            elif words.next_is("PRIMARY", "KEY") or words.next_is("PRIMARY KEY"):
+                self._add_key()
+            else:
+                self._add_column()
+        elif word == "DROP":
+            if words.next_is("CONSTRAINT"):
+                self._drop_key()
+            else:
+                self._drop_column()
+        else:
+            self._alter_column()
+
+    def _add_column(self) -> None:
+        words = self.words
+        words.next_is("COLUMN")
+        optional = words.next_is("IF", "NOT", "EXISTS")
+        start = words.at
+        name = words.name("the column's name")
+        text = self._to_comma(start)
+        taken = name.lower() in (c.name.lower() for c in self.columns)
+        if taken and optional:
+            return
+        if taken:
+            words.at = start
+            raise words.error(f"{self.found._label} has a column {name} already", "choose another name", "E_DUPLICATE")
+        declared, key = self._declared(text, start)
+        if key:
+            if self.key:
+                words.at = start
+                raise words.error(f"{self.found._label} has a key already", "DROP CONSTRAINT first", "E_KEY")
+            self.key = [name]
+        self.columns.append(_Column(name, declared, Literal(declared.optional(), None)))
+
+    def _to_comma(self, start: int) -> str:
+        """The text from a token to the comma that ends the action."""
+        words, depth = self.words, 0
+        while words.at < len(words.tokens):
+            token = words.tokens[words.at]
+            depth += (token.text == "(") - (token.text == ")")
+            if token.token_type == TokenType.COMMA and depth == 0:
+                break
+            words.at += 1
+        return words.text[words.tokens[start].start : words.tokens[words.at - 1].end + 1]
+
+    def _declared(self, text: str, start: int) -> tuple[DataType, list[str]]:
+        """What a column is declared as, as CREATE TABLE would."""
+        try:
+            schema, key = columns_of(self.found._label.replace(".", "_"), f"({text})", self.source)
+        except EverviewError as error:
+            end, self.words.at = self.words.at, start
+            found = self.words.error(error.message.partition(": ")[2] or error.message, error.hint, error.code)
+            self.words.at = end
+            raise found from None
+        return next(iter(schema.values())), key
+
+    def _drop_column(self) -> None:
+        words = self.words
+        words.next_is("COLUMN")
+        optional = words.next_is("IF", "EXISTS")
+        at = words.at
+        if optional and spelled(words.tokens[at].text, [c.name for c in self.columns]) not in (
+            c.name for c in self.columns
+        ):
+            words.at += 1
+            words.next_is("CASCADE") or words.next_is("RESTRICT")
+            return
+        place = self._place()
+        cascade = words.next_is("CASCADE")
+        words.next_is("RESTRICT")
+        column = self.columns[place]
+        if len(self.columns) == 1:
+            words.at = at
+            raise words.error(f"{column.name} is the only column of {self.found._label}", "DROP TABLE", "E_EMPTY")
+        users = self._users(column)
+        if column.name in self.key:
+            users = sorted({*users, *self._all_users()})
+            self.key = []
+        self._give_up(users, cascade, at, f"the column {column.name} of {self.found._label}")
+        del self.columns[place]
+
+    def _users(self, column: _Column) -> list[str]:
+        """Views that read a column as it is."""
+        if not isinstance(self.found, Table) or not isinstance(column.value, ColumnRef):
+            return []
+        return self.sql.core.definitions.altering.readers(self.found, column.value.index)
+
+    def _all_users(self) -> list[str]:
+        return sorted(self.found._views) if isinstance(self.found, Table) else []
+
+    def _give_up(self, users: list[str], cascade: bool, at: int, what: str) -> None:
+        if users and not cascade:
+            end, self.words.at = self.words.at, at
+            error = self.words.error(
+                f"{what} is needed by {', '.join(users)}", "drop those first, or use CASCADE", "E_IN_USE"
+            )
+            self.words.at = end
+            raise error
+        self.gone += [u for u in users if u not in self.gone]
+
+    def _add_key(self) -> None:
+        words = self.words
+        at = words.at - 1
+        if self.key:
+            words.at = at
+            raise words.error(
+                f"{self.found._label} has a key already: ({', '.join(self.key)})", _drop_hint(self.found), "E_KEY"
+            )
+        words.need("(")
+        places = [self._place()]
+        while words.next_is(","):
+            places.append(self._place())
+        words.need(")")
+        for place in places:
+            column = self.columns[place]
+            if column.name in self.key:
+                words.at = at
+                raise words.error(f"the key column {column.name} is there twice", "name it once", "E_DUPLICATE")
+            self.key.append(column.name)
+            self._set_type(place, column.type.optional(False), at)
+
+    def _drop_key(self) -> None:
+        words = self.words
+        optional = words.next_is("IF", "EXISTS")
+        at = words.at
+        name = words.name("the constraint's name")
+        cascade = words.next_is("CASCADE")
+        words.next_is("RESTRICT")
+        last = self.found._label.rpartition(".")[2]
+        if name.lower() != f"{last}_pkey".lower() or not self.key:
+            if optional:
+                return
+            words.at = at
+            raise words.error(f"{self.found._label} has no constraint {name}", _drop_hint(self.found), "E_NAME")
+        self._give_up(self._all_users(), cascade, at, f"the key of {self.found._label}")
+        self.key = []
+
+    def _alter_column(self) -> None:
+        words = self.words
+        words.next_is("COLUMN")
+        at = words.at
+        place = self._place()
+        column = self.columns[place]
+        if words.next_is("SET", "NOT", "NULL"):
+            self._set_type(place, column.type.optional(False), at)
+        elif words.next_is("DROP", "NOT", "NULL"):
+            if column.name in self.key:
+                words.at = at
+                raise words.error(
+                    f"{column.name} is part of the key, which is never NULL", _drop_hint(self.found), "E_KEY"
+                )
+            self._set_type(place, column.type.optional(), at)
+        elif words.next_is("TYPE") or words.next_is("SET", "DATA", "TYPE"):
+            self._new_type(place, at)
+        else:
+            word = words.tokens[words.at].text if words.at < len(words.tokens) else ""
+            hint = "columns have no defaults" if "DEFAULT" in word.upper() else "TYPE, SET NOT NULL or DROP NOT NULL"
+            raise words.error("what is to become of the column is not understood", hint)
+
+    def _set_type(self, place: int, declared: DataType, at: int) -> None:
+        column = self.columns[place]
+        if declared == column.type:
+            return
+        users = self._users(column)
+        self._give_up(users, False, at, f"the column {column.name} of {self.found._label}, as it is,")
+        self.columns[place] = replace(column, type=declared)
+
+    def _new_type(self, place: int, at: int) -> None:
+        """TYPE t [USING expression]"""
+        words, column = self.words, self.columns[place]
+        start = words.at
+        while words.at < len(words.tokens) and not self._ends():
+            words.at += 1
+        if words.at == start:
+            raise words.error("a type is missing here", "ALTER COLUMN x TYPE text")
+        text = words.text[words.tokens[start].start : words.tokens[words.at - 1].end + 1]
+        declared, _ = self._declared(f"x {text}", start)
+        declared = declared.optional(column.type.nullable)
+        value = self._using() if words.next_is("USING") else column.value
+        self._give_up(self._users(column), False, at, f"the column {column.name} of {self.found._label}, as it is,")
+        try:
+            cast = functions.cast(value, declared.optional(declared.nullable or value.type.nullable))
+        except EverviewError as error:
+            words.at = at
+            raise words.error(error.message, "say how: USING expression", "E_TYPE") from None
+        self.columns[place] = _Column(column.name, declared, cast)
+
+    def _ends(self) -> bool:
+        """Whether an action, or its type, ends at the next token."""
+        words = self.words
+        token, before = words.tokens[words.at], words.tokens[: words.at]
+        depth = sum((t.text == "(") - (t.text == ")") for t in before)
+        return depth == 0 and (token.token_type == TokenType.COMMA or token.text.upper() == "USING")
+
+    def _using(self) -> Expr:
+        """An expression over the table's columns as they were."""
+        words = self.words
+        start = words.at
+        text = self._to_comma(start)
+        end = words.tokens[start].start + len(text)
+        blank = "".join(c if c == "\n" else " " for c in self.source.text[: words.tokens[start].start])
+        lead = "SELECT "
+        placed = blank[: -len(lead)] + lead if len(blank) >= len(lead) else lead
+        source = replace(self.source, text=placed + self.source.text[words.tokens[start].start : end], known=None)
+        tree = reading.parsed(source)
+        fields = tuple(Field(c.name, self.found._label) for c in self.found._columns)
+        scope = Scope(Relation(self.found._node, fields), source)
+
+        def bind() -> Expr:
+            if not isinstance(tree, exp.Select) or len(tree.expressions) != 1:
+                raise source.error(tree, "E_SYNTAX", "USING is followed by one expression")
+            return Scalars(Compiler(self.sql.session, source), scope, {}).bind(tree.expressions[0])
+
+        return parts.whole(tree, source, bind)
+
+
+def _drop_hint(found: Table | View) -> str:
+    return f"the key is called {found._label.rpartition('.')[2]}_pkey: ALTER TABLE ... DROP CONSTRAINT"

@@ -1,0 +1,54 @@
+"""COMMENT ON: what people say about tables, views and columns, kept with them; DESCRIBE shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import TokenType
+
+from everview.errors import did_you_mean
+from everview.session.entries import Commented
+from everview.sql.scalar.names import spelled
+from everview.sql.text import reading
+from everview.sql.text.words import Words
+
+if TYPE_CHECKING:
+    from everview.sql.statements import Statements
+
+
+def comment(sql: Statements, statement: reading.Statement) -> None:
+    """COMMENT ON TABLE t | [MATERIALIZED] VIEW v | COLUMN t.x IS 'text' | NULL"""
+    words = Words(statement)
+    words.need("COMMENT")
+    words.need("ON")
+    words.next_is("MATERIALIZED")
+    kind = words.choose("TABLE", "VIEW", "COLUMN")
+    at = words.at
+    written = words.name(f"the {kind.lower()}'s name")
+    column = ""
+    if kind == "COLUMN":
+        written, _, column = written.rpartition(".")
+        if not written:
+            words.at = at
+            raise words.error("a column is named with its table", f"COMMENT ON COLUMN table.{column} IS 'text'")
+    name, column = _found(sql, words, kind, written, column, at)
+    words.need("IS")
+    text = "" if words.next_is("NULL") else words.take("a text in quotes, or NULL", TokenType.STRING)
+    words.end()
+    if not sql.dry and (text or (name, column) in sql.core.catalog.comments):
+        sql.core.definitions.say(Commented(name, column, text))
+
+
+def _found(sql: Statements, words: Words, kind: str, written: str, column: str, at: int) -> tuple[str, str]:
+    tables, views = sql.session.tables, sql.session.views
+    there = tables if kind == "TABLE" else views if kind == "VIEW" else (*tables, *views)
+    name = sql.spelled(written)
+    end, words.at = words.at, at
+    if name not in there:
+        raise words.error(f"there is no {kind.lower()} {written}", did_you_mean(written, there), "E_TABLE")
+    have = list(sql.session[name].schema())
+    exact = spelled(column, have)
+    if column and exact not in have:
+        raise words.error(f"{name} has no column {column}", did_you_mean(column, have), "E_COLUMN")
+    words.at = end
+    return name, exact if column else ""

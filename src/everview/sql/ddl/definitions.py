@@ -1,0 +1,332 @@
+"""CREATE TABLE, CREATE VIEW and DROP: what has a name.
+
+A view is kept under its query's plan. Where the order of joins was chosen by how large tables are now, the plan of the
+text as written is kept beside it (`Collection._meaning`): that one says tomorrow, too, whether a view that is declared
+again is the same.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from everview.errors import InputError, PlanError, did_you_mean
+from everview.expr import functions
+from everview.expr.nodes import Expr
+from everview.language.collection import Collection
+from everview.plan import joins
+from everview.plan import nodes as plan
+from everview.plan.multiway import Choice
+from everview.session.core import core_of
+from everview.session.table import Table
+from everview.session.temporal import RowTTL
+from everview.session.view import View
+from everview.session.watermarks import Watermark
+from everview.sql.clock import watermarks
+from everview.sql.ddl import defined, schemas, settings
+from everview.sql.ddl.filled import create_filled
+from everview.sql.scalar import constants, names
+from everview.sql.scalar.scalars import Scalars
+from everview.sql.select import choice
+from everview.sql.select.query import Compiler
+from everview.sql.select.scopes import Field, Relation, Scope
+from everview.sql.text import parts, reading
+from everview.sql.text.places import Source
+from everview.types import TIMESTAMP
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.session import Session
+    from everview.sql.statements import Do, Statements
+
+
+def create(sql: Statements, node: exp.Create, source: Source) -> Do:
+    """CREATE TABLE and CREATE [MATERIALIZED] VIEW."""
+    sql.refuse_in_transaction(node, source)
+    kind = str(node.args.get("kind")).upper()
+    if kind == "TYPE":
+        return settings.create_type(sql, node, source)
+    if kind == "SCHEMA":
+        return schemas.create(sql, node, source)
+    if kind not in ("TABLE", "VIEW"):
+        raise source.refuse(node, f"CREATE {kind} is not supported", "there are tables, views and schemas")
+    target = node.this.this if isinstance(node.this, exp.Schema) else node.this
+    name = _new_name(sql, target, node, source)
+    make = _create_table if kind == "TABLE" else create_view
+    do = make(sql, name or target.name, node, source)
+    return do if name is not None else lambda: sql.session[schemas.new_name(sql, target, source)]
+
+
+def _new_name(sql: Statements, target: exp.Table, node: exp.Create, source: Source) -> str | None:
+    """The name to create; None if it exists and that is fine."""
+    name = schemas.new_name(sql, target, source)
+    optional, replaced = bool(node.args.get("exists")), bool(node.args.get("replace"))
+    if replaced and str(node.args.get("kind")).upper() != "VIEW":
+        raise source.refuse(node, "only views can be replaced", "DROP TABLE IF EXISTS first")
+    if name in sql.session:
+        if optional:
+            return None
+        replaced = replaced and name in sql.session.views
+        if not replaced and name not in sql.core.catalog.redeclarable:
+            raise source.error(target, "E_NAME", f"the name {name} is taken", "choose another, or DROP it first")
+    return name
+
+
+def define(sql: Statements, node: exp.Expr, source: Source) -> Do:
+    """WITH RECURSIVE a AS (...), b AS (...) and no query: views a and b; the last one is the answer."""
+    sql.refuse_in_transaction(node, source)
+    clause = node.args["with_"]
+    parts.understood(node.expressions[0])  # the query that stands for the missing one
+    for cte in clause.expressions:
+        name = sql.spelled(cte.alias)
+        if name in sql.session and name not in sql.core.catalog.redeclarable:
+            raise source.error(cte.args["alias"], "E_NAME", f"the name {name} is taken", "choose another, or DROP it")
+    made = [_defined(sql, cte.alias, clause, source) for cte in clause.expressions]
+    return lambda: [do() for do in made][-1]
+
+
+def _defined(sql: Statements, name: str, clause: exp.With, source: Source) -> Do:
+    query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.to_table(name)), with_=clause)
+    return create_view(sql, name, exp.Create(this=exp.to_table(name), expression=query), source)
+
+
+def create_view(sql: Statements, name: str, node: exp.Create, source: Source) -> Do:
+    """Install the query of a CREATE VIEW under a name."""
+    if not isinstance(node.expression, reading.QUERIES):
+        raise source.refuse(node, "CREATE VIEW name AS is followed by a query")
+    refuse_properties(node, source)
+    written = node.expression.copy()
+    query, compiler = sql.bound(node.expression, source, standing=True)
+    columns = list(query.names)
+    if isinstance(node.this, exp.Schema):
+        given = [e.name for e in node.this.expressions]
+        if len(given) != len(columns):
+            raise source.error(
+                node.this, "E_WIDTH", f"the view has {len(columns)} columns, {len(given)} names are given"
+            )
+        columns = given
+    for column in columns:
+        if columns.count(column) > 1:
+            raise source.error(
+                node.expression, "E_DUPLICATE", f"two columns of the view are called {column}", "name them with AS"
+            )
+    if source.notes.emit_at is not None and not compiler.emitted:
+        raise source.error_at(
+            source.notes.emit_at,
+            "E_UNSUPPORTED",
+            "EMIT ON WINDOW CLOSE needs a window in FROM",
+            "FROM TUMBLE(t, ts, INTERVAL '1 minute')",
+        )
+    plain = joins.take(query.node, range(query.width))
+    collection = sql.collection(compiler, plain, columns)
+    if compiler.by_size:
+        compiler = Compiler(sql.session, source, standing=True)
+        compiler.by_text = True
+        collection._meaning = joins.take(compiler.query(written, {}, None).node, range(query.width))
+    how = sql.how_to_join(plain, source)
+    collection._calls = tuple(compiler.called)
+    collection._plan_why = choice.why(how, sql.asked(source))
+    if name in sql.session.views and node.args.get("replace"):
+        return lambda: _replaced(sql.session, name, collection, how)
+    return lambda: sql.session.view(name, collection, plan=how)
+
+
+def refuse_properties(node: exp.Create, source: Source) -> None:
+    """A view is materialized, said or not; WITH (...) and the like mean nothing here."""
+    properties = node.args.get("properties")
+    for item in properties.expressions if properties is not None else []:
+        if not isinstance(item, exp.MaterializedProperty):
+            word = "TEMPORARY" if isinstance(item, exp.TemporaryProperty) else item.sql("postgres")
+            raise source.refuse(item, f"{word} is not supported in CREATE VIEW")
+
+
+def _replaced(session: Session, name: str, collection: Collection, how: Choice | None) -> View:
+    """Another view by the same name. One that was found when the session was opened stays if it is the same; one that
+    cannot be built leaves the old one, though without its history.
+    """
+    core = core_of(session)
+    old = core.catalog.views[name]
+    if name in core.catalog.redeclarable and old._plan == how:
+        try:
+            return session.view(name, collection, plan=how)
+        except PlanError as error:
+            if error.code != "E_NAME":
+                raise
+    old.drop()
+    try:
+        return session.view(name, collection, plan=how)
+    except BaseException:
+        index = [old._columns[i].name for i in old._index]
+        session.view(name, old._source, index_by=index, plan=old._plan)
+        raise
+
+
+def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) -> Do:
+    if not isinstance(node.this, exp.Schema) and isinstance(node.expression, exp.Query):
+        return create_filled(sql, name, node, source)
+    if not isinstance(node.this, exp.Schema) or node.expression is not None:
+        raise source.refuse(
+            node, "CREATE TABLE lists its columns", "CREATE TABLE t (x int); then INSERT INTO t SELECT ..."
+        )
+    schema, key = _columns(node.this, source)
+    ttl = _ttl(sql, node, schema, source)
+    note = source.notes.watermark
+    marks = watermarks.declared(sql.session, note, schema, source) if note is not None else None
+    if source.notes.emit_at is not None:
+        raise source.error_at(source.notes.emit_at, "E_UNSUPPORTED", "EMIT ON WINDOW CLOSE is for views")
+
+    def do() -> Table:
+        there = name in sql.core.catalog.tables
+        lives = ttl if not isinstance(ttl, Expr) else None
+        table = sql.session.table(name, schema, key=key or None, ttl=lives)
+        _follow(sql.core, table, there, marks, ttl if isinstance(ttl, Expr) else None)
+        return table
+
+    return do
+
+
+def _follow(core: Core, table: Table, there: bool, marks: tuple[Expr, Expr] | None, until: Expr | None) -> None:
+    """Let a table drop its late rows, and those whose time is over. One that was found when the session was opened does
+    so already, if it is declared as it was.
+    """
+    if not there:
+        if marks is not None:
+            core.definitions.follow(Watermark(core, table, *marks))
+        if until is not None:
+            core.definitions.follow(RowTTL(core, table, until))
+        return
+    followers = core.clock.agenda.of(table)
+    have = [(f.time, f.mark) for f in followers if isinstance(f, Watermark)]
+    lives = [f.until for f in followers if isinstance(f, RowTTL)]
+    if have != ([marks] if marks is not None else []) or lives != ([until] if until is not None else []):
+        raise InputError(
+            "E_SCHEMA",
+            f"table {table._label!r} exists with another watermark or time to live",
+            "declare it as it was, drop it first, or choose another name",
+        )
+
+
+def columns_of(name: str, columns: str, around: Source | None = None) -> tuple[dict[str, Any], list[str]]:
+    """Types of columns as CREATE TABLE lists them, and the key; `around` is the text that they stand in."""
+    text = f"CREATE TABLE {name} {columns}"
+    source = Source(text) if around is None else replace(around, text=text, known=None)
+    listed: exp.Schema = reading.parsed(source).this
+    parts.understood(listed.this)
+    return parts.whole(listed, source, lambda: _columns(listed, source))
+
+
+def _columns(listed: exp.Schema, source: Source) -> tuple[dict[str, Any], list[str]]:
+    """The types of listed columns, and which of them are the key."""
+    schema: dict[str, Any] = {}
+    key: list[str] = []
+    for item in listed.expressions:
+        if isinstance(item, exp.ColumnDef):
+            if item.name in schema:
+                raise source.error(item, "E_DUPLICATE", f"two columns are called {item.name}")
+            declared, is_key = _column(item, source)
+            schema[item.name] = declared
+            key += [item.name] if is_key else []
+        elif isinstance(item, exp.PrimaryKey):
+            key += [e.name for e in item.expressions]
+        else:
+            raise source.refuse(item, f"{_constraint(item)} is not supported in CREATE TABLE: nothing would enforce it")
+    for column in key:
+        if key.count(column) > 1:
+            raise source.error(listed, "E_DUPLICATE", f"the key column {column} is there twice")
+        if column not in schema:
+            raise source.error(
+                listed, "E_COLUMN", f"the key column {column} is not there", did_you_mean(column, schema)
+            )
+        schema[column] = schema[column].optional(False)
+    return schema, key
+
+
+def _ttl(sql: Statements, node: exp.Create, schema: dict[str, Any], source: Source) -> Expr | dt.timedelta | None:
+    """TTL INTERVAL '5 minutes' (after a row came) or TTL ts + INTERVAL '5 minutes' (by the row's own time)."""
+    properties = node.args.get("properties")
+    given = None
+    for item in properties.expressions if properties is not None else []:
+        if not isinstance(item, exp.MergeTreeTTL) or len(item.expressions) != 1:
+            raise source.refuse(item, f"{item.sql('postgres')} is not supported in CREATE TABLE")
+        given = item.expressions[0]
+        given = given.this if isinstance(given, exp.MergeTreeTTLAction) else given
+    if given is None:
+        return None
+    if isinstance(given, exp.Interval):
+        months, microseconds = constants.interval(given, source)
+        if months or microseconds <= 0:
+            raise source.refuse(given, "a time to live is some days, hours, minutes or seconds")
+        return dt.timedelta(microseconds=microseconds)
+    relation = Relation(plan.Table(-1, tuple(schema.values())), tuple(map(Field, schema)))
+    bound = Scalars(Compiler(sql.session, source, standing=True), Scope(relation, source), {}).bind(given)
+    if bound.type.kind not in ("date", "timestamp", "timestamptz"):
+        raise source.error(given, "E_TYPE", f"a time to live is an interval or a timestamp, not {bound.type!r}")
+    return functions.cast(bound, TIMESTAMP)
+
+
+def _column(item: exp.ColumnDef, source: Source) -> tuple[Any, bool]:
+    if item.kind is None:
+        raise source.error(item, "E_TYPE", f"the column {item.name} has no type")
+    declared = names.data_type(item.kind, source).optional()
+    is_key = False
+    for constraint in item.args.get("constraints") or []:
+        if isinstance(constraint.kind, exp.NotNullColumnConstraint):
+            declared = declared.optional(bool(constraint.kind.args.get("allow_null")))
+        elif isinstance(constraint.kind, exp.PrimaryKeyColumnConstraint):
+            is_key = True
+        else:
+            what = _constraint(constraint.kind)
+            raise source.refuse(item, f"{what} is not supported in CREATE TABLE: nothing would enforce it")
+    return declared, is_key
+
+
+_CONSTRAINTS: dict[type[exp.Expr], str] = {
+    exp.CheckColumnConstraint: "CHECK",
+    exp.CollateColumnConstraint: "COLLATE",
+    exp.ComputedColumnConstraint: "GENERATED ALWAYS AS",
+    exp.DefaultColumnConstraint: "DEFAULT",
+    exp.ForeignKey: "FOREIGN KEY",
+    exp.GeneratedAsIdentityColumnConstraint: "GENERATED AS IDENTITY",
+    exp.Reference: "REFERENCES",
+    exp.UniqueColumnConstraint: "UNIQUE",
+}
+
+
+def _constraint(node: exp.Expr) -> str:
+    """A constraint in the words that people write."""
+    return _CONSTRAINTS.get(type(node)) or node.sql("postgres")
+
+
+def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
+    """DROP TABLE and DROP [MATERIALIZED] VIEW: all that are named, or none."""
+    sql.refuse_in_transaction(node, source)
+    kind = str(node.args.get("kind")).upper()
+    if kind == "FUNCTION":
+        return defined.drop(sql, node, source)
+    if kind == "TYPE":
+        return settings.drop_type(sql, node, source)
+    if kind == "SCHEMA":
+        return schemas.drop(sql, node, source)
+    if kind not in ("TABLE", "VIEW"):
+        raise source.refuse(node, f"DROP {kind} is not supported")
+    there = sql.session.tables if kind == "TABLE" else sql.session.views
+    found: list[str] = []
+    optional, cascade = bool(node.args.get("exists")), bool(node.args.get("cascade"))
+    for target in node.args.get("tables") or [node.this]:
+        name = schemas.found(sql.core, schemas.written(target), there)
+        if name in there:
+            found.append(name)
+        elif not optional:
+            raise source.error(target, "E_TABLE", f"there is no {kind.lower()} {name}", did_you_mean(name, there))
+
+    def do() -> None:
+        for name in dict.fromkeys(found):
+            if kind == "VIEW":
+                sql.core.catalog.views[name].drop()
+            else:
+                sql.core.catalog.tables[name].drop(cascade=cascade)
+
+    return do

@@ -1,0 +1,114 @@
+"""CREATE INDEX and DROP INDEX: arrangements of tables and views that are kept for look-ups.
+
+    CREATE INDEX by_city ON person (city, name)
+
+An index is one more arrangement of the rows, sorted by those columns, which every transaction keeps up to date.
+`SELECT ... WHERE city = 'Oslo'` finds its rows there (`everview.sql.answers.lookups`), and views that join by the same
+columns share it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from everview.errors import did_you_mean
+from everview.sql.scalar.names import spelled
+from everview.sql.text import reading
+from everview.sql.text.words import Words, relation
+
+if TYPE_CHECKING:
+    from everview.sql.statements import Statements
+
+METHODS = ("btree", "hash")
+
+
+def create(sql: Statements, statement: reading.Statement) -> None:
+    """CREATE INDEX [CONCURRENTLY] [IF NOT EXISTS] [name] ON t [USING btree] (x, y)"""
+    words = Words(statement)
+    words.need("CREATE")
+    if words.next_is("UNIQUE"):
+        words.at -= 1
+        raise words.error(
+            "a UNIQUE index is not supported: nothing would enforce it", "PRIMARY KEY does", "E_UNSUPPORTED"
+        )
+    words.need("INDEX")
+    sql.refuse_in_transaction(None, statement.source())
+    words.next_is("CONCURRENTLY")
+    optional = words.next_is("IF", "NOT", "EXISTS")
+    at = words.at
+    name = "" if words.next_is("ON") else words.name("the index's name")
+    if name:
+        words.need("ON")
+    of = relation(sql, words)
+    if words.next_is("USING") and words.take("a method").lower() not in METHODS:
+        words.at -= 1
+        raise words.error("there is no such method of indexing", "leave USING out", "E_UNSUPPORTED")
+    keys = _keys(words, of, list(sql.session[of].schema()))
+    words.end()
+    name = name or _name_of(sql, of, [list(sql.session[of].schema())[k] for k in keys])
+    if name in sql.core.catalog.indexes():
+        if optional:
+            return
+        words.at = at
+        raise words.error(f"there is an index {name} already", "choose another name, or DROP it", "E_NAME")
+    if not sql.dry:
+        sql.core.definitions.index(sql.session[of], keys, name)
+
+
+def _keys(words: Words, of: str, have: list[str]) -> tuple[int, ...]:
+    """(x, y DESC, ...): the columns' places; in which direction they are sorted does not matter for look-ups."""
+    words.need("(")
+    keys: list[int] = []
+    while True:
+        at = words.at
+        column = words.name("a column")
+        exact = spelled(column, have)
+        if exact not in have:
+            words.at = at
+            raise words.error(f"{of} has no column {column}", did_you_mean(column, have), "E_COLUMN")
+        if have.index(exact) in keys:
+            words.at = at
+            raise words.error(f"{exact} is there twice", "name it once", "E_DUPLICATE")
+        keys.append(have.index(exact))
+        words.next_is("ASC") or words.next_is("DESC")
+        if words.next_is("NULLS"):
+            words.choose("FIRST", "LAST")
+        if words.next_is(")"):
+            return tuple(keys)
+        if not words.next_is(","):
+            raise words.error("an index is by columns", "CREATE INDEX i ON t (x, y); of an expression, index a view")
+
+
+def _name_of(sql: Statements, of: str, columns: list[str]) -> str:
+    """What PostgreSQL would call it."""
+    name = "_".join([of.rpartition(".")[2], *columns, "idx"])
+    number = 0
+    while (made := f"{name}{number or ''}") in sql.core.catalog.indexes():
+        number += 1
+    return made
+
+
+def drop(sql: Statements, statement: reading.Statement) -> None:
+    """DROP INDEX [CONCURRENTLY] [IF EXISTS] i, j [CASCADE]: all that are named, or none"""
+    words = Words(statement)
+    words.need("DROP", "INDEX")
+    sql.refuse_in_transaction(None, statement.source())
+    words.next_is("CONCURRENTLY")
+    optional = words.next_is("IF", "EXISTS")
+    there = sql.core.catalog.indexes()
+    found: list[str] = []
+    while True:
+        at = words.at
+        name = words.name("an index")
+        exact = spelled(name.rpartition(".")[2], there)
+        if exact in there:
+            found.append(exact)
+        elif not optional:
+            words.at = at
+            raise words.error(f"there is no index {name}", did_you_mean(name, there), "E_NAME")
+        if not words.next_is(","):
+            break
+    words.next_is("CASCADE") or words.next_is("RESTRICT")
+    words.end()
+    for name in dict.fromkeys(found) if not sql.dry else ():
+        sql.core.definitions.drop_index(name)

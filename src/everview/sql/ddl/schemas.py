@@ -1,0 +1,167 @@
+"""CREATE SCHEMA, DROP SCHEMA, SET search_path, and names with a schema before them.
+
+A table `t` of the schema `s` is kept by the name `s.t`; what has no schema is in `public`, so `public.t` is `t`. Names
+without a schema are looked for in the schemas of the search path, one after the other: `public` alone, unless SET
+search_path says otherwise. New things come into the first of them that is there.
+
+That a schema was made is kept as an offset (a text that is committed with a transaction), so it is as durable as rows
+are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.errors import did_you_mean
+from everview.sql.scalar import names
+from everview.sql.text import reading
+from everview.sql.text.places import Source
+from everview.sql.text.words import Words
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.sql.statements import Do, Statements
+
+PUBLIC = "public"
+_MADE = "everview.schema "
+"""How the offsets begin that say that a schema was made."""
+
+
+def full_name(node: exp.Expr) -> str:
+    """The name by which a table or view is kept."""
+    schema = node.args.get("db")
+    written = (schema.name or schema.sql()) if isinstance(schema, exp.Expr) else str(schema or "")
+    return node.name if written.lower() in ("", PUBLIC) else f"{written}.{node.name}"
+
+
+def written(node: exp.Expr) -> str:
+    """The name of a table or view as it was written, with its schema if it has one."""
+    full = full_name(node)
+    return f"{PUBLIC}.{full}" if node.args.get("db") is not None and full == node.name else full
+
+
+def found(core: Core, name: str, candidates: Iterable[str]) -> str:
+    """The table or view that is meant by a name as written: one in its schema, or in the first schema of the search
+    path that has one. The name itself if there is none.
+    """
+    known = list(candidates)
+    schema, _, last = name.rpartition(".")
+    if schema.lower() == PUBLIC:
+        return names.spelled(last, known)
+    for one in core.search_path if not schema else ():
+        exact = names.spelled(name if one == PUBLIC else f"{one}.{name}", known)
+        if exact in known:
+            return exact
+    return names.spelled(name, known) if schema else name
+
+
+def made(core: Core) -> list[str]:
+    """All schemas but `public`."""
+    return [k[len(_MADE) :] for k in core.runtime.offsets if k.startswith(_MADE)]
+
+
+def new_name(sql: Statements, target: exp.Expr, source: Source) -> str:
+    """The name of something to be created. Its schema must be there, and is spelled as it was when it was made."""
+    there = made(sql.core)
+    full = full_name(target)
+    if target.args.get("db") is None:
+        path = [s for s in sql.core.search_path if s == PUBLIC or s in there]
+        if not path:
+            raise source.error(target, "E_NAME", "no schema of the search path is there", "SET search_path = public")
+        full = target.name if path[0] == PUBLIC else f"{path[0]}.{target.name}"
+    elif full != target.name:
+        given = target.args["db"].name
+        schema = names.spelled(given, there)
+        if schema not in there:
+            raise source.error(target, "E_NAME", f"there is no schema {given}", _hint(given, there))
+        full = f"{schema}.{target.name}"
+    return names.spelled(full, [*sql.session.tables, *sql.session.views])
+
+
+def set_path(sql: Statements, statement: reading.Statement) -> None:
+    """SET search_path = | TO a, b | DEFAULT: where names without a schema are looked for"""
+    words = Words(statement)
+    words.need("SET")
+    words.need("SEARCH_PATH")
+    words.choose("=", "TO")
+    if words.next_is("DEFAULT"):
+        words.end()
+        sql.core.search_path = (PUBLIC,)
+        return
+    there, path = [PUBLIC, *made(sql.core)], []
+    while True:
+        at = words.at
+        given = words.take("a schema")
+        for name in [n.strip().strip('"') for n in given.split(",")]:
+            schema = names.spelled(name, there)
+            if schema not in there and name != "$user":
+                words.at = at
+                raise words.error(f"there is no schema {name}", _hint(name, there), "E_NAME")
+            path += [schema] if name != "$user" else []
+        if not words.next_is(","):
+            break
+    words.end()
+    sql.core.search_path = tuple(path)
+
+
+def create(sql: Statements, node: exp.Create, source: Source) -> Do:
+    """CREATE SCHEMA [IF NOT EXISTS] s"""
+    name = _name(node.this, source)
+    there = [PUBLIC, *made(sql.core)]
+    exists = names.spelled(name, there) in there
+    if exists and not node.args.get("exists"):
+        raise source.error(node.this, "E_NAME", f"there is a schema {name} already", "CREATE SCHEMA IF NOT EXISTS")
+
+    def do() -> None:
+        if not exists:
+            sql.core.transactions.set_offset(f"{_MADE}{name}", "made")
+
+    return do
+
+
+def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
+    """DROP SCHEMA [IF EXISTS] s [CASCADE]: what is in it goes with it, if CASCADE is said"""
+    there, optional, cascade = made(sql.core), bool(node.args.get("exists")), bool(node.args.get("cascade"))
+    found: list[str] = []
+    for target in node.args.get("tables") or [node.this]:
+        written = _name(target, source)
+        name = names.spelled(written, there)
+        if name in there:
+            found.append(name)
+        elif not optional:
+            raise source.error(target, "E_NAME", f"there is no schema {written}", _hint(written, there))
+        inside = _inside(sql, name)
+        if inside and not cascade:
+            what = f"the schema {name} holds {', '.join(sorted(inside))}"
+            raise source.error(target, "E_IN_USE", what, "drop those first, or use CASCADE")
+
+    def do() -> None:
+        catalog = sql.core.catalog
+        for name in dict.fromkeys(found):
+            for one in _inside(sql, name):
+                if one in catalog.views:
+                    catalog.views[one].drop()
+            for one in _inside(sql, name):
+                if one in catalog.tables:
+                    catalog.tables[one].drop(cascade=True)
+            sql.core.transactions.set_offset(f"{_MADE}{name}", "")
+
+    return do
+
+
+def _name(target: exp.Expr, source: Source) -> str:
+    schema = target.args.get("db")
+    if not isinstance(schema, exp.Expr) or not schema.name or "." in schema.name or target.args.get("catalog"):
+        raise source.error(target, "E_SYNTAX", "the schema's name is expected here", "CREATE SCHEMA name")
+    return schema.name
+
+
+def _hint(name: str, there: list[str]) -> str:
+    return did_you_mean(name, there) or f"CREATE SCHEMA {name} first"
+
+
+def _inside(sql: Statements, schema: str) -> list[str]:
+    return [n for n in (*sql.session.tables, *sql.session.views) if n.startswith(f"{schema}.")]

@@ -1,0 +1,84 @@
+"""Expressions over rows that a statement has in hand: RETURNING, and DO UPDATE SET.
+
+They are bound before the statement is done, over the columns' types alone; when it is done, they are computed for its
+rows as any query is, with the rows written into the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.codes.codec import Codec
+from everview.expr.nodes import Expr
+from everview.plan import nodes as plan
+from everview.sql.answers.result import Result, Row
+from everview.sql.scalar.names import output_name
+from everview.sql.scalar.scalars import Scalars
+from everview.sql.select.query import Compiler, Query
+from everview.sql.select.scopes import Field, Relation, Scope
+from everview.sql.text.places import Source, has_query
+
+if TYPE_CHECKING:
+    from everview.session.table import Table
+    from everview.sql.statements import Statements
+
+
+class Affected:
+    """Rows of tables side by side, each with the name by which its columns are known."""
+
+    def __init__(self, sql: Statements, source: Source, tables: Iterable[tuple[str, Table]]) -> None:
+        self.sql = sql
+        self.source = source
+        named = [(name, c) for name, table in tables for c in table._columns]
+        self.types = tuple(c.type for _, c in named)
+        fields = tuple(Field(c.name, name, i == 0 or name == named[0][0]) for i, (name, c) in enumerate(named))
+        self.compiler = Compiler(sql.session, source)
+        self.scalars = Scalars(self.compiler, Scope(Relation(plan.Table(-1, self.types), fields), source), {})
+
+    def bound(self, node: exp.Expr) -> Expr:
+        """An expression over the rows."""
+        if has_query(node):
+            raise self.source.refuse(node, "a subquery is not supported here", "ask for it before")
+        return self.scalars.bind(node)
+
+    def condition(self, node: exp.Expr) -> Expr:
+        if has_query(node):
+            raise self.source.refuse(node, "a subquery is not supported here", "ask for it before")
+        return self.scalars.condition(node)
+
+    def outputs(self, items: Sequence[exp.Expr]) -> list[tuple[str, Expr]]:
+        """What a list of outputs gives, with names."""
+        found: list[tuple[str, Expr]] = []
+        for i, item in enumerate(items):
+            if self.compiler.is_star(item):
+                found += self.compiler.star(item, self.scalars)
+            else:
+                found.append((output_name(item, i), self.bound(item)))
+        return found
+
+    def answer(self, rows: Sequence[Row], outputs: Sequence[tuple[str, Expr]], where: Expr | None = None) -> Result:
+        """The outputs for rows."""
+        names, exprs = tuple(n for n, _ in outputs), tuple(e for _, e in outputs)
+        if not rows:
+            codec = Codec(tuple(e.type for e in exprs), names, self.sql.core.interner)
+            return Result(codec, codec.encode_rows([]))
+        node: plan.Node = plan.Constant(tuple(tuple(r) for r in rows), self.types)
+        node = node if where is None else plan.Filter(node, where)
+        return self.sql.answer(Query(plan.Project(node, exprs), names), self.compiler)
+
+
+class Returning:
+    """What a statement's RETURNING asks for; nothing if it has none."""
+
+    def __init__(self, sql: Statements, node: exp.Expr, table: Table, source: Source) -> None:
+        clause = node.args.get("returning")
+        target = node.this.this if isinstance(node.this, exp.Schema) else node.this
+        self.rows = Affected(sql, source, [(target.alias or target.name, table)])
+        self.outputs = None if clause is None else self.rows.outputs(clause.expressions)
+        sql.returning = self.outputs
+
+    def answer(self, rows: Sequence[Row]) -> Result | None:
+        return None if self.outputs is None else self.rows.answer(rows, self.outputs)

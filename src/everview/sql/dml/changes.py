@@ -1,0 +1,366 @@
+"""INSERT, UPDATE, DELETE and TRUNCATE: what changes rows.
+
+Each is one transaction, or part of the one that BEGIN opened. Rows that a statement has to find first are asked for by
+a SELECT with its WHERE clause.
+
+Every function here binds a statement and gives back what is to be done (see `everview.sql.statements`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from everview.errors import InputError, PlanError, did_you_mean
+from everview.expr import functions
+from everview.expr.nodes import Expr
+from everview.expr.nodes import Literal as Constant
+from everview.plan import joins
+from everview.plan import nodes as plan
+from everview.session.table import Table
+from everview.sql.answers.result import Result, Row
+from everview.sql.ddl import schemas
+from everview.sql.dml import own_changes
+from everview.sql.dml.affected import Returning
+from everview.sql.dml.conflicts import DoUpdate
+from everview.sql.scalar import constants, names
+from everview.sql.scalar.scalars import Scalars
+from everview.sql.select.query import Compiler, Query
+from everview.sql.select.scopes import HIDDEN_FIELD, Relation, Scope
+from everview.sql.text import parts
+from everview.sql.text.places import Source, SqlError
+from everview.types import INT, STR
+
+if TYPE_CHECKING:
+    from everview.sql.statements import Do, Statements
+
+Rows = Callable[[], list[Row]]
+"""Rows that are asked for when a statement is done."""
+
+_NOTHING = plan.Table(-1, (INT,))
+"""A plan with types and no rows, for expressions that read no columns."""
+
+
+def insert(sql: Statements, node: exp.Insert, source: Source) -> Do:
+    """INSERT INTO t [(columns)] VALUES ... or SELECT ... [ON CONFLICT ...] [RETURNING ...]"""
+    target = node.this.this if isinstance(node.this, exp.Schema) else node.this
+    table = table_of(sql, target, source)
+    conflict = _conflict(sql, node, table, source)
+    returning = Returning(sql, node, table, source)
+    if node.expression is None:
+        raise source.refuse(node, "DEFAULT VALUES is not supported: columns have no defaults", "give VALUES (...)")
+    listed = node.this.expressions if isinstance(node.this, exp.Schema) else None
+    at = list(range(len(table._columns))) if listed is None else positions_of(listed, table, source)
+    rows = _given(sql, node, table, at, source)
+
+    def change() -> list[Row]:
+        columns = [dict(zip(at, row, strict=True)) for row in rows()]
+        full = [tuple(row.get(i) for i in range(len(table._columns))) for row in columns]
+        if isinstance(conflict, str):
+            return insert_rows(sql, table, full, conflict)
+        fresh, old, changed = conflict.split(full)
+        with sql.session.transaction():
+            _replace(sql, table, old, changed)
+            insert_rows(sql, table, fresh, "error")
+        return [*fresh, *changed]
+
+    return lambda: done(sql, change, returning)
+
+
+def done(sql: Statements, change: Rows, returning: Returning) -> Result | None:
+    """Change rows and say what RETURNING asks about them; if that fails, nothing is changed."""
+    if not returning.outputs:
+        sql.affected = len(change())
+        return None
+    with sql.session.transaction():
+        return returning.answer(change())
+
+
+def _given(sql: Statements, node: exp.Insert, table: Table, at: Sequence[int], source: Source) -> Rows:
+    """The rows to insert, as the listed columns want them."""
+    known = _constants(sql, node.expression, table, at, source) if node.args.get("with_") is None else None
+    if known is not None:
+        return lambda: known
+    query, compiler = sql.bound(node.expression, source, change=node)
+    check_width(len(query.names), table, at, node, source)
+    given = fitted(query, table, at, node, source)
+    return lambda: sql.answer(given, compiler).rows()
+
+
+def update(sql: Statements, node: exp.Update, source: Source) -> Do:
+    """UPDATE t SET column = ..., (a, b) = (...) [FROM ...] [WHERE ...] [RETURNING ...]"""
+    table = table_of(sql, node.this, source)
+    returning = Returning(sql, node, table, source)
+    settings = [pair for setting in node.expressions for pair in settings_of(setting, source)]
+    new = positions_of([column for column, _ in settings], table, source)
+    select = of_target(node, [value for _, value in settings])
+    others = node.args.get("from_")
+    if others is not None:
+        select.set("joins", [exp.Join(this=others.this, kind="CROSS")])
+    rows = _read_rows(sql, select, node, source, table, new)
+    width = len(table._columns)
+    places = {position: width + i for i, position in enumerate(new)}
+
+    def change() -> list[Row]:
+        found = rows() if others is None else _each_once(sql, table, rows(), width)
+        old = [row[:width] for row in found]
+        changed: list[Row] = [tuple(row[places.get(i, i)] for i in range(width)) for row in found]
+        _replace(sql, table, old, changed)
+        return changed
+
+    return lambda: done(sql, change, returning)
+
+
+def settings_of(setting: exp.Expr, source: Source) -> list[tuple[exp.Expr, exp.Expr]]:
+    """The columns of one assignment and their values: one, or a row of them."""
+    if not isinstance(setting, exp.EQ) or not isinstance(setting.this, (exp.Column, exp.Tuple)):
+        raise source.error(setting, "E_SYNTAX", "SET needs a column and its new value", "UPDATE t SET column = value")
+    if not isinstance(setting.this, exp.Tuple):
+        return [(setting.this, setting.expression)]
+    inside = setting.expression.this if isinstance(setting.expression, exp.Subquery) else None
+    if isinstance(inside, exp.Select) and len(inside.expressions) == len(setting.this.expressions) > 1:
+        return list(zip(setting.this.expressions, _one_by_one(inside), strict=True))
+    if not isinstance(setting.expression, exp.Tuple):
+        raise source.refuse(setting, "a row of columns is given a row of values", "SET (a, b) = (1, 2)")
+    columns, values = setting.this.expressions, setting.expression.expressions
+    if len(columns) != len(values):
+        raise source.error(setting, "E_WIDTH", f"{len(values)} values for {len(columns)} columns")
+    return list(zip(columns, values, strict=True))
+
+
+def _one_by_one(select: exp.Select) -> list[exp.Expr]:
+    """A query of several columns as queries of one column each, of the same parts."""
+    made: list[exp.Expr] = []
+    for item in select.expressions:
+        one = exp.Select()
+        one.args = {part: select.args[part] for part in list(select.args)}  # each is read; what is not known is refused
+        one.args["expressions"] = [item]
+        made.append(exp.Subquery(this=one))
+    return made
+
+
+def of_target(node: exp.Expr, values: Sequence[exp.Expr] = ()) -> exp.Select:
+    """A query for the rows of the table that a statement changes, and values beside them."""
+    target = node.this
+    star = exp.Column(this=exp.Star(), table=exp.to_identifier(target.alias or target.name))
+    return exp.Select(expressions=[star, *values], from_=exp.From(this=target))
+
+
+def _each_once(sql: Statements, table: Table, rows: list[Row], width: int) -> list[Row]:
+    """Rows of the table that others were found for, each as often as it is there; it is an error if these disagree."""
+    found: dict[Row, Row] = {}
+    for row in dict.fromkeys(rows):
+        if row[:width] in found:
+            raise InputError(
+                "E_AMBIGUOUS",
+                f"a row of {table._label!r} would become two different ones: {row[:width]}",
+                "let FROM and WHERE find one row for it, or aggregate",
+            )
+        found[row[:width]] = row
+    if table._key:
+        return list(found.values())
+    return [found[row] for row in own_changes.rows_of(sql.core, table) if row in found]
+
+
+def _replace(sql: Statements, table: Table, old: list[Row], changed: list[Row]) -> None:
+    """Take rows away and put others in their place, all or nothing."""
+    if not old:
+        return
+    with sql.session.transaction():
+        table.delete(old)
+        insert_rows(sql, table, changed, "error")
+
+
+def delete(sql: Statements, node: exp.Delete, source: Source) -> Do:
+    """DELETE FROM t [USING ...] [WHERE ...] [RETURNING ...]"""
+    table = table_of(sql, node.this, source)
+    returning = Returning(sql, node, table, source)
+    select = of_target(node)
+    others = node.args.get("using") or []
+    if others:
+        select.set("joins", [exp.Join(this=other, kind="CROSS") for other in others])
+    rows = _read_rows(sql, select, node, source)
+
+    def change() -> list[Row]:
+        gone = _each_once(sql, table, rows(), len(table._columns)) if others else rows()
+        if gone:
+            table.delete(gone)
+        return gone
+
+    return lambda: done(sql, change, returning)
+
+
+def truncate(sql: Statements, node: exp.TruncateTable, source: Source) -> Do:
+    """TRUNCATE t, u: all of them or none"""
+    tables = [table_of(sql, target, source) for target in node.expressions]
+
+    def do() -> None:
+        with sql.session.transaction():
+            for table in tables:
+                table.clear()
+
+    return do
+
+
+def table_of(sql: Statements, target: exp.Expr | bool | None, source: Source) -> Table:
+    if not isinstance(target, exp.Expr):  # sqlglot reads DELETE alone as a statement
+        raise SqlError("E_SYNTAX", "the table's name is missing", "name the table to change", 1, 1)
+    name = sql.spelled(schemas.written(target))
+    found = sql.core.catalog.tables.get(name) if name in sql.session.tables else None
+    if found is None:
+        if name in sql.session.views:
+            raise source.error(
+                target, "E_TABLE", f"{name} is a view and cannot be changed", "change the tables it is made of"
+            )
+        hint = did_you_mean(name, sql.session.tables)
+        raise source.error(target, "E_TABLE", f"there is no table {name}", hint)
+    return found
+
+
+def _constants(sql: Statements, node: exp.Expr, table: Table, at: Sequence[int], source: Source) -> list[Row] | None:
+    """The rows of VALUES, if they are all constants: the usual case, which needs no dataflow."""
+    if not isinstance(node, exp.Values) or node.find(exp.Query, exp.Order, exp.Limit, exp.Offset) is not None:
+        return None
+    compiler = Compiler(sql.session, source)
+    scalars = Scalars(compiler, Scope(Relation(_NOTHING, (HIDDEN_FIELD,)), source), {})
+    rows = []
+    for row in node.expressions:
+        items = row.expressions if isinstance(row, exp.Tuple) else [row]
+        check_width(len(items), table, at, row, source)
+        values = [_fitted_value(scalars.bind(e), table, i, e, source) for e, i in zip(items, at, strict=True)]
+        found = [constants.folded(v, sql.core.interner) for v in values]
+        if not all(isinstance(v, Constant) for v in found):
+            return None
+        rows.append(tuple(v.value for v in found if isinstance(v, Constant)))
+    return rows
+
+
+def check_width(given: int, table: Table, at: Sequence[int], node: exp.Expr, source: Source) -> None:
+    if given != len(at):
+        raise source.error(node, "E_WIDTH", f"{given} values for {len(at)} columns of {table._label}")
+
+
+def _check_conflict_keys(clause: exp.OnConflict, table: Table, source: Source) -> None:
+    """ON CONFLICT (columns) names the key: nothing else is unique."""
+    columns = [o.this if isinstance(o, exp.Ordered) else o for o in clause.args.get("conflict_keys") or []]
+    for ordered in clause.args.get("conflict_keys") or []:
+        parts.understood(ordered)
+    if columns and set(positions_of(columns, table, source)) != set(table._key):
+        key = ", ".join(table._columns[k].name for k in table._key)
+        hint = f"the key is ({key})" if key else f"{table._label} has no key"
+        raise source.error(columns[0], "E_KEY", "these columns are not the key, so they can be there twice", hint)
+
+
+def _conflict(sql: Statements, node: exp.Insert, table: Table, source: Source) -> str | DoUpdate:
+    """What to do with a key that exists: error, nothing, replace the row, or change it."""
+    clause = node.args.get("conflict")
+    if clause is None:
+        return "update" if str(node.args.get("alternative") or "").upper() == "REPLACE" else "error"
+    action = clause.args.get("action")
+    what = action.name.upper() if action is not None else ""
+    if "NOTHING" in what:
+        _check_conflict_keys(clause, table, source)
+        return "nothing"
+    if "UPDATE" not in what:
+        raise source.refuse(node, "ON CONFLICT is followed by DO NOTHING or DO UPDATE SET")
+    _check_conflict_keys(clause, table, source)
+    at = positions_of([s.this for s in clause.expressions], table, source)
+    target = node.this.this if isinstance(node.this, exp.Schema) else node.this
+    name = target.alias or target.name
+    return DoUpdate(sql, clause, name, table, source, at, lambda e, i, s: _fitted_value(e, table, i, s, source))
+
+
+def positions_of(columns: Sequence[exp.Expr], table: Table, source: Source) -> list[int]:
+    """Where the named columns are in the table; each can be given one value."""
+    have = [c.name for c in table._columns]
+    found: list[int] = []
+    for column in columns:
+        name = names.spelled(column.name, have)
+        if name not in have:
+            what = f"{table._label} has no column {column.name}"
+            raise source.error(column, "E_COLUMN", what, did_you_mean(column.name, have))
+        if have.index(name) in found:
+            raise source.error(column, "E_DUPLICATE", f"the column {name} is given two values")
+        found.append(have.index(name))
+    return found
+
+
+def fitted(query: Query, table: Table, at: Sequence[int], node: exp.Expr, source: Source) -> Query:
+    """The query's outputs with the types of the table's columns."""
+    child = query.node
+    given = child.exprs if isinstance(child, plan.Project) else joins.refs(child.types)
+    exprs = [_fitted_value(given[i], table, position, node, source) for i, position in enumerate(at)]
+    below = child.child if isinstance(child, plan.Project) else child
+    return Query(plan.Project(below, tuple(exprs)), query.names)
+
+
+def _fitted_value(value: Expr, table: Table, position: int, at: exp.Expr, source: Source) -> Expr:
+    """A value as the table's column wants it: quoted constants are read, numbers become wider ones."""
+    column = table._columns[position]
+    if isinstance(value, Constant):
+        if value.value is None:
+            return Constant(column.type.optional(), None)
+        if value.type.kind == "str" and column.type.kind not in ("str", "bytes"):
+            return constants.text_as(value.value, column.type, at, source)
+    same = value.type.kind == column.type.kind
+    numbers = {value.type.kind, column.type.kind} <= functions.NUMBERS | {"numeric"}
+    if not (same or numbers or functions.common_type((value.type, column.type)) is not None):
+        what = f"{table._label}.{column.name} is {column.type!r}, the value is {value.type!r}"
+        raise source.error(at, "E_TYPE", what, "cast it: CAST(x AS type)")
+    try:
+        if column.type.kind == "int" and not same:
+            value = functions.call("round", value)
+        if column.type.kind == "char" and column.type.width:
+            value = functions.call("char_fit", functions.cast(value, STR), Constant(INT, column.type.width))
+        return functions.cast(value, column.type)
+    except PlanError as error:
+        raise source.placed(error, at) from None
+
+
+def insert_rows(sql: Statements, table: Table, rows: list[Any], conflict: str) -> list[Any]:
+    """Insert rows; gives those that were."""
+    if table._key and conflict != "update":
+        rows = _new_keys(sql, table, rows, conflict)
+    if rows:
+        (table.upsert if conflict == "update" and table._key else table.insert)(rows)
+    return rows
+
+
+def _new_keys(sql: Statements, table: Table, rows: list[Any], conflict: str) -> list[Any]:
+    """The rows whose keys are not there yet."""
+    codes = table._codec.encode(rows)
+    keys = [tuple(codes[k, i].item() for k in table._key) for i in range(len(rows))]
+    there = {tuple(r[k] for k in table._key) for r in sql.core.transactions.present(table, keys)}
+    kept = []
+    for row, key in zip(rows, keys, strict=True):
+        if key not in there:
+            there.add(key)
+            kept.append(row)
+        elif conflict == "error":
+            shown = ", ".join(repr(row[k]) for k in table._key)
+            raise InputError(
+                "E_KEY",
+                f"table {table._label!r} has a row with the key {shown} already",
+                "UPDATE it, or INSERT OR REPLACE",
+            )
+    return kept
+
+
+def _read_rows(
+    sql: Statements,
+    select: exp.Select,
+    node: exp.Expr,
+    source: Source,
+    table: Table | None = None,
+    assigned: Sequence[int] = (),
+) -> Rows:
+    """What the select gives with the statement's WHERE, its columns as those of the table and the assigned ones."""
+    where = node.args.get("where")
+    if where is not None:
+        select.set("where", where)
+    query, compiler = sql.bound(select, source, change=node)
+    if table is not None:
+        query = fitted(query, table, [*range(len(table._columns)), *assigned], node, source)
+    return lambda: sql.answer(query, compiler).rows()

@@ -1,0 +1,80 @@
+"""SAVEPOINT, ROLLBACK TO and RELEASE: places in a transaction to go back to.
+
+What a transaction changes is a list, so a savepoint is a length of it. Going back also lifts the doom of a statement
+that failed after the savepoint. A name that is given again hides the older savepoint until it is released, as in
+PostgreSQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.errors import did_you_mean
+from everview.sql.text.places import Source
+
+if TYPE_CHECKING:
+    from everview.sql.statements import Do, Statements
+    from everview.sql.text.reading import Statement
+
+
+@dataclass(frozen=True)
+class Savepoint:
+    """How much a transaction had changed."""
+
+    name: str
+    changes: int
+    offsets: Mapping[str, str]
+
+
+def savepoint(sql: Statements, statement: Statement) -> None:
+    """SAVEPOINT name"""
+    name, _ = _name(sql, statement, 1)
+    staged = sql.core.transactions.pending()
+    assert staged is not None
+    sql.savepoints.append(Savepoint(name.lower(), len(staged), staged.offsets))
+
+
+def release(sql: Statements, statement: Statement) -> None:
+    """RELEASE [SAVEPOINT] name: forget it, and those after it; what was changed stays"""
+    words = [t.text.upper() for t in statement.tokens]
+    name, start = _name(sql, statement, 2 if words[1:2] == ["SAVEPOINT"] and len(words) > 2 else 1)
+    del sql.savepoints[_place(sql, name, statement.source(), start) :]
+
+
+def go_back(sql: Statements, node: exp.Identifier, source: Source) -> Do:
+    """ROLLBACK TO name: what was changed since is undone, the savepoint stays"""
+    at = _place(sql, node.name, source, int(node.meta.get("start", 0)))
+
+    def do() -> None:
+        del sql.savepoints[at + 1 :]
+        staged = sql.core.transactions.pending()
+        assert staged is not None
+        found = sql.savepoints[at]
+        del staged[found.changes :]
+        staged.offsets = found.offsets
+        sql.failed = False
+
+    return do
+
+
+def _name(sql: Statements, statement: Statement, at: int) -> tuple[str, int]:
+    """The savepoint's name, which is all that follows, and where it stands."""
+    source, tokens = statement.source(), statement.tokens
+    if sql.transaction is None or sql.core.transactions.pending() is None:
+        raise source.error_at(tokens[0].start, "E_TRANSACTION", "no transaction is open", "begin one with BEGIN")
+    rest = tokens[at:]
+    if len(rest) != 1 or not rest[0].text.isidentifier():
+        place = rest[1 if len(rest) > 1 else 0].start if rest else tokens[-1].start
+        raise source.error_at(place, "E_SYNTAX", "one name is expected here", "SAVEPOINT name")
+    return rest[0].text, rest[0].start
+
+
+def _place(sql: Statements, name: str, source: Source, start: int) -> int:
+    names = [s.name for s in sql.savepoints]
+    if name.lower() not in names:
+        raise source.error_at(start, "E_TRANSACTION", f"there is no savepoint {name}", did_you_mean(name, names))
+    return len(names) - 1 - names[::-1].index(name.lower())

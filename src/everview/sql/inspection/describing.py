@@ -1,0 +1,108 @@
+"""DESCRIBE and SHOW COLUMNS: the columns of a table, a view or a query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.codes.codec import Codec
+from everview.errors import did_you_mean
+from everview.session.table import Table
+from everview.session.temporal import moment_of
+from everview.session.watermarks import Watermark
+from everview.sql.answers.result import Result
+from everview.sql.ddl import schemas
+from everview.sql.text import reading
+from everview.sql.text.places import Source
+from everview.types import FREE, INT, MOST_DIGITS, NULL, STR, TIMESTAMP, DataType
+
+if TYPE_CHECKING:
+    from everview.sql.statements import Do, Statements
+
+_NAMES = {"int": "int", "float": "double", "str": "text", "bytes": "bytea", "bool": "boolean", "json": "jsonb"}
+
+
+_INTS = {8: "tinyint", 16: "smallint", 32: "int4", -8: "utinyint", -16: "usmallint", -32: "uinteger"}
+
+
+def sql_name(declared: DataType) -> str:
+    """A type as CREATE TABLE writes it.
+
+    >>> from everview.types import FLOAT, decimal
+    >>> sql_name(FLOAT), sql_name(decimal(2))
+    ('double', 'decimal(18, 2)')
+    """
+    match declared.kind:
+        case "decimal":
+            return f"decimal(18, {declared.scale})"
+        case "numeric" if declared.scale < FREE:
+            return f"numeric({declared.width or MOST_DIGITS}, {declared.scale})"
+        case "array":
+            return f"{sql_name(declared.items[0])}[]"
+        case "map":
+            return f"map({', '.join(map(sql_name, declared.items))})"
+        case "struct":
+            fields = zip(declared.names, declared.items, strict=True)
+            return f"struct<{', '.join(f'{n} {sql_name(t)}' for n, t in fields)}>"
+        case "char":
+            return f"char({declared.width})" if declared.width else "bpchar"
+        case "enum":
+            return f"enum({', '.join(map(repr, declared.names))})"
+        case "int" if declared.width:
+            return _INTS[declared.width]
+    return _NAMES.get(declared.kind, declared.kind)
+
+
+def describe(sql: Statements, node: exp.Describe, source: Source) -> Do:
+    """DESCRIBE name, DESCRIBE query"""
+    if isinstance(node.this, reading.QUERIES):
+        query, _ = sql.bound(node.this, source)
+        types = query.node.types[query.context : query.width]
+        return lambda: _listed(sql, query.names, types, ())
+    kind = str(node.args.get("kind") or "").upper()
+    if not isinstance(node.this, exp.Table) or kind not in ("", "TABLE", "VIEW"):
+        raise source.refuse(node, "tables, views and queries can be described", "DESCRIBE name, DESCRIBE SELECT ...")
+    name = sql.spelled(schemas.written(node.this))
+    if name not in sql.session:
+        there = [*sql.session.tables, *sql.session.views]
+        raise source.error(node.this, "E_TABLE", f"there is no table or view {name}", did_you_mean(name, there))
+    return lambda: named(sql, name)
+
+
+def named(sql: Statements, name: str) -> Result:
+    """The columns of a table or view that is there."""
+    found = sql.session[name]
+    key = [found._columns[k].name for k in found._key] if isinstance(found, Table) else []
+    listed = _listed(sql, [c.name for c in found._columns], [c.type for c in found._columns], key)
+    said = {c: text for (n, c), text in sql.core.catalog.comments.items() if n == name}
+    return _with_comments(sql, listed, said) if said else listed
+
+
+def _with_comments(sql: Statements, listed: Result, said: dict[str, str]) -> Result:
+    """The columns with what was said about them; a first row for what was said about the whole."""
+    codec = Codec(
+        (STR, STR.optional(), STR.optional(), STR.optional(), STR.optional()),
+        (*listed.columns, "comment"),
+        sql.core.interner,
+    )
+    whole = [(None, None, None, said[""])] if "" in said else []
+    rows = [("", *row) for row in whole] + [(*row, said.get(row[0])) for row in listed.rows()]
+    return Result(codec, codec.encode_rows(rows))
+
+
+def _listed(sql: Statements, names: Sequence[str], types: Sequence[DataType], key: Sequence[str]) -> Result:
+    """One row for each column: its name and type, and whether it may be NULL or is part of the key."""
+    codec = Codec((STR, STR, STR, STR), ("column", "type", "null", "key"), sql.core.interner)
+    said = {True: "yes", False: "no"}
+    rows = [(n, sql_name(t), said[t.nullable], said[n in key]) for n, t in zip(names, types, strict=True)]
+    return Result(codec, codec.encode_rows(rows))
+
+
+def watermarks(sql: Statements) -> Result:
+    """SHOW WATERMARKS: how far each table's time has come, and how many rows were late."""
+    found = [f for f in sql.core.clock.followers if isinstance(f, Watermark)]
+    rows = [(f.table._label, None if f.reached == NULL else moment_of(f.reached), f.late) for f in found]
+    codec = Codec((STR, TIMESTAMP.optional(), INT), ("table", "watermark", "late"), sql.core.interner)
+    return Result(codec, codec.encode_rows(rows))

@@ -1,0 +1,163 @@
+"""EXPLAIN: the plan of a query, how its joins would be kept, and which of its steps are kept already."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.language.collection import Collection
+from everview.plan import joins
+from everview.plan import nodes as plan
+from everview.plan.explain import numbered
+from everview.plan.multiway import Choice, Decision
+from everview.plan.prune import prune
+from everview.session import doors
+from everview.session.inspect import upstream
+from everview.session.rewriting import rewritten
+from everview.sql.answers import asking, lookups
+from everview.sql.answers.result import Result
+from everview.sql.ddl import schemas
+from everview.sql.ddl.definitions import refuse_properties
+from everview.sql.inspection import reasons
+from everview.sql.select import choice
+from everview.sql.text import parts, reading
+from everview.sql.text.places import Source
+from everview.sql.text.words import Words
+
+if TYPE_CHECKING:
+    from everview.sql.statements import Statements
+
+
+def explain(sql: Statements, statement: reading.Statement) -> Result:
+    """EXPLAIN [ANALYZE] [(options)] query, EXPLAIN view, EXPLAIN WHY query, EXPLAIN ALTERNATIVES query"""
+    explained, analyze = _options(reading.respoken(statement))
+    source = sql.placed(explained.source())
+    if explained.first == "WHY":
+        return reasons.explain_why(sql, _without_first(source))
+    if explained.first == "ALTERNATIVES":
+        return _alternatives(sql, _without_first(source))
+    name = schemas.found(sql.core, source.text.strip(), sql.session.views)
+    if name in sql.session.views:
+        view = sql.session[name]
+        return sql.texts("plan", view.explain().split("\n"))
+    tree = reading.parsed(source)
+    node = _explained(tree, source)
+    query, compiler = parts.whole(tree, source, lambda: sql.bound(node, source))
+    plain = joins.take(query.node, range(query.width))
+    how = sql.how_to_join(plain, source)
+    collection, kept = rewritten(sql.core, sql.collection(compiler, plain, query.names), how)
+    joined = _joins(sql, collection._node, kept, choice.why(how, sql.asked(source)))
+    found = [str(look_up) for _, look_up in lookups.planned(sql.core, query.node)] if node is tree else []
+    asked = [asking.told(sql.core, query.node, sql.way)] if node is tree else []
+    lines = [*collection.explain().split("\n"), *joined, *found, *asked, *_kept(sql, collection)]
+    if analyze:
+        start = time.perf_counter()
+        rows = len(sql.answer(query, compiler))
+        lines.append(f"asked: {rows} rows in {(time.perf_counter() - start) * 1000:.1f} ms")
+    return sql.texts("plan", lines)
+
+
+def _alternatives(sql: Statements, source: Source) -> Result:
+    """The plans that the joins of a query could have, with their costs."""
+    tree = reading.parsed(source)
+    node = _explained(tree, source)
+    query, compiler = parts.whole(tree, source, lambda: sql.bound(node, source))
+    collection = sql.collection(compiler, joins.take(query.node, range(query.width)), query.names)
+    return sql.texts("plan", doors.alternatives(sql.core, collection))
+
+
+def _without_first(source: Source) -> Source:
+    """The text without its first word, everything else in its place."""
+    word, *rest = source.tokens
+    text = f"{source.text[: word.start]}{' ' * (word.end + 1 - word.start)}{source.text[word.end + 1 :]}"
+    return replace(source, text=text, known=tuple(rest))
+
+
+def _options(statement: reading.Statement) -> tuple[reading.Statement, bool]:
+    """What is to be explained, and whether it is to be asked, too: ANALYZE, (ANALYZE, FORMAT TEXT)"""
+    words, said = Words(statement), []
+    if words.tokens and words.tokens[0].text == "(" and not _is_query(words):
+        words.need("(")
+        said.append(_option(words))
+        while words.next_is(","):
+            said.append(_option(words))
+        words.need(")")
+    elif words.tokens and words.tokens[0].text.upper() == "ANALYZE":
+        said.append(_option(words))
+    if words.at == 0:
+        return statement, False
+    end = words.tokens[words.at - 1].end + 1
+    blank = re.sub(r"[^\n]", " ", statement.text[:end]) + statement.text[end:]
+    rest = next(reading.statements(blank, lambda: statement.dialect), None)
+    if rest is None:
+        raise words.error("a query is missing here", "EXPLAIN ANALYZE SELECT ...")
+    return rest, any(said)
+
+
+def _is_query(words: Words) -> bool:
+    """Whether brackets hold a query, not options."""
+    following = [t.text.upper() for t in words.tokens if t.text != "("][:1]
+    return bool(following) and following[0] in ("SELECT", "WITH", "VALUES", "FROM", "TABLE")
+
+
+def _option(words: Words) -> bool:
+    """One option: whether it asks for the query to be asked."""
+    at = words.at
+    name = words.take("an option").upper()
+    value = words.take("a value").upper() if not _ended(words, name) else "TRUE"
+    if name == "ANALYZE" and value in ("TRUE", "ON", "1", "FALSE", "OFF", "0"):
+        return value in ("TRUE", "ON", "1")
+    if name == "FORMAT" and value == "TEXT":
+        return False
+    words.at = at
+    raise words.error(
+        f"EXPLAIN has no option {name} {value}".removesuffix(" TRUE"), "ANALYZE or FORMAT TEXT", "E_OPTION"
+    )
+
+
+def _ended(words: Words, name: str) -> bool:
+    following = words.tokens[words.at].text.upper() if words.at < len(words.tokens) else ""
+    flags = ("TRUE", "FALSE", "ON", "OFF", "1", "0")
+    return following in (",", ")", "") or (following not in flags and name != "FORMAT")
+
+
+def _explained(tree: exp.Expr, source: Source) -> exp.Expr:
+    """The query to explain: the statement, or what a CREATE VIEW would keep."""
+    node = tree
+    if isinstance(tree, exp.Create) and isinstance(tree.expression, reading.QUERIES):
+        refuse_properties(tree, source)
+        for part in ("this", "kind", "exists", "replace"):
+            tree.args.get(part)
+        parts.understood(tree.this)
+        node = tree.expression
+    if not isinstance(node, reading.QUERIES):
+        raise source.refuse(
+            node, "only queries and views can be explained", "EXPLAIN SELECT ..., or EXPLAIN name_of_a_view"
+        )
+    return node
+
+
+def _joins(sql: Statements, node: plan.Node, how: Choice | None, why: str) -> Iterator[str]:
+    """How loops and joins of several inputs would be kept."""
+    for decision in sql.core.runtime.builder.planned(node, how)[1]:
+        yield str(replace(decision, why=why) if why and isinstance(decision, Decision) else decision)
+
+
+def _kept(sql: Statements, collection: Collection) -> Iterator[str]:
+    """Which of the plan's steps are kept already, so that a view of it would share them."""
+    core, measure = sql.core, sql.core.runtime.measure()
+    rows = numbered(collection._node)
+    for node in prune(collection._node, core.runtime.builder.installed, core.runtime.builder).walk():
+        for kept in core.runtime.builder.arrangements.get((node, ()), []):
+            _, updates, size = measure(kept.operator)
+            dataflow, views = core.runtime.dataflow, core.catalog.views.values()
+            users = [v._name for v in views if kept.operator in upstream(dataflow, v._arrangement.operator)]
+            by = ", ".join(str(c) for c in kept.order)
+            what = rows.get(node) or kept.operator.describe()
+            used = f", for {', '.join(users)}" if users else ""
+            yield f"kept: {what} in the order {by}: {updates} updates, {size} bytes{used}"

@@ -1,0 +1,102 @@
+"""WHY: derivations in SQL.
+
+    WHY reach ('c')                       why a row is in a view
+    WHY NOT reach ('z')                   why another is not; NULL stands for any value
+    EXPLAIN WHY SELECT ... FROM ...       why the rows of a query are there
+
+The answer is a column of text, the lines of a tree.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from everview.errors import did_you_mean
+from everview.plan import joins
+from everview.session.catalog import QUERY
+from everview.sql.answers.result import Result
+from everview.sql.scalar import names
+from everview.sql.text import parts, reading
+from everview.sql.text.places import Source
+from everview.sql.text.words import Words
+from everview.types import DataType
+
+if TYPE_CHECKING:
+    from everview.sql.statements import Statements
+
+MOST_ROWS = 10
+"""Rows of a query that are explained."""
+
+
+def why(sql: Statements, statement: reading.Statement) -> Result:
+    """WHY [NOT] view (values)"""
+    words = Words(statement)
+    words.need("WHY")
+    absent = words.next_is("NOT")
+    views = sql.session.views
+    name = names.spelled(words.take("a view"), views)
+    if name not in views:
+        words.at -= 1
+        raise words.error(f"there is no view {name}", did_you_mean(name, views) or "only views have reasons", "E_TABLE")
+    inside = words.brackets()
+    if not inside:
+        raise words.error("the row's values in brackets are due", f"WHY {name} (1, 'a')")
+    words.end()
+    (row,) = sql.session.sql(f"SELECT {inside.strip()[1:-1]}").rows()
+    view = sql.session[name]
+    types = view._node.types
+    fitted = tuple(fitting(v, types[i]) if i < len(types) else v for i, v in enumerate(row))
+    found: Any = view.why_not(fitted) if absent else view.why(fitted)
+    return sql.texts("why", str(found).split("\n"))
+
+
+def explain_why(sql: Statements, source: Source) -> Result:
+    """EXPLAIN WHY query: its rows, each with its reasons."""
+    tree = reading.parsed(source)
+    if not isinstance(tree, reading.QUERIES):
+        raise source.refuse(tree, "only rows of queries have reasons", "EXPLAIN WHY SELECT ..., or WHY view (values)")
+    query, compiler = parts.whole(tree, source, lambda: sql.bound(tree, source))
+    plain = joins.take(query.node, range(query.width))
+    collection = sql.collection(compiler, plain, query.names)
+    view = sql.session.view(QUERY, collection, plan=sql.how_to_join(plain, source))
+    try:
+        return sql.texts("why", list(_lines(view)))
+    finally:
+        view.drop()
+
+
+def _lines(view: Any) -> Iterator[str]:
+    rows = sorted(view.counts(), key=repr)
+    for row in rows[:MOST_ROWS]:
+        yield from str(view.why(row)).split("\n")
+    if len(rows) > MOST_ROWS:
+        yield f"... and {len(rows) - MOST_ROWS} more rows"
+
+
+def fitting(value: Any, declared: DataType) -> Any:
+    """A constant as the value that a column of a type would have.
+
+    >>> fitting(Decimal("1.5"), DataType("float")), fitting("2026-11-17", DataType("date"))
+    (1.5, datetime.date(2026, 11, 17))
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if declared.kind == "float" and isinstance(value, int | Decimal):
+        return float(value)
+    if declared.kind == "decimal" and isinstance(value, int | float):
+        return Decimal(str(value))
+    if isinstance(value, str):
+        if declared.kind == "date":
+            return dt.date.fromisoformat(value)
+        if declared.kind in ("timestamp", "timestamptz"):
+            return dt.datetime.fromisoformat(value)
+        if declared.kind == "decimal":
+            return Decimal(value)
+        if declared.kind == "int":
+            return int(value)
+        if declared.kind == "float":
+            return float(value)
+    return value

@@ -1,0 +1,205 @@
+"""Functions that are bound by name: those of `everview.expr.library`, and what SQL writes otherwise.
+
+A quoted constant is read as what its place asks for (`make_date('2026', 1, 31)`), as everywhere in SQL. Most names are
+the library's; `SPECIAL` has those whose meaning depends on their arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.errors import PlanError, did_you_mean
+from everview.expr.functions import NUMBERS, NoMatch, check_pattern
+from everview.expr.library import LIBRARY, figures, formats
+from everview.expr.library.routines import KINDS, Routine
+from everview.expr.library.spans import INTERVAL_PARTS
+from everview.expr.nodes import Expr, Literal
+from everview.expr.texts import RowFailure
+from everview.sql.scalar import constants
+from everview.sql.scalar.typedcalls import CALLS
+from everview.sql.text.callnames import SCALARS, TABLES, all_names
+from everview.types import INT, TIMESTAMP
+
+if TYPE_CHECKING:
+    from everview.sql.scalar.scalars import Scalars
+
+
+def bound(node: exp.Anonymous, scalars: Scalars) -> Expr | None:
+    """The call of a function by its name; None if there is none of that name."""
+    name = node.name.lower()
+    if name in CALLS:
+        return CALLS[name](node, scalars)
+    if name in SPECIAL:
+        return SPECIAL[name](node, scalars)
+    return routine(name, node.expressions, node, scalars) if name in SCALARS else None
+
+
+def routine(op: str, given: list[exp.Expr], at: exp.Expr, scalars: Scalars) -> Expr:
+    """A function of the library; errors have the name that was written."""
+    args = [scalars.bind(a) for a in given]
+    return called(op, _coerced(LIBRARY[op], args, given, scalars), at, scalars)
+
+
+def called(op: str, args: list[Expr], at: exp.Expr, scalars: Scalars) -> Expr:
+    """A call of the library with bound arguments."""
+    try:
+        _check_constants(op, args)
+        return scalars.call(op, *args)
+    except PlanError as error:
+        written = scalars.source.written(at)
+        said = error.message.replace(f"{op}(", f"{written}(").replace(f"{op} takes", f"{written} takes")
+        hint = error.hint if error.code == "E_PATTERN" else f"{written}: {LIBRARY[op].doc}"
+        raise scalars.source.error(at, error.code, said, hint) from None
+
+
+def check_constants(op: str, args: list[Expr], at: exp.Expr, scalars: Scalars) -> None:
+    """Raise the error of a constant pattern or template that cannot be read, at its call."""
+    try:
+        _check_constants(op, args)
+    except PlanError as error:
+        raise scalars.source.placed(error, at) from None
+
+
+def _check_constants(op: str, args: list[Expr]) -> None:
+    """A constant pattern or template that cannot be read is a mistake in the text, not in rows."""
+    constant = args[1].value if len(args) > 1 and isinstance(args[1], Literal) else None
+    if not isinstance(constant, str):
+        return
+    if op.startswith("regexp_"):
+        check_pattern(constant)
+    if op in ("to_char", "to_date", "parse_timestamp"):
+        try:
+            figures.template(constant) if args[0].type.kind in NUMBERS | {"numeric"} else formats.parts(constant)
+        except RowFailure:
+            raise PlanError("E_PATTERN", f"the template {constant!r} cannot be read") from None
+
+
+def _coerced(function: Routine, args: list[Expr], given: list[exp.Expr], scalars: Scalars) -> list[Expr]:
+    """Quoted constants as what the first signature asks for that fits then."""
+    quoted = [i for i, a in enumerate(args) if isinstance(a, Literal) and a.type.kind == "str" and a.value is not None]
+    if not quoted or _fits(function, args):
+        return args
+    for signature in function.signatures:
+        if len(args) < signature.needs or (signature.most is not None and len(args) > signature.most):
+            continue
+        wanted = signature.wants(len(args))
+        tried = list(args)
+        for i in quoted:
+            if wanted[i] not in ("text", "any"):
+                target = KINDS["float" if wanted[i] == "number" else wanted[i]]
+                tried[i] = constants.text_as(args[i].value, target, given[i], scalars.source)  # type: ignore[attr-defined]
+        if _fits(function, tried):
+            return tried
+    return args
+
+
+def _fits(function: Routine, args: list[Expr]) -> bool:
+    try:
+        function.rule(tuple(a.type for a in args))
+    except NoMatch:
+        return False
+    return True
+
+
+def unknown(node: exp.Anonymous, scalars: Scalars) -> PlanError:
+    """The error for a function that does not exist, or not here."""
+    name = node.name.lower()
+    core = scalars.compiler.core
+    if name in TABLES:
+        return scalars.source.refuse(
+            node, f"{name} gives rows, so it cannot stand here", f"put it into FROM, or alone into SELECT: {name}(...)"
+        )
+    close = get_close_matches(name, [*core.functions, *core.catalog.sql_functions, *all_names(), *CALLS], 1, 0.7)
+    hint = f"did you mean {close[0]!r}?" if close else "functions in Python are added by db.function"
+    return scalars.source.refuse(node, f"{name} is not supported here", hint)
+
+
+# ---- functions that are more than their name
+
+
+def _to_timestamp(node: exp.Anonymous, scalars: Scalars) -> Expr:
+    """to_timestamp(seconds), to_timestamp(text, template)"""
+    op = "epoch_to_timestamp" if len(node.expressions) == 1 else "parse_timestamp"
+    return routine(op, node.expressions, node, scalars)
+
+
+ORIGINS = {"date_bin": "2000-01-01", "time_bucket": "2000-01-03"}
+"""Where bins begin that do not say: 2000-01-01; as in Timescale and DuckDB, where weeks begin on Mondays."""
+
+
+def _date_bin(node: exp.Anonymous, scalars: Scalars) -> Expr:
+    """date_bin(interval, moment[, origin]): the interval is a constant; time_bucket is the same elsewhere"""
+    name = node.name.lower()
+    if len(node.expressions) not in (2, 3):
+        raise scalars.source.error(node, "E_ARITY", f"{name} takes an interval, a timestamp and an origin")
+    stride = node.expressions[0]
+    if isinstance(stride, exp.Literal) and stride.is_string:
+        stride = exp.Interval(this=stride)
+    if not isinstance(stride, exp.Interval):
+        return _date_bin_of_rows(node, scalars)
+    months, microseconds = constants.interval(stride, scalars.source)
+    if months or microseconds <= 0:
+        raise scalars.source.error(
+            node.expressions[0],
+            "E_RANGE",
+            f"{name} needs some days, hours, minutes or seconds",
+            "date_trunc has months",
+        )
+    given = node.expressions[1:]
+    moments = [scalars.bind(g) for g in given]
+    args = _coerced(LIBRARY["date_bin"], [Literal(INT, microseconds), *moments], [stride, *given], scalars)
+    origin = [] if len(given) == 2 else [constants.text_as(ORIGINS[name], TIMESTAMP, node, scalars.source)]
+    return called("date_bin", [*args, *origin], node, scalars)
+
+
+def _date_bin_of_rows(node: exp.Anonymous, scalars: Scalars) -> Expr:
+    """date_bin with an interval that is computed"""
+    given = list(node.expressions)
+    args = _coerced(LIBRARY["date_bin"], [scalars.bind(g) for g in given], given, scalars)
+    origin = [] if len(given) == 3 else [constants.text_as(ORIGINS[node.name.lower()], TIMESTAMP, node, scalars.source)]
+    return called("date_bin", [*args, *origin], node, scalars)
+
+
+def _age(node: exp.Anonymous, scalars: Scalars) -> Expr:
+    """age(a, b); age(b) is from today"""
+    given = list(node.expressions)
+    if len(given) == 1:
+        given = [exp.CurrentDate(), *given]
+    return routine("age", given, node, scalars)
+
+
+def _make_interval(node: exp.Anonymous, scalars: Scalars) -> Expr:
+    """make_interval(1, 2), make_interval(days => 3)"""
+    parts: list[exp.Expr] = [exp.Literal.number(0)] * len(INTERVAL_PARTS)
+    for i, given in enumerate(node.expressions):
+        named = isinstance(given, (exp.Kwarg, exp.PropertyEQ))
+        name = given.this.name.lower() if named else INTERVAL_PARTS[i] if i < len(INTERVAL_PARTS) else ""
+        if name not in INTERVAL_PARTS:
+            hint = did_you_mean(name, INTERVAL_PARTS)
+            raise scalars.source.error(given, "E_ARITY", f"make_interval has no argument {name or i + 1}", hint)
+        parts[INTERVAL_PARTS.index(name)] = given.expression if named else given
+    return routine("make_interval", parts, node, scalars)
+
+
+def _random(node: exp.Anonymous, scalars: Scalars) -> Expr:
+    raise scalars.source.refuse(
+        node,
+        f"{node.name.lower()} gives another value each time, so no answer would stay true",
+        "put such values into a table",
+    )
+
+
+SPECIAL: dict[str, Callable[[exp.Anonymous, Scalars], Expr]] = {
+    "to_timestamp": _to_timestamp,
+    "date_bin": _date_bin,
+    "time_bucket": _date_bin,
+    "age": _age,
+    "make_interval": _make_interval,
+    "random": _random,
+    "setseed": _random,
+    "gen_random_uuid": _random,
+}

@@ -1,0 +1,222 @@
+"""Constants: literals as SQL writes them, intervals, and expressions of constants, which are computed once."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+import numpy as np
+from sqlglot import exp
+
+from everview.codes import intervals
+from everview.codes.codec import Codec
+from everview.codes.frozen import FrozenList
+from everview.codes.interner import Interner
+from everview.codes.scalars import DIGITS
+from everview.errors import EverviewError, PlanError
+from everview.expr.evaluate import evaluate
+from everview.expr.nodes import Call, Expr, Literal
+from everview.expr.resolve import literal
+from everview.expr.wordings import aware, in_zone, of_text, parse_moment, rounded
+from everview.sql.text.parts import understood
+from everview.sql.text.places import Source
+from everview.types import FREE, MOST_DIGITS, DataType, numeric
+
+DAY = 86_400_000_000
+"""Microseconds of a day."""
+
+MICROSECONDS = {
+    "second": 1_000_000,
+    "minute": 60_000_000,
+    "hour": 3_600_000_000,
+    "millisecond": 1000,
+    "microsecond": 1,
+}
+DAYS = {"day": 1, "week": 7}
+MONTHS = {"month": 1, "quarter": 3, "year": 12}
+
+EMPTY = FrozenList()
+"""The array of nothing."""
+
+
+def number(node: exp.Literal) -> Expr:
+    """42 is an int, 1.5 a decimal, 1e3 a float.
+
+    >>> [number(exp.Literal.number(n)).type for n in ("42", "1.50", "1e3")]
+    [int, decimal(2), float]
+    """
+    text = node.name
+    try:
+        if "e" in text.lower():
+            return literal(float(text))
+        if len(text.replace(".", "").lstrip("0")) > DIGITS:
+            return _wide(text)
+        return literal(Decimal(text) if "." in text else int(text))
+    except (ValueError, InvalidOperation):
+        raise PlanError("E_SYNTAX", f"{text} is no number", "write 42, 1.5 or 1e3") from None
+
+
+def _wide(text: str) -> Expr:
+    """A number of many digits: an int if it fits one, else a numeric."""
+    value = Decimal(text)
+    if "." not in text and -(2**63) <= int(text) < 2**63:
+        return literal(int(text))
+    scale = len(text.partition(".")[2])
+    if len(value.as_tuple().digits) > MOST_DIGITS or scale > MOST_DIGITS:
+        raise PlanError("E_RANGE", f"{text} has too many digits", f"{MOST_DIGITS} are the most; write it as 1e3")
+    return Literal(numeric(scale), value)
+
+
+def folded(expr: Expr, interner: Interner) -> Expr:
+    """The value of an expression of constants, if it has one; what would fail for every row is left to fail there."""
+    if not isinstance(expr, Call) or not all(isinstance(a, Literal) for a in expr.args) or expr.type.kind == "tuple":
+        return expr
+    try:
+        result = evaluate((expr,), None, np.zeros((1, 1), dtype=np.int64), interner)
+    except EverviewError:
+        return expr
+    if result.codes.shape[1] == 0:
+        return expr
+    value = Codec((expr.type,), ("x",), interner).decode_rows(result.codes)[0][0]
+    if isinstance(value, float) and (value == 0 or math.isnan(value)):
+        return expr  # plans compare literals with ==
+    return Literal(expr.type, value)
+
+
+def text_as(value: str, target: DataType, at: exp.Expr, source: Source) -> Expr:
+    """A quoted constant beside something of another type is a constant of that type: day >= '1994-01-01'."""
+    try:
+        if target.kind == "timestamptz":
+            moment = parse_moment(value)
+            return Literal(target.optional(False), aware(moment if moment.tzinfo else in_zone(moment, source.zone)))
+        return Literal(target.optional(False), _parsed(value if target.kind in _WHOLE else value.strip(), target))
+    except OverflowError:
+        raise source.error(at, "E_RANGE", f"{value!r} does not fit {target.optional(False)!r}") from None
+    except (ValueError, InvalidOperation, KeyError):
+        raise source.error(
+            at,
+            "E_TYPE",
+            f"{value!r} cannot be read as {target.optional(False)!r}",
+            "correct the constant, or cast the other side",
+        ) from None
+
+
+_WHOLE = ("enum", "char", "array", "struct")
+"""Kinds for which blanks around a text count, or are looked at by whoever reads it."""
+
+
+def list_or_item(value: Expr, whole: DataType, at: exp.Expr, source: Source) -> Expr:
+    """A quoted constant beside an array: an array if it is written as one, else an element."""
+    if not isinstance(value, Literal) or value.type.kind != "str" or value.value is None:
+        return value
+    if value.value.strip().startswith("{"):
+        return text_as(value.value, whole, at, source)
+    return value if whole.items[0].kind == "str" else text_as(value.value, whole.items[0], at, source)
+
+
+def _char(value: str, target: DataType) -> str:
+    kept = value.rstrip(" ")
+    if target.width and len(kept) > target.width:
+        raise OverflowError(value)
+    return kept
+
+
+def _parsed(value: str, target: DataType) -> Any:
+    match target.kind:
+        case "char":
+            return _char(value, target)
+        case "numeric":
+            return checked(rounded(Decimal(value), target.scale), target)
+        case "int" if target.width:
+            return of_text(target)(value)
+        case "time" | "interval" | "uuid" | "json" | "enum" | "array" | "struct" | "timestamptz":
+            return of_text(target)(value)
+        case "int":
+            return int(value)
+        case "float":
+            return float(value)
+        case "decimal":
+            return rounded(Decimal(value), target.scale)
+        case "date":
+            return dt.date.fromisoformat(value)
+        case "timestamp":
+            return dt.datetime.fromisoformat(value)
+        case "bool":
+            return {"true": True, "t": True, "false": False, "f": False}[value.lower()]
+    raise ValueError(value)
+
+
+def without_difference(node: exp.Binary) -> exp.Binary:
+    """A comparison of a difference of moments with an interval, as one of moments: there is no interval type.
+
+    >>> import sqlglot
+    >>> without_difference(sqlglot.parse_one("now() - ts < interval '5 minutes'", read="postgres")).sql("postgres")
+    "CURRENT_TIMESTAMP < ts + INTERVAL '5 MINUTES'"
+    """
+    left, right = node.this.unnest(), node.expression.unnest()
+    for difference, distance, ordered in ((left, right, True), (right, left, False)):
+        is_difference = isinstance(difference, exp.Sub) and not isinstance(difference.expression, exp.Interval)
+        if is_difference and isinstance(distance, exp.Interval):
+            moved = exp.Add(this=difference.expression, expression=distance)
+            sides = (difference.this, moved)
+            return type(node)(this=sides[not ordered], expression=sides[ordered])
+    return node
+
+
+def interval(node: exp.Interval, source: Source) -> tuple[int, int]:
+    """An interval as (months, microseconds).
+
+    >>> import sqlglot
+    >>> interval(sqlglot.parse_one("interval '1 year 3 days'", read="postgres"), Source(""))
+    (12, 259200000000)
+    """
+    found = span(node, source)
+    return found.months, found.days * DAY + found.microseconds
+
+
+def span(node: exp.Interval, source: Source) -> intervals.Interval:
+    """An interval that is written as a constant."""
+    text = ""
+    if isinstance(node.this, exp.Literal):
+        text = str(node.this.name)
+        understood(node.this)  # quoted or not
+    unit = node.args.get("unit")
+    name = intervals.unit_name(unit.name) if unit is not None else "second"
+    if isinstance(unit, exp.IntervalSpan):
+        raise source.refuse(unit, "TO is not supported in intervals", "write interval '1 year 2 months'")
+    if name is None:
+        raise source.refuse(node, f"there is no unit {node.text('unit')!r}", _UNITS)
+    node.args.get("fraction_in_string")
+    try:
+        found = intervals.parse(text, name)
+    except ValueError:
+        raise _no_interval(node, text, source) from None
+    if not intervals.in_range(found):
+        raise source.error(node, "E_RANGE", f"{text!r} is too long for an interval")
+    return found
+
+
+_UNITS = "use year, month, week, day, hour, minute, second"
+
+
+def _no_interval(node: exp.Interval, text: str, source: Source) -> PlanError:
+    words = text.split()
+    if len(words) % 2 or not words:
+        return source.refuse(
+            node, "this interval is not understood", "write interval '3' day or interval '1 year 2 hours'"
+        )
+    for amount, unit in zip(words[::2], words[1::2], strict=True):
+        if intervals.unit_name(unit) is None:
+            return source.refuse(node, f"there is no unit {unit!r}", _UNITS)
+        if not amount.lstrip("+-").replace(".", "", 1).isdigit():
+            return source.refuse(node, f"{amount!r} is not a number of {intervals.unit_name(unit)}s")
+    return source.refuse(node, "this interval is not understood", "write interval '3' day or interval '1 year 2 hours'")
+
+
+def checked(value: Decimal, target: DataType) -> Decimal:
+    """A number that has no more digits than its type."""
+    if value and target.scale < FREE and value.adjusted() + target.scale >= target.width:
+        raise OverflowError(value)
+    return value

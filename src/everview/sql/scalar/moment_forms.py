@@ -1,0 +1,141 @@
+"""Forms of SQL that are about dates and moments: extract, date_trunc, and how other dialects move and count them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.errors import did_you_mean
+from everview.expr import functions
+from everview.expr.library.moments import COUNTED, EXTRACTED, TRUNCATED
+from everview.expr.nodes import Expr, Literal
+from everview.sql.scalar import calls, constants
+from everview.sql.scalar.forms import Forms
+from everview.sql.text import parts
+from everview.types import DATE, INT, STR, TIMESTAMP
+
+if TYPE_CHECKING:
+    from everview.sql.scalar.scalars import Scalars
+
+_UNITS = {"mm": "month", "mon": "month", "yy": "year", "yyyy": "year", "dd": "day", "q": "quarter"}
+"""Other words for units of date_trunc."""
+
+
+def on_extract(scalars: Scalars, node: exp.Extract) -> Expr:
+    unit, value = node.name.lower(), scalars.bind(node.expression)
+    found = scalars.extracted(unit, value, node)
+    if found is not None:
+        return found
+    if value.type.kind == "time":
+        value = functions.cast(value, TIMESTAMP)
+    value = functions.cast(value, TIMESTAMP) if unit == "epoch" and value.type.kind != "date" else scalars.local(value)
+    if unit in {"year", "month", "day", "hour", "minute", "second"}:
+        return scalars.call(unit, value)
+    match unit:
+        case "isodow":
+            return scalars.call("dayofweek", value)
+        case "dow":
+            return scalars.call("mod", scalars.call("dayofweek", value), Literal(INT, 7))
+        case "epoch":
+            return scalars.call("extract_epoch", value)
+        case "quarter":
+            return scalars.call(
+                "floordiv", scalars.call("add", scalars.call("month", value), Literal(INT, 2)), Literal(INT, 3)
+            )
+        case "doy":
+            day = scalars.cast_to(value, DATE)
+            first = scalars.call("date_trunc", Literal(STR, "year"), day)
+            return scalars.call("add", scalars.call("date_diff_days", day, first), Literal(INT, 1))
+        case "milliseconds":
+            micros = calls.called("extract_more", [Literal(STR, "microseconds"), value], node, scalars)
+            return scalars.call("div", micros, Literal(INT, 1000))
+    if unit in EXTRACTED and not (unit == "julian" and value.type.kind != "date"):
+        return calls.called("extract_more", [Literal(STR, unit), value], node, scalars)
+    units = (
+        "year",
+        "month",
+        "day",
+        "hour",
+        "minute",
+        "second",
+        "dow",
+        "isodow",
+        "doy",
+        "quarter",
+        "epoch",
+        *EXTRACTED,
+    )
+    raise scalars.source.refuse(node, f"extract({unit} from ...) is not supported", did_you_mean(unit, units))
+
+
+def on_timestamptrunc(scalars: Scalars, node: exp.TimestampTrunc) -> Expr:
+    given = scalars.bind(node.this)
+    value = scalars.cast_to(given, TIMESTAMP)
+    unit = node.text("unit").lower()
+    unit = _UNITS.get(unit, unit)
+    parts.understood(node.args["unit"])  # quoted or not
+    if unit in TRUNCATED:
+        cut = calls.called("trunc_more", [Literal(STR, unit), value], node, scalars)
+    else:
+        cut = scalars.call("date_trunc", Literal(STR, unit), value)
+    return scalars.absolute(cut) if given.type.kind == "timestamptz" else cut
+
+
+def on_datetrunc(scalars: Scalars, node: exp.DateTrunc) -> Expr:
+    return on_timestamptrunc(scalars, node)  # type: ignore[arg-type]
+
+
+def on_datediff(scalars: Scalars, node: exp.DateDiff) -> Expr:
+    """datediff: how many units begin between two moments"""
+    unit = Literal(STR, (node.text("unit") or "day").lower())
+    node.args.get("date_part_boundary")  # always said
+    ends = [scalars.cast_to(scalars.bind(e), TIMESTAMP) for e in (node.this, node.expression)]
+    if unit.value not in COUNTED:
+        raise scalars.source.error(node, "E_UNIT", f"there is no unit {unit.value}", did_you_mean(unit.value, COUNTED))
+    return calls.called("units_between", [unit, *ends], node, scalars)
+
+
+def on_dateadd(scalars: Scalars, node: exp.DateAdd, sign: int = 1) -> Expr:
+    """date_add(day, 3), date_add(day, INTERVAL 3 DAY): a date stays one if it is moved by days or more"""
+    value, amount, unit = scalars.bind(node.this), node.expression, node.text("unit").lower() or "day"
+    if isinstance(amount, exp.Interval):
+        amount, unit = amount.this, amount.text("unit").lower() or "day"
+    count = scalars.as_type(amount, INT.optional())
+    unit = unit.rstrip("s")
+    if sign < 0:
+        count = scalars.call("neg", count)
+    if unit in constants.MONTHS:
+        return scalars.call("add_months", value, scalars.call("mul", count, Literal(INT, constants.MONTHS[unit])))
+    if value.type.kind == "date" and unit in constants.DAYS:
+        return scalars.call("date_add_days", value, scalars.call("mul", count, Literal(INT, constants.DAYS[unit])))
+    microseconds = {**constants.MICROSECONDS, **{u: n * constants.DAY for u, n in constants.DAYS.items()}}.get(unit)
+    if microseconds is None:
+        raise scalars.source.error(node, "E_UNIT", f"there is no unit {unit}")
+    moved = scalars.call("mul", count, Literal(INT, microseconds))
+    return scalars.call("timestamp_add", scalars.cast_to(value, TIMESTAMP), moved)
+
+
+def on_datesub(scalars: Scalars, node: exp.DateSub) -> Expr:
+    return on_dateadd(scalars, node, -1)  # type: ignore[arg-type]
+
+
+def on_tsordsadd(scalars: Scalars, node: exp.TsOrDsAdd) -> Expr:
+    return on_dateadd(scalars, node)  # type: ignore[arg-type]
+
+
+def on_addmonths(scalars: Scalars, node: exp.AddMonths) -> Expr:
+    return scalars.call("add_months", scalars.bind(node.this), scalars.bind(node.expression))
+
+
+FORMS: Forms = {
+    exp.Extract: on_extract,
+    exp.TimestampTrunc: on_timestamptrunc,
+    exp.DateTrunc: on_datetrunc,
+    exp.DateDiff: on_datediff,
+    exp.DateAdd: on_dateadd,
+    exp.DateSub: on_datesub,
+    exp.TsOrDsAdd: on_tsordsadd,
+    exp.AddMonths: on_addmonths,
+}
+"""The function for each kind of node."""

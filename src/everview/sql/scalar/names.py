@@ -1,0 +1,227 @@
+"""Types by their SQL names, and the names that columns get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from sqlglot import exp
+
+from everview.errors import did_you_mean
+from everview.sql.text.places import Source
+from everview.types import (
+    BOOL,
+    BYTES,
+    DATE,
+    FLOAT,
+    FREE,
+    INT,
+    INTERVAL,
+    JSON,
+    MOST_DIGITS,
+    STR,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    UUID,
+    DataType,
+    array,
+    char,
+    decimal,
+    mapping,
+    numeric,
+    small_int,
+    struct,
+)
+
+_T = exp.DataType.Type
+
+_KINDS: dict[exp.DType, DataType] = {
+    **dict.fromkeys((_T.INT, _T.BIGINT), INT),
+    _T.TINYINT: small_int(8),
+    _T.SMALLINT: small_int(16),
+    _T.UTINYINT: small_int(-8),
+    _T.USMALLINT: small_int(-16),
+    _T.UINT: small_int(-32),
+    _T.TIMESTAMPTZ: TIMESTAMPTZ,
+    _T.TIME: TIME,
+    _T.INTERVAL: INTERVAL,
+    _T.UUID: UUID,
+    _T.JSON: JSON,
+    _T.JSONB: JSON,
+    **dict.fromkeys((_T.FLOAT, _T.DOUBLE), FLOAT),
+    **dict.fromkeys((_T.TEXT, _T.VARCHAR, _T.NVARCHAR), STR),
+    **dict.fromkeys((_T.VARBINARY, _T.BINARY, _T.BLOB), BYTES),
+    _T.BOOLEAN: BOOL,
+    _T.DATE: DATE,
+    **dict.fromkeys((_T.TIMESTAMP, _T.TIMESTAMPNTZ, _T.DATETIME), TIMESTAMP),
+}
+
+
+TYPE_NAMES = (
+    "int", "integer", "bigint", "smallint", "double precision", "real", "float", "decimal", "numeric", "text",
+    "varchar", "char", "bytea", "boolean", "date", "timestamp",
+)  # fmt: skip
+"""Names of types that a misspelt one may be."""
+
+
+def data_type(kind: exp.DataType, source: Source) -> DataType:
+    """The column type an SQL type stands for; lengths of varchars are not enforced."""
+    if kind.this == _T.DECIMAL:
+        return _decimal(kind, source)
+    if kind.this in (_T.CHAR, _T.NCHAR, _T.BPCHAR):
+        return _char(kind, source)
+    if kind.this in (_T.VARCHAR, _T.NVARCHAR):
+        return _varchar(kind, source)
+    if kind.this in _MADE_OF:
+        return _MADE_OF[kind.this](kind, source)
+    if kind.this == _T.USERDEFINED:
+        return _named(kind, source)
+    if kind.this in _WIDE:
+        raise source.refuse(kind, f"{_WIDE[kind.this][0]} does not fit 64 bits", f"use numeric({_WIDE[kind.this][1]})")
+    found = _KINDS.get(kind.this)
+    if found is None:
+        raise source.refuse(
+            kind,
+            f"there is no type {kind.sql('postgres')}",
+            "use int, double, decimal, text, bytea, boolean, date, timestamp, or another of docs/sql.md",
+        )
+    return found
+
+
+def _char(kind: exp.DataType, source: Source) -> DataType:
+    sizes = [int(p.this.name) for p in kind.expressions]
+    if not sizes:
+        return char(0 if kind.this == _T.BPCHAR else 1)
+    if sizes[0] < 1:
+        raise source.refuse(kind, "a char has one letter at least")
+    return char(sizes[0])
+
+
+def _varchar(kind: exp.DataType, source: Source) -> DataType:
+    """A text: columns do not enforce the length, as in DuckDB; casts cut what is longer (`Scalars.on_cast`)."""
+    if most_letters(kind) == 0 or any(not size.this.is_int for size in kind.expressions):
+        raise source.refuse(kind, "a varchar has room for one letter at least", "write varchar(20), or text")
+    return STR
+
+
+def most_letters(kind: exp.DataType) -> int | None:
+    """The n of varchar(n)."""
+    sized = kind.this in (_T.VARCHAR, _T.NVARCHAR) and kind.expressions
+    return int(kind.expressions[0].this.name) if sized and kind.expressions[0].this.is_int else None
+
+
+def _array(kind: exp.DataType, source: Source) -> DataType:
+    if len(kind.expressions) != 1 or not isinstance(kind.expressions[0], exp.DataType):
+        raise source.refuse(kind, "an array has elements of one type", "write int[]")
+    return array(data_type(kind.expressions[0], source))
+
+
+def _map(kind: exp.DataType, source: Source) -> DataType:
+    if len(kind.expressions) != 2:
+        raise source.refuse(kind, "a map has a type of keys and one of values", "write map(text, int)")
+    key, value = (data_type(part, source) for part in kind.expressions)
+    return mapping(key, value)
+
+
+def _struct(kind: exp.DataType, source: Source) -> DataType:
+    fields = kind.expressions
+    if not fields or not all(isinstance(f, exp.ColumnDef) and f.kind is not None for f in fields):
+        raise source.refuse(kind, "a struct has named fields", "write struct<x int, y text>")
+    if len({f.name.lower() for f in fields}) < len(fields):
+        raise source.error(kind, "E_DUPLICATE", "two fields of the struct have one name")
+    return struct(tuple(f.name for f in fields), tuple(data_type(f.kind, source) for f in fields))
+
+
+_MADE_OF: dict[exp.DType, Callable[[exp.DataType, Source], DataType]] = {
+    _T.ARRAY: _array,
+    _T.LIST: _array,
+    _T.MAP: _map,
+    _T.STRUCT: _struct,
+}
+
+_BY_NAME: dict[str, DataType] = {
+    "utinyint": small_int(-8),
+    "usmallint": small_int(-16),
+    "uint": small_int(-32),
+    "uinteger": small_int(-32),
+    "uint1": small_int(-8),
+    "uint2": small_int(-16),
+    "uint4": small_int(-32),
+    "int1": small_int(8),
+}
+
+_TOO_WIDE = {"ubigint": 20, "uint8": 20, "uhugeint": 38, "hugeint": 38}
+_WIDE = {_T.UBIGINT: ("ubigint", 20), _T.INT128: ("hugeint", 38), _T.UINT128: ("uhugeint", 38)}
+
+
+def _named(kind: exp.DataType, source: Source) -> DataType:
+    """A type by a name that PostgreSQL's grammar has not: other systems' ints, and what CREATE TYPE made."""
+    name = kind.args["kind"].name if isinstance(kind.args.get("kind"), exp.Expr) else str(kind.args.get("kind"))
+    found = source.types.get(spelled(name, source.types)) or _BY_NAME.get(name.lower())
+    if found is not None:
+        return found
+    if name.lower() in _TOO_WIDE:
+        raise source.refuse(kind, f"{name} does not fit 64 bits", f"use numeric({_TOO_WIDE[name.lower()]})")
+    hint = did_you_mean(name, source.types) if source.types else "CREATE TYPE name AS ENUM ('a', 'b') makes one"
+    raise source.refuse(kind, f"there is no type {name}", hint)
+
+
+def _decimal(kind: exp.DataType, source: Source) -> DataType:
+    texts = [str(p.this.name) for p in kind.expressions]
+    if not all(text.isascii() and text.isdigit() and len(text) < 10 for text in texts):
+        raise source.refuse(kind, f"{kind.sql('postgres')} says no number of digits", "write decimal(18, 2)")
+    sizes = [int(text) for text in texts]
+    if sizes and sizes[0] > MOST_DIGITS:
+        raise source.refuse(kind, f"decimals have {MOST_DIGITS} digits at most, not {sizes[0]}", "use double")
+    if sizes and (scale := sizes[1] if len(sizes) > 1 else 0) > sizes[0]:
+        raise source.refuse(kind, f"of {sizes[0]} digits {scale} cannot be after the point")
+    if sizes and sizes[0] > 18:
+        return numeric(scale, sizes[0])
+    return decimal(sizes[1] if len(sizes) > 1 else 0) if sizes else _BARE.get(source.dialect, numeric(FREE))
+
+
+_BARE: dict[str, DataType] = {
+    "duckdb": decimal(3),
+    **dict.fromkeys(("spark", "spark2", "databricks", "hive", "mysql"), decimal(0)),
+}
+"""What a decimal without a number of digits is where that is not as many as a value has."""
+
+
+OWN_NAMES: dict[type[exp.Expr], str] = {exp.GroupConcat: "string_agg", exp.StrPosition: "position"}
+"""What functions are called that sqlglot reads in a way of its own, and names otherwise."""
+
+
+def spelled(name: str, candidates: Iterable[str]) -> str:
+    """The candidate that is meant: the name as written if there is one, else one that differs in letters' case only.
+
+    >>> spelled("SRC", ["src", "dst"]), spelled("x", ["src", "dst"])
+    ('src', 'x')
+    """
+    known = list(candidates)
+    return name if name in known else next((c for c in known if c.lower() == name.lower()), name)
+
+
+def output_name(item: exp.Expr, position: int) -> str:
+    """What a column of a SELECT is called: its alias, its column, its function, else column1, column2, ...
+
+    >>> import sqlglot
+    >>> select = sqlglot.parse_one("SELECT a.b, count(*), x + 1, y AS z, w::int", read="postgres")
+    >>> [output_name(item, i) for i, item in enumerate(select.expressions)]
+    ['b', 'count', 'column3', 'z', 'w']
+    """
+    if isinstance(item, (exp.Alias, exp.Column)):
+        return str(item.alias_or_name)
+    if isinstance(item, exp.Window):
+        return output_name(item.this, position)
+    if isinstance(item, (exp.Cast, exp.Paren, exp.Filter)):
+        inner = output_name(item.this, position)
+        return inner if inner != f"column{position + 1}" or isinstance(item, exp.Paren) else f"column{position + 1}"
+    if isinstance(item, exp.WithinGroup):
+        return output_name(item.this, position)
+    if isinstance(item, (exp.Anonymous, exp.AnonymousAggFunc)):
+        return str(item.name).lower()
+    if isinstance(item, exp.Case):
+        return "case"
+    if isinstance(item, exp.Func) and not isinstance(item, exp.Connector):
+        return str(item.meta.get("name") or OWN_NAMES.get(type(item)) or item.sql_name()).lower()
+    return f"column{position + 1}"

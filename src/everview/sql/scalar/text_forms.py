@@ -1,0 +1,163 @@
+"""Forms of SQL that are about texts: LIKE and its kin, ||, trim, substring ... Each is a function of a `Scalars`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.expr.library.patterns import similar
+from everview.expr.nodes import Expr, Literal
+from everview.expr.texts import RowFailure
+from everview.sql.scalar import calls
+from everview.sql.scalar.forms import Forms
+from everview.types import STR
+
+if TYPE_CHECKING:
+    from everview.sql.scalar.scalars import Scalars
+
+
+def on_like(scalars: Scalars, node: exp.Like, escape: str = "\\") -> Expr:
+    value, pattern = scalars.bind(node.this), scalars.bind(node.expression)
+    if not isinstance(pattern, Literal) or pattern.type.kind != "str":
+        raise scalars.source.error(node.expression, "E_LITERAL", "the pattern of LIKE must be a constant text")
+    if isinstance(node, exp.ILike):
+        value, pattern = scalars.call("lower", value), Literal(STR, pattern.value.lower())
+    return scalars.call("like", value, Literal(STR, _with_backslashes(pattern.value, escape)))
+
+
+def on_ilike(scalars: Scalars, node: exp.ILike) -> Expr:
+    return on_like(scalars, node)  # type: ignore[arg-type]
+
+
+def on_escape(scalars: Scalars, node: exp.Escape) -> Expr:
+    given = node.expression
+    if not isinstance(given, exp.Literal) or not given.is_string or len(given.name) > 1:
+        raise scalars.source.error(given, "E_LITERAL", "the escape character of LIKE must be a constant letter")
+    if isinstance(node.this, exp.SimilarTo):
+        return on_similarto(scalars, node.this, given.name)
+    return on_like(scalars, node.this, given.name)
+
+
+def on_dpipe(scalars: Scalars, node: exp.DPipe) -> Expr:
+    a, b = scalars.bind(node.this), scalars.bind(node.expression)
+    return scalars.joined(a, b, node) or scalars.call("concat", _as_text(scalars, a), _as_text(scalars, b))
+
+
+def on_concat(scalars: Scalars, node: exp.Concat) -> Expr:
+    texts = [_printed(scalars, scalars.bind(x)) for x in node.expressions]
+    if not node.args.get("coalesce"):
+        return scalars.call("concat", *texts)
+    return scalars.call(
+        "concat", *(scalars.call("coalesce", t, Literal(STR, "")) if t.type.nullable else t for t in texts)
+    )
+
+
+def _printed(scalars: Scalars, value: Expr) -> Expr:
+    """concat() prints values, and bools are printed as t and f."""
+    if value.type.kind != "bool":
+        return _as_text(scalars, value)
+    letter = scalars.call("case", value, Literal(STR, "t"), Literal(STR, "f"))
+    return scalars.call("case", scalars.call("is_null", value), Literal(STR.optional(), None), letter)
+
+
+def _as_text(scalars: Scalars, value: Expr) -> Expr:
+    return value if value.type.kind == "str" else scalars.cast_to(value, STR)
+
+
+def on_trim(scalars: Scalars, node: exp.Trim) -> Expr:
+    op = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(node.text("position").upper(), "trim")
+    given = [node.this, node.expression] if node.args.get("expression") is not None else [node.this]
+    return scalars.call(op, *(scalars.bind(x) for x in given))
+
+
+def on_left(scalars: Scalars, node: exp.Left) -> Expr:
+    return calls.routine("left", [node.this, node.expression], node, scalars)
+
+
+def on_right(scalars: Scalars, node: exp.Right) -> Expr:
+    return calls.routine("right", [node.this, node.expression], node, scalars)
+
+
+def on_substring(scalars: Scalars, node: exp.Substring) -> Expr:
+    """substring(s from 2 for 3), and substring(s from 'pattern')"""
+    parts = [scalars.bind(node.args[p]) for p in ("this", "start", "length") if node.args.get(p) is not None]
+    if len(parts) == 2 and parts[1].type.kind == "str":
+        return calls.called("regexp_substring", parts, node, scalars)
+    return scalars.call("substr", *parts)
+
+
+def on_overlay(scalars: Scalars, node: exp.Overlay) -> Expr:
+    parts = [node.args[p] for p in ("this", "expression", "from_", "for_") if node.args.get(p) is not None]
+    return calls.routine("overlay", parts, node, scalars)
+
+
+def on_regexplike(scalars: Scalars, node: exp.RegexpLike) -> Expr:
+    """s ~ pattern; a constant pattern is looked at now, and for all rows at once."""
+    value, pattern = scalars.bind(node.this), scalars.bind(node.expression)
+    if isinstance(pattern, Literal) and pattern.value is not None:
+        return scalars.call("regexp_matches", value, pattern)
+    return calls.called("regexp_like", [value, pattern], node, scalars)
+
+
+def on_regexpilike(scalars: Scalars, node: exp.RegexpILike) -> Expr:
+    """s ~* pattern: letters of either case"""
+    value, pattern = scalars.bind(node.this), scalars.bind(node.expression)
+    if isinstance(pattern, Literal) and isinstance(pattern.value, str):
+        scalars.call("regexp_matches", value, pattern)  # its errors are about the pattern as written
+        return scalars.call("regexp_matches", value, Literal(STR, f"(?i){pattern.value}"))
+    return calls.called("regexp_like", [value, pattern, Literal(STR, "i")], node, scalars)
+
+
+def on_similarto(scalars: Scalars, node: exp.SimilarTo, escape: str = "\\") -> Expr:
+    value, pattern = scalars.bind(node.this), scalars.bind(node.expression)
+    if not isinstance(pattern, Literal) or pattern.type.kind != "str" or pattern.value is None:
+        raise scalars.source.error(node.expression, "E_LITERAL", "the pattern of SIMILAR TO must be a constant text")
+    try:
+        return scalars.call("regexp_matches", value, Literal(STR, f"(?s){similar(pattern.value, escape)}"))
+    except RowFailure:
+        raise scalars.source.error(node.expression, "E_PATTERN", "the pattern has a [ without ]") from None
+
+
+def on_pad(scalars: Scalars, node: exp.Pad) -> Expr:
+    parts = [node.this, node.expression, node.args.get("fill_pattern")]
+    op = "lpad" if node.args.get("is_left") else "rpad"
+    return scalars.call(op, *(scalars.bind(x) for x in parts if x is not None))
+
+
+def on_substringindex(scalars: Scalars, node: exp.SubstringIndex) -> Expr:
+    given = [node.this, node.args["delimiter"], node.args["count"]]
+    return calls.routine("substring_index", given, node, scalars)
+
+
+def _with_backslashes(pattern: str, escape: str) -> str:
+    """A LIKE pattern with its escape character made a backslash."""
+    if escape == "\\":
+        return pattern
+    result, letters = "", iter(pattern)
+    for letter in letters:
+        if letter == escape:
+            result += "\\" + next(letters, "")
+        else:
+            result += "\\\\" if letter == "\\" else letter
+    return result
+
+
+FORMS: Forms = {
+    exp.Like: on_like,
+    exp.ILike: on_ilike,
+    exp.Escape: on_escape,
+    exp.DPipe: on_dpipe,
+    exp.Concat: on_concat,
+    exp.Trim: on_trim,
+    exp.Left: on_left,
+    exp.Right: on_right,
+    exp.Substring: on_substring,
+    exp.Overlay: on_overlay,
+    exp.RegexpLike: on_regexplike,
+    exp.RegexpILike: on_regexpilike,
+    exp.SimilarTo: on_similarto,
+    exp.Pad: on_pad,
+    exp.SubstringIndex: on_substringindex,
+}
+"""The function for each kind of node."""

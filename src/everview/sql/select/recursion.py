@@ -1,0 +1,183 @@
+"""WITH RECURSIVE: fixed points.
+
+The queries of a WITH RECURSIVE are sorted by who reads whom. A group of queries that read each other (or one that
+reads itself) becomes one loop: every query is a variable that starts empty, and each round computes all of them from
+the round before until nothing changes. For `base UNION step` that is what SQL asks for; `UNION` makes it a set, so it
+ends on cycles too. `UNION ALL` ends only if the step runs dry, and SQL's meaning of it (each round sees only the rows
+of the round before) is the fixed point's only for steps that use each row once, so others are refused.
+
+A query whose rows can vanish because the recursion *grew* has no clear fixed point: EXCEPT, NOT IN, NOT EXISTS, outer
+joins, LIMIT, count, sum and avg of the recursion are refused. min and max are fine: they are how shortest paths are
+written.
+
+`WITH RECURSIVE (RETURN AT RECURSION LIMIT n)` stops after n rounds with what there is, `ERROR AT` fails there.
+
+Columns get their names and types from the branches that do not read the recursion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
+
+from sqlglot import exp
+
+from everview.plan import joins
+from everview.plan.check import free_variables, free_variables_below, widened
+from everview.plan.components import components
+from everview.plan.nodes import (
+    Join,
+    Loop,
+    LoopResult,
+    Negate,
+    Node,
+    Project,
+    PythonReduce,
+    Reduce,
+    Threshold,
+    TopK,
+    Types,
+    Variable,
+)
+from everview.plan.windows import Window
+from everview.sql.select.scopes import Relation
+
+if TYPE_CHECKING:
+    from everview.sql.select.query import Compiler, Env
+
+
+class Untyped(Exception):
+    """The query reads a recursive one whose columns are not known yet."""
+
+    def __init__(self, at: exp.Expr) -> None:
+        self.at = at
+
+
+def bind_all(compiler: Compiler, ctes: Sequence[exp.CTE], env: Env) -> Env:
+    """The names in sight with all queries of a WITH RECURSIVE."""
+    by_name = {cte.alias.lower(): cte for cte in ctes}
+    limit = compiler.source.notes.limits.get(ctes[0].args["alias"].this.meta.get("start", -1))
+    for group in components({name: _reads(cte, by_name) for name, cte in by_name.items()}):
+        if len(group) == 1 and group[0] not in _reads(by_name[group[0]], by_name):
+            env = {**env, group[0]: compiler.cte(by_name[group[0]], env)}
+        else:
+            env = {**env, **_fixed_point(compiler, [by_name[name] for name in group], env, limit)}
+    return env
+
+
+def _reads(cte: exp.CTE, names: dict[str, exp.CTE]) -> list[str]:
+    return list(dict.fromkeys(t.name.lower() for t in cte.this.find_all(exp.Table) if t.name.lower() in names))
+
+
+def _fixed_point(
+    compiler: Compiler, ctes: list[exp.CTE], env: Env, limit: tuple[str, int] | None
+) -> dict[str, Relation]:
+    parameterised = any(compiler.parameters.are_read(cte.this, env) for cte in ctes)
+    shapes = _shapes(compiler, ctes, env, parameterised)
+    types: list[Types] = [s.node.types for s in shapes]
+    outside = compiler.loop_depth
+    depth = outside + 1
+    while True:
+        compiler.loop_depth = depth
+        try:
+            variables = [replace(s, node=Variable(depth, i, types[i])) for i, s in enumerate(shapes)]
+            inside = {**env, **{c.alias.lower(): v for c, v in zip(ctes, variables, strict=True)}}
+            bodies = [_body(compiler, c, inside, t, parameterised) for c, t in zip(ctes, types, strict=True)]
+        finally:
+            compiler.loop_depth = outside
+        wider = [widened(t, [b.types]) for t, b in zip(types, bodies, strict=True)]
+        others = {d for b in bodies for d, _ in free_variables(b) if d != depth}
+        needed = 1 + max(others, default=0)
+        if wider == types and needed == depth:
+            break
+        types, depth = wider, needed
+    for cte, body in zip(ctes, bodies, strict=True):
+        _check(compiler, cte, body, depth)
+    rounds = None if limit is None else limit[1]
+    at_limit: Literal["error", "stop"] = "stop" if limit is not None and limit[0] == "return" else "error"
+    typed = tuple(_as(b, t) for b, t in zip(bodies, types, strict=True))
+    loop = Loop(depth, (None,) * len(ctes), typed, max_rounds=rounds, at_limit=at_limit)
+    return {c.alias.lower(): replace(shapes[i], node=LoopResult(loop, i)) for i, c in enumerate(ctes)}
+
+
+def _shapes(compiler: Compiler, ctes: list[exp.CTE], env: Env, parameterised: bool) -> list[Relation]:
+    """Names and types of the columns, from the branches that read nothing that is still open."""
+    known: dict[str, Relation] = {}
+    names = [c.alias.lower() for c in ctes]
+    while len(known) < len(ctes):
+        stuck: Untyped | None = None
+        before = len(known)
+        for cte, name in zip(ctes, names, strict=True):
+            if name in known:
+                continue
+            try:
+                inside: Env = {**env, **dict.fromkeys(names, None), **known}
+                known[name] = compiler.renamed(cte, compiler.derived(cte.this, inside, parameterised))
+            except Untyped as missing:
+                stuck = missing
+        if len(known) == before:
+            assert stuck is not None
+            if stuck.at.name.lower() not in names:
+                raise stuck  # a recursion around this one
+            raise compiler.source.error(
+                stuck.at,
+                "E_RECURSION",
+                f"the columns of {stuck.at.name} cannot be known: every branch reads the recursion itself",
+                "begin with a branch that does not: SELECT ... UNION SELECT ...",
+            )
+    return [known[name] for name in names]
+
+
+def _body(compiler: Compiler, cte: exp.CTE, env: Env, types: Types, parameterised: bool) -> Node:
+    """One round's rows, with the recursion's types."""
+    node = compiler.derived(cte.this, env, parameterised).node
+    for i, (have, want) in enumerate(zip(node.types, types, strict=True)):
+        if (have.kind, have.scale) != (want.kind, want.scale):
+            raise compiler.source.error(
+                cte.args["alias"],
+                "E_RECURSION",
+                f"column {i + 1} of {cte.alias} is {want!r} in its first branch but {have!r} in all",
+                f"cast it in the first branch, or in the recursive one with CAST(... AS {want.optional(False)!r})",
+            )
+    return node
+
+
+def _as(node: Node, types: Types) -> Node:
+    if node.types == types:
+        return node
+    return Project(node, tuple(type(e)(t, e.index) for e, t in zip(joins.refs(node.types), types, strict=True)))  # type: ignore[call-arg, attr-defined]
+
+
+def _check(compiler: Compiler, cte: exp.CTE, body: Node, depth: int) -> None:
+    """Refuse what has no clear fixed point."""
+    free = free_variables_below(body)
+    bag = isinstance(cte.this, exp.Union) and not cte.this.args.get("distinct")
+
+    def reads(node: Node) -> bool:
+        return any(d == depth for d, _ in free[id(node)])
+
+    inside = [n for n in body.walk() if not isinstance(n, Loop) and id(n) in free and reads(n)]
+    for node in sorted(inside, key=lambda n: isinstance(n, Negate)):  # an aggregate is named before what it is made of
+        problem = _problem(node, bag, reads)
+        if problem:
+            raise compiler.source.error(cte.args["alias"], "E_RECURSION", f"{cte.alias} {problem[0]}", problem[1])
+
+
+def _problem(node: Node, bag: bool, reads: Callable[[Node], bool]) -> tuple[str, str] | None:
+    if isinstance(node, Negate) or (isinstance(node, Threshold) and node.kind == "positive"):
+        return (
+            "subtracts from what it is made of",
+            "EXCEPT, NOT IN, NOT EXISTS and outer joins must not read the recursion",
+        )
+    if isinstance(node, (Window, PythonReduce)):
+        return "looks at all of itself at once", "apply window functions and lists outside the recursion"
+    if isinstance(node, TopK):
+        return "takes the first rows of itself", "apply LIMIT outside the recursion"
+    if isinstance(node, Reduce) and any(a.kind not in ("min", "max") for a in node.aggregates):
+        return "counts or sums itself", "only min and max are allowed inside a recursion"
+    if bag and isinstance(node, (Threshold, Reduce)):
+        return "is a UNION ALL that aggregates or removes duplicates inside", "use UNION"
+    if bag and isinstance(node, Join) and reads(node.left) and reads(node.right):
+        return "is a UNION ALL that joins itself with itself", "use UNION"
+    return None

@@ -1,0 +1,203 @@
+"""Windows in time as functions in FROM: every row with the windows that it falls into.
+
+    TUMBLE(t, ts, INTERVAL '10 minutes' [, offset])               one window after the other
+    HOP(t, ts, INTERVAL '5 minutes', INTERVAL '15 minutes' [, offset])   every 5 minutes one of 15
+    CUMULATE(t, ts, INTERVAL '1 hour', INTERVAL '1 day')           windows that begin together and grow by an hour
+    SESSION(t, ts, INTERVAL '30 minutes' [, key, ...])             rows (of each key) at most 30 minutes apart
+
+Each gives the columns of `t`, then `window_start` and `window_end` (which is not part of the window). Windows begin at
+1970-01-01, or later by the offset. A row whose time is NULL is in no window. Nothing of this is special to the
+dataflow: tumbling is arithmetic, hops and cumulated windows are a join with their numbers, and sessions are window
+functions (a change computes the sessions of its key again).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.expr import functions
+from everview.expr.functions import call
+from everview.expr.nodes import ColumnRef, Expr, Literal
+from everview.plan import joins
+from everview.plan.nodes import Constant, Filter, Join, Node, Project
+from everview.plan.windows import TO_PEERS, Window, WindowCall
+from everview.sql.clock import watermarks
+from everview.sql.scalar import constants
+from everview.sql.scalar.scalars import Scalars
+from everview.sql.select.scopes import Field, Relation, Scope
+from everview.sql.select.table_functions import TableCall
+from everview.types import INT, TIMESTAMP
+
+if TYPE_CHECKING:
+    from everview.sql.select.query import Compiler, Env
+
+_EPOCH = Literal(TIMESTAMP, dt.datetime(1970, 1, 1))
+
+Made = tuple[Node, Callable[[], list[Expr]]]
+"""The rows with their windows, and the ends of windows that a row of the table may be in."""
+
+MOST = 10_000
+"""Windows that one row may be in."""
+
+
+def relation(compiler: Compiler, call_: TableCall, env: Env) -> Relation:
+    """What such a function gives."""
+    low, high = _ARITY[call_.name]
+    if not low <= len(call_.args) <= high:
+        raise compiler.source.error(call_.node, "E_ARITY", f"{call_.name}: {_SYNTAX[call_.name]}")
+    table = _table(compiler, call_.args[0], env)
+    scope = Scope(table, compiler.source)
+    scalars = Scalars(compiler, scope, env)
+    moment = scalars.bind(_described(call_.args[1]))
+    if moment.type.kind not in ("date", "timestamp"):
+        what = f"the time of a window is a date or timestamp, not {moment.type!r}"
+        raise compiler.source.error(call_.args[1], "E_TYPE", what)
+    moment = functions.cast(moment, TIMESTAMP)
+    node = table.node
+    if moment.type.nullable:
+        node = Filter(node, call("is_not_null", moment))
+    made, ends = _KINDS[call_.name](node, moment, call_, scalars)
+    if compiler.standing and compiler.source.notes.emit_at is not None:
+        compiler.emitted = True
+        made = watermarks.closed(compiler, made, node, moment, ends(), call_.name == "session", call_.node)
+    return Relation(made, (*table.fields, Field("window_start"), Field("window_end")))
+
+
+def _table(compiler: Compiler, node: exp.Expr, env: Env) -> Relation:
+    """The table that is named, or a query."""
+    if isinstance(node, exp.Subquery):
+        return compiler.derived(node, env)
+    if isinstance(node, exp.Column) and not node.table and isinstance(node.this, exp.Identifier):
+        return compiler.table(exp.Table(this=node.this), env).called(node.name)
+    raise compiler.source.refuse(node, "a table, a view or a query in parentheses is expected here")
+
+
+def _described(node: exp.Expr) -> exp.Expr:
+    """The column in DESCRIPTOR(column), as others write it."""
+    if isinstance(node, exp.Anonymous) and node.name.lower() == "descriptor" and len(node.expressions) == 1:
+        column: exp.Expr = node.expressions[0]
+        return column
+    return node
+
+
+def _length(node: exp.Expr, scalars: Scalars) -> int:
+    if not isinstance(node, exp.Interval):
+        raise scalars.source.error(node, "E_LITERAL", "the length of a window is a constant interval")
+    months, microseconds = constants.interval(node, scalars.source)
+    if months or microseconds <= 0:
+        raise scalars.source.refuse(node, "a window is some days, hours, minutes or seconds long")
+    return microseconds
+
+
+def _offset(call_: TableCall, at: int, scalars: Scalars) -> int:
+    if len(call_.args) <= at:
+        return 0
+    given = call_.args[at]
+    if not isinstance(given, exp.Interval):
+        raise scalars.source.error(given, "E_LITERAL", "the offset of windows is a constant interval")
+    months, microseconds = constants.interval(given, scalars.source)
+    if months:
+        raise scalars.source.refuse(given, "months differ in length", "use days")
+    return microseconds
+
+
+def _number(value: int) -> Literal:
+    return Literal(INT, value)
+
+
+def _moved(moment: Expr, by: Expr) -> Expr:
+    return call("timestamp_add", moment, by)
+
+
+def _begin(moment: Expr, size: int, offset: int) -> Expr:
+    """The beginning of the window of that size that a moment is in."""
+    since = call("sub", call("timestamp_diff", moment, _EPOCH), _number(offset))
+    return _moved(moment, call("neg", call("mod", since, _number(size))))
+
+
+def _with_windows(node: Node, start: Expr, end: Expr, width: int) -> Node:
+    return Project(node, (*joins.refs(node.types)[:width], start, end))
+
+
+def _tumble(node: Node, moment: Expr, call_: TableCall, scalars: Scalars) -> Made:
+    size = _length(call_.args[2], scalars)
+    start = _begin(moment, size, _offset(call_, 3, scalars))
+    end = _moved(start, _number(size))
+    return _with_windows(node, start, end, len(node.types)), lambda: [end]
+
+
+def _hop(node: Node, moment: Expr, call_: TableCall, scalars: Scalars) -> Made:
+    slide, size = (_length(a, scalars) for a in call_.args[2:4])
+    count = -(-size // slide)
+    shifts = [-i * slide for i in range(count)]
+    joined, shift = _times(node, shifts, call_, scalars)
+    first = _begin(moment, slide, _offset(call_, 4, scalars))
+    start = _moved(first, shift)
+    end = _moved(start, _number(size))
+    if size % slide:
+        joined = Filter(joined, call("gt", end, moment))
+    made = _with_windows(joined, start, end, len(node.types))
+    return made, lambda: [_moved(first, _number(s + size)) for s in shifts]
+
+
+def _cumulate(node: Node, moment: Expr, call_: TableCall, scalars: Scalars) -> Made:
+    step, size = (_length(a, scalars) for a in call_.args[2:4])
+    if size % step:
+        raise scalars.source.error(call_.args[2], "E_RANGE", "the whole window must be a number of steps")
+    shifts = [i * step for i in range(1, size // step + 1)]
+    joined, shift = _times(node, shifts, call_, scalars)
+    start = _begin(moment, size, _offset(call_, 4, scalars))
+    end = _moved(start, shift)
+    made = _with_windows(Filter(joined, call("gt", end, moment)), start, end, len(node.types))
+    return made, lambda: [_moved(start, _number(s)) for s in shifts]
+
+
+def _times(node: Node, shifts: list[int], call_: TableCall, scalars: Scalars) -> tuple[Node, Expr]:
+    """Every row with every shift, which is the last column."""
+    if len(shifts) > MOST:
+        what = f"every row would be in up to {len(shifts)} windows"
+        raise scalars.source.error(call_.node, "E_RANGE", what, f"{MOST} at most")
+    numbers = Constant(tuple((s,) for s in shifts), (INT,))
+    return Join(node, numbers, (), ()), ColumnRef(INT, len(node.types))
+
+
+def _session(node: Node, moment: Expr, call_: TableCall, scalars: Scalars) -> Made:
+    gap = _number(_length(call_.args[2], scalars))
+    width = len(node.types)
+    keys = [joins.canonical(scalars.bind(a)) for a in call_.args[3:]]
+    below, places = joins.with_columns(node, [*keys, moment])
+    by, at = tuple(dict.fromkeys(places[:-1])), places[-1]
+    declared = below.types[at]
+    order = ((at, False),)
+    before = Window(below, by, order, (WindowCall("lag", declared.optional(), at),))
+    last = ColumnRef(declared.optional(), len(below.types))
+    time = ColumnRef(declared, at)
+    apart = call("or", call("is_null", last), call("gt", time, _moved(last, gap)))
+    fresh = call("case", apart, _number(1), _number(0))
+    marked = Project(before, (*joins.refs(below.types), fresh))
+    numbered = Window(marked, by, order, (WindowCall("sum", INT, len(below.types), TO_PEERS),))
+    number = len(below.types) + 1
+    calls = (WindowCall("min", declared, at), WindowCall("max", declared, at))
+    whole = Window(numbered, (*by, number), (), calls)
+    first, final = (ColumnRef(declared, number + i) for i in (1, 2))
+    return _with_windows(whole, first, _moved(final, gap), width), lambda: [_moved(moment, gap)]
+
+
+_KINDS: dict[str, Callable[[Node, Expr, TableCall, Scalars], Made]] = {
+    "tumble": _tumble,
+    "hop": _hop,
+    "cumulate": _cumulate,
+    "session": _session,
+}
+NAMES = frozenset(_KINDS)
+_ARITY = {"tumble": (3, 4), "hop": (4, 5), "cumulate": (4, 5), "session": (3, 40)}
+_SYNTAX = {
+    "tumble": "TUMBLE(table, time, size [, offset])",
+    "hop": "HOP(table, time, slide, size [, offset])",
+    "cumulate": "CUMULATE(table, time, step, size [, offset])",
+    "session": "SESSION(table, time, gap [, key, ...])",
+}

@@ -1,0 +1,149 @@
+"""Joins with a table as it was: FOR SYSTEM_TIME AS OF.
+
+    JOIN rate FOR SYSTEM_TIME AS OF o.at AS r ON r.currency = o.currency
+
+joins each row with the version of its partner that was valid at the row's own time. The versions are the rows of a
+table with a watermark: a row counts from its time on, until the next of the same join key. That is an ASOF join
+(`everview.sql.select.asof`), so versions that come late or are corrected correct the answer.
+
+    JOIN rate FOR SYSTEM_TIME AS OF PROCTIME() AS r ON r.currency = o.currency
+
+joins each row with what the table has when the row comes, for good (`everview.session.lookups`). The left must be a
+base table, seen through filters and projections, because only a table's rows come at a time. In a SELECT, which is
+asked once, it is the table as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.expr import functions
+from everview.expr.functions import call
+from everview.expr.nodes import ColumnRef, Expr
+from everview.plan import joins
+from everview.plan import nodes as plan
+from everview.session.lookups import LookupJoin
+from everview.session.watermarks import Watermark
+from everview.sql.scalar.scalars import Scalars, conjuncts
+from everview.sql.select import asof
+from everview.sql.select.base_tables import base_table, over_table, rebuilt
+from everview.sql.select.conditions import outer_join, split
+from everview.sql.select.scopes import Relation, Scope
+from everview.types import TIMESTAMP
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.table import Table
+    from everview.sql.select.from_clause import FromClause
+    from everview.sql.select.query import Compiler
+
+MOMENTS = ("date", "timestamp", "timestamptz")
+
+
+def version_of(node: exp.Expr) -> exp.Expr | None:
+    """The FOR SYSTEM_TIME AS OF of a table in FROM."""
+    return node.args.get("version") if isinstance(node, exp.Table) else None
+
+
+def is_processing_time(version: exp.Expr) -> bool:
+    """Whether it is the time at which rows come."""
+    moment = version.expression
+    return isinstance(moment, exp.Anonymous) and moment.name.lower() == "proctime" and not moment.expressions
+
+
+def joined(
+    clause: FromClause, right: Relation, version: exp.Expr, on: exp.Expr | None, how: str, at: exp.Join
+) -> plan.Node:
+    """What is joined so far with a table as it was."""
+    source = clause.source
+    source.only(version, "this", "expression", "kind")
+    if str(version.args.get("kind")).upper() != "AS OF" or str(version.this).upper() != "TIMESTAMP":
+        raise source.refuse(version, "tables are FOR SYSTEM_TIME AS OF one time")
+    if how not in ("inner", "left") or on is None or clause.late or at.method:
+        raise source.refuse(at, "a join FOR SYSTEM_TIME AS OF is an inner or left one with ON")
+    left = clause.joined()
+    both = Relation(plan.Join(left.node, right.node, (), ()), left.fields + right.fields)
+    scope = Scope(both, source, clause.outer)
+    conditions = [Scalars(clause.compiler, scope, clause.env).condition(part) for part in conjuncts(on)]
+    if not is_processing_time(version):
+        conditions.append(moment(version, clause, right, left))
+        node = asof.joined(left.node, right.node, conditions, how, (), split)
+        if node is None:
+            raise source.error(on, "E_JOIN", "a join FOR SYSTEM_TIME AS OF has nothing but equalities in ON")
+        return node
+    if not clause.compiler.standing:
+        return outer_join(left.node, right.node, conditions, how)
+    return looked_up(clause, left, right, split(conditions, len(left.fields), "inner")[0], how, at)
+
+
+def moment(version: exp.Expr, clause: FromClause, right: Relation, left: Relation) -> Expr:
+    """The condition that the partner's time is not after the row's."""
+    source = clause.source
+    bound = Scalars(clause.compiler, Scope(left, source, clause.outer), clause.env).bind(version.expression)
+    if bound.type.kind not in MOMENTS:
+        raise source.error(
+            version.expression,
+            "E_TYPE",
+            f"a table is as of a date or timestamp, not {bound.type!r}",
+            "write a column of the left, or PROCTIME()",
+        )
+    time = versions(clause.compiler, right, version)
+    width = len(left.fields)
+    there = time.remap({i: ColumnRef(t, width + i) for i, t in enumerate(right.node.types)})
+    return call("ge", functions.cast(bound, TIMESTAMP), there)
+
+
+def versions(compiler: Compiler, right: Relation, at: exp.Expr) -> Expr:
+    """The time of a table's rows: that of its watermark."""
+    table = base_table(compiler, right.node)
+    found = None
+    if table is not None:
+        found = next((f.time for f in compiler.core.clock.agenda.of(table) if isinstance(f, Watermark)), None)
+    if found is None:
+        raise compiler.source.refuse(
+            at,
+            "FOR SYSTEM_TIME AS OF needs a table of versions, which says its rows' time",
+            "CREATE TABLE rate (..., at timestamp, WATERMARK FOR at AS at); or use ASOF JOIN",
+        )
+    return found
+
+
+def looked_up(
+    clause: FromClause, left: Relation, right: Relation, condition: joins.Condition, how: str, at: exp.Expr
+) -> plan.Node:
+    """The left with the partners that its rows had when they came."""
+    compiler = clause.compiler
+    other = base_table(compiler, right.node)
+    by = [k.index if isinstance(k, ColumnRef) else -1 for k in condition.right]
+    if other is None or condition.residual is not None or not by or min(by) < 0:
+        raise compiler.source.refuse(
+            at,
+            "a look-up at PROCTIME() is in a base table, by equalities with its columns",
+            "cast the left's side to the column's type; put other conditions into WHERE",
+        )
+    base, keys = over_table(left.node, condition.left)
+    table = base_table(compiler, base)
+    if table is None:
+        raise compiler.source.refuse(
+            at,
+            "a look-up at PROCTIME() is for the rows of a base table",
+            "look up first, then join, in a derived table",
+        )
+    mirror = _mirror(compiler.core, table, tuple(keys), other, tuple(by))
+    compiler.used[mirror._label] = None
+    width, more = len(base.types), len(right.node.types)
+    node = mirror._node
+    if how == "inner":
+        node = plan.Filter(node, ColumnRef(node.types[width + more], width + more))
+    return rebuilt(left.node, joins.take(node, range(width + more)), more)
+
+
+def _mirror(core: Core, table: Table, keys: tuple[Expr, ...], other: Table, by: tuple[int, ...]) -> Table:
+    for f in core.clock.agenda.of(table):
+        if isinstance(f, LookupJoin) and (f.keys, f.other, f.by) == (keys, other, by):
+            return f.mirror
+    made = LookupJoin(core, table, keys, other, by)
+    core.definitions.follow(made)
+    return made.mirror

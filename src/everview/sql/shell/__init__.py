@@ -1,0 +1,8 @@
+"""`everview sql` and `everview run`.
+
+Read in this order:
+
+    script                 a file of statements
+    repl                   the prompt; `terminal` edits, completes and pages, `copying` is its \\copy
+    output, live           answers, and views that update themselves on the screen
+"""

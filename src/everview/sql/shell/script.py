@@ -1,0 +1,90 @@
+"""`everview run pipeline.sql`: a script of sources, views and sinks.
+
+Statements run in order and what they answer is printed. A script that has sources and no RUN of its own is run when
+its statements are done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from everview.errors import EverviewError, InputError
+from everview.io.listing import paths_in
+from everview.io.pipeline import Run
+from everview.sql.answers.result import Result
+from everview.sql.statements import Statements
+from everview.sql.streams.subscription import Subscription
+from everview.sql.text import reading
+from everview.sql.text.places import SqlError
+
+if TYPE_CHECKING:
+    from everview.session.batch import Batch
+    from everview.session.session import Session
+
+Print = Callable[[str], Any]
+
+
+def run(
+    session: Session,
+    path: Path,
+    *,
+    until: str | None = "caught_up",
+    show: Print = print,
+    progress: bool = False,
+    dry: bool = False,
+) -> None:
+    """Run a script in a session; `until` is when to stop taking from its sources (None: at Ctrl-C). Paths in it are
+    relative to the script. `dry`: what it makes is made, and no query is answered and no row changed.
+
+    >>> import everview as ev, tempfile
+    >>> script = Path(tempfile.mkdtemp()) / "hello.sql"
+    >>> _ = script.write_text("CREATE TABLE t (x int); INSERT INTO t VALUES (1), (2); SELECT sum(x) AS s FROM t;")
+    >>> run(ev.connect(), script)
+    s
+    -
+    3
+    """
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise InputError("E_FILE", f"{path} cannot be read: {error.strerror}", "give the path of a script") from None
+    started = set[str]()
+    statements = Statements(session)
+    statements.progress, statements.dry = progress, dry
+    try:
+        with paths_in(path.parent):
+            for statement, answer in statements.answers(text):
+                started.add(statement.first if statement.first == "RUN" else statement.start)
+                show_answer(answer, show)
+    except SqlError as error:
+        error.message = f"{path.name}, {error.message}"
+        raise
+    if "CREATE SOURCE" in started and "RUN" not in started:
+        show_answer(session.run(until, progress=progress), show)
+
+
+def has_run(path: Path) -> bool:
+    """Whether a script says itself when it runs."""
+    try:
+        return any(statement.first == "RUN" for statement in reading.statements(path.read_text()))
+    except (OSError, EverviewError):
+        return False  # running it will tell
+
+
+def show_answer(answer: Any, show: Print) -> None:
+    """Print what a statement gave, if it gave anything to see; a subscription goes on printing."""
+    if isinstance(answer, Result):
+        show(str(answer))
+    elif isinstance(answer, Subscription):
+        answer.listen(lambda batch: show_batch(answer.name, batch, show))
+    elif isinstance(answer, Run):
+        show(str(answer))
+
+
+def show_batch(name: str, batch: Batch, show: Print) -> None:
+    """Print the changes of a time."""
+    for row, diff in batch.rows():
+        values = ", ".join("NULL" if v is None else str(v) for v in row)
+        show(f"{name} @{batch.time} {diff:+d}  {values}")

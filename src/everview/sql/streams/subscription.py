@@ -1,0 +1,103 @@
+"""SUBSCRIBE: the changes of a view or query as they come."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from everview.errors import did_you_mean
+from everview.session.batch import Batch
+from everview.session.followed import Followed
+from everview.session.view import View
+from everview.sql.ddl import schemas
+from everview.sql.ddl.definitions import create_view
+from everview.sql.text import parts, reading
+from everview.sql.text.places import Source
+from everview.sql.text.words import Words
+
+if TYPE_CHECKING:
+    from everview.sql.statements import Statements
+
+
+class Subscription:
+    """What `SUBSCRIBE TO` gives: complete times' changes, kept until they are taken; made by `db.sql`.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> _ = db.sql("CREATE TABLE t (x int); INSERT INTO t VALUES (1)")
+    >>> changes = db.sql("SUBSCRIBE TO (SELECT sum(x) AS s FROM t)")
+    >>> db.sql("INSERT INTO t VALUES (2)")
+    >>> changes.columns, list(changes)
+    (['s'], [Batch(time=1, rows=[((1,), 1)]), Batch(time=2, rows=[((1,), -1), ((3,), 1)])])
+    >>> changes.close()
+    """
+
+    def __init__(self, view: Followed, *, snapshot: bool = True, own: bool = False) -> None:
+        self._view = view
+        self._own = own
+        self._kept: deque[Batch] = deque()
+        self._listener: Callable[[Batch], Any] = self._kept.append
+        self._stop: Callable[[], None] | None = view.subscribe(self._take, snapshot=snapshot)
+
+    @property
+    def name(self) -> str:
+        """The name of the table or view."""
+        return self._view._label
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return list(self._view._codec.names)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches that came since the last time."""
+        while self._kept:
+            yield self._kept.popleft()
+
+    def listen(self, function: Callable[[Batch], Any]) -> None:
+        """Give the batches so far and all that come to a function, instead of keeping them."""
+        self._listener = function
+        for batch in self:
+            function(batch)
+
+    def close(self) -> None:
+        """No more changes; a query that was subscribed to is dropped."""
+        if self._stop is not None:
+            self._stop()
+            self._stop = None
+            if self._own and isinstance(self._view, View) and not self._view._dropped:
+                self._view.drop()
+
+    def _take(self, batch: Batch) -> None:
+        self._listener(batch)
+
+    def __repr__(self) -> str:
+        return f"Subscription({self.name}, {len(self._kept)} batches wait)"
+
+
+def subscribe(sql: Statements, statement: reading.Statement) -> Subscription:
+    """SUBSCRIBE [TO] view or table, or TO (query), [WITHOUT SNAPSHOT]"""
+    words = Words(statement)
+    words.need("SUBSCRIBE")
+    words.next_is("TO")
+    query = words.brackets()
+    there = [*sql.session.views, *sql.session.tables]
+    name = "" if query else schemas.found(sql.core, words.name("a view, a table or a query in brackets"), there)
+    if name and name not in there:
+        words.at -= 1
+        raise words.error(f"there is no view or table {name}", did_you_mean(name, there), "E_TABLE")
+    snapshot = not words.next_is("WITHOUT", "SNAPSHOT")
+    words.end()
+    if not query:
+        return Subscription(sql.session[name], snapshot=snapshot)
+    start = statement.text.index("(")
+    blank = "".join("\n" if c == "\n" else " " for c in statement.text[:start])
+    source = Source(blank + query, statement.notes, dialect=statement.dialect)
+    sql.subscriptions += 1
+    created = exp.Create(this=exp.to_table("s"), expression=reading.parsed(source))
+    named = f"(subscription {sql.subscriptions})"
+    view = parts.whole(created.expression, source, lambda: create_view(sql, named, created, source))()
+    return Subscription(view, snapshot=snapshot, own=True)

@@ -1,0 +1,144 @@
+"""How a text is read: in which dialect, with functions by the names that people write.
+
+The default is sqlglot's PostgreSQL. `SET dialect = 'spark'` reads what follows as another system would. Three things
+follow the dialect:
+
+- reading: quotes, escapes in texts, operators (`||`, `^`), names of types, all as sqlglot's dialect has them;
+- meaning where the tree says so: whether `/` of integers is exact (`Div.typed`) and of zero NULL (`Div.safe`), where
+  NULLs sort (`Ordered.nulls_first`), whether concat and greatest pass over NULLs;
+- functions: one that sqlglot has a node for and we do not know is written in PostgreSQL's words and read again
+  (`in_our_words`), with its arguments untouched, so that errors keep their places.
+
+sqlglot knows the functions of thirty systems and turns those of one into nodes that mean the same in all, which loses
+what was written: `to_char(d, 'YYYY')` becomes a node with the format '%Y', `date_bin` forgets its origin. So the
+functions that are bound by name here (`everview.sql.scalar.calls`) are left as calls by name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import ClassVar
+
+import sqlglot
+from sqlglot import TokenType, exp
+from sqlglot.dialects.dialect import Dialect
+from sqlglot.dialects.postgres import Postgres
+from sqlglot.errors import ErrorLevel, SqlglotError
+
+from everview.sql.scalar.typedcalls import CALLS
+from everview.sql.text.callnames import AGGREGATES, LISTS, SCALARS, TABLES
+
+_READ_BY_NAME = {*SCALARS, *AGGREGATES, *TABLES, *CALLS, *LISTS}
+
+
+def _json_operator(kind: type[exp.Expr]) -> Callable[..., exp.Expr]:
+    """j -> key: the key stays an expression, which sqlglot would make a path of."""
+    return lambda self, this, key: self.expression(kind(this=this, expression=key))
+
+
+def _aggregate(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
+    return lambda args: exp.AnonymousAggFunc(this=name, expressions=args)
+
+
+DEFAULT = "postgres"
+
+
+class Everview(Postgres):
+    """PostgreSQL's dialect, with our functions left as they are written."""
+
+    ORIGINAL_NAME_META_KEY = "name"
+    INDEX_OFFSET = 0  # a[1] is the first element: the number is left as it is written
+
+    class Parser(Postgres.Parser):  # type: ignore[misc, valid-type]
+        FUNCTIONS: ClassVar = {
+            **{name: make for name, make in Postgres.Parser.FUNCTIONS.items() if name.lower() not in _READ_BY_NAME},
+            **{name.upper(): _aggregate(name) for name in (*AGGREGATES, *LISTS)},
+            "EVERY": exp.LogicalAnd.from_arg_list,
+        }
+        FUNCTION_PARSERS: ClassVar = {
+            name: parse for name, parse in Postgres.Parser.FUNCTION_PARSERS.items() if name.lower() not in _READ_BY_NAME
+        }
+        COLUMN_OPERATORS: ClassVar = {
+            **Postgres.Parser.COLUMN_OPERATORS,
+            TokenType.ARROW: _json_operator(exp.JSONExtract),
+            TokenType.DARROW: _json_operator(exp.JSONExtractScalar),
+        }
+
+        def _parse_interval_span(self, this: exp.Expr, parse_function_unit: bool = True) -> exp.Interval:
+            """An interval's text stays whole: sqlglot keeps only the first part of '1 day 02:03'."""
+            if this is not None and this.is_string and not re.fullmatch(r"\s*[+-]?[\d.]+\s*", this.name):
+                whole: exp.Interval = self.expression(exp.Interval(this=this))
+                return whole
+            found: exp.Interval = super()._parse_interval_span(this, parse_function_unit)
+            return found
+
+
+NAMES: tuple[str, ...] = tuple(sorted(n for n in Dialect.classes if n not in ("", "everview")))
+"""What SET dialect takes."""
+
+
+@cache
+def reader(name: str) -> type[Dialect]:
+    """The dialect that reads a text; functions remember the names they were written with.
+
+    >>> reader("postgres").__name__, reader("spark").__mro__[1].__name__
+    ('Everview', 'Spark')
+    """
+    if name == DEFAULT:
+        return Everview
+    known = Dialect.get_or_raise(name)
+    return type(f"Everview{name.capitalize()}", (type(known),), {"ORIGINAL_NAME_META_KEY": "name", "INDEX_OFFSET": 0})
+
+
+def first_place(name: str) -> int:
+    """Where arrays begin in a dialect: at 0 or 1."""
+    return 1 if name == DEFAULT else int(Dialect.get_or_raise(name).INDEX_OFFSET)
+
+
+def is_safe(name: str) -> bool:
+    """Whether divisions by zero are NULL in a dialect."""
+    return bool(reader(name).SAFE_DIVISION)
+
+
+_PLAIN = (exp.Literal, exp.Var, exp.DataType, exp.Identifier, exp.Null, exp.Boolean, exp.Star, exp.Interval)
+"""Arguments that matter to how a function is written."""
+
+
+def in_our_words(node: exp.Expr) -> exp.Expr | None:
+    """A call that PostgreSQL writes otherwise, as it is written there; None if it has no other words for it.
+
+    >>> call = sqlglot.parse_one("date_format(d, 'yyyy-MM')", read="spark")
+    >>> in_our_words(call).sql("postgres")
+    "TO_CHAR(CAST(d AS TIMESTAMP), 'YYYY-MM')"
+    """
+    children: dict[str, exp.Expr] = {}
+
+    def stand_in(part: object) -> object:
+        if isinstance(part, list):
+            return [stand_in(p) for p in part]
+        if not isinstance(part, exp.Expr):
+            return part
+        if isinstance(part, _PLAIN) or part.find(exp.Column, exp.Query) is None:
+            return part.copy()
+        name = f"_argument{len(children)}"
+        children[name] = part
+        return exp.column(name)
+
+    made = type(node)(**{name: stand_in(part) for name, part in dict.items(node.args)})
+    try:
+        text = made.sql(dialect="postgres", unsupported_level=ErrorLevel.RAISE)
+        found = sqlglot.parse_one(text, read=Everview)
+    except SqlglotError:
+        return None
+    if type(found) is type(node) or not all(_is_ours(n) for n in found.find_all(exp.Anonymous)):
+        return None
+    for column in list(found.find_all(exp.Column)):
+        if column.name in children:
+            column.replace(children[column.name])
+    return children[found.name] if isinstance(found, exp.Column) and found.name in children else found
+
+
+def _is_ours(call: exp.Anonymous) -> bool:
+    return str(call.this).lower() in _READ_BY_NAME

@@ -1,0 +1,47 @@
+"""What is noted about a statement while it is read (see `everview.sql.text.reading`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from everview.plan.multiway import Choice
+
+SESSION = "sessio_"
+"""What the function SESSION is called where sqlglot reads it, for which the word is a keyword."""
+
+
+@dataclass(frozen=True)
+class TableWindow:
+    """`[size n time]` (in microseconds) or `[size n tuple partition by ...]`."""
+
+    microseconds: int = 0
+    tuples: int = 0
+    partition: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class WatermarkNote:
+    """`WATERMARK FOR column AS expression`: where the column stands, and a text that has SELECT before the expression
+    and blanks for everything else.
+    """
+
+    column: str
+    start: int
+    text: str
+
+
+@dataclass
+class Notes:
+    """What was taken out of a statement's text, by the offset of the name that it belongs to."""
+
+    limits: dict[int, tuple[str, int]] = field(default_factory=dict)
+    """(error or return, rounds) by the first name of a WITH RECURSIVE"""
+    windows: dict[int, TableWindow] = field(default_factory=dict)
+    as_of: int | None = None
+    definitions: bool = False
+    """WITH without a query: every name becomes a view"""
+    watermark: WatermarkNote | None = None
+    emit_at: int | None = None
+    """EMIT ON WINDOW CLOSE, and where"""
+    plan: Choice | None = None
+    """/*+ plan(...) */: how joins are kept"""

@@ -1,0 +1,346 @@
+"""Reading SQL: the statements of a text, and the few forms that sqlglot does not know.
+
+Those forms are found among the tokens, noted, and blanked out of the text, so that what is left is plain SQL with every
+place where it was:
+
+    WITH RECURSIVE (RETURN AT RECURSION LIMIT 10) ...      how many rounds, and whether reaching them is an error
+    FROM readings [size 300 time]                          a window on a table: its rows of the last 300 seconds
+    FROM readings [size 1 tuple partition by sensor]       the last row of each sensor
+    SELECT ... AS OF 17                                    the answer at an earlier time
+    CREATE TABLE t (..., WATERMARK FOR ts AS ts - INTERVAL '5 seconds')     how late rows may be
+    CREATE VIEW v AS SELECT ... EMIT ON WINDOW CLOSE       only windows that are complete
+    SELECT /*+ plan(delta) */ ...                          how joins are kept (`everview.sql.select.choice`)
+
+Two liberties are taken over from Liu's thesis: a statement may end with a bracket where the next begins with CREATE,
+and `WITH RECURSIVE r AS (...)` without a query after it makes a view of each name.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+import sqlglot
+from sqlglot import Token, TokenType, exp
+from sqlglot.errors import ParseError, TokenError
+
+from everview.errors import did_you_mean
+from everview.sql.select.choice import hinted
+from everview.sql.text.dialects import DEFAULT, reader
+from everview.sql.text.notes import SESSION, Notes, TableWindow, WatermarkNote
+from everview.sql.text.parts import recorded
+from everview.sql.text.places import Source, SqlError
+from everview.sql.text.tokens import stray_commas
+
+Remove = Callable[[int, int], None]
+"""Blanks out tokens, from one to another."""
+
+QUERIES = (exp.Query, exp.Values)
+"""What can be asked: VALUES too."""
+
+KEYWORDS = (
+    "SELECT", "DISTINCT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "FETCH", "UNION",
+    "INTERSECT", "EXCEPT", "JOIN", "LEFT", "RIGHT", "FULL", "INNER", "CROSS", "NATURAL", "LATERAL", "USING",
+    "WINDOW", "QUALIFY", "WITH", "RECURSIVE", "VALUES", "INSERT", "INTO", "UPDATE", "DELETE", "TRUNCATE", "CREATE",
+    "TABLE", "VIEW", "MATERIALIZED", "DROP", "BEGIN", "COMMIT", "ROLLBACK", "EXPLAIN", "SHOW", "SUBSCRIBE",
+    "BETWEEN", "EXISTS", "CASE", "WHEN", "THEN", "ELSE", "END", "PRIMARY", "CASCADE",
+)  # fmt: skip
+"""Words that a misspelt one may be."""
+
+STARTS = (
+    "SELECT", "WITH", "VALUES", "CREATE", "DROP", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "EXPLAIN", "WHY",
+    "DESCRIBE", "SHOW", "SET", "COPY", "SUBSCRIBE", "RUN", "BEGIN", "COMMIT", "ROLLBACK", "REPLACE", "FROM", "TABLE",
+    "START", "ALTER",
+)  # fmt: skip
+"""Words that begin a statement (of some dialect)."""
+
+KINDS = ("TABLE", "VIEW", "FUNCTION", "SOURCE", "SINK")
+"""What CREATE makes."""
+
+SECONDS = {"time": 1, "second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement: its text with everything else blanked, and what was noted."""
+
+    text: str
+    notes: Notes
+    first: str
+    """its first word in upper case"""
+    start: str
+    """its first two words"""
+    tokens: tuple[Token, ...] = ()
+    """what it is made of, without what was noted"""
+
+    dialect: str = DEFAULT
+
+    def source(self) -> Source:
+        """The text to find places in."""
+        return Source(self.text, self.notes, self.tokens, self.dialect)
+
+
+def statements(text: str, dialect: Callable[[], str] = lambda: DEFAULT) -> Iterator[Statement]:
+    """The statements of a text; `dialect` tells before each in which it is written.
+
+    >>> [(s.text.strip(), s.notes.as_of) for s in statements("SELECT 1; SELECT x FROM t AS OF 3")]
+    [('SELECT 1', None), ('SELECT x FROM t', 3)]
+    """
+    start = 0
+    while start < len(text):
+        current = dialect()
+        tokens, end = _tokens(text, start, current)
+        for part in _parts(tokens):
+            yield replace(_noted(text, part), dialect=current)
+            start = part[-1].end + 1
+            if current != dialect():
+                break
+        else:
+            start = end
+
+
+_SET_DIALECT = re.compile(r"\bset\s+dialect\b[^;]*;", re.IGNORECASE)
+
+
+def _tokens(text: str, start: int, dialect: str) -> tuple[list[Token], int]:
+    """The tokens from a place on, and where they end: behind SET dialect, if the rest makes no sense before it."""
+    blank = re.sub(r"[^\n]", " ", text[:start])
+    try:
+        return sqlglot.tokenize(blank + text[start:], read=reader(dialect)), len(text)
+    except TokenError as error:
+        change = _SET_DIALECT.search(text, start)
+        if change is not None and change.end() < len(text):
+            return _tokens(text[: change.end()], start, dialect)
+        raise SqlError("E_SYNTAX", f"the text cannot be read: {str(error).splitlines()[0]}", "", 1, 1) from None
+
+
+def _parts(tokens: Sequence[Token]) -> Iterator[list[Token]]:
+    part: list[Token] = []
+    depth = 0
+    for token in tokens:
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        closed = depth == 0 and bool(part) and part[-1].token_type == TokenType.R_PAREN
+        if token.token_type == TokenType.SEMICOLON or (token.token_type == TokenType.CREATE and closed):
+            if part:
+                yield part
+            part = []
+        if token.token_type != TokenType.SEMICOLON:
+            part.append(token)
+    if part:
+        yield part
+
+
+def _noted(text: str, tokens: list[Token]) -> Statement:
+    """Blank out what lies around the statement, and the forms that are noted."""
+    notes = Notes(plan=hinted(tokens))
+    blank = re.sub(r"[^\n]", " ", text)
+    letters = list(blank[: tokens[0].start] + text[tokens[0].start : tokens[-1].end + 1])
+
+    kept = list(tokens)
+
+    def remove(first: int, last: int) -> None:
+        start, end = tokens[first].start, tokens[last].end + 1
+        letters[start:end] = blank[start:end]
+        kept[:] = [t for t in kept if not start <= t.start < end]
+
+    words = [t.text.upper() for t in tokens]
+    depth = 0
+    for i in range(len(tokens)):
+        depth += (words[i] == "(") - (words[i] == ")")
+        if words[i] == "RECURSIVE" and words[i + 1 : i + 2] == ["("] and words[i + 3 : i + 4] == ["AT"]:
+            _note_limit(words, tokens, i + 1, notes, remove)
+        elif words[i] == "[" and words[i + 1 : i + 2] == ["SIZE"] and i:
+            notes.windows[tokens[i - 1].start] = _window(words, tokens, i, remove)
+        elif words[i : i + 2] == ["AS", "OF"] and tokens[i + 2 : i + 3] and words[i + 2].isdigit() and depth == 0:
+            notes.as_of = int(words[i + 2])
+            named = words[max(0, i - 2) : i] == ["FOR", "SYSTEM_TIME"]
+            remove(i - 2 if named else i, i + 2)
+        elif words[i : i + 2] == ["WATERMARK", "FOR"] and depth == 1 and words[:2] == ["CREATE", "TABLE"]:
+            _note_watermark(text, blank, words, tokens, i, notes, remove)
+    if words[0] == "CREATE" and words[-4:] == ["EMIT", "ON", "WINDOW", "CLOSE"]:
+        notes.emit_at = tokens[-4].start
+        remove(len(tokens) - 4, len(tokens) - 1)
+    notes.definitions = _only_defines(words)
+    return Statement(
+        "".join(letters) + (" SELECT 1" if notes.definitions else ""),
+        notes,
+        words[0],
+        " ".join(words[:2]),
+        tuple(kept),
+    )
+
+
+def _note_limit(words: list[str], tokens: list[Token], at: int, notes: Notes, remove: Remove) -> None:
+    """(ERROR AT RECURSION LIMIT n) or (RETURN AT RECURSION LIMIT n)"""
+    form = words[at + 1 : at + 7]
+    known = len(form) == 6 and form[0] in ("ERROR", "RETURN") and form[1:4] == ["AT", "RECURSION", "LIMIT"]
+    if not known or not form[4].isdigit() or form[5:] != [")"] or at + 7 >= len(tokens):
+        token = tokens[at]
+        raise SqlError(
+            "E_SYNTAX",
+            "the limit of a recursion is not understood",
+            "WITH RECURSIVE (RETURN AT RECURSION LIMIT 10) name AS (...); ERROR instead of RETURN fails there",
+            token.line,
+            token.col,
+        )
+    notes.limits[tokens[at + 7].start] = (form[0].lower(), int(form[4]))
+    remove(at, at + 6)
+
+
+def _note_watermark(
+    text: str, blank: str, words: list[str], tokens: list[Token], at: int, notes: Notes, remove: Remove
+) -> None:
+    """WATERMARK FOR column AS expression, up to the comma or bracket behind it"""
+    depth, end = 0, at
+    while end + 1 < len(words) and not (depth == 0 and words[end + 1] in (",", ")")):
+        end += 1
+        depth += (words[end] == "(") - (words[end] == ")")
+    if words[at + 3 : at + 4] != ["AS"] or end < at + 4 or notes.watermark is not None:
+        raise SqlError(
+            "E_SYNTAX",
+            "this watermark is not understood, or is the second of the table",
+            "WATERMARK FOR ts AS ts - INTERVAL '5 seconds'",
+            tokens[at].line,
+            tokens[at].col,
+        )
+    start, first, last = tokens[at].start, tokens[at + 4].start, tokens[end].end + 1
+    query = f"{blank[:start]}SELECT{blank[start + len('SELECT') : first]}{text[first:last]}"
+    notes.watermark = WatermarkNote(tokens[at + 2].text, tokens[at + 2].start, query)
+    before = words[at - 1] == ","
+    remove(at - before, end + (not before and words[end + 1 : end + 2] == [","]))
+
+
+def _window(words: list[str], tokens: list[Token], at: int, remove: Remove) -> TableWindow:
+    """[size n time|tuple ... [partition by a, b]]"""
+    end = next((j for j in range(at, len(words)) if words[j] == "]"), len(words) - 1)
+    inside = words[at + 2 : end]
+    unit = inside[1].lower() if len(inside) > 1 else ""
+    unit = unit[:-1] if unit.endswith("s") else unit
+    partition = tokens[at + 5 : end]
+    names = tuple(t.text for t in partition if t.token_type != TokenType.COMMA)
+    good = bool(inside) and inside[0].isdigit() and int(inside[0]) > 0 and words[end] == "]"
+    if good and unit in SECONDS and len(inside) == 2:
+        remove(at, end)
+        return TableWindow(microseconds=int(inside[0]) * SECONDS[unit] * 1_000_000)
+    if good and unit == "tuple" and (len(inside) == 2 or (inside[2] == "PARTITION BY" and names)):
+        remove(at, end)
+        return TableWindow(tuples=int(inside[0]), partition=names)
+    raise SqlError(
+        "E_SYNTAX",
+        "this window on a table is not understood",
+        "[size 300 time], [size 5 minutes], [size 10 tuple] or [size 1 tuple partition by a, b]",
+        tokens[at].line,
+        tokens[at].col,
+    )
+
+
+def _only_defines(words: list[str]) -> bool:
+    """Whether a statement is WITH and its queries, and nothing after them."""
+    if words[0] != "WITH" or words[-1] != ")":
+        return False
+    depth, opened = 0, 0
+    for i, word in enumerate(words):
+        if word == "(" and depth == 0:
+            opened = i
+        depth += (word == "(") - (word == ")")
+    return words[opened - 1] in ("AS", "MATERIALIZED")
+
+
+def respoken(statement: Statement) -> Statement:
+    """What follows the first word of a statement that sqlglot takes for a command: it takes all that for one token, in
+    which nothing is noted.
+    """
+    text = statement.text
+    start = len(text) - len(text.lstrip())
+    end = start + len(statement.first)
+    blank = text[:start] + " " * (end - start) + text[end:]
+    return next(statements(blank, lambda: statement.dialect), replace(statement, text=blank, tokens=()))
+
+
+def parsed(source: Source) -> exp.Expr:
+    """sqlglot's tree of one statement."""
+    for token in stray_commas(source.tokens):
+        raise source.error_at(token.start, "E_SYNTAX", "a comma stands between two things", "take it away")
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about commands, which are refused here
+    try:
+        node = sqlglot.parse_one(_without_sessions(source), read=reader(source.dialect))
+    except (ParseError, TokenError) as error:
+        raise _syntax_error(error, source) from None
+    return recorded(node)
+
+
+def _without_sessions(source: Source) -> str:
+    """The text with SESSION(...) called by a name that is no keyword of sqlglot's, every letter where it was."""
+    text = source.text
+    for token, following in itertools.pairwise(source.tokens):
+        if token.token_type == TokenType.SESSION and following.token_type == TokenType.L_PAREN:
+            text = f"{text[: token.start]}{SESSION}{text[token.end + 1 :]}"
+    return text
+
+
+def check_kind(source: Source) -> None:
+    """Raise the error of a CREATE that makes something there is not: CREATE VEIW."""
+    before = {"CREATE", "OR", "REPLACE", "TEMP", "TEMPORARY", "MATERIALIZED", "RECURSIVE"}
+    word = next((t for t in source.tokens if t.text.upper() not in before), None)
+    if word is not None and word.text.upper() not in KINDS:
+        hint = did_you_mean(word.text.upper(), KINDS).replace("available:", "there are")
+        raise source.error_at(word.start, "E_SYNTAX", f"there is no CREATE {word.text.upper()}", hint)
+
+
+def check_query(source: Source) -> None:
+    """Raise the syntax error of the query in a CREATE ... AS, which sqlglot gives up on as a whole."""
+    depth = 0
+    for token in source.tokens:
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        if token.token_type == TokenType.ALIAS and depth == 0:
+            blank = re.sub(r"[^\n]", " ", source.text[: token.end + 1])
+            parsed(Source(blank + source.text[token.end + 1 :], source.notes, dialect=source.dialect))
+            return
+
+
+def _incomplete(kind: str, before: Sequence[str]) -> str:
+    """What is incomplete, in the words of the text: the function whose brackets are open."""
+    depth = 0
+    for i in range(len(before) - 1, 0, -1):
+        depth += (before[i] == ")") - (before[i] == "(")
+        if depth < 0:
+            return (
+                f"a part of {before[i - 1].upper()} is missing" if before[i - 1].isidentifier() else "a part is missing"
+            )
+    return f"a part of {kind.upper()} is missing" if kind.upper() in KEYWORDS else "a part is missing"
+
+
+def _syntax_error(error: ParseError | TokenError, source: Source) -> SqlError:
+    start = source.tokens[0] if source.tokens else None
+    if start is not None and start.text.upper() not in STARTS and start.text.isalpha():
+        hint = did_you_mean(start.text.upper(), STARTS[:19]).replace("available:", "statements begin with")
+        what = f"no statement begins with {start.text}"
+        return source.error_at(start.start, "E_SYNTAX", what, hint)
+    found = error.errors[0] if isinstance(error, ParseError) and error.errors else {}
+    line, column = found.get("line") or 1, found.get("col") or 1
+    near = found.get("highlight")
+    length = len(near) if near else 1
+    what = str(found.get("description") or str(error).splitlines()[0]).rstrip(".")
+    what = re.sub(r" but got <Token.*", "", what)
+    at = max(1, column - length + 1)
+    before = [t.text for t in source.tokens if source.line_and_column(t.start) < (line, at)]
+    what = re.sub(
+        r"Required keyword: '\w+' missing for <class '[\w.]*\.(\w+)'>", lambda m: _incomplete(m[1], before), what
+    )
+    said = f"{what}{f', near {near!r}' if near else ''}"
+    hint = _keyword(near or "") or _keyword(before[-1] if before else "")
+    return SqlError("E_SYNTAX", said, hint, line, at, source.text)
+
+
+def _keyword(word: str) -> str:
+    """A hint if the word is nearly one of SQL's.
+
+    >>> _keyword("FORM"), _keyword("x")
+    ("did you mean 'FROM'?", '')
+    """
+    found = get_close_matches(word.upper(), KEYWORDS, 1, 0.7) if word.isalpha() and len(word) > 2 else []
+    return f"did you mean {found[0]!r}?" if found and found[0] != word.upper() else ""

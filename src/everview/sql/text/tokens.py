@@ -1,0 +1,87 @@
+"""What sqlglot drops while it parses: found among the tokens.
+
+sqlglot reads many dialects leniently. A comma with nothing after it is forgiven, and some functions forget arguments
+that they do not know (`array_agg(x, y)`), so that no trace of them is left in the tree, where `everview.sql.text.parts`
+would see that nobody reads them. So the text's tokens are compared with the tree:
+
+- a comma stands between two things;
+- every name, number and quoted text is found in the tree: at its place, or as a word that some node keeps.
+
+Hazard: a *keyword* that sqlglot throws away is not noticed here, since most of them (AS, INNER, BY) leave no trace
+rightly. `tests/sql/test_tokens.py` takes each token out of many statements and pins those that make no difference.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from sqlglot import Token, TokenType, exp
+
+_CONTENT = {TokenType.VAR, TokenType.IDENTIFIER, TokenType.STRING, TokenType.NUMBER}
+
+_KEYWORDS = frozenset({
+    "AT", "BY", "CASCADE", "CHAIN", "CONFLICT", "CORRESPONDING", "EXCLUDE", "FIRST", "IDENTITY", "IF", "IGNORE",
+    "ISOLATION", "LAST", "LEVEL", "MATERIALIZED", "NO", "NULLS", "PLACING", "RESPECT", "RESTRICT", "SEARCH", "TIES",
+    "TO", "TTL", "WITHIN", "ZONE",
+})  # fmt: skip
+"""Words that are no names where sqlglot understands them, and leave a trace of another name."""
+
+_OPENING = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.COMMA, TokenType.SELECT, TokenType.FROM, TokenType.VALUES}
+_CLOSING = {
+    TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.COMMA, TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY,
+    TokenType.HAVING, TokenType.ORDER_BY, TokenType.LIMIT, TokenType.UNION, TokenType.EXCEPT, TokenType.INTERSECT,
+    TokenType.SEMICOLON, TokenType.RETURNING, TokenType.QUALIFY, TokenType.FETCH,
+}  # fmt: skip
+
+
+def stray_commas(tokens: Sequence[Token]) -> Iterator[Token]:
+    """Commas that stand between nothing and something."""
+    for i, token in enumerate(tokens):
+        if token.token_type == TokenType.COMMA:
+            before = tokens[i - 1].token_type if i else TokenType.COMMA
+            after = tokens[i + 1].token_type if i + 1 < len(tokens) else TokenType.COMMA
+            if before in _OPENING or after in _CLOSING:
+                yield token
+
+
+def dropped(tree: exp.Expr, tokens: Sequence[Token], texts: bool = True) -> Iterator[Token]:
+    """Names, numbers and (unless told otherwise) texts of which there is nothing in the tree.
+
+    >>> import sqlglot
+    >>> text = "SELECT array_agg(x, y), lower(z) FROM t"
+    >>> [t.text for t in dropped(sqlglot.parse_one(text, read="postgres"), sqlglot.tokenize(text, read="postgres"))]
+    ['y']
+    """
+    starts: set[int] = set()
+    words: set[str] = {"MATCHED", "TARGET"} if isinstance(tree, exp.Merge) else set()  # WHEN NOT MATCHED BY TARGET
+    for node in tree.walk():
+        if "start" in node.meta:
+            starts.add(node.meta["start"])
+        words.update(_words(node))
+    for i, token in enumerate(tokens):
+        if token.token_type not in _CONTENT or token.start in starts:
+            continue
+        if token.token_type == TokenType.STRING and not texts:
+            continue
+        if i + 1 < len(tokens) and tokens[i + 1].token_type == TokenType.L_PAREN and token.token_type == TokenType.VAR:
+            continue  # a function's name: the tree has a class for it
+        if token.token_type == TokenType.VAR and token.text.upper() in _KEYWORDS:
+            continue
+        if not set(re.split(r"\W+", token.text.upper())) - {""} <= words:
+            yield token
+
+
+def _words(node: exp.Expr) -> Iterator[str]:
+    """Words that a node keeps, or is."""
+    yield from re.findall("[A-Z]+", type(node).__name__.upper())
+    if isinstance(node, exp.Version):
+        yield "SYSTEM_TIME"
+    for part, value in node.args.items():
+        if value:
+            yield from part.upper().split("_")
+        for item in value if isinstance(value, list) else [value]:
+            if isinstance(item, exp.DType):
+                yield item.name
+            elif isinstance(item, str):
+                yield from re.split(r"\W+", item.upper())
