@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from everview.expr.language import col, count, greatest, least, lit, tuple_, udf, when
     from everview.language.collection import Collection
     from everview.language.loop import fixpoint
-    from everview.session.batch import Batch
+    from everview.session.changes.batch import Batch
     from everview.session.connecting import connect
+    from everview.session.reads.snapshot import Snapshot
+    from everview.session.reads.what_if import WhatIf
     from everview.session.session import Session
-    from everview.session.snapshot import Snapshot
     from everview.session.table import Table
     from everview.session.view import View
-    from everview.session.what_if import WhatIf
     from everview.types import DataType, decimal
 
 __version__ = "0.1.0"
@@ -96,13 +96,13 @@ _HOMES = {
     "expr.language": "col count greatest least lit tuple_ udf when",
     "language.collection": "Collection",
     "language.loop": "fixpoint",
-    "session.batch": "Batch",
+    "session.changes.batch": "Batch",
     "session.connecting": "connect",
     "session.session": "Session",
-    "session.snapshot": "Snapshot",
+    "session.reads.snapshot": "Snapshot",
     "session.table": "Table",
     "session.view": "View",
-    "session.what_if": "WhatIf",
+    "session.reads.what_if": "WhatIf",
     "types": "DataType decimal",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

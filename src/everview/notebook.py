@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from everview.errors import EverviewError
 from everview.io.notebooks import Piece, in_notebook
-from everview.session import shown
+from everview.session.reads import shown
 
 if TYPE_CHECKING:
-    from everview.session.batch import Batch
-    from everview.session.followed import Followed
+    from everview.session.changes.batch import Batch
+    from everview.session.reads.followed import Followed
 
 __all__ = ["Live", "live"]
 

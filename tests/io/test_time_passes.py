@@ -12,7 +12,7 @@ import pytest
 
 import everview as ev
 from everview.io.pipeline import IDLE, pipeline_of
-from everview.session import temporal
+from everview.session.clock import temporal
 from everview.session.local_shards import local_shards
 from tests.inside import inside
 

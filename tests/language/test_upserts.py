@@ -11,7 +11,7 @@ import pytest
 
 import everview as ev
 from everview import count
-from everview.session import current_rows as standing
+from everview.session.changes import current_rows as standing
 from everview.session.local_shards import local_shards
 from tests.inside import inside
 

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import everview as ev
-from everview.session.temporal import Follower
+from everview.session.clock.temporal import Follower
 from tests.inside import inside
 
 START = dt.datetime(2030, 1, 1)

@@ -113,7 +113,7 @@ def what_if(
     trust: Trust = False,
 ) -> None:
     """Say what would change in views if SQL changed tables. Nothing is changed, also while a pipeline writes."""
-    from everview.session import shown
+    from everview.session.reads import shown
 
     with _opened(state, trust) as db, db.what_if() as w:
         for name in views or ():

@@ -2,8 +2,8 @@
 
 Python runs a signal's handler between any two instructions of the main thread, and what the handler raises comes out
 there: after a kernel has freed a block and before Python knows, say. What follows is a double free. So while a call of
-a session is under way (`everview.session.turns`) the handlers of `SIGNALS` are replaced by one that takes note, and
-what came meanwhile is handed to the real handler, which raises, when the call is done. A long call listens at
+a session is under way (`everview.session.changes.turns`) the handlers of `SIGNALS` are replaced by one that takes note,
+and what came meanwhile is handed to the real handler, which raises, when the call is done. A long call listens at
 places where giving up is safe: the executor comes up for air and `hear`s, and users' functions are called `openly`.
 
 Whether a signal waits is decided by *where* it comes: the handler looks through the stack for the innermost function
@@ -12,7 +12,7 @@ behind does no harm. Handlers are exchanged for each call, and not once and for 
 `asyncio.run` installs its own only where it finds Python's.
 
 Only the main thread runs handlers; elsewhere all of this does nothing. What one thread raises in another
-(`PyThreadState_SetAsyncExc`) cannot wait: see `everview.session.turns`.
+(`PyThreadState_SetAsyncExc`) cannot wait: see `everview.session.changes.turns`.
 """
 
 from __future__ import annotations

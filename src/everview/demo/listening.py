@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from everview.session.batch import Batch
-from everview.session.followed import Followed
+from everview.session.changes.batch import Batch
+from everview.session.reads.followed import Followed
 
 Differences = list[tuple[tuple[Any, ...], int]]
 """Rows with the signed number of times they came (or, below zero, went)."""

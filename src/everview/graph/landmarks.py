@@ -22,8 +22,8 @@ from everview.errors import InputError, PlanError
 from everview.graph import paths
 from everview.kernels.frontier import guided
 from everview.language.collection import Collection
+from everview.session.changes.turns import reads
 from everview.session.table import Table
-from everview.session.turns import reads
 from everview.session.view import View
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from everview.io.pipeline import Run
 from everview.io.rows import Rows
 from everview.io.sink import Foreach, Sink
 from everview.io.source import Bad, Chunk, Source
-from everview.session.batch import Batch
+from everview.session.changes.batch import Batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

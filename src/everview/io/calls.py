@@ -25,7 +25,7 @@ from everview.errors import InputError
 from everview.io.formats import json_text
 from everview.io.listing import Place, folder
 from everview.io.sink import Sink, SinkMode
-from everview.session.batch import Batch
+from everview.session.changes.batch import Batch
 from everview.types import DataType
 
 AGAIN = (408, 425, 429, 500, 502, 503, 504)

@@ -25,7 +25,7 @@ from everview.errors import InputError
 from everview.io import changes
 from everview.io.fitting import Codes, Fitting, columns_of_rows, reason_of, text_of
 from everview.io.source import Bad
-from everview.session.current_rows import records
+from everview.session.changes.current_rows import records
 
 UNKNOWN = np.iinfo(np.int64).min
 """Stands for a commit or timestamp that is not told, where events travel."""

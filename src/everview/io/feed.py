@@ -19,10 +19,10 @@ from everview.io import changes
 from everview.io.events import Told, applied, told
 from everview.io.fitting import Codes, Fitting, columns_of_rows, text_of
 from everview.io.source import Bad, Chunk, Distant, Source, checked, here
-from everview.session.current_rows import last_of_each
+from everview.session.changes.current_rows import last_of_each
+from everview.session.changes.transactions import Transaction, key_of, no_such_key
+from everview.session.reads.snapshot import consolidated
 from everview.session.remote import encode_remote
-from everview.session.snapshot import consolidated
-from everview.session.transactions import Transaction, key_of, no_such_key
 from everview.types import STR, DataType
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from everview.io.checks import reaching
 from everview.io.files import Files
 from everview.io.listing import Place
 from everview.io.sink import Sink, SinkMode
-from everview.session.batch import Batch
+from everview.session.changes.batch import Batch
 from everview.store.files import sync_folder
 from everview.types import INT, DataType
 

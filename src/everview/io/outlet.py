@@ -23,9 +23,9 @@ from everview.io.durations import Duration, seconds
 from everview.io.file_sink import FileSink
 from everview.io.files import Files
 from everview.io.sink import Foreach, Sink, SinkMode
-from everview.session.batch import Batch
-from everview.session.snapshot import consolidated
-from everview.session.subscriber import Subscriber
+from everview.session.changes.batch import Batch
+from everview.session.changes.subscriber import Subscriber
+from everview.session.reads.snapshot import consolidated
 from everview.session.view import View
 from everview.types import DataType
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from everview.errors import InputError
 from everview.io.checks import lacks
-from everview.session.batch import Batch
+from everview.session.changes.batch import Batch
 from everview.types import DataType
 
 SinkMode = Literal["changes", "snapshot"]

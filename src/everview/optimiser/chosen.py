@@ -24,8 +24,8 @@ from everview.plan import nodes as plan
 from everview.plan.deep import drive
 from everview.plan.multiway import NaturalJoin, natural_joins
 from everview.plan.substitute import over_inputs
-from everview.session.estimates import estimates
-from everview.session.rewriting import by_another_plan
+from everview.session.names.estimates import estimates
+from everview.session.names.rewriting import by_another_plan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -24,11 +24,11 @@ from everview.plan.trust import NOBODY, Trust
 from everview.recovery.loading import ENTRY, STEP, Loaded
 from everview.runtime.base import ChangeSet
 from everview.runtime.embedded import EmbeddedRuntime, Restored
-from everview.session import entries as catalog_entries
-from everview.session.catalog import Unkept
 from everview.session.core import Core
-from everview.session.entries import Entry
-from everview.session.surviving import surviving
+from everview.session.names import entries as catalog_entries
+from everview.session.names.catalog import Unkept
+from everview.session.names.entries import Entry
+from everview.session.names.surviving import surviving
 from everview.store import Ref, Store, garbage, steps
 from everview.store.logs import Log, next_version, open_log
 from everview.store.wal import Sync

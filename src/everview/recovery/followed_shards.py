@@ -17,8 +17,8 @@ from everview.plan.trust import NOBODY, Trust
 from everview.recovery.stored_shards import StoredShards, all_contents_of, measure_of
 from everview.runtime.base import RemoteRows, RemoteTarget
 from everview.runtime.sharded import ShardedRuntime, ShardStep
-from everview.session.catalog import Unkept
 from everview.session.core import Core
+from everview.session.names.catalog import Unkept
 from everview.store import Store
 
 

@@ -15,8 +15,8 @@ from everview.errors import InputError
 from everview.plan.trust import NOBODY, Trust
 from everview.recovery.loading import Loaded
 from everview.runtime.embedded import EmbeddedRuntime
-from everview.session.catalog import Unkept
 from everview.session.core import Core
+from everview.session.names.catalog import Unkept
 from everview.store import Store
 from everview.store.logs import read_log
 

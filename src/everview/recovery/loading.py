@@ -15,10 +15,10 @@ from everview.recovery.migration import begin_again, from_shards
 from everview.recovery.restoring import Kept, Restoring
 from everview.runtime.base import ChangeSet
 from everview.runtime.embedded import EmbeddedRuntime, Restored
-from everview.session import entries as catalog_entries
 from everview.session.core import Core
-from everview.session.entries import Entry
-from everview.session.surviving import surviving
+from everview.session.names import entries as catalog_entries
+from everview.session.names.entries import Entry
+from everview.session.names.surviving import surviving
 from everview.store import Manifest, Store, steps
 
 STEP, ENTRY = b"S", b"C"

@@ -37,10 +37,10 @@ from everview.plan.frozen import Functions
 from everview.runtime.base import RemoteRows, RemoteTarget
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.runtime.sharded import OnShards, ShardedRuntime, ShardStep
-from everview.session import entries as catalog_entries
-from everview.session.catalog import Unkept
 from everview.session.core import Core
-from everview.session.entries import Entry
+from everview.session.names import entries as catalog_entries
+from everview.session.names.catalog import Unkept
+from everview.session.names.entries import Entry
 from everview.store import Image, Manifest, Ref, Store
 from everview.store.logs import read_log
 from everview.store.manifest import BUILT, DECLARED, Place

@@ -1,7 +1,7 @@
 """Shards whose state is in a directory: how a session finds its dataflow there.
 
-A directory holds two kinds of commands: what people declared (tables, views: `everview.session.catalog`) and, one by
-one, what was built for it on the shards. The latter give operators their numbers, so opening builds them first, and
+A directory holds two kinds of commands: what people declared (tables, views: `everview.session.names.catalog`) and, one
+by one, what was built for it on the shards. The latter give operators their numbers, so opening builds them first, and
 then finds in them what was declared.
 """
 
@@ -20,9 +20,9 @@ from everview.dataflow.saved import header
 from everview.errors import StoreError
 from everview.plan.frozen import Functions
 from everview.runtime.sharded import ShardedRuntime
-from everview.session import entries as catalog_entries
 from everview.session.core import Core
-from everview.session.surviving import surviving
+from everview.session.names import entries as catalog_entries
+from everview.session.names.surviving import surviving
 from everview.store import Store
 from everview.store.manifest import BUILT, Commit, Manifest, Ref
 from everview.store.mapped import read_image

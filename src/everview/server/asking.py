@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from everview.errors import InputError
 from everview.session.core import core_of
-from everview.session.followed import Followed
+from everview.session.reads.followed import Followed
 from everview.sql.answers.result import Result
 from everview.sql.statements import Statements
 from everview.sql.streams.subscription import Subscription

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from everview.session.batch import Row, with_times
-from everview.session.snapshot import remaining
+from everview.session.changes.batch import Row, with_times
+from everview.session.reads.snapshot import remaining
 
 if TYPE_CHECKING:
     from everview.types import DataType

@@ -139,7 +139,7 @@ class Engine:
 
     async def read(self, work: Callable[[Session], T], *, seconds: float | None = None, key: object = None) -> T:
         """The same for work that only looks at tables and views, a moment long. While the thread is busy, it is done
-        beside what that does, and sees the last complete time (`everview.session.guests`).
+        beside what that does, and sees the last complete time (`everview.session.reads.guests`).
         """
         if self._running is None and not self._waiting:
             return await self.run(work, seconds=seconds, key=key)

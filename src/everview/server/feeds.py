@@ -30,10 +30,10 @@ from everview.errors import ClosedError, CompactedError, EverviewError
 from everview.plan.digest import digest
 from everview.server.chunks import Chunk, summed
 from everview.server.turnstile import Turnstile
-from everview.session.batch import Batch
+from everview.session.changes.batch import Batch
 from everview.session.core import core_of
-from everview.session.followed import Followed as Relation
-from everview.session.snapshot import remaining
+from everview.session.reads.followed import Followed as Relation
+from everview.session.reads.snapshot import remaining
 from everview.sql.streams.subscription import Subscription as Followed
 
 if TYPE_CHECKING:

@@ -5,12 +5,13 @@ Read in this order:
     connecting         `connect`, the way in
     session            the public face
     core               the parts, and how they know each other
-    table, view        what has a name; `snapshot` is their contents at one time
-    transactions       staging changes and running them as steps; `current_rows` is what a transaction sees
-    by_key             changes by key: inserts that must be new, upserts, deletes
-    subscriptions      what a step changed, for others
-    definitions        making and dropping; `catalog` has the names, `entries` what was done, to do it again
-    temporal           rows that come and go because a clock moves
-    inspect            statistics and explanations
+    table, view        what has a name
+    changes            from `insert` to a step, and to subscribers
+    reads              snapshots, reads while a step runs, what if
+    names              definitions, and the catalog
+    clock              rows that come and go because time passes
+    inspect, memory    statistics, explanations, who holds how much memory
+    limits, budget     how long a call may take, how much memory it may use
+    remote, local_shards    rows encoded elsewhere; shards in one process
     doors              the way up to languages, pipelines, directories and Spark
 """

@@ -9,7 +9,7 @@
     clock           what comes and goes because time passes
 
 The parts know each other through the core alone. How calls from several threads share it: see
-`everview.session.turns`.
+`everview.session.changes.turns`.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from everview.errors import ClosedError, InputError
 from everview.expr.language import UserFunction
 from everview.plan.trust import NOBODY, Trust
 from everview.runtime.base import Runtime
-from everview.session.by_key import ByKey
-from everview.session.catalog import Catalog
-from everview.session.definitions import Definitions, check_count
+from everview.session.changes.by_key import ByKey
+from everview.session.changes.subscriptions import Subscriptions
+from everview.session.changes.transactions import Transactions
+from everview.session.clock.temporal import Clock
 from everview.session.limits import WATCH, Limits
-from everview.session.subscriptions import Subscriptions
-from everview.session.temporal import Clock
-from everview.session.transactions import Transactions
+from everview.session.names.catalog import Catalog
+from everview.session.names.definitions import Definitions, check_count
 from everview.stopping import Stop, helpers
 from everview.types import DataType
 

@@ -10,8 +10,8 @@ from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import Extend
 from everview.dataflow.operators import Arrange, Operator, Reduce
 from everview.expr.evaluate import evaluate
-from everview.session.shown import Stats
-from everview.session.snapshot import read_codes
+from everview.session.reads.shown import Stats
+from everview.session.reads.snapshot import read_codes
 
 if TYPE_CHECKING:
     from everview.runtime.backing import StepLog

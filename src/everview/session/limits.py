@@ -1,9 +1,10 @@
 """Limits of calls: how long one may take, how much memory its step may use; and cancelling the one under way.
 
-A *call* is a turn (`everview.session.turns`): a statement, a transaction's step, a reading. One thread of the process,
-the watch, knows when the time of each is over. It asks the call to stop (`everview.stopping`) and, while its kernels
-are at work, refuses them memory (`everview.dataflow.pressing`) until the call has ended. Whatever the call then raises
-is told as what it is: E_CANCELLED or E_TIMEOUT. The step is undone as after any failure, and the session goes on.
+A *call* is a turn (`everview.session.changes.turns`): a statement, a transaction's step, a reading. One thread of the
+process, the watch, knows when the time of each is over. It asks the call to stop (`everview.stopping`) and, while its
+kernels are at work, refuses them memory (`everview.dataflow.pressing`) until the call has ended. Whatever the call then
+raises is told as what it is: E_CANCELLED or E_TIMEOUT. The step is undone as after any failure, and the session goes
+on.
 
 A call that is complete when it is asked to stop stays complete, and raises nothing.
 """

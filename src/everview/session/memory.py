@@ -37,10 +37,10 @@ from everview.kernels.guarding import CELL_TRACKED_WORDS
 from everview.kernels.memory import cell
 from everview.kernels.trace import batch as batch_k
 from everview.kernels.trace import trace as trace_k
-from everview.session import shown
 from everview.session.budget import budgets
 from everview.session.core import CORES, Core
 from everview.session.inspect import arrangements
+from everview.session.reads import shown
 from everview.types import INT, STR
 
 

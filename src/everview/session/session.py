@@ -23,16 +23,16 @@ from everview.plan.multiway import Choice
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session import doors, inspect
 from everview.session.budget import Budget, budget
+from everview.session.changes.transactions import Together, Transaction
+from everview.session.changes.turns import reads, writes
+from everview.session.clock.temporal import RESERVED_PREFIX, moment_of
 from everview.session.core import Core
-from everview.session.definitions import check_count
 from everview.session.limits import Limits, cancel, size_of
 from everview.session.memory import Memory, memory
+from everview.session.names.definitions import check_count
+from everview.session.reads.what_if import WhatIf
 from everview.session.table import Table
-from everview.session.temporal import RESERVED_PREFIX, moment_of
-from everview.session.transactions import Together, Transaction
-from everview.session.turns import reads, writes
 from everview.session.view import View
-from everview.session.what_if import WhatIf
 
 if TYPE_CHECKING:
     from everview.datalog import Rules

@@ -9,11 +9,11 @@ from everview.codes.codec import Codec
 from everview.errors import ClosedError, EverviewError, InputError
 from everview.expr.resolve import Column
 from everview.plan import nodes as plan
-from everview.session import guests
-from everview.session.followed import Followed
-from everview.session.keys import key_codes
-from everview.session.snapshot import Snapshot, check_time, first_columns, read_key
-from everview.session.turns import reads, writes
+from everview.session.changes.keys import key_codes
+from everview.session.changes.turns import reads, writes
+from everview.session.reads import guests
+from everview.session.reads.followed import Followed
+from everview.session.reads.snapshot import Snapshot, check_time, first_columns, read_key
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -52,8 +52,10 @@ class Table(Followed):
         self._stored_as = name
         """what the operator that holds its rows is called: it keeps that name when the table gets another"""
         self._views: set[str] = set()
-        self._origin: Table | None = None  # the table that this hidden one follows, see `everview.session.temporal`
-        self._partner: Table | None = None  # another one that it holds rows of, see `everview.session.lookups`
+        # the table that this hidden one follows (`everview.session.clock.temporal`), and another one that it
+        # holds rows of (`everview.session.clock.lookups`)
+        self._origin: Table | None = None
+        self._partner: Table | None = None
 
     # changing
 

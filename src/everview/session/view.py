@@ -17,13 +17,14 @@ from everview.plan.explain import Explained
 from everview.plan.monotone import LoopDecision
 from everview.plan.multiway import ASKED, Choice, Decision
 from everview.plan.nodes import Node
-from everview.session import doors, guests
-from everview.session.contents import Row
-from everview.session.followed import Followed
+from everview.session import doors
+from everview.session.changes.turns import reads
 from everview.session.inspect import arrangements, explain, failed_row
-from everview.session.shown import Stats
-from everview.session.snapshot import Snapshot, check_time, first_columns, read_key, search
-from everview.session.turns import reads
+from everview.session.reads import guests
+from everview.session.reads.contents import Row
+from everview.session.reads.followed import Followed
+from everview.session.reads.shown import Stats
+from everview.session.reads.snapshot import Snapshot, check_time, first_columns, read_key, search
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

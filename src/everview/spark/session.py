@@ -19,8 +19,8 @@ from everview.recovery.directory import Directory
 from everview.recovery.migration import is_embedded, to_shards
 from everview.recovery.stored_shards import StoredShards
 from everview.runtime.sharded import ShardedRuntime
-from everview.session import entries as catalog_entries
 from everview.session.core import Core
+from everview.session.names import entries as catalog_entries
 from everview.session.session import Session
 from everview.spark.driver import cluster
 from everview.spark.driver.cluster import SparkCluster

@@ -31,9 +31,9 @@ from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
 from everview.plan.substitute import substituted
 from everview.runtime.embedded import EmbeddedRuntime
+from everview.session.changes.turns import reads, writes
 from everview.session.core import Core, core_of
 from everview.session.session import Session
-from everview.session.turns import reads, writes
 from everview.sql.answers import asking, company, lookups, observed
 from everview.sql.answers.result import Result, in_order
 from everview.sql.ddl import altering, comments, defined, definitions, indexes, schemas, settings
@@ -49,7 +49,7 @@ from everview.sql.text.places import Source
 from everview.types import STR, DataType
 
 if TYPE_CHECKING:
-    from everview.session.transactions import Transaction
+    from everview.session.changes.transactions import Transaction
     from everview.sql.answers.parameters import Parameters
 
 Do = Callable[[], Any]

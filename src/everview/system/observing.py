@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 from everview.errors import InputError
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session import doors
+from everview.session.changes.turns import reads
 from everview.session.core import Core
 from everview.session.session import Session
-from everview.session.turns import reads
 from everview.system.log import Log
 from everview.system.relations import PRESENT, Relation, Rows
 

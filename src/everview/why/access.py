@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from everview.dataflow.operators import Arrangement
 from everview.plan import nodes as plan
-from everview.session.snapshot import read_codes
+from everview.session.reads.snapshot import read_codes
 from everview.why.block import Bag, Block, Bound, Row, Stored, Words, stacked
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from everview.codes.values import encode_value
 from everview.errors import InputError, PlanError
 from everview.plan import nodes as plan
 from everview.plan.selection import narrowed, readings
-from everview.session.snapshot import check_time
+from everview.session.reads.snapshot import check_time
 from everview.why.absence import Absences, WhyNot
 from everview.why.access import Access
 from everview.why.block import Row

@@ -30,7 +30,7 @@ from everview.plan.check import free_variables
 from everview.plan.frontier import Frontier
 from everview.plan.keys import starts_as_given
 from everview.session.inspect import upstream
-from everview.session.snapshot import in_order
+from everview.session.reads.snapshot import in_order
 from everview.why.access import Access, bag_of
 from everview.why.block import Bag, Bound, Row
 from everview.why.contents import Given, new_serial

@@ -16,8 +16,8 @@ from everview.datalog.program import rules_of
 from everview.language.collection import known_names
 from everview.plan import nodes as plan
 from everview.plan.wording import texts
-from everview.session.catalog import TRANSIENT
-from everview.session.temporal import RESERVED_PREFIX
+from everview.session.clock.temporal import RESERVED_PREFIX
+from everview.session.names.catalog import TRANSIENT
 from everview.types import NULL
 from everview.why.contents import sides_of
 from everview.why.derivation import Derivation

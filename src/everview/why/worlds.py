@@ -1,7 +1,7 @@
 """Smaller worlds: does a row hold without some rows of tables, and how likely is it if rows may be missing?
 
-`trust` supposes that rows are gone, which is a step that is undone (`everview.session.what_if`), and so an answer for
-every view. Often it need not: if a view is monotone and its row has a derivation without any of them, it holds.
+`trust` supposes that rows are gone, which is a step that is undone (`everview.session.reads.what_if`), and so an answer
+for every view. Often it need not: if a view is monotone and its row has a derivation without any of them, it holds.
 `probability` has to know all derivations, so it answers only where a smaller world never has more rows
 (`everview.why.monotone`).
 """
@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import InputError, InternalError, did_you_mean
-from everview.session.temporal import RESERVED_PREFIX
-from everview.session.turns import reads
-from everview.session.what_if import WhatIf
+from everview.session.changes.turns import reads
+from everview.session.clock.temporal import RESERVED_PREFIX
+from everview.session.reads.what_if import WhatIf
 from everview.why import monotone
 from everview.why.ask import Question, asked, deep, present
 from everview.why.block import Row

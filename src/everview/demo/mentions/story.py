@@ -27,7 +27,7 @@ from everview.demo.mentions.recompute import Answer, maintained, recompute
 from everview.demo.mentions.record import Act, Frame, Recorder, together
 from everview.demo.mentions.window import Follower, Window, slide
 from everview.demo.spark import SparkStart, place
-from everview.session.batch import Batch
+from everview.session.changes.batch import Batch
 
 DAY = 24
 """Slots of a day, as long as slots are hours."""

@@ -25,8 +25,8 @@ from everview.server.asking import Answer, answer_of, ask
 from everview.server.http.answers import Door
 from everview.server.http.relations import Once
 from everview.session.core import core_of
-from everview.session.followed import Followed
 from everview.session.limits import size_of
+from everview.session.reads.followed import Followed
 from everview.session.table import Table
 from everview.sql.answers.prepared import Prepared
 from everview.wire import plans

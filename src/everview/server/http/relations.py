@@ -24,8 +24,8 @@ from everview.errors import EverviewError, InputError
 from everview.server.http.answers import Door, number_in, rows_answer, shown, wants_arrow
 from everview.server.http.shown import columns_shown, reader, rows_shown
 from everview.session.core import core_of
-from everview.session.followed import Followed
-from everview.session.snapshot import Snapshot
+from everview.session.reads.followed import Followed
+from everview.session.reads.snapshot import Snapshot
 from everview.session.table import Table
 from everview.session.view import View
 from everview.wire.envelopes import ARROW, arrow_table

@@ -25,7 +25,7 @@ from everview.expr.nodes import Call, ColumnRef
 from everview.plan import nodes as plan
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.core import Core, core_of
-from everview.session.snapshot import read_codes
+from everview.session.reads.snapshot import read_codes
 from everview.session.view import View
 from everview.sql.answers.given import Given
 from everview.sql.answers.result import Result
@@ -33,7 +33,7 @@ from everview.sql.text import parts, reading
 
 if TYPE_CHECKING:
     from everview.dataflow.operators import Arrangement
-    from everview.session.followed import Followed
+    from everview.session.reads.followed import Followed
     from everview.session.session import Session
     from everview.sql.select.query import Query
     from everview.sql.statements import Statements

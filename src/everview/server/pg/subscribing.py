@@ -39,9 +39,9 @@ from everview.server.pg.commands import Command, Reader
 from everview.server.pg.copy_forms import Form, RowsOut
 from everview.server.pg.states import PgError
 from everview.server.pg.wire import Gone
-from everview.session.batch import Batch
+from everview.session.changes.batch import Batch
 from everview.session.core import core_of
-from everview.session.snapshot import consolidated
+from everview.session.reads.snapshot import consolidated
 from everview.sql.scalar.names import spelled
 from everview.types import BOOL, INT, STR
 

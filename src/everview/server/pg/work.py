@@ -29,8 +29,8 @@ from everview.runtime.base import ChangeSet
 from everview.server.pg.quick import Quick, quick
 from everview.server.pg.settings import Settings
 from everview.server.pg.states import PgError
+from everview.session.changes.transactions import Transaction
 from everview.session.core import core_of
-from everview.session.transactions import Transaction
 from everview.sql.answers import given as parameters
 from everview.sql.answers.given import Given
 from everview.sql.answers.result import Result

@@ -39,7 +39,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from everview.errors import InputError
 from everview.io.inbox import Inbox
-from everview.session.batch import with_times
+from everview.session.changes.batch import with_times
 from everview.session.view import View
 from everview.spark.rows.frames import instants
 

@@ -23,9 +23,9 @@ from everview.io.events import EXTRA, Told, applied
 from everview.io.source import Bad
 from everview.runtime.base import AbsentRows, RemoteRows, in_table_order
 from everview.runtime.sharded import batcher_rows
-from everview.session.current_rows import Counted, current, last_of_each, records, stored
-from everview.session.snapshot import consolidated
-from everview.session.temporal import values_of
+from everview.session.changes.current_rows import Counted, current, last_of_each, records, stored
+from everview.session.clock.temporal import values_of
+from everview.session.reads.snapshot import consolidated
 from everview.store.files import Files
 from everview.types import NULL
 

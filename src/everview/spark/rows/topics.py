@@ -28,7 +28,7 @@ from everview.errors import InputError, did_you_mean
 from everview.io.changes import DIFF, TIME
 from everview.io.checks import text_option
 from everview.io.sink import Sink, SinkMode
-from everview.session.batch import Batch
+from everview.session.changes.batch import Batch
 from everview.spark.rows.frames import check_session, first_line, instants, to_frame
 from everview.types import INT, DataType
 

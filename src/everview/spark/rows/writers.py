@@ -17,7 +17,7 @@ from everview.errors import InputError
 from everview.io.changes import DIFF, TIME
 from everview.io.checks import text_option
 from everview.io.sink import Sink, SinkMode
-from everview.session.batch import Batch
+from everview.session.changes.batch import Batch
 from everview.spark.rows.frames import check_session, first_line, to_frame
 from everview.types import DataType
 

@@ -25,11 +25,11 @@ from everview.once.rows import Elsewhere, Words
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
 from everview.runtime.embedded import EmbeddedRuntime
-from everview.session.catalog import QUERY
 from everview.session.core import Core, core_of
-from everview.session.guests import has_failed
 from everview.session.inspect import error_operators
 from everview.session.limits import Running
+from everview.session.names.catalog import QUERY
+from everview.session.reads.guests import has_failed
 from everview.sql.text.parts import understood
 from everview.sql.text.places import Source
 

@@ -1,8 +1,8 @@
 """SELECT in a session that other threads use, too: it neither waits for their steps nor holds them up.
 
-What the query reads is copied, in a turn, or beside a step that is computing (`everview.session.guests`). The rest is
-computed after that, while the session goes on. What has to be a view for a moment waits for its turn, as ever; so does
-a query inside a transaction, and one that reads files.
+What the query reads is copied, in a turn, or beside a step that is computing (`everview.session.reads.guests`). The
+rest is computed after that, while the session goes on. What has to be a view for a moment waits for its turn, as ever;
+so does a query inside a transaction, and one that reads files.
 
 Beside a step nothing may be measured, because traces are in motion: there joins go in the text's order, and rows
 are not looked up in indexes.
@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from everview.errors import EverviewError
 from everview.once.rows import Elsewhere
-from everview.session import guests
+from everview.session.reads import guests
 from everview.sql.answers import asking, lookups
 from everview.sql.ddl import defined
 from everview.sql.select.query import Compiler

@@ -22,8 +22,8 @@ from everview.plan import nodes as plan
 from everview.plan.substitute import substituted
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.core import Core
-from everview.session.followed import Followed
-from everview.session.snapshot import read_codes
+from everview.session.reads.followed import Followed
+from everview.session.reads.snapshot import read_codes
 from everview.types import DataType
 
 MOST_ROWS = 1000

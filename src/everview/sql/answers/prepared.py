@@ -14,10 +14,10 @@ from everview.expr.resolve import Column
 from everview.language.collection import Collection
 from everview.plan import nodes as plan
 from everview.plan.substitute import substituted
+from everview.session.changes.turns import writes
+from everview.session.clock.temporal import RESERVED_PREFIX
 from everview.session.core import core_of
-from everview.session.snapshot import present_codes
-from everview.session.temporal import RESERVED_PREFIX
-from everview.session.turns import writes
+from everview.session.reads.snapshot import present_codes
 from everview.sql.answers import asking
 from everview.sql.answers.parameters import Learned, Parameters
 from everview.sql.answers.result import Result, in_order

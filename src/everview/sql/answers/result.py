@@ -10,7 +10,7 @@ import numpy as np
 
 from everview.codes.codec import Codec
 from everview.codes.packed import order_key
-from everview.session import shown
+from everview.session.reads import shown
 from everview.stopping import poll
 from everview.types import DataType
 

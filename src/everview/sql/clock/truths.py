@@ -1,11 +1,11 @@
 """Conditions on now() whose truth is needed for rows that stay: in SELECT lists, CASE, OR, FILTER, and with months.
 
 A comparison with now() has moments at which its truth changes, which are expressions over the row; see
-`everview.session.flags`. Such a comparison (an *atom*) becomes an expression of flags, which say whether each of these
-moments is still to come. Most atoms have one moment. One with months has up to seven: `now() - interval '1 month'` runs
-through the last day of a short month up to four times, on the 28th to the 31st of the next one, so that a row of that
-day meets `ts > now() - interval '1 month'` again after each midnight. What is asked at any moment is answered as
-PostgreSQL would.
+`everview.session.clock.flags`. Such a comparison (an *atom*) becomes an expression of flags, which say whether each of
+these moments is still to come. Most atoms have one moment. One with months has up to seven: `now() - interval '1
+month'` runs through the last day of a short month up to four times, on the 28th to the 31st of the next one, so that a
+row of that day meets `ts > now() - interval '1 month'` again after each midnight. What is asked at any moment is
+answered as PostgreSQL would.
 
 The day itself, current_date, or date_trunc(unit, now()), is a value that changes at known moments, too: it is read from
 a table of one row (`Ticks`), and whatever is computed from it changes at once when that does.
@@ -23,7 +23,7 @@ from everview.expr import functions
 from everview.expr.functions import call
 from everview.expr.nodes import Expr, Literal
 from everview.plan import nodes as plan
-from everview.session.flags import UNITS, ClockFlags, Ticks
+from everview.session.clock.flags import UNITS, ClockFlags, Ticks
 from everview.sql.clock import timed
 from everview.sql.scalar import constants
 from everview.sql.select import base_tables

@@ -1,4 +1,4 @@
-"""WATERMARK FOR a column of a table, and EMIT ON WINDOW CLOSE; see `everview.session.watermarks`.
+"""WATERMARK FOR a column of a table, and EMIT ON WINDOW CLOSE; see `everview.session.clock.watermarks`.
 
 sqlglot knows neither, so both are noted while the text is read (`everview.sql.text.reading`). The expression behind
 `WATERMARK FOR ts AS` is read as a query of its own, whose letters stand where they were.
@@ -20,7 +20,7 @@ from everview.expr import functions
 from everview.expr.nodes import Expr
 from everview.plan import joins
 from everview.plan import nodes as plan
-from everview.session.watermarks import ClosedWindows, Watermark
+from everview.session.clock.watermarks import ClosedWindows, Watermark
 from everview.sql.scalar import names
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.select.base_tables import base_table, over_table

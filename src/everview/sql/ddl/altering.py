@@ -5,8 +5,8 @@
     ALTER TABLE t RENAME TO u                 ALTER VIEW v RENAME TO w        ALTER INDEX i RENAME TO j
 
 The actions of one statement are applied one after the other to a description of the table; then all of them are done at
-once, or none (`everview.session.altering`). As in PostgreSQL, views go on reading what was renamed, and what they read
-cannot be dropped or get another type, unless CASCADE drops them too.
+once, or none (`everview.session.names.altering`). As in PostgreSQL, views go on reading what was renamed, and what they
+read cannot be dropped or get another type, unless CASCADE drops them too.
 """
 
 from __future__ import annotations

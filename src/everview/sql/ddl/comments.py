@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sqlglot import TokenType
 
 from everview.errors import did_you_mean
-from everview.session.entries import Commented
+from everview.session.names.entries import Commented
 from everview.sql.scalar.names import spelled
 from everview.sql.text import reading
 from everview.sql.text.words import Words

@@ -29,7 +29,7 @@ from everview.expr.nodes import Expr
 from everview.expr.nodes import Literal as Constant
 from everview.plan import nodes as plan
 from everview.plan.nodes import Project
-from everview.session.entries import FunctionMade
+from everview.session.names.entries import FunctionMade
 from everview.sql.scalar import names
 from everview.sql.select.scopes import HIDDEN_FIELD, Field, Relation, Scope
 from everview.sql.text import parts, reading
@@ -39,7 +39,7 @@ from everview.sql.text.places import QUERY, Source, has_query
 from everview.types import INT, DataType
 
 if TYPE_CHECKING:
-    from everview.session.catalog import Catalog
+    from everview.session.names.catalog import Catalog
     from everview.sql.scalar.scalars import Scalars
     from everview.sql.select.query import Compiler
     from everview.sql.statements import Do, Statements

@@ -20,11 +20,11 @@ from everview.language.collection import Collection
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
+from everview.session.clock.temporal import RowTTL
+from everview.session.clock.watermarks import Watermark
 from everview.session.core import core_of
 from everview.session.table import Table
-from everview.session.temporal import RowTTL
 from everview.session.view import View
-from everview.session.watermarks import Watermark
 from everview.sql.clock import watermarks
 from everview.sql.ddl import defined, schemas, settings
 from everview.sql.ddl.filled import create_filled

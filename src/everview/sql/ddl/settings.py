@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlglot import TokenType, exp
 
 from everview.errors import did_you_mean
-from everview.session.entries import TypeDropped, TypeMade
+from everview.session.names.entries import TypeDropped, TypeMade
 from everview.sql.scalar import names
 from everview.sql.scalar.typed import checked_zone
 from everview.sql.text import reading

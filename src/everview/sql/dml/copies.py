@@ -28,7 +28,7 @@ from everview.io.fitting import Fitting
 from everview.io.formats import Arrow, Csv, Format, Json, Parquet
 from everview.io.pipeline import by_suffix
 from everview.io.source import Bad, here
-from everview.session.contents import Contents
+from everview.session.reads.contents import Contents
 from everview.session.table import Table
 from everview.sql.answers.files import forbidden
 from everview.sql.scalar.names import spelled

@@ -1,10 +1,10 @@
 """What a transaction has changed so far, as a query inside it sees it.
 
-Changes are staged and run when the transaction ends (`everview.session.transactions`), so no table holds them yet. A
-query that is asked meanwhile reads, in the place of each table that was changed, the table together with the rows that
-came and without those that went, which are written into its plan. Views in the query are what their plans say over
-those. So it costs what the query costs from scratch, but only for what depends on a changed table; the rest uses the
-indexes that are there.
+Changes are staged and run when the transaction ends (`everview.session.changes.transactions`), so no table holds them
+yet. A query that is asked meanwhile reads, in the place of each table that was changed, the table together with the
+rows that came and without those that went, which are written into its plan. Views in the query are what their plans say
+over those. So it costs what the query costs from scratch, but only for what depends on a changed table; the rest uses
+the indexes that are there.
 
 What follows the clock (windows on tables, conditions on now(), times to live) would add to the transaction when it
 ends: it is asked what, and that is undone again.

@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from everview.codes.codec import Codec
 from everview.errors import did_you_mean
+from everview.session.clock.temporal import moment_of
+from everview.session.clock.watermarks import Watermark
 from everview.session.table import Table
-from everview.session.temporal import moment_of
-from everview.session.watermarks import Watermark
 from everview.sql.answers.result import Result
 from everview.sql.ddl import schemas
 from everview.sql.text import reading

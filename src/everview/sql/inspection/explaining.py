@@ -18,7 +18,7 @@ from everview.plan.multiway import Choice, Decision
 from everview.plan.prune import prune
 from everview.session import doors
 from everview.session.inspect import upstream
-from everview.session.rewriting import rewritten
+from everview.session.names.rewriting import rewritten
 from everview.sql.answers import asking, lookups
 from everview.sql.answers.result import Result
 from everview.sql.ddl import schemas

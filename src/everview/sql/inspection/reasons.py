@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from everview.errors import did_you_mean
 from everview.plan import joins
-from everview.session.catalog import QUERY
+from everview.session.names.catalog import QUERY
 from everview.sql.answers.result import Result
 from everview.sql.scalar import names
 from everview.sql.text import parts, reading

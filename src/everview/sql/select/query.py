@@ -24,7 +24,7 @@ from everview.plan.nodes import ONE_ROW, Constant, Filter, Negate, Node, Project
 from everview.plan.sizes import Sizes
 from everview.plan.windows import Window, WindowCall
 from everview.session.core import core_of
-from everview.session.estimates import estimates
+from everview.session.names.estimates import estimates
 from everview.sql.answers import files
 from everview.sql.answers.parameters import Parameters
 from everview.sql.clock import clock_columns

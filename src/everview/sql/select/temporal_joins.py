@@ -8,8 +8,8 @@ table with a watermark: a row counts from its time on, until the next of the sam
 
     JOIN rate FOR SYSTEM_TIME AS OF PROCTIME() AS r ON r.currency = o.currency
 
-joins each row with what the table has when the row comes, for good (`everview.session.lookups`). The left must be a
-base table, seen through filters and projections, because only a table's rows come at a time. In a SELECT, which is
+joins each row with what the table has when the row comes, for good (`everview.session.clock.lookups`). The left must be
+a base table, seen through filters and projections, because only a table's rows come at a time. In a SELECT, which is
 asked once, it is the table as it is.
 """
 
@@ -24,8 +24,8 @@ from everview.expr.functions import call
 from everview.expr.nodes import ColumnRef, Expr
 from everview.plan import joins
 from everview.plan import nodes as plan
-from everview.session.lookups import LookupJoin
-from everview.session.watermarks import Watermark
+from everview.session.clock.lookups import LookupJoin
+from everview.session.clock.watermarks import Watermark
 from everview.sql.scalar.scalars import Scalars, conjuncts
 from everview.sql.select import asof
 from everview.sql.select.base_tables import base_table, over_table, rebuilt

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from everview.session import shown
 from everview.session.core import core_of
+from everview.session.reads import shown
 
 if TYPE_CHECKING:
-    from everview.session.batch import Batch
+    from everview.session.changes.batch import Batch
     from everview.session.session import Session
 
 EVERY = 0.2

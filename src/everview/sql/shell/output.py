@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from everview.errors import InputError, did_you_mean
 from everview.io.formats import Csv, Format, Json
-from everview.session import shown
+from everview.session.reads import shown
 from everview.sql.answers.result import LONGEST, Result
 
 

@@ -23,7 +23,7 @@ from sqlglot import TokenType, tokenize
 from sqlglot.errors import TokenError
 
 from everview.errors import EverviewError, InputError, did_you_mean
-from everview.session.shown import counted
+from everview.session.reads.shown import counted
 from everview.sql.answers.result import Result
 from everview.sql.shell import copying, script
 from everview.sql.shell.output import MODES, Output

@@ -20,7 +20,7 @@ from everview.sql.text import reading
 from everview.sql.text.places import SqlError
 
 if TYPE_CHECKING:
-    from everview.session.batch import Batch
+    from everview.session.changes.batch import Batch
     from everview.session.session import Session
 
 Print = Callable[[str], Any]

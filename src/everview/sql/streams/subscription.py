@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from everview.errors import did_you_mean
-from everview.session.batch import Batch
-from everview.session.followed import Followed
+from everview.session.changes.batch import Batch
+from everview.session.reads.followed import Followed
 from everview.session.view import View
 from everview.sql.ddl import schemas
 from everview.sql.ddl.definitions import create_view

@@ -30,14 +30,14 @@ from everview.runtime.base import (
     in_table_order,
 )
 from everview.runtime.captures import Captured
-from everview.session.current_rows import current, how_often
-from everview.session.turns import reads, turn, writes
+from everview.session.changes.current_rows import current, how_often
+from everview.session.changes.turns import reads, turn, writes
 from everview.stopping import helpers
 
 if TYPE_CHECKING:
     from everview.session.core import Core
+    from everview.session.reads.what_if import WhatIf
     from everview.session.table import Table
-    from everview.session.what_if import WhatIf
 
 Rows = Any
 """Rows' codes: columns as an array, a list of tuples, or `RemoteRows`"""

@@ -5,9 +5,10 @@ if these rows went?" is a step like any other that is stopped before its commit:
 view is copied, and the step is undone, all in one turn. Between turns nothing of it is there. Other threads read the
 true state whenever they like; no log, no sink and no subscriber hears of it; a process that dies loses nothing.
 
-Inside the block the changes are staged as a transaction's are (`everview.session.transactions`), in a `Supposition`.
-When this thread first reads something after a change, the step is run with all that was changed so far; what is read is
-what is there, and what the step has added to it. It is an exact answer for every view, because it is the step itself.
+Inside the block the changes are staged as a transaction's are (`everview.session.changes.transactions`), in a
+`Supposition`. When this thread first reads something after a change, the step is run with all that was changed so far;
+what is read is what is there, and what the step has added to it. It is an exact answer for every view, because it is
+the step itself.
 
 Hazard: whatever reads traces directly (`explain`, `stats`, `as_of`, history) sees what is true, not what is supposed.
 """
@@ -28,12 +29,12 @@ from everview.expr.evaluate import ERRORS
 from everview.kernels.trace import read
 from everview.kernels.trace.trace import NO_SINCE
 from everview.runtime.captures import Captured
-from everview.session import shown
-from everview.session.followed import Followed
-from everview.session.snapshot import Snapshot, consolidated, in_order
-from everview.session.temporal import RESERVED_PREFIX
-from everview.session.transactions import Supposition, Transaction
-from everview.session.turns import reads
+from everview.session.changes.transactions import Supposition, Transaction
+from everview.session.changes.turns import reads
+from everview.session.clock.temporal import RESERVED_PREFIX
+from everview.session.reads import shown
+from everview.session.reads.followed import Followed
+from everview.session.reads.snapshot import Snapshot, consolidated, in_order
 from everview.session.view import View
 from everview.types import INT, STR
 

@@ -1,8 +1,8 @@
 """The catalog: tables and views by name, and everything that made the dataflow, in order, as entries.
 
 A dataflow is the result of its history: tables made, views installed and dropped, indexes added for lookups. Entries
-(`everview.session.entries`) can be written and done again (`Definitions.perform`), here or elsewhere. A session that
-keeps them has a `EntryLog`; one in memory has none and keeps no entries.
+(`everview.session.names.entries`) can be written and done again (`Definitions.perform`), here or elsewhere. A session
+that keeps them has a `EntryLog`; one in memory has none and keeps no entries.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from everview.plan import nodes as plan
 from everview.plan.digest import digest
 from everview.plan.frozen import Functions, canonical, functions_of
 from everview.plan.trust import NOBODY, Trust
-from everview.session.entries import (
+from everview.session.clock.temporal import RESERVED_PREFIX
+from everview.session.names.entries import (
     ColumnsRenamed,
     Entry,
     FunctionMade,
@@ -25,11 +26,10 @@ from everview.session.entries import (
     ViewMade,
     encode,
 )
-from everview.session.surviving import surviving
-from everview.session.temporal import RESERVED_PREFIX
+from everview.session.names.surviving import surviving
 
 if TYPE_CHECKING:
-    from everview.session.followed import Index
+    from everview.session.reads.followed import Index
     from everview.session.table import Table
     from everview.session.view import View
 

@@ -13,8 +13,8 @@ What is before the watermark is complete, so a window that ends there can be tol
 A view with EMIT ON WINDOW CLOSE joins its windows with that table by their ends. So a step costs what closes in it,
 and what is still open is arranged, but not shown. An end whose rows were deleted stays there, which is no harm.
 
-Both are followers (`everview.session.temporal`), though it is not the clock that they follow: what they add is part of
-the transaction that brings the rows.
+Both are followers (`everview.session.clock.temporal`), though it is not the clock that they follow: what they add is
+part of the transaction that brings the rows.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ import numpy as np
 
 from everview.expr.nodes import Expr
 from everview.expr.resolve import Column
-from everview.session.agenda import Moments
-from everview.session.temporal import Change, Follower, Words, contents, rows_of, words
+from everview.session.clock.agenda import Moments
+from everview.session.clock.temporal import Change, Follower, Words, contents, rows_of, words
 from everview.types import INT, NULL, TIMESTAMP
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from everview.dataflow.lending import Lender
 from everview.dataflow.operators import Arrangement, Operator
 from everview.once.leaves import Batch, batches
 from everview.runtime.embedded import EmbeddedRuntime
-from everview.session.snapshot import Snapshot, consolidated, in_order, keyed_rows
+from everview.session.reads.snapshot import Snapshot, consolidated, in_order, keyed_rows
 from everview.stopping import helpers
 
 if TYPE_CHECKING:

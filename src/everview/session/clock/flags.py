@@ -1,7 +1,7 @@
 """What the clock makes of rows that stay: whether their moments have passed, and which day (hour, month ...) it is.
 
-A `TemporalFilter` (`everview.session.temporal`) keeps the rows that meet conditions on now(). Where such a condition
-stands in a SELECT list, a CASE, an OR or a FILTER, all rows are needed, with its truth:
+A `TemporalFilter` (`everview.session.clock.temporal`) keeps the rows that meet conditions on now(). Where such a
+condition stands in a SELECT list, a CASE, an OR or a FILTER, all rows are needed, with its truth:
 
     ClockFlags    a table's rows with a column for each of some moments of theirs: whether it is still to come
     Ticks         one row: the beginning of the present day (hour, month ...)
@@ -20,7 +20,7 @@ from everview.expr.functions import call
 from everview.expr.nodes import ColumnRef, Expr
 from everview.expr.resolve import Column
 from everview.plan import nodes as plan
-from everview.session.temporal import (
+from everview.session.clock.temporal import (
     Change,
     Follower,
     Words,

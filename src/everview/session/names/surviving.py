@@ -12,7 +12,7 @@ from dataclasses import replace
 from everview.expr.nodes import ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
 from everview.plan.substitute import substituted
-from everview.session.entries import (
+from everview.session.names.entries import (
     Collected,
     ColumnsRenamed,
     Commented,

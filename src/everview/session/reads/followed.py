@@ -1,7 +1,7 @@
 """Contents whose changes can be followed: those of tables and views, asked for afterwards or told as they come.
 
 Both come from one index. `changes(since)` reads the times it still tells apart; `subscribe` has the changes of each
-step captured while it runs (`everview.session.subscriptions`).
+step captured while it runs (`everview.session.changes.subscriptions`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from everview.errors import CompactedError, InputError
 from everview.kernels.trace import read
 from everview.kernels.trace.trace import NO_SINCE
 from everview.runtime.captures import Captured
-from everview.session.batch import Batch
-from everview.session.contents import Contents, Row
-from everview.session.snapshot import check_time, consolidated, in_order
-from everview.session.subscriber import Subscriber
-from everview.session.turns import reads
+from everview.session.changes.batch import Batch
+from everview.session.changes.subscriber import Subscriber
+from everview.session.changes.turns import reads
+from everview.session.reads.contents import Contents, Row
+from everview.session.reads.snapshot import check_time, consolidated, in_order
 
 
 @dataclass

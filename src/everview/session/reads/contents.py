@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from everview.errors import EverviewError
 from everview.language.collection import Collection
-from everview.session import shown
-from everview.session.snapshot import Snapshot, check_rows
+from everview.session.reads import shown
+from everview.session.reads.snapshot import Snapshot, check_rows
 
 if TYPE_CHECKING:
     import pandas as pd

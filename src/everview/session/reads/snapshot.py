@@ -19,8 +19,8 @@ from everview.kernels.expressions.scalars import MINUS_ZERO
 from everview.kernels.trace import read
 from everview.kernels.trace.trace import NO_SINCE
 from everview.runtime.base import Runtime
-from everview.session import shown
-from everview.session.turns import reads
+from everview.session.changes.turns import reads
+from everview.session.reads import shown
 from everview.types import DataType
 
 if TYPE_CHECKING:

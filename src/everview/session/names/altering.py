@@ -5,7 +5,7 @@ read what is renamed go on as they are.
 
 A table with other columns is another table, with another number. Its rows are computed from the old one's by a
 projection, and the views that read it are installed again over a projection that puts the columns where they were
-(`everview.session.surviving.standing_for`). All of that is built first, beside what is there. Then *one* entry is
+(`everview.session.names.surviving.standing_for`). All of that is built first, beside what is there. Then *one* entry is
 noted, which says all of it; then tables and views are pointed at what was built, which cannot fail. So whatever
 happens, the catalogue and its directory hold the table as it was or as it is to be. Whoever does the entry again (after
 a crash, in another process that follows) builds the same.
@@ -29,14 +29,14 @@ from everview.expr.resolve import Column
 from everview.plan import nodes
 from everview.plan.prune import columns_read
 from everview.plan.substitute import substituted
-from everview.session.current_rows import last_of_each
-from everview.session.entries import ColumnsRenamed, Renamed, TableAltered
-from everview.session.followed import Followed, Index
+from everview.session.changes.current_rows import last_of_each
+from everview.session.changes.keys import key_twice
+from everview.session.clock.temporal import RESERVED_PREFIX
 from everview.session.inspect import error_operators
-from everview.session.keys import key_twice
-from everview.session.snapshot import keep_snapshots, read_codes
-from everview.session.surviving import places, standing_for
-from everview.session.temporal import RESERVED_PREFIX
+from everview.session.names.entries import ColumnsRenamed, Renamed, TableAltered
+from everview.session.names.surviving import places, standing_for
+from everview.session.reads.followed import Followed, Index
+from everview.session.reads.snapshot import keep_snapshots, read_codes
 from everview.types import NULL
 
 if TYPE_CHECKING:

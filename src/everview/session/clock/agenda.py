@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
+    from everview.session.clock.temporal import Follower
     from everview.session.table import Table
-    from everview.session.temporal import Follower
 
 BULK_MOMENTS = 64
 """Due moments from which a whole index is read instead of single keys."""

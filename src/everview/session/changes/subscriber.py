@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from everview.dataflow import shield
 
 if TYPE_CHECKING:
-    from everview.session.batch import Batch
-    from everview.session.followed import Followed
+    from everview.session.changes.batch import Batch
+    from everview.session.reads.followed import Followed
 
 LOG = logging.getLogger("everview.subscribers")
 

@@ -42,8 +42,8 @@ from everview.expr.nodes import ColumnRef, Expr
 from everview.expr.resolve import Column
 from everview.plan import nodes as plan
 from everview.runtime.base import ChangeSet, RemoteRows, Runtime
-from everview.session.agenda import BULK_MOMENTS, Agenda, Moments
-from everview.session.snapshot import read_codes
+from everview.session.clock.agenda import BULK_MOMENTS, Agenda, Moments
+from everview.session.reads.snapshot import read_codes
 from everview.types import INT, NULL, TIMESTAMP
 
 if TYPE_CHECKING:

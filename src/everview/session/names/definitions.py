@@ -28,9 +28,13 @@ from everview.plan import nodes
 from everview.plan.check import check_closed
 from everview.plan.digest import digest
 from everview.plan.multiway import Choice, check_choice
-from everview.session.altering import Altering
-from everview.session.catalog import TRANSIENT
-from everview.session.entries import (
+from everview.session.changes.turns import reads
+from everview.session.clock.follower_entries import described, follower_of
+from everview.session.clock.temporal import RESERVED_PREFIX, ArrivalTTL, Follower
+from everview.session.inspect import error_operators
+from everview.session.names.altering import Altering
+from everview.session.names.catalog import TRANSIENT
+from everview.session.names.entries import (
     Collected,
     ColumnsRenamed,
     Commented,
@@ -49,14 +53,10 @@ from everview.session.entries import (
     ViewDropped,
     ViewMade,
 )
-from everview.session.followed import Index
-from everview.session.follower_entries import described, follower_of
-from everview.session.inspect import error_operators
-from everview.session.rewriting import rewritten
-from everview.session.snapshot import keep_snapshots
+from everview.session.names.rewriting import rewritten
+from everview.session.reads.followed import Index
+from everview.session.reads.snapshot import keep_snapshots
 from everview.session.table import Table
-from everview.session.temporal import RESERVED_PREFIX, ArrivalTTL, Follower
-from everview.session.turns import reads
 from everview.session.view import View
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from everview.dataflow import shield
 from everview.dataflow.operators import Trace
 from everview.runtime.captures import Captured
-from everview.session.subscriber import Subscriber
-from everview.session.turns import reads
+from everview.session.changes.subscriber import Subscriber
+from everview.session.changes.turns import reads
 
 if TYPE_CHECKING:
-    from everview.session.batch import Batch
+    from everview.session.changes.batch import Batch
     from everview.session.core import Core
-    from everview.session.followed import Followed
+    from everview.session.reads.followed import Followed
 
 
 class Subscriptions:

@@ -15,10 +15,10 @@ import numpy as np
 
 from everview.kernels.trace.keyed import TOO_MANY, under_key
 from everview.runtime.base import ChangeSet, columns_of, in_table_order, packer
-from everview.session.current_rows import last_of_each, records
-from everview.session.keys import key_missing, key_present, key_twice
-from everview.session.transactions import Transaction
-from everview.session.turns import writes
+from everview.session.changes.current_rows import last_of_each, records
+from everview.session.changes.keys import key_missing, key_present, key_twice
+from everview.session.changes.transactions import Transaction
+from everview.session.changes.turns import writes
 
 if TYPE_CHECKING:
     from everview.session.core import Core

@@ -12,7 +12,7 @@ from everview.codes.arrays import encode_column
 from everview.codes.codec import ONE_BY_ONE_ROWS
 from everview.codes.values import decoder, encode_value
 from everview.errors import InputError
-from everview.session.current_rows import last_of_each
+from everview.session.changes.current_rows import last_of_each
 
 if TYPE_CHECKING:
     from everview.session.table import Table

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from everview.expr.nodes import Expr
 from everview.plan import nodes as plan
-from everview.session.entries import FollowerMade
-from everview.session.flags import ClockFlags, Ticks
-from everview.session.lookups import LookupJoin
-from everview.session.temporal import ArrivalTTL, Follower, LastRows, RowTTL, TemporalFilter, Term
-from everview.session.watermarks import ClosedWindows, Watermark
+from everview.session.clock.flags import ClockFlags, Ticks
+from everview.session.clock.lookups import LookupJoin
+from everview.session.clock.temporal import ArrivalTTL, Follower, LastRows, RowTTL, TemporalFilter, Term
+from everview.session.clock.watermarks import ClosedWindows, Watermark
+from everview.session.names.entries import FollowerMade
 
 if TYPE_CHECKING:
     from everview.session.core import Core

@@ -1,7 +1,7 @@
 """The entries of a catalog: each thing that made a session's dataflow what it is, in a form that can be kept.
 
 A plan is frozen with the Python functions it uses, each of them once, with the first plan that does.
-`everview.session.surviving` says what is left of a history, without what was dropped or changed later.
+`everview.session.names.surviving` says what is left of a history, without what was dropped or changed later.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ViewMade:
 
 @dataclass(frozen=True)
 class FollowerMade:
-    """Something that follows the clock (`everview.session.temporal`): of which kind, of which table, and when the
+    """Something that follows the clock (`everview.session.clock.temporal`): of which kind, of which table, and when the
     clock showed `now`. `node` projects the table to the expressions it needs; `id` is that of its own table, -1 if it
     has none.
     """

@@ -1,0 +1,10 @@
+"""What has a name: tables and views, how they are made, kept, changed and dropped.
+
+Read in this order:
+
+    catalog, entries   the names, and every definition as data, so that a directory can repeat it
+    definitions        making and dropping
+    rewriting, estimates    what is made of a plan before it is installed
+    altering           ALTER
+    surviving          which entries are still needed
+"""
