@@ -56,11 +56,10 @@ class Live:
         """The table as HTML."""
         try:
             now = self._what._now()
-            rows, total = now.head(self._rows), len(now)
+            rows, more = now._display(self._rows)
         except EverviewError as error:
             return f"<p>{html.escape(str(error))}</p>"
-        more = shown.left_out(len(rows), total)
-        note = f"{self._what._kind} {self._what._label}: {shown.counted(total)} at time {now.time}"
+        note = f"{self._what._kind} {self._what._label}: {shown.counted(len(now))} at time {now.time}"
         codec = self._what._codec
         return shown.page(codec.names, codec.types, rows, f"{more}; {note}" if more else note)
 

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import everview as ev
 from everview.cli import app
-from everview.sql.shell.repl import Repl
+from everview.sql.shell.repl import HELP, Repl
 
 T = "CREATE TABLE t (k text, x int); INSERT INTO t VALUES ('a', 1), ('b', 20);"
 
@@ -104,14 +104,16 @@ def test_options_that_mean_nothing_together(arguments: list[str]) -> None:
 
 def test_words_and_commands() -> None:
     assert talk("exit", "SELECT 1 AS x;") == talk("quit;", "SELECT 1 AS x;") == talk(".quit") == talk("\\q") == []
+    assert max(map(len, HELP.split("\n"))) < 80
+    assert "help lists the commands" in talk("\\nonsense")[0]
     for word in ("help", "?", "\\?", "HELP;", ".help"):
         assert "\\copy" in talk(word)[0] and "\\watch" in talk(word)[0]
     assert talk("\\x", "SELECT 1 AS a, 'b' AS c;", "\\x", "SELECT 1 AS a;")[1::2] == ["a | 1\nc | b", "a\n-\n1"]
     assert talk(".mode csv", "SELECT 1 AS a;") == ["mode is csv", '"a"\n1']
-    assert "did you mean '\\\\mode'" in talk("\\moed csv")[0]
+    assert "did you mean \\mode?" in talk("\\moed csv")[0]
     assert talk("SELECT 1", "help", ";")[0].startswith("help\n")  # in the middle of a statement it is a word of it
     many = talk("\\rows 2", "SELECT * FROM (VALUES (1), (2), (3)) AS v(x) ORDER BY x;")
-    assert many[1] == "x\n-\n1\n2\n... and 1 more"
+    assert many[1] == "x\n-\n1\n2\n... and 1 more; \\rows all shows them"
 
 
 def test_counts_and_times() -> None:
@@ -135,7 +137,10 @@ def test_copying(tmp_path: Path) -> None:
         assert said == [f"copied {n} rows" for n in (2, 2)] or len(db["t"].rows()) > 4
         db.sql("DELETE FROM t")
         db.sql("INSERT INTO t VALUES ('a', 1), ('b', 20)")
-    assert talk(f"\\copy (SELECT sum(x) AS s FROM t) to {tmp_path / 's.csv'}", session=db) == ["copied 1 rows"]
+    assert talk(f"\\copy (SELECT sum(x) AS s FROM t) to {tmp_path / 's.csv'}", session=db) == ["copied 1 row"]
+    assert talk(f'\\copy t to "{tmp_path / "two words.csv"}"', session=db) == ["copied 2 rows"]
+    assert (tmp_path / "two words.csv").exists()
+    assert "end the name with .csv" in talk("\\copy t to 'nowhere'", session=db)[0]
     assert (tmp_path / "s.csv").read_text() == '"s"\n21\n'
     (tmp_path / "bad.csv").write_text("k,x\nc,3\nd,four\n")
     assert "E_TYPE" in talk(f"\\copy t from '{tmp_path / 'bad.csv'}'", session=db)[0] and len(db["t"]) == 2
@@ -144,7 +149,7 @@ def test_copying(tmp_path: Path) -> None:
 
 def test_describe_and_names_in_any_case() -> None:
     said = talk(T, "\\d T", "DESCRIBE t;")
-    assert said[0] == "k  str?\nx  int?" and "int" in said[1]
+    assert said[0] == said[1] and "text" in said[0]  # \\d of a table is DESCRIBE
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo terminal")

@@ -90,8 +90,8 @@ def test_prompt_commands(db: ev.Session, tmp_path: Path) -> None:
         "\\q",
         "\\d",
     )
-    assert said[0] == "table  t  (k, x)\nview   total  (k, s)"
-    assert said[1] == "k  str?\nx  int?"
+    assert said[0] == "table  t      (k, x)\nview   total  (k, s)"
+    assert said[1].split("\n")[2:] == ["k       text  yes   no", "x       int   yes   no"]
     assert "Reduce" in said[2] and "arrangements:" in said[2]
     assert said[3:5] == ["timing is on", "x\n-\n1"]
     assert said[5].endswith(" ms")
@@ -109,7 +109,7 @@ def test_prompt_shows_subscriptions_live(db: ev.Session) -> None:
         "\\u total",
         "INSERT INTO t VALUES ('b', 1);",
     )
-    assert said == ["total @1 +1  a, 1", "total @2 -1  a, 1"]
+    assert said == ["total @1 +1  a, 1", "total @2 -1  a, 1", "no longer subscribed to total"]
 
 
 def test_completion(db: ev.Session) -> None:

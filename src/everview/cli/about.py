@@ -26,20 +26,27 @@ class Story(StrEnum):
 @app.command()
 def demo(
     story: Annotated[
-        Story, typer.Option(help="money: who pays a sanctioned account; mentions: the window of the 2013 paper.")
+        Story,
+        typer.Option(help="money: who pays a sanctioned account. mentions: the sliding window of the 2013 paper."),
     ] = Story.money,
-    fast: Annotated[bool, typer.Option("--fast", help="Less of everything: a few seconds.")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="A short version, a few seconds.")] = False,
     data: Annotated[
         Path | None,
-        typer.Option(help="Data of yours: a CSV file (at,what,id,payer,payee,via,amount); mentions: src dst unixtime."),
+        typer.Option(
+            help="Your own data: a CSV file (at,what,id,payer,payee,via,amount); for mentions: src dst unixtime."
+        ),
     ] = None,
     keep: Annotated[
-        Path | None, typer.Option(help="A directory for the page, the state and the stream's files.")
+        Path | None, typer.Option(help="Directory in which to leave the page, the state and the stream's files.")
     ] = None,
-    embedded: Annotated[bool, typer.Option("--embedded", "--no-spark", help="Without Spark.")] = False,
-    show: Annotated[bool, typer.Option("--open/--no-open", help="Open the page where there is a display.")] = True,
+    embedded: Annotated[bool, typer.Option("--embedded", "--no-spark", help="Do not use Spark.")] = False,
+    show: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page in a browser, if there is a display.")
+    ] = True,
 ) -> None:
-    """Where does the money go? Rings of accounts, and who pays a sanctioned one, over a stream of payments."""
+    """Follow the money, live, in under a minute. A stream of payments: rings of accounts, and who reaches a sanctioned
+    one. Ends with a page to look at.
+    """
     from everview import demo as stories
 
     stories.run(story.value, data=data, fast=fast, spark=not embedded, keep=keep, show=show)
@@ -47,7 +54,7 @@ def demo(
 
 @app.command()
 def doctor() -> None:
-    """Say what is installed and where, and try a query: what to look at first when something does not work."""
+    """Check the installation: versions, paths, kernels, Java, Spark. Runs a query."""
     from everview.cli import diagnosis
 
     failed = diagnosis.examine(typer.echo)
@@ -59,7 +66,7 @@ def doctor() -> None:
     hidden=not (BENCHMARKS / "__main__.py").is_file(),
 )
 def bench(context: typer.Context) -> None:
-    """Run the benchmarks of a source checkout; arguments are passed on."""
+    """Run the benchmarks of a source checkout. Arguments are passed on to them."""
     if not (BENCHMARKS / "__main__.py").is_file():
         typer.echo("The benchmarks are part of the source checkout, not of the package.", err=True)
         raise typer.Exit(2)

@@ -14,11 +14,22 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-TRUST = "Run the Python functions that the directory brings: only if you trust whoever wrote it."
+TRUST = "Run Python functions stored in the directory. Only do this if you trust whoever wrote it."
+
+
+ORDER = (
+    *("demo", "sql", "run", "check", "serve", "ls", "explain", "why", "what-if"),
+    *("subscribe", "top", "repair", "doctor", "bench"),
+)
+"""How `--help` lists the commands: what one begins with comes first."""
 
 
 class Commands(TyperGroup):
     """The commands; an error of Everview's is a message."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The commands in the order of `ORDER`."""
+        return sorted(super().list_commands(ctx), key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
 
     def invoke(self, ctx: Any) -> Any:
         from everview.errors import EverviewError, InternalError
@@ -39,11 +50,12 @@ class Commands(TyperGroup):
 
 app = typer.Typer(
     name="everview",
-    help="Views that stay up to date: incremental queries by differential dataflow.",
+    help="Queries whose answers stay up to date: SQL, Datalog, collections and graphs.",
     cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 
 
@@ -58,7 +70,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def everview(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Keep subcommands subcommands."""

@@ -15,7 +15,7 @@ from everview.cli.app import TRUST, app
 if TYPE_CHECKING:
     from everview.session.session import Session
 
-State = Annotated[str, typer.Argument(help="Directory of a durable session, or of one on Spark.")]
+State = Annotated[str, typer.Argument(help="State directory.")]
 Trust = Annotated[bool, typer.Option("--trust", help=TRUST)]
 
 
@@ -36,7 +36,7 @@ def _opened(state: str, trust: bool) -> Session:
 
 @app.command()
 def ls(state: State, trust: Trust = False) -> None:
-    """Say what a directory holds: tables and views, their columns and rows, and how much room they take."""
+    """List tables and views with columns, row counts and sizes."""
     from everview.errors import EverviewError
     from everview.session.core import core_of
     from everview.session.memory import size
@@ -60,10 +60,10 @@ def ls(state: State, trust: Trust = False) -> None:
 @app.command()
 def top(
     state: State,
-    once: Annotated[bool, typer.Option("--once", help="Show it once, also on a terminal.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
     trust: Trust = False,
 ) -> None:
-    """Say what a directory's tables and views hold: sizes, who shares them, what dropping one would free."""
+    """Show memory by table and view, and what dropping each would free."""
     from rich.console import Console, Group
     from rich.live import Live
     from rich.table import Table as Shown
@@ -99,8 +99,8 @@ TOP_SECONDS = 1.0
 
 
 @app.command()
-def explain(state: State, view: Annotated[str, typer.Argument(help="The view's name.")], trust: Trust = False) -> None:
-    """Say how a view is computed, and which indexes it keeps and shares."""
+def explain(state: State, view: Annotated[str, typer.Argument(help="Name of a view.")], trust: Trust = False) -> None:
+    """Show a view's plan and the indexes it uses."""
     with _opened(state, trust) as db:
         typer.echo(db[view].explain())
 
@@ -108,11 +108,13 @@ def explain(state: State, view: Annotated[str, typer.Argument(help="The view's n
 @app.command("what-if")
 def what_if(
     state: State,
-    statements: Annotated[str, typer.Argument(help="SQL that changes tables, like DELETE FROM edge WHERE src = 1.")],
-    views: Annotated[list[str] | None, typer.Argument(help="Views and tables to list; all if none are named.")] = None,
+    statements: Annotated[str, typer.Argument(help="SQL that changes tables, such as DELETE FROM edge WHERE src = 1.")],
+    views: Annotated[
+        list[str] | None, typer.Argument(help="Views and tables to report; default all that change.")
+    ] = None,
     trust: Trust = False,
 ) -> None:
-    """Say what would change in views if SQL changed tables. Nothing is changed, also while a pipeline writes."""
+    """Show what a change would do to views. Nothing is changed, even while a pipeline is writing."""
     from everview.session.reads import shown
 
     with _opened(state, trust) as db, db.what_if() as w:
@@ -128,14 +130,16 @@ def what_if(
 @app.command()
 def why(
     state: State,
-    view: Annotated[str, typer.Argument(help="The view's name.")],
-    row: Annotated[str, typer.Argument(help="The row's values, as 7, 'north' or 7,north; _ for any with --not.")],
-    absent: Annotated[bool, typer.Option("--not", help="Say why the row is not there.")] = False,
-    number: Annotated[int, typer.Option("--all", help="Up to so many explanations.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    view: Annotated[str, typer.Argument(help="Name of a view.")],
+    row: Annotated[
+        str, typer.Argument(help="The row's values: 7,north or 7, 'north'. With --not, _ stands for any value.")
+    ],
+    absent: Annotated[bool, typer.Option("--not", help="Explain why the row is absent.")] = False,
+    number: Annotated[int, typer.Option("--all", help="Show up to this many explanations.")] = 0,
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     trust: Trust = False,
 ) -> None:
-    """Say why a row is in a view, down to the rows of tables that it follows from; or why it is not."""
+    """Explain why a row is in a view, or is not. Shows the table rows it follows from."""
     from everview.cli.rows import as_json, row_of
     from everview.errors import InputError, did_you_mean
     from everview.session.view import View
@@ -156,14 +160,18 @@ def why(
 @app.command()
 def subscribe(
     state: State,
-    view: Annotated[str, typer.Argument(help="The name of a view or table.")],
-    lines: Annotated[bool, typer.Option("--lines", help="Print changes as lines, also on a terminal.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print changes as JSON, an object per line.")] = False,
-    snapshot: Annotated[bool, typer.Option(help="Begin with what is there now.")] = True,
-    during: Annotated[str, typer.Option("--for", help="How long, like 30s; else until Ctrl-C.")] = "",
+    view: Annotated[str, typer.Argument(help="Name of a view or table.")],
+    lines: Annotated[bool, typer.Option("--lines", help="Print changes as lines instead of a live table.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print changes as JSON, one object per line.")] = False,
+    snapshot: Annotated[bool, typer.Option(help="Start with the current contents.")] = True,
+    during: Annotated[
+        str, typer.Option("--for", help="How long to follow it, such as 30s. Default: until Ctrl-C.")
+    ] = "",
     trust: Trust = False,
 ) -> None:
-    """Show a view or table while a pipeline changes it: on a terminal a table that updates itself, else the changes."""
+    """Follow a view or table while a pipeline changes it. On a terminal it is a table updated in place; otherwise each
+    change is a line.
+    """
     from everview.io.durations import seconds
     from everview.sql.shell import live
 
@@ -201,13 +209,13 @@ def check(state: str, deep: bool, trust: bool) -> None:
 
 @app.command()
 def repair(
-    state: Annotated[str, typer.Argument(help="Directory of a durable session that is damaged, or does not open.")],
-    into: Annotated[str, typer.Option(help="A new directory, to write into it what can be had back.")] = "",
+    state: Annotated[str, typer.Argument(help="State directory that is damaged or does not open.")],
+    into: Annotated[str, typer.Option(help="New directory to write what can be recovered to.")] = "",
     set_aside: Annotated[
-        bool, typer.Option("--set-aside", help="Take a record out of the log that ends every process that runs it.")
+        bool, typer.Option("--set-aside", help="Move aside a log record that crashes every process that replays it.")
     ] = False,
 ) -> None:
-    """Say what is damaged or missing in a directory and what can be had back; nothing is changed without an option."""
+    """Report damage to a directory and what can be recovered. Changes nothing unless an option says so."""
     from everview.store import repair as store
     from everview.store.files import open_files
 

@@ -12,17 +12,19 @@ from everview.cli.app import TRUST, app
 
 @app.command()
 def run(
-    file: Annotated[Path, typer.Argument(help="A pipeline: .sql, .toml, or .py with a function pipeline(db).")],
-    master: Annotated[str, typer.Option(help="Spark's master; usually local[2].")] = "",
+    file: Annotated[Path, typer.Argument(help="The pipeline: .sql, .toml, or .py with a function pipeline(db).")],
+    master: Annotated[str, typer.Option(help="Spark master; default local[2].")] = "",
     embedded: Annotated[bool, typer.Option("--embedded", help="Run in this process, without Spark.")] = False,
-    state: Annotated[str, typer.Option(help="The directory that keeps tables, views and positions.")] = "",
-    shards: Annotated[str, typer.Option(help="Parts to split the state into, on Spark; usually one per slot.")] = "",
-    until: Annotated[str, typer.Option(help='"caught_up", or a duration like 30s; else until Ctrl-C.')] = "",
-    conf: Annotated[list[str] | None, typer.Option(help="A setting of Spark, name=value; may be repeated.")] = None,
+    state: Annotated[str, typer.Option(help="Directory for tables, views and source positions.")] = "",
+    shards: Annotated[str, typer.Option(help="Number of shards, on Spark; default one per slot.")] = "",
+    until: Annotated[
+        str, typer.Option(help="When to stop: caught_up, or after a duration such as 30s. Default: at Ctrl-C.")
+    ] = "",
+    conf: Annotated[list[str] | None, typer.Option(help="Spark setting, name=value. Repeatable.")] = None,
     progress: Annotated[bool, typer.Option(help="Show a progress line.")] = True,
     trust: Annotated[bool, typer.Option("--trust", help=TRUST)] = False,
 ) -> None:
-    """Run a pipeline: take what its sources have, keep its views and sinks up to date. Paths are relative to it."""
+    """Run a pipeline: sources, views and sinks. Paths in the file are relative to it."""
     from everview.io import program
     from everview.sql.shell import script
 
@@ -87,14 +89,14 @@ def _refuse_trust(trust: bool, settings: dict[str, str]) -> None:
 
 @app.command()
 def check(
-    what: Annotated[str, typer.Argument(help="A pipeline's file, or the directory of a durable session.")],
+    what: Annotated[str, typer.Argument(help="A pipeline file, or a state directory.")],
     deep: Annotated[
-        bool, typer.Option("--deep", help="Compute every view again from its tables, and compare row by row.")
+        bool, typer.Option("--deep", help="Recompute every view from its tables and compare row by row.")
     ] = False,
     trust: Annotated[bool, typer.Option("--trust", help=TRUST)] = False,
 ) -> None:
-    """Look at a pipeline (reads it, plans it, lists what it reads and writes), or read a directory through and say
-    whether it is whole. Nothing is changed.
+    """Check a pipeline or a state directory; changes nothing. A pipeline is parsed and planned, and its sources and
+    sinks are listed. Every file of a directory is read and verified.
     """
     from everview.cli import directories
     from everview.errors import InputError

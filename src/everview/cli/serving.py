@@ -23,24 +23,35 @@ HTTP, PG = 8080, 6432
 
 @app.command()
 def serve(
-    state: Annotated[str | None, typer.Argument(help="Directory of a durable session; without one, in memory.")] = None,
-    pg: Annotated[int | None, typer.Option(help=f"Port for PostgreSQL's protocol; usually {PG}, 0 for any.")] = None,
-    http: Annotated[int | None, typer.Option(help=f"Port for HTTP and WebSocket; usually {HTTP}, 0 for any.")] = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on; usually 127.0.0.1, this machine.")] = None,
-    token: Annotated[
-        str | None, typer.Option(envvar="EVERVIEW_TOKEN", help="What clients have to know; else a random one is shown.")
+    state: Annotated[str | None, typer.Argument(help="State directory. Without one, the session is in memory.")] = None,
+    pg: Annotated[
+        int | None, typer.Option(help=f"Port for the PostgreSQL protocol; default {PG}, 0 for any free port.")
     ] = None,
-    no_auth: Annotated[bool, typer.Option("--no-auth", help="Let anybody in; on this machine only.")] = False,
-    tls_cert: Annotated[str | None, typer.Option(help="File with the certificate for TLS.")] = None,
-    tls_key: Annotated[str | None, typer.Option(help="File with its private key.")] = None,
-    origin: Annotated[list[str] | None, typer.Option(help="A web page's origin that may connect; repeatable.")] = None,
-    name: Annotated[list[str] | None, typer.Option(help="A host name that clients may use; repeatable.")] = None,
-    timeout: Annotated[str | None, typer.Option(help='How long a statement may take, like "30s".')] = None,
-    memory: Annotated[str | None, typer.Option(help='How much memory it may add, like "500MB".')] = None,
-    history: Annotated[int | None, typer.Option(help="Epochs for which changes can be read; usually 1000.")] = None,
-    config: Annotated[Path | None, typer.Option(help="A TOML file with these options.")] = None,
-    master: Annotated[str | None, typer.Option(help="Run on Spark, with this master.")] = None,
-    files: Annotated[bool, typer.Option("--files", help="Let SQL read and write this machine's files.")] = False,
+    http: Annotated[
+        int | None, typer.Option(help=f"Port for HTTP and WebSocket; default {HTTP}, 0 for any free port.")
+    ] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; default 127.0.0.1.")] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="EVERVIEW_TOKEN", help="Token that clients must send. Default: a random one, printed at the start."
+        ),
+    ] = None,
+    no_auth: Annotated[
+        bool, typer.Option("--no-auth", help="No token needed. Only allowed on a loopback address.")
+    ] = False,
+    tls_cert: Annotated[str | None, typer.Option(help="TLS certificate file.")] = None,
+    tls_key: Annotated[str | None, typer.Option(help="TLS private key file.")] = None,
+    origin: Annotated[list[str] | None, typer.Option(help="Web origin allowed to connect. Repeatable.")] = None,
+    name: Annotated[list[str] | None, typer.Option(help="Further host name of this server. Repeatable.")] = None,
+    timeout: Annotated[str | None, typer.Option(help="Time limit per statement, such as 30s.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory limit per statement, such as 500MB.")] = None,
+    history: Annotated[
+        int | None, typer.Option(help="Number of past transactions whose changes can be read; default 1000.")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="TOML file with these options.")] = None,
+    master: Annotated[str | None, typer.Option(help="Run on Spark with this master.")] = None,
+    files: Annotated[bool, typer.Option("--files", help="Allow SQL to read and write files on this machine.")] = False,
     trust: Annotated[bool, typer.Option("--trust", help=TRUST)] = False,
 ) -> None:
     """Serve tables and views to others, until Ctrl-C or SIGTERM."""

@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 @app.command()
 def sql(
-    state: Annotated[str | None, typer.Argument(help="Directory of a durable session; without one, in memory.")] = None,
-    command: Annotated[list[str] | None, typer.Option("-c", "--command", help="Run this; may be repeated.")] = None,
-    file: Annotated[list[Path] | None, typer.Option("-f", "--file", help="Run this script; may be repeated.")] = None,
-    create: Annotated[bool, typer.Option("--create", help="Make the directory if it is not there.")] = False,
+    state: Annotated[str | None, typer.Argument(help="State directory. Without one, the session is in memory.")] = None,
+    command: Annotated[list[str] | None, typer.Option("-c", "--command", help="Run this SQL. Repeatable.")] = None,
+    file: Annotated[list[Path] | None, typer.Option("-f", "--file", help="Run this script. Repeatable.")] = None,
+    create: Annotated[bool, typer.Option("--create", help="Create the directory if it does not exist.")] = False,
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="Only read, also while another process writes the directory.")
+        bool, typer.Option("--read-only", help="Only read; works while another process is writing.")
     ] = False,
-    spark: Annotated[bool, typer.Option("--spark/--embedded", help="Run in Spark, or in this process.")] = False,
-    mode: Annotated[str, typer.Option(help="How answers look: table, line, csv, json or markdown.")] = "table",
+    spark: Annotated[bool, typer.Option("--spark/--embedded", help="Run on Spark, or in this process.")] = False,
+    mode: Annotated[str, typer.Option(help="Output format: table, line, csv, json or markdown.")] = "table",
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Go on after an error; without it, the first one ends the run.")
+        bool, typer.Option("--keep-going", help="Continue after an error instead of stopping.")
     ] = False,
     trust: Annotated[bool, typer.Option("--trust", help=TRUST)] = False,
 ) -> None:
-    """SQL at a prompt; or from -c, -f or a pipe, which end with an exit code of 1 at the first error."""
+    """Run SQL at a prompt, from -c, -f or a pipe. Without a prompt, the first error ends the run with exit code 1."""
     from everview.sql.shell.output import Output
     from everview.sql.shell.repl import Repl
 

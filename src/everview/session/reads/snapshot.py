@@ -138,20 +138,23 @@ class Snapshot:
         rows = self._codec.decode_rows(np.ascontiguousarray(columns[:, :n]))
         return [row for row, times in zip(rows, counts[:n].tolist(), strict=True) for _ in range(times)][:n]
 
+    def _display(self, n: int = shown.ROWS) -> tuple[list[tuple[Any, ...]], str]:
+        """Rows for people, at most n, and what to say of the others. If none is left out, they are in order."""
+        rows, total = self.head(n), len(self)
+        return rows if len(rows) < total else shown.in_order(rows), shown.left_out(len(rows), total)
+
     def text(self, n: int = shown.ROWS) -> str:
         """Columns and some rows, at most n, as a table of text."""
-        rows = self.head(n)
+        rows, more = self._display(n)
         lines = shown.lines(self._codec.names, self._codec.types, rows, with_types=True)
-        more = shown.left_out(len(rows), len(self))
         return "\n".join([*lines, more] if more else lines)
 
     def __str__(self) -> str:
         return f"{shown.counted(len(self))} at time {self.time}\n{self.text()}"
 
     def _repr_html_(self) -> str:
-        rows, total = self.head(shown.ROWS), len(self)
-        more = shown.left_out(len(rows), total)
-        note = f"{shown.counted(total)} at time {self.time}"
+        rows, more = self._display()
+        note = f"{shown.counted(len(self))} at time {self.time}"
         return shown.page(self._codec.names, self._codec.types, rows, f"{more}; {note}" if more else note)
 
 

@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING
 from everview.errors import InputError
 from everview.io.once import load
 from everview.io.pipeline import by_suffix
+from everview.session.reads.shown import counted
 from everview.session.table import Table
 
 if TYPE_CHECKING:
+    from everview.io.files import Files
     from everview.session.session import Session
 
-_FORM = re.compile(r"(?P<what>\(.*\)|\S+)\s+(?P<way>from|to)\s+'?(?P<path>[^']+?)'?", re.IGNORECASE | re.DOTALL)
+_FORM = re.compile(
+    r"(?P<what>\(.*\)|\S+)\s+(?P<way>from|to)\s+(?P<quote>['\"]?)(?P<path>.+?)(?P=quote)", re.IGNORECASE | re.DOTALL
+)
 
 
 def copy(session: Session, text: str) -> str:
@@ -43,13 +47,22 @@ def copy(session: Session, text: str) -> str:
             "E_SYNTAX", f"\\copy {text} is not understood", "\\copy t from 'file.csv', \\copy v to 'file.csv'"
         )
     what, path = found["what"], found["path"]
+    file = _file(path)
     if found["way"].lower() == "from":
         table = session[what]
         if not isinstance(table, Table):
             raise InputError("E_TYPE", f"{what} is a view, which cannot be changed", "copy into a table")
-        return f"copied {load(session, table, by_suffix(path)):,} rows"
+        return f"copied {counted(load(session, table, file))}"
     rows = session.sql(what[1:-1]).to_arrow() if what.startswith("(") else session[what].to_arrow()
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    with open(path, "wb") as file:
-        by_suffix(path).format.write(rows, file)
-    return f"copied {rows.num_rows:,} rows"
+    with open(path, "wb") as out:
+        file.format.write(rows, out)
+    return f"copied {counted(rows.num_rows)}"
+
+
+def _file(path: str) -> Files:
+    """The file of this name, in the format that its name tells."""
+    try:
+        return by_suffix(path)
+    except InputError as error:
+        raise InputError(error.code, error.message, "end the name with .csv, .json, .parquet or .arrow") from None

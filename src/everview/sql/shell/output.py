@@ -61,8 +61,9 @@ class Output:
         rows = answer.rows()
         kept = rows if self.rows is None else rows[: self.rows]
         found = shown.lines(answer.columns, answer.types, kept, widest=self.widest)
-        more = shown.left_out(len(kept), len(rows))
-        return "\n".join([*found, more] if more else found)
+        if len(kept) < len(rows):
+            found.append(f"{shown.left_out(len(kept), len(rows))}; \\rows all shows them")
+        return "\n".join(found)
 
     def _line(self, answer: Result) -> str:
         width = max(map(len, answer.columns), default=0)

@@ -1,19 +1,14 @@
 r"""`everview sql`: SQL at a prompt, with history, completion and live subscriptions.
 
-A statement ends with a semicolon and may have several lines. Lines that begin with a backslash are commands:
-
-    \d              tables and views                      \d name        columns, and the plan of a view
-    \x              a row as lines, or as a row again     \mode csv      table, line, csv, json, markdown
-    \copy t to 'f'  a file of a table, view or (query)    \copy t from 'f'  a file's rows into a table
-    \watch name     a table or view that updates itself   \u name        end a subscription
-    \timing         say how long it took                  \rows 100      rows of an answer that are shown
-    \i file         run a script                          \q             leave; also exit, quit, Ctrl-D
+A statement ends with a semicolon and may take several lines. A line that begins with a backslash is a command of the
+shell (`HELP` lists them), and so are a few words that people know from other shells (`PLAIN`, `DOTS`).
 
 The terminal's side of it (editing, colours, the pager) is in `everview.sql.shell.terminal`.
 """
 
 from __future__ import annotations
 
+import difflib
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -25,6 +20,7 @@ from sqlglot.errors import TokenError
 from everview.errors import EverviewError, InputError, did_you_mean
 from everview.session.reads.shown import counted
 from everview.sql.answers.result import Result
+from everview.sql.inspection import describing
 from everview.sql.shell import copying, script
 from everview.sql.shell.output import MODES, Output
 from everview.sql.statements import Statements
@@ -41,6 +37,24 @@ _WORDS = """
     NULL INTERVAL TTL PRIMARY KEY
 """
 KEYWORDS = _WORDS.split()
+
+HELP = r"""
+End a statement with a semicolon; it may take several lines.
+
+\d               list tables and views
+\d name          columns of a table or view, and the plan of a view
+\watch name      show a table or view, updated in place; Ctrl-C stops
+\u name          stop a SUBSCRIBE TO name
+\x               switch between rows and one value per line
+\mode csv        output format: table, line, csv, json, markdown
+\rows 100        show at most 100 rows of an answer (or: all)
+\timing          turn times on or off
+\copy t to 'f'   write a table, view or (query): .csv, .json, .parquet
+\copy t from 'f' load a file into a table
+\i file.sql      run a script
+\q               leave; so do exit, quit and Ctrl-D
+""".strip()
+"""What `help` shows; it fits a terminal of 80 columns."""
 
 COMMANDS = ("\\d", "\\x", "\\mode", "\\copy", "\\watch", "\\u", "\\timing", "\\rows", "\\i", "\\q", "\\?")
 
@@ -191,10 +205,12 @@ class Repl:
             "\\timing": lambda _: self._timing(),
             "\\rows": self._rows,
             "\\i": lambda path: script.run(self.session, Path(path.strip("'\"")), show=self.show),
-            "\\?": lambda _: self.show("\n".join((__doc__ or "").split("\n")[2:11])),
+            "\\?": lambda _: self.show(HELP),
         }
         if word not in actions:
-            raise InputError("E_COMMAND", f"there is no command {word}", did_you_mean(word, COMMANDS))
+            close = difflib.get_close_matches(word, COMMANDS, n=1)
+            hint = f"did you mean {close[0]}?" if close else "help lists the commands"
+            raise InputError("E_COMMAND", f"there is no command {word}", hint)
         actions[word](rest)
 
     def _mode(self, mode: str) -> None:
@@ -207,10 +223,10 @@ class Repl:
 
     def _rows(self, number: str) -> None:
         if number not in ("", "all") and not number.isdecimal():
-            raise InputError("E_OPTION", f"\\rows {number}", "give how many rows are shown at most, or all")
+            raise InputError("E_OPTION", f"\\rows {number}", "give a number of rows, or all")
         if number:
             self.output.rows = None if number == "all" else int(number)
-        self.show(f"rows shown at most: {self.output.rows or 'all'}")
+        self.show("showing all rows" if self.output.rows is None else f"showing at most {counted(self.output.rows)}")
 
     def _watch(self, name: str) -> None:
         if self.watch is None:
@@ -222,19 +238,20 @@ class Repl:
         if found is None:
             raise InputError("E_NAME", f"there is no subscription to {name}", did_you_mean(name, self.subscriptions))
         found.close()
+        self.show(f"no longer subscribed to {name}")
 
     def listed(self) -> Iterator[str]:
         """Tables and views with their columns."""
+        width = max(map(len, [*self.session.tables, *self.session.views]), default=0)
         for kind, names in (("table", self.session.tables), ("view", self.session.views)):
             for name in names:
-                yield f"{kind:5}  {name}  ({', '.join(self.session[name].schema())})"
+                yield f"{kind:5}  {name:{width}}  ({', '.join(self.session[name].schema())})"
 
     def described(self, name: str) -> Iterator[str]:
         """The columns of a table or view, and the plan of a view."""
-        found = self.session[self.statements.spelled(name)]
-        width = max(map(len, found.schema()))
-        for column, declared in found.schema().items():
-            yield f"{column:{width}}  {declared!r}"
+        spelled = self.statements.spelled(name)
+        found = self.session[spelled]
+        yield Output().text(describing.named(self.statements, spelled))
         if found._label in self.session.views:
             yield from ("", *found.explain().split("\n"))
 
