@@ -68,6 +68,8 @@ def float_text(value: float) -> str:
     >>> [float_text(x) for x in (1.0, 0.1, 1e15, 123456789012345.0, 1e-5, float("inf"), -0.0)]
     ['1', '0.1', '1e+15', '123456789012345', '1e-05', 'Infinity', '-0']
     """
+    if 1e-4 <= abs(value) < 1e15:  # Python's text is the same, but for the .0 of whole numbers
+        return repr(value).removesuffix(".0")
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import random
+import struct
+import time
 from typing import Any
 
 import pytest
 
+from everview.server.pg import at_once, messages
 from tests.server.pg.conftest import Running
+from tests.server.pg.test_wire import Raw, startup
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -101,3 +105,66 @@ def test_rows_that_are_there_twice_come_twice(kv: Running) -> None:
     with connect(kv) as db:
         assert db.execute("SELECT x FROM bag WHERE x = %s", (1,)).fetchall() == [(1,), (1,)]
         assert way(kv) == [True]
+
+
+def _bound(key: bytes | None, *, portal: bytes = b"", described: bool = True, limit: int = 0) -> bytes:
+    """Bind, Describe, Execute and Sync of the statement `s`, as a driver sends them."""
+    value = struct.pack(">i", -1) if key is None else struct.pack(">i", len(key)) + key
+    bind = portal + b"\0s\0" + struct.pack(">hhh", 1, 1, 1) + value + struct.pack(">hh", 1, 0)
+    parts = [messages.message(b"B", bind)]
+    parts += [messages.message(b"D", b"P" + portal + b"\0")] * described
+    parts += [messages.message(b"E", portal + b"\0" + struct.pack(">i", limit)), messages.message(b"S")]
+    return b"".join(parts)
+
+
+def _until_ready(client: Raw, times: int = 1) -> bytes:
+    found = b""
+    while times:
+        kind, body = client.message()
+        found += messages.message(kind, body)
+        times -= kind == b"Z"
+    return found
+
+
+def test_answered_at_once_as_message_by_message(kv: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bytes come back, together or in pieces, with mistakes in them or without."""
+    asked = [
+        _bound(struct.pack(">q", 7)),
+        _bound(struct.pack(">q", 7), described=False),
+        _bound(struct.pack(">q", 1000)),
+        _bound(struct.pack(">q", 3)) * 5,
+        _bound(None),
+        _bound(b"abc"),
+        _bound(struct.pack(">q", 7), portal=b"p"),
+        _bound(struct.pack(">q", 7), limit=1),
+        _bound(struct.pack(">q", 7))[:-5] + _bound(struct.pack(">q", 8)),
+    ]
+
+    def answers() -> list[bytes]:
+        client = Raw(kv.port, startup())
+        _until_ready(client)
+        text = b"s\0SELECT v, k FROM kv WHERE k = $1\0" + struct.pack(">hI", 1, 20)
+        client.socket.sendall(messages.message(b"P", text) + messages.message(b"S"))
+        _until_ready(client)
+        found = []
+        for data in asked:
+            client.socket.sendall(data)
+            found.append(_until_ready(client, data.count(b"S\0\0\0\4")))
+        client.socket.sendall(asked[0][:9])
+        time.sleep(0.05)
+        client.socket.sendall(asked[0][9:])
+        found.append(_until_ready(client))
+        client.close()
+        return found
+
+    taken, answer = [], at_once.answer
+
+    def noted(*given: Any) -> Any:
+        taken.append(answer(*given))
+        return taken[-1]
+
+    monkeypatch.setattr(at_once, "answer", noted)
+    quickly = answers()
+    assert sum(found is not None for found in taken) >= 9
+    monkeypatch.setattr(at_once, "answer", lambda *_: None)
+    assert answers() == quickly

@@ -8,9 +8,9 @@ Read in this order:
     scram, startup      who it is; TLS, versions, cancelling
     lexing, commands    which statement it is
     settings            SET and SHOW
-    quick               look-ups by key, prepared once
+    quick, at_once      look-ups by key, prepared once, and answered where the bytes arrive
     work                a connection's statements on the engine's thread, its staged transaction
-    answers             columns, rows in pieces, tags
+    answers, columnwise columns, rows in pieces, tags; many rows column by column
     client              what a connection remembers
     executing           what each statement does
     cursors             DECLARE, FETCH

@@ -1,7 +1,7 @@
 """What a statement gives: columns, rows that are encoded piece by piece, and the tag that says what was done.
 
-Rows stay codes until they are sent. A piece of them is decoded and written column by column, then the columns are put
-side by side: so each column's writer is looked up once, and a result of a million rows needs memory for one piece.
+Rows stay codes until they are sent, a piece at a time, so a result of a million rows needs memory for one piece. Here a
+piece is decoded to Python's values, which suits a few rows; `everview.server.pg.columnwise` is for many.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from everview.codes.codec import Codec
+from everview.codes.interner import Words
 from everview.server.pg.formats import Writer, writer
 from everview.server.pg.messages import Field, format_of
 from everview.server.pg.oids import TYPES, modifier_of, oid_of, size_of
@@ -71,13 +73,16 @@ class Answer:
     notices: list[str] = field(default_factory=list)
     at: int = 0
     """how many rows were sent"""
+    coded: tuple[Codec, Words] | None = None
+    """its rows as codes, if they are ours"""
 
     @classmethod
     def of_result(cls, result: Result, tag: str) -> Answer:
         """Rows of ours."""
         codec, codes = result._codec, result._codes
         columns = columns_of(result.columns, result.types)
-        return cls(tag, columns, len(result), lambda start, stop: codec.decode_rows(codes[:, start:stop]))
+        take = lambda start, stop: codec.decode_rows(codes[:, start:stop])  # noqa: E731
+        return cls(tag, columns, len(result), take, coded=(codec, codes))
 
     @classmethod
     def of_rows(cls, columns: list[Column], rows: Sequence[tuple[Any, ...]], tag: str) -> Answer:
@@ -100,7 +105,7 @@ class RowWriter:
         self._width = len(columns)
 
     def __call__(self, rows: Sequence[tuple[Any, ...]]) -> bytes:
-        if not self._width:
+        if not self._width or not rows:
             return self._head.pack(b"D", 6, 0) * len(rows)
         pack, sized = _INT.pack, []
         for write, values in zip(self._writers, zip(*rows, strict=True), strict=True):

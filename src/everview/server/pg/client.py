@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from everview.server.pg import messages
 from everview.server.pg.answers import Answer, Column
@@ -42,6 +42,8 @@ class Prepared:
     columns: list[Column] | None
     quick: Quick | None = None
     """how it is looked up, if that is all there is to do"""
+    ways: dict[Any, Any] = field(default_factory=dict)
+    """how that is done in the formats that were asked for, see `everview.server.pg.at_once`"""
 
 
 @dataclass

@@ -8,12 +8,13 @@ Sync is passed over. Answers wait to be sent until Sync or Flush, or until they 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from everview.errors import EverviewError, StoppedError
-from everview.server.pg import copying, executing, messages, subscribing
+from everview.server.pg import at_once, columnwise, copying, executing, messages, subscribing
 from everview.server.pg.answers import PIECE, Answer, Column, RowWriter
 from everview.server.pg.client import Client, Portal, Prepared
+from everview.server.pg.columnwise import Columnwise
 from everview.server.pg.commands import Command
 from everview.server.pg.faults import fields_of
 from everview.server.pg.formats import reader
@@ -22,6 +23,9 @@ from everview.server.pg.messages import Bind, Close, Describe, Execute, Message,
 from everview.server.pg.states import PgError
 from everview.server.pg.wire import Gone
 from everview.sql.answers.given import Given
+
+MANY = 200
+"""So many rows are encoded column by column."""
 
 MOST_PREPARED = 10_000
 """Prepared statements and portals that a connection may keep."""
@@ -39,15 +43,23 @@ class Connection:
     async def serve(self) -> None:
         """Talk until the client ends it."""
         while True:
+            self.wire.at_once = None if self.skipping else self._at_once
             try:
                 message = await self.wire.message()
             except PgError as error:  # what follows cannot be told apart any more
                 self._failed(error, "FATAL")
                 self.wire.flush()
                 return
+            finally:
+                self.wire.at_once = None
             if message == messages.TERMINATE:
                 return
             await self._answer(message)
+
+    def _at_once(self, data: bytearray, at: int) -> tuple[int, bytes] | None:
+        if len(data) - at < 5 or data[at] != at_once.BIND:
+            return None
+        return at_once.answer(self.client, data, at)
 
     async def _answer(self, message: Message) -> None:
         client = self.client
@@ -268,18 +280,28 @@ class Connection:
     # answers
 
     async def _rows(self, answer: Answer, formats: Sequence[int], limit: int) -> None:
-        assert answer.columns is not None
-        write = RowWriter(answer.columns, formats, self.client.settings.zone)
         last = answer.count if limit <= 0 else min(answer.count, answer.at + limit)
+        write, piece = self._writer(answer, formats, last - answer.at)
         while answer.at < last:
-            stop = min(answer.at + PIECE, last)
-            self.wire.put(write(answer.take(answer.at, stop)))
+            stop = min(answer.at + piece, last)
+            self.wire.put(write(answer.at, stop))
             answer.at = stop
             if stop < last:
                 await self.wire.drained()
                 await asyncio.sleep(0)
                 if self.client.stop.is_set():
                     raise StoppedError("E_CANCELLED", "the statement was cancelled while its rows were sent", "")
+
+    def _writer(self, answer: Answer, formats: Sequence[int], count: int) -> tuple[Callable[[int, int], bytes], int]:
+        """A function from places to messages, and how many rows it takes at a time."""
+        assert answer.columns is not None
+        zone = self.client.settings.zone
+        if count >= MANY and answer.coded is not None and answer.columns:
+            codec, codes = answer.coded
+            encode = Columnwise(answer.columns, formats, zone, codec)
+            return lambda start, stop: encode(codes[:, start:stop]), columnwise.PIECE
+        write = RowWriter(answer.columns, formats, zone)
+        return lambda start, stop: write(answer.take(start, stop)), PIECE
 
     def _complete(self, answer: Answer) -> None:
         self.wire.put(messages.command_complete(answer.tag) if answer.tag else messages.EMPTY_QUERY)

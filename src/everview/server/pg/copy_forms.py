@@ -131,14 +131,15 @@ def read(form: Form, data: bytes, types: Sequence[DataType], line: int, zone: st
     """The rows of some bytes, whose first line is the given one."""
     if form.binary:
         return _binary(data, types)
-    end = re.search(rb"(?:^|\n)\\\.\r?(?:\n|$)", data)  # a line of \\. ends the rows, in CSV too, as psql sends it
+    # a line of \\. ends the rows, in CSV too, as psql sends it
+    end = re.search(rb"(?:^|\n)\\\.\r?(?:\n|$)", data) if b"\\." in data else None
     if end is not None:
         data = data[: end.start() + (data[end.start() : end.start() + 1] == b"\n")]
     if form.header and line == 1:
         data = data[data.find(b"\n") + 1 :] if b"\n" in data else b""
     if not data:
         return []
-    if form.kind == "text" and data.replace(b"\\N", b"").find(b"\\") >= 0:
+    if form.kind == "text" and data.count(b"\\") != data.count(b"\\N"):
         return _values(_lines(form, data), types, line, zone)
     return _arrow(form, data, types, line, zone)
 

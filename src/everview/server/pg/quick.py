@@ -58,8 +58,14 @@ class Quick:
 
     def answer(self, given: Given) -> Result | None:
         """The rows; None if this is not the way, or not now: a step is under way."""
-        core, values = self.core, given.values or {}
-        if any(values.get(name) is None for name, _ in self.encoders) or not core.lock.acquire(blocking=False):
+        values = given.values or {}
+        codes = self.found([values.get(name) for name, _ in self.encoders])
+        return None if codes is None else Result(self.result, codes)
+
+    def found(self, values: Sequence[Any]) -> np.ndarray | None:
+        """The same as codes, by values in the order of the encoders."""
+        core = self.core
+        if any(v is None for v in values) or not core.lock.acquire(blocking=False):
             return None
         try:
             return self._read(values) if self._fit() else None
@@ -76,13 +82,13 @@ class Quick:
             return False
         return of._arrangement is self.arrangement or any(i.arrangement is self.arrangement for i in of._more)
 
-    def _read(self, values: Any) -> Result:
-        start = tuple(encode(values[name]) for name, encode in self.encoders)
+    def _read(self, values: Sequence[Any]) -> np.ndarray:
+        start = tuple(encode(value) for (_, encode), value in zip(self.encoders, values, strict=True))
         columns, counts = read_codes(self.core.runtime, self.arrangement, start, self.core.runtime.dataflow.time)
         codes = columns[list(self.outputs)]
         if len(counts) and counts.max() > 1:
             codes = np.repeat(codes, counts, axis=1)
-        return Result(self.result, np.ascontiguousarray(codes))
+        return np.ascontiguousarray(codes)
 
 
 def quick(sql: Statements, session: Session, text: str, given: Given) -> Quick | None:

@@ -1,7 +1,8 @@
 """The bytes of one connection: messages in, bytes out, both with a limit on what waits.
 
 A `Wire` is asyncio's protocol object. Whole messages are taken from its buffer without waiting if they are there, so
-a client that sends five messages at once is answered after one wake-up. When much waits to be read, the socket is not
+a client that sends five messages at once is answered after one wake-up; look-ups are answered without one
+(`everview.server.pg.at_once`). When much waits to be read, the socket is not
 read on; when much waits to be written, `drained` waits. `gone` is set when the other side is not there any more, so
 that a stream that has nothing to say hears of it too.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import struct
+from collections.abc import Callable
 
 from everview.server.pg import messages
 from everview.server.pg.messages import LONGEST, LONGEST_EARLY, violation
@@ -40,6 +42,8 @@ class Wire(asyncio.Protocol):
         self._room = asyncio.Event()
         self._room.set()
         self._out: list[bytes] = []
+        self.at_once: Callable[[bytearray, int], tuple[int, bytes] | None] | None = None
+        """answers, while the conversation waits for a message, those that need no waiting"""
 
     # what asyncio calls
 
@@ -49,11 +53,26 @@ class Wire(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data
+        if self.at_once is not None and self._answered():
+            return
         if len(self._buffer) - self._at > max(HIGH, self._wanted()) and not self._paused:
             self._paused = True
             assert self.transport is not None
             self.transport.pause_reading()
         self._wake()
+
+    def _answered(self) -> bool:
+        """Whether what is there was answered at once, and nothing is left."""
+        assert self.at_once is not None and self.transport is not None
+        while self._room.is_set() and not self._out and not self.transport.is_closing():
+            found = self.at_once(self._buffer, self._at)
+            if found is None:
+                return False
+            self._taken(found[0])
+            self.transport.write(found[1])
+            if not self._buffer:
+                return True
+        return False
 
     def eof_received(self) -> bool:
         self.gone.set()

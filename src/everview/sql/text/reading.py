@@ -23,6 +23,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from functools import lru_cache
 
 import sqlglot
 from sqlglot import Token, TokenType, exp
@@ -103,6 +104,32 @@ def statements(text: str, dialect: Callable[[], str] = lambda: DEFAULT) -> Itera
             start = end
 
 
+# A client that prepares a statement runs the same text again and again, and a dashboard asks the same question: reading
+# a short text is most of what a small statement costs. So what sqlglot makes of the last few of them is kept. Tokens
+# do not change; of a tree everybody gets a copy, because binding notes in it what was read.
+
+KEPT, KEPT_LETTERS = 256, 2_000
+"""Texts of which tokens and trees are kept, and how long they may be."""
+
+
+def _tokenized(text: str, dialect: str) -> Sequence[Token]:
+    return (_tokenized_once if len(text) <= KEPT_LETTERS else _tokenized_once.__wrapped__)(text, dialect)
+
+
+@lru_cache(KEPT)
+def _tokenized_once(text: str, dialect: str) -> tuple[Token, ...]:
+    return tuple(sqlglot.tokenize(text, read=reader(dialect)))
+
+
+def _tree(text: str, dialect: str) -> exp.Expr:
+    return _tree_once(text, dialect).copy() if len(text) <= KEPT_LETTERS else _tree_once.__wrapped__(text, dialect)
+
+
+@lru_cache(KEPT)
+def _tree_once(text: str, dialect: str) -> exp.Expr:
+    return sqlglot.parse_one(text, read=reader(dialect))
+
+
 _SET_DIALECT = re.compile(r"\bset\s+dialect\b[^;]*;", re.IGNORECASE)
 
 
@@ -110,7 +137,7 @@ def _tokens(text: str, start: int, dialect: str) -> tuple[list[Token], int]:
     """The tokens from a place on, and where they end: behind SET dialect, if the rest makes no sense before it."""
     blank = re.sub(r"[^\n]", " ", text[:start])
     try:
-        return sqlglot.tokenize(blank + text[start:], read=reader(dialect)), len(text)
+        return list(_tokenized(blank + text[start:], dialect)), len(text)
     except TokenError as error:
         change = _SET_DIALECT.search(text, start)
         if change is not None and change.end() < len(text):
@@ -267,7 +294,7 @@ def parsed(source: Source) -> exp.Expr:
         raise source.error_at(token.start, "E_SYNTAX", "a comma stands between two things", "take it away")
     logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about commands, which are refused here
     try:
-        node = sqlglot.parse_one(_without_sessions(source), read=reader(source.dialect))
+        node = _tree(_without_sessions(source), source.dialect)
     except (ParseError, TokenError) as error:
         raise _syntax_error(error, source) from None
     return recorded(node)
