@@ -18,7 +18,7 @@ a reduction, another query's index.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -66,6 +66,11 @@ class Builder:
         self.installed: set[plan.Node] = set()
         self.decided: dict[plan.Node, list[Decision | LoopDecision]] = {}
         """How the joins of what is installed are kept, and why."""
+        self.built: dict[plan.Node, plan.Node] = {}
+        """What each node that is installed was built from, when it had been planned."""
+        self.chosen: dict[plan.Node, plan.Node] = {}
+        """joins that are built by another plan than the one they are known by (`everview.dataflow.swapping`)"""
+        self._swapped_out: set[Operator] = set()
         self._build = Staged(self._made, self._built)
         self.early_outputs: dict[Key, Arrangement] = {}
         """outputs of reductions that were made before the reductions, for loop variables to read"""
@@ -117,6 +122,7 @@ class Builder:
 
     def stored(self, node: plan.Node, pruned: plan.Node, keys: tuple[int, ...]) -> Arrangement:
         """An arrangement outside all loops for a view of a node (and the same node, pruned, to build it from)."""
+        self.built.setdefault(node, pruned)
         for known in (node, pruned):
             for arrangement in self.existing(known):
                 if arrangement.serves(keys) and arrangement.operator.scope.is_root:
@@ -129,6 +135,15 @@ class Builder:
             self.flows[self.key(node)] = columns(arrangement.operator, node.types, arrangement.order)
         self.installed.add(node)
         return arrangement
+
+    def note_swapped(self, points: Sequence[Operator], new: list[Operator], old: set[Operator]) -> None:
+        """Operators listen to new ones now: these are of the same piece, as if it had been made so."""
+        self._swapped_out |= old
+        for piece, made in self.pieces.items():
+            places = [made.index(p) for p in points if p in made]
+            if places:
+                self.pieces[piece] = [*made[: min(places)], *new, *made[min(places) :]]
+                return
 
     def _note_piece(self, piece: Piece, made: int) -> None:
         self.pieces.pop(piece, None)  # one that was dropped and is made again is the newest
@@ -152,6 +167,15 @@ class Builder:
         self._activations = {(o, s) for o, s in self._activations if o not in gone}
         self.early_outputs = {k: a for k, a in self.early_outputs.items() if a.operator not in gone}
         self.pieces = {p: made for p, made in self.pieces.items() if not all(o.freed for o in made)}
+        left = gone & self._swapped_out
+        if left:
+            self.pieces = {p: [o for o in made if o not in left] for p, made in self.pieces.items()}
+            self._swapped_out -= left
+        self.built = {n: p for n, p in self.built.items() if n in self.installed}
+
+    def forget_plans_of(self, table: plan.Table) -> None:
+        """A table goes: nobody will ask for its joins again."""
+        self.chosen = {join: target for join, target in self.chosen.items() if table not in join.walk()}
 
     @contextmanager
     def making(self, node: plan.Node) -> Iterator[None]:
@@ -208,6 +232,7 @@ class Builder:
         return found
 
     def _made(self, node: plan.Node) -> Flow:
+        node = self.chosen.get(node, node)
         with self.making(node):
             return _BUILD[type(node)](self, node)
 
@@ -269,6 +294,7 @@ class Builder:
             operator = Arrange(
                 self.dataflow, scope, len(order), label=label, spread=SINGLE_SHARD if gather else HASH_BY_FIRST
             )
+        operator.fed = node, order
         operator.listen(reordered(flow, order))
         arrangement = Arrangement(operator, order)
         self.arrangements.setdefault(self.key(node), []).append(arrangement)
@@ -284,6 +310,7 @@ class Builder:
         label = f"by {list(keys)} in cells"
         with self.making(node):
             operator = Arrange(self.dataflow, self.scope(node), len(order), label=label, spread=there)
+        operator.fed = node, order
         operator.listen(reordered(self.flow(node), order))
         arrangement = Arrangement(operator, order)
         self.in_cells.setdefault((self.key(node), cells), []).append(arrangement)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from everview.codes.declare import data_type
-from everview.dataflow.replica import Command, Install, Keep, MakeTable, Replica
+from everview.dataflow.replica import Command, Install, Keep, MakeTable, Replica, Swap
 from everview.errors import StoreError
 from everview.plan import legacy
 from everview.plan import nodes as plan
@@ -35,17 +35,19 @@ class Commands:
         """Add a command."""
         header: dict[str, Any] = {"command": type(command).__name__}
         parts: list[bytes] = []
-        if isinstance(command, Install):
-            parts.append(freeze(command.node, self._functions))
+        if isinstance(command, (Install, Swap)):
+            node = plan.Union((command.join, command.target)) if isinstance(command, Swap) else command.node
+            parts.append(freeze(node, self._functions))
             new = list(self._functions.unwritten())
             parts += [data for _, data in new]
-            header |= {"functions": [name for name, _ in new], "keys": command.keys, "history": command.history}
-            header["choice"] = command.choice
+            header["functions"] = [name for name, _ in new]
+        if isinstance(command, Install):
+            header |= {"keys": command.keys, "history": command.history, "choice": command.choice}
         elif isinstance(command, MakeTable):
-            node = command.node
-            header |= {"id": node.id, "columns": [repr(c) for c in node.columns], "key": node.key}
+            table = command.node
+            header |= {"id": table.id, "columns": [repr(c) for c in table.columns], "key": table.key}
             header |= {"order": command.order, "name": command.name, "history": command.history, "rows": command.rows}
-        else:
+        elif isinstance(command, Keep):
             header["roots"] = command.roots
         self.encoded.append(records.encode(header, parts))
         self._known.append(len(self._functions))
@@ -57,10 +59,13 @@ def read_command(data: bytes, functions: Functions) -> Command:
         return _read_old(data, functions)
     header, parts = records.decode(data, "a command")
     try:
-        if header["command"] == "Install":
+        if header["command"] in ("Install", "Swap"):
             for name, code in zip(header["functions"], parts[1:], strict=True):
                 functions.read(str(name), bytes(code))
             node = thaw(bytes(parts[0]), functions)
+            if header["command"] == "Swap":
+                join, target = node.children()
+                return Swap(join, target)
             return Install(node, _numbers(header["keys"]), int(header["history"]), header["choice"])
         if header["command"] == "MakeTable":
             columns = tuple(data_type(str(c)) for c in header["columns"])

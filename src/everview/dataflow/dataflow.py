@@ -38,6 +38,7 @@ from everview.types import DataType
 
 if TYPE_CHECKING:
     from everview.dataflow.identity import Purpose
+    from everview.dataflow.swapping import Swap
 
 
 class Barrier(NamedTuple):
@@ -84,6 +85,8 @@ class Dataflow:
         self._replays: list[tuple[Operator, Sink]] = []
         self._beginnings: list[tuple[Operator, np.ndarray]] = []
         self._new: list[Operator] = []
+        self.swaps: list[Swap] = []
+        """changes of plan under way"""
         self._known = 0  # operators of finished installations
         self._stale = True
         self._target: int | None = None
@@ -205,7 +208,8 @@ class Dataflow:
                     unsent.update(s.target for s in item.stream.sinks if s.target.outbox)
 
         # replayed history may wait for any operator when an installing step begins
-        visit(self.root.items, {o for o in self._new if o.outbox})
+        listening = [*self._new, *(point for swap in self.swaps for point in swap.points)]
+        visit(self.root.items, {o for o in listening if o.outbox})
         visit(self.tail, set())
         if self.sharded:
             stop(last=True)
@@ -307,13 +311,35 @@ class Dataflow:
         try:
             self.replay_for_new()
             make.poke(self.session, x.EXECUTOR_PC, 0)
-            self._step(self.time - 1, 1)
+            if self.swaps:
+                self._step_checked()
+            else:
+                self._step(self.time - 1, 1)
         except BaseException:
             self.abort()
             raise
         finally:
             self.leave()
         self.installed()
+
+    def _step_checked(self) -> None:
+        """Run the installing step as far as its commit, which waits until nobody objects."""
+        end = len(self.at)
+        try:
+            make.poke(self.session, x.EXECUTOR_LENGTH, end + 1)
+            with self.locating():
+                self.attend(x.step(self.session, self.time - 1, 1, 0, NO_ROWS))
+            if make.peek(self.step_block, step_k.STEP_FAULT):
+                raise self.failure(x.ENDED_OVERFLOW, end)
+            self.check_swaps()
+        finally:
+            make.poke(self.session, x.EXECUTOR_LENGTH, end)
+        x.resume(self.session, end)
+
+    def check_swaps(self) -> None:
+        """The installing step is at its end: refuse a plan that says something else than the one before it."""
+        for swap in self.swaps:
+            swap.check()
 
     def replay_for_new(self, *, first: bool = True) -> None:
         """Begin an installation: old operators say to the new ones all they ever said, as coming at the present.
@@ -330,6 +356,8 @@ class Dataflow:
             words = np.ones((len(rows), operator.cols + 2), dtype=np.int64)
             words[:, : operator.cols], words[:, -2] = rows, self.time
             make.push_rows(operator.batcher, words.ravel(), len(rows))
+        for swap in self.swaps:
+            swap.take_back(self.time)
 
     def installed(self) -> None:
         """What was newly added is up to date."""
@@ -337,6 +365,9 @@ class Dataflow:
             operator.old = True
             operator.settled()
         self._new.clear()
+        for swap in self.swaps:
+            swap.finish()
+        self.swaps.clear()
         self._known = len(self.numbered)
         self._replays.clear()
         self._beginnings.clear()
@@ -346,6 +377,9 @@ class Dataflow:
         """An installation failed: nothing of it stays, its operators' numbers are free again."""
         self._replays.clear()
         self._beginnings.clear()
+        for swap in reversed(self.swaps):
+            swap.undo()
+        self.swaps.clear()
         self._leaving |= self.unfinished()
         self._new.clear()
         self.remove(set())

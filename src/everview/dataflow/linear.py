@@ -90,6 +90,7 @@ def _relayed(builder: Builder, node: plan.Node) -> Flow:
         operator = Arrange(
             builder.dataflow, builder.scope(node), len(node.types), stateless=True, label="relay", spread=ANYWHERE
         )
+        operator.fed = node, tuple(range(len(node.types)))
         operator.listen(flow)
     found = columns(operator, node.types, tuple(range(len(node.types))))
     builder.flows[builder.key(node)] = found
@@ -101,6 +102,7 @@ def _python(
 ) -> Flow:
     flow = builder.flow(child)  # first: operators run in the order in which they are made
     operator = PythonMap(builder.dataflow, builder.scope(child), len(child.types), len(types), run, label)
+    operator.fed = child, tuple(range(len(child.types)))
     operator.listen(flow)
     return columns(operator, types, tuple(range(len(types))))
 

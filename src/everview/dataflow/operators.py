@@ -34,6 +34,7 @@ from everview.kernels.trace.trace import NO_SINCE
 if TYPE_CHECKING:
     from everview.dataflow.dataflow import Dataflow
     from everview.dataflow.identity import Purpose
+    from everview.plan.nodes import Node
 
 NEVER = 2**62
 
@@ -152,6 +153,8 @@ class Operator:
         self.purpose: Purpose | None = dataflow.purpose
         """The part of a plan that it was made for; with `heard`, what it computes (`everview.dataflow.identity`)."""
         self.heard: list[tuple[Branch, Route]] = []
+        self.fed: tuple[Node, tuple[int, ...]] | None = None
+        """The part of a plan whose rows it listens to, and which of their columns, if that can be built otherwise."""
         self.inputs: list[Operator] = []
         self.batcher = 0
         self.trace: Trace | None = None

@@ -105,6 +105,7 @@ def _accumulate(builder: Builder, node: plan.Reduce) -> Flow:
     flow = builder.flow(node.child)
     scope = builder.scope(node.child)
     accumulator = Arrange(builder.dataflow, scope, keys, diffs=len(accumulators), label=f"totals by {list(node.keys)}")
+    accumulator.fed = node.child, (*node.keys, *values)
     accumulator.listen(reordered(flow, (*node.keys, *values)), Route(accumulators=tuple(accumulators)))
     source = Arrangement(accumulator, tuple(range(keys)))
     label = f"{', '.join(a.kind for a in node.aggregates)} by {list(node.keys)}"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from everview.codes.interner import Interner
+from everview.dataflow import swapping
 from everview.dataflow.builder import Builder
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.identity import identity
@@ -53,7 +54,15 @@ class Keep:
     roots: tuple[int, ...]
 
 
-Command = MakeTable | Install | Keep
+@dataclass(frozen=True)
+class Swap:
+    """Build a join by another plan (`everview.dataflow.swapping`)."""
+
+    join: plan.Node
+    target: plan.Node
+
+
+Command = MakeTable | Install | Swap | Keep
 
 
 @dataclass
@@ -79,6 +88,9 @@ class Replica:
             self.builder.forget(self.dataflow.collect(self.dataflow.numbered[n] for n in command.roots))  # type: ignore[misc]
             return None
         try:
+            if isinstance(command, Swap):
+                swapping.swap(self.builder, command.join, command.target)
+                return None
             if isinstance(command, MakeTable):
                 arrangement = self.builder.add_table(command.node, command.order, command.name)
             else:

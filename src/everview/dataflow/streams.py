@@ -239,6 +239,13 @@ class Stream:
             for sink in leaving:
                 sink.free()
 
+    def drop(self, sink: Sink) -> None:
+        """Let a sink listen no longer."""
+        if sink in self.sinks:
+            self._list([s for s in self.sinks if s is not sink])
+            self.sinks.remove(sink)
+            sink.free()
+
     def listed(self) -> None:
         """Write the list of sinks for the kernels again: a change of it may have been cut off."""
         self._list(self.sinks)

@@ -296,6 +296,8 @@ def _run_supersteps(shards: Sequence[Shard], channel: ShardChannel) -> None:
         for to, operator, rows in messages:
             here[to].push(operator, rows)
         if shards[0].stop.last:
+            for shard in shards:
+                shard.dataflow.check_swaps()
             return
         if agenda != k.NO_TIME_LEFT:
             for shard in shards:

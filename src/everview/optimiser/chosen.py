@@ -11,7 +11,7 @@ Joins inside loops stay as they are: how many rows go around is not known before
 from __future__ import annotations
 
 import weakref
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -73,6 +73,13 @@ def best_plan(core: Core, collection: Collection) -> Collection:
 
 def problems(core: Core, collection: Collection) -> list[tuple[plan.Node, NaturalJoin, Problem]]:
     """The joins of three inputs or more outside loops, and what is known about each."""
+    return with_problems(core, collection, natural_joins(collection._node, core.runtime.builder.installed))
+
+
+def with_problems(
+    core: Core, collection: Collection, joins: Iterable[tuple[plan.Node, NaturalJoin]]
+) -> list[tuple[plan.Node, NaturalJoin, Problem]]:
+    """Joins of a collection that have a table of plans, with what is known about each."""
     builder = core.runtime.builder
     sizes, labels = estimates(core), known_names(collection)[1]
 
@@ -80,7 +87,7 @@ def problems(core: Core, collection: Collection) -> list[tuple[plan.Node, Natura
         return [kept.order for kept in builder.arrangements.get((node, ()), [])]
 
     found = []
-    for node, join in natural_joins(collection._node, builder.installed):
+    for node, join in joins:
         if len(join.tree.leaves) <= MOST_RELATIONS and _is_whole(join):
             names = _distinct([_name(leaf, labels) for leaf in join.tree.leaves])
             found.append((node, join, problem_of(join, names, sizes, arranged)))

@@ -1,7 +1,8 @@
 """A plan of joins as the optimiser chose it: the same rows, joined in another order, or all at once.
 
 Every set of relations becomes a node with one column for each variable that is still read. Conditions that are not
-equalities between columns are tested as soon as their columns are there.
+equalities between columns are tested as soon as their columns are there, if they cannot fail: one that can is tested at
+the end, for rows that the join really has.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from everview.optimiser.rules import Best
 from everview.optimiser.space import Or
 from everview.plan import nodes as plan
 from everview.plan.multiway import NaturalJoin, each_once
+from everview.sql.select.demand import fails as may_fail
 
 
 class _Made(NamedTuple):
@@ -39,7 +41,7 @@ class _Rebuilding:
         self.waiting = list(join.tree.conditions)
 
     def whole(self, mask: int, types: plan.Types) -> plan.Node:
-        made = self._made(mask)
+        made = self._tested(self._made(mask), last=True)
         place = {v: i for i, v in enumerate(made.variables)}
         columns = [place[self.join.variable(c)] for c in self.join.tree.columns]
         return plan.Project(made.node, tuple(ColumnRef(t, i) for t, i in zip(types, columns, strict=True)))
@@ -59,10 +61,11 @@ class _Rebuilding:
         once, same = each_once(self.join.of_leaf[i], leaf)
         return _narrowed(plan.Filter(leaf, conjunction(same)) if same else leaf, once)
 
-    def _tested(self, made: _Made) -> _Made:
+    def _tested(self, made: _Made, *, last: bool = False) -> _Made:
         """With the conditions that can be tested here for the first time."""
         place = {v: i for i, v in enumerate(made.variables)}
-        ready = [c for c in self.waiting if {self.join.variable(column) for column in c.columns()} <= place.keys()]
+        willing = [c for c in self.waiting if last or not may_fail(c)]
+        ready = [c for c in willing if {self.join.variable(column) for column in c.columns()} <= place.keys()]
         if not ready:
             return made
         self.waiting = [c for c in self.waiting if c not in ready]

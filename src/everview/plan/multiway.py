@@ -144,8 +144,11 @@ class _Tree:
 
 
 class _Rewriting:
-    def __init__(self, choice: Joined | None, arranged: Container[plan.Node], indexed: Indexed) -> None:
+    def __init__(
+        self, choice: Joined | None, arranged: Container[plan.Node], indexed: Indexed, *, unfold: bool = False
+    ) -> None:
         self.choice = choice
+        self.unfold = unfold
         self.arranged = arranged
         self.indexed = indexed
         self.done: dict[int, plan.Node] = {}
@@ -177,6 +180,8 @@ class _Rewriting:
         if isinstance(node, plan.Join):
             left, right = (yield node.left), (yield node.right)
             return _paired(node, left, right) if len(left.leaves) + len(right.leaves) <= MOST_AT_ONCE else alone
+        if isinstance(node, plan.MultiJoin) and self.unfold:
+            return _unfolded(node)
         if isinstance(node, plan.Filter):
             below = yield node.child
             if len(below.leaves) > 1:
@@ -214,16 +219,22 @@ class _Rewriting:
         return Decision(inputs, "binary", f"{what} and {missing}")
 
 
-def natural_joins(node: plan.Node, arranged: Container[plan.Node] = ()) -> list[tuple[plan.Node, NaturalJoin]]:
-    """The trees of three inputs or more in a plan outside loops, the outermost first, and where each ends.
+def natural_joins(
+    node: plan.Node, arranged: Container[plan.Node] = (), *, unfold: bool = False
+) -> list[tuple[plan.Node, NaturalJoin]]:
+    """The trees of three inputs or more in a plan outside loops, the outermost first, and where each ends; `unfold`:
+    joins at once are taken for trees, too.
 
     >>> from everview.types import INT
     >>> e = plan.Table(0, (INT, INT))
     >>> [(_, join)] = natural_joins(plan.Join(plan.Join(e, e, (1,), (0,)), e, (3,), (0,)))
     >>> join.of_leaf
     [[0, 1], [1, 2], [2, 3]]
+    >>> at_once = join.multi_join(join.tree.leaves, (INT,) * 6, "delta")
+    >>> len(natural_joins(at_once)), natural_joins(at_once, unfold=True)[0][1].of_leaf == join.of_leaf
+    (0, True)
     """
-    search = _Rewriting(None, arranged, _never)
+    search = _Rewriting(None, arranged, _never, unfold=unfold)
     found, todo, seen = [], [node], set()
     while todo:
         at = todo.pop()
@@ -259,6 +270,24 @@ def _paired(node: plan.Join, left: _Tree, right: _Tree) -> _Tree:
     equal += [(left.columns[l], right.columns[r] + shift) for l, r in zip(node.left_keys, node.right_keys, strict=True)]
     moved = [_moved(e, {c: c + shift for c in e.columns()}) for e in right.conditions]
     return _Tree([*left.leaves, *right.leaves], columns, equal, [*left.conditions, *moved])
+
+
+def _unfolded(node: plan.MultiJoin) -> _Tree:
+    """A join at once as a tree that says the same; what it tests for NULL is never equal there."""
+    tree = _Tree(list(node.inputs), [], [], [])
+    first: dict[int, int] = {}
+    for offset, of in zip(tree.offsets(), node.variables, strict=False):
+        for c, v in enumerate(of):
+            if v in first:
+                tree.equal.append((first[v], offset + c))
+            elif v >= 0:
+                first[v] = offset + c
+    tree.columns = [first[v] for v in range(len(node.columns))]
+    for op, *sides in node.tests:
+        if not any(isinstance(side, Constant) and side.value is None for side in sides):
+            args = (side if isinstance(side, Expr) else ColumnRef(node.types[side], first[side]) for side in sides)
+            tree.conditions.append(call(op, *args))
+    return tree
 
 
 def _moved(expr: Expr, places: Mapping[int, int]) -> Expr:

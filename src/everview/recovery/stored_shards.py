@@ -15,7 +15,7 @@ import numpy as np
 from everview.dataflow import saved
 from everview.dataflow.commands import check_built, read_command, rebuild
 from everview.dataflow.operators import Arrangement
-from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable
+from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, Swap
 from everview.dataflow.saved import header
 from everview.errors import StoreError
 from everview.plan.frozen import Functions
@@ -112,6 +112,9 @@ class Found:
                 "open it with that version, or load its tables into a new directory",
             )
         return arrangement
+
+    def swap(self, command: Swap) -> None:
+        """It has been built so."""
 
     def keep(self, command: Keep) -> None:
         """What nothing needs was dropped then."""

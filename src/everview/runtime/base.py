@@ -153,6 +153,9 @@ class Runtime(Protocol):
     ) -> Arrangement:
         """An arrangement of a plan by some columns, up to date from now on."""
 
+    def swap(self, join: plan.Node, target: plan.Node) -> None:
+        """Have a join by another plan from now on, with the same rows; the old operators stay until `keep_only`."""
+
     def keep_only(self, roots: list[Operator]) -> None:
         """Drop every operator that none of these needs."""
 

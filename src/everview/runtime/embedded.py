@@ -6,10 +6,10 @@ files afterwards, or it is taken over from another dataflow (`everview.recovery.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from everview.dataflow.builder import Builder
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import Extend
 from everview.dataflow.operators import Arrange, Arrangement, Operator
+from everview.dataflow.swapping import swap
 from everview.errors import MemoryLimitError
 from everview.kernels import make
 from everview.plan import nodes as plan
@@ -28,6 +29,8 @@ from everview.runtime.base import COMMITTED, ChangeSet, Measure, StepOutcome, pa
 from everview.runtime.captures import Captures, Supposed
 from everview.runtime.spilling import Spilling, refused
 from everview.store.offsets import change_offsets
+
+Built = TypeVar("Built")
 
 BULK_ROWS = 256
 """Rows from which an insert is sorted straight into a batch."""
@@ -131,21 +134,29 @@ class EmbeddedRuntime:
     def install(
         self, node: plan.Node, keys: tuple[int, ...], history: int = 0, choice: Choice | None = None
     ) -> Arrangement:
+        arrangement = self._installed(lambda: self.builder.install(node, keys, choice))
+        self.dataflow.keep_history(arrangement, history)
+        self._tidy()
+        return arrangement
+
+    def swap(self, join: plan.Node, target: plan.Node) -> None:
+        self._installed(lambda: swap(self.builder, join, target))
+        self._tidy()
+
+    def _installed(self, build: Callable[[], Built]) -> Built:
+        """Build something and bring it up to date; if that fails, nothing of it stays."""
         while True:
             pressed = pressing.count
             try:
                 with self._within_memory():
-                    arrangement = self.builder.install(node, keys, choice)
+                    built = build()
                     self._fill.settle(self.dataflow)
             except BaseException as error:
                 self.builder.forget_new()
                 if pressing.disturbed(self.dataflow, error, pressed):
                     continue
                 raise self._refused(error) from None
-            break
-        self.dataflow.keep_history(arrangement, history)
-        self._tidy()
-        return arrangement
+            return built
 
     def _within_memory(self) -> AbstractContextManager[None]:
         return nullcontext() if self.spilling is None else self.spilling.limited(self.dataflow)

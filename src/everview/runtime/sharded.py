@@ -25,7 +25,7 @@ from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import Extend
 from everview.dataflow.operators import Arrangement, Operator
 from everview.dataflow.partitioning import shares
-from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, Replica
+from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, Replica, Swap
 from everview.dataflow.superstep import Inputs, NoOtherShards, Shard
 from everview.errors import ClosedError, EverviewError
 from everview.kernels.trace import image
@@ -167,6 +167,9 @@ class Build(Protocol):
     def view(self, command: Install) -> Arrangement:
         """An arrangement of a plan."""
 
+    def swap(self, command: Swap) -> None:
+        """Have a join by another plan."""
+
     def keep(self, command: Keep) -> None:
         """Drop what nothing needs."""
 
@@ -182,6 +185,9 @@ class OnShards:
 
     def view(self, command: Install) -> Arrangement:
         return self._runtime.build(command)
+
+    def swap(self, command: Swap) -> None:
+        self._runtime.swap_on_shards(command)
 
     def keep(self, command: Keep) -> None:
         self._runtime.cluster.build(command, {}, frozenset())
@@ -223,6 +229,22 @@ class ShardedRuntime:
         self, node: plan.Node, keys: tuple[int, ...], history: int = 0, choice: Choice | None = None
     ) -> Arrangement:
         return self._build.view(Install(node, keys, history, choice))
+
+    def swap(self, join: plan.Node, target: plan.Node) -> None:
+        self._build.swap(Swap(join, target))
+
+    @whole
+    def swap_on_shards(self, command: Swap) -> None:
+        """Have a join by another plan on all shards, and here."""
+        self.replica.build(command)
+        try:
+            with self._serving():
+                added = self.cluster.build(command, {}, self._followed())
+        except BaseException:
+            self.builder.forget_new()
+            raise
+        self.dataflow.installed()
+        self.fill(self._filled, added)
 
     @whole
     def keep_only(self, roots: list[Operator]) -> None:

@@ -32,6 +32,7 @@ from everview.session.clock.temporal import Clock
 from everview.session.limits import WATCH, Limits
 from everview.session.names.catalog import Catalog
 from everview.session.names.definitions import Definitions, check_count
+from everview.session.names.plan_history import PlanHistory
 from everview.stopping import Stop, helpers
 from everview.types import DataType
 
@@ -70,6 +71,7 @@ class Core:
         self.transactions = Transactions(self)
         self.by_key = ByKey(self)
         self.definitions = Definitions(self)
+        self.plans = PlanHistory()
         self.functions: dict[str, UserFunction] = {}
         """Python functions that SQL and Datalog may call, by name"""
         self.zone = "UTC"

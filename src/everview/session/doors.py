@@ -84,6 +84,12 @@ def alternatives(core: Core, collection: Collection) -> list[str]:
     return alternatives(core, collection)
 
 
+def replan(core: Core, view: View, wanted: str) -> int:
+    from everview.optimiser.replanned import replan
+
+    return replan(core, view, wanted)
+
+
 # languages
 
 

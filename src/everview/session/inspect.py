@@ -111,6 +111,7 @@ def explain(core: Core, view: View) -> str:
     """How a view's joins are kept and why, and the arrangements it uses."""
     dataflow, operator = core.runtime.dataflow, view._arrangement.operator
     lines = [str(view._said(d)) for d in core.runtime.builder.decided.get(view._node, [])]
+    lines += core.plans.lines(core, view)
     for joined in upstream(dataflow, operator):
         if isinstance(joined, Extend):
             lines += [*joined.explain(), *core.runtime.describe(joined)]

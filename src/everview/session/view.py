@@ -229,6 +229,26 @@ class View(Followed):
         kept = explain(self._core, self)
         return Explained(f"{self._source.explain()}\n{kept}")
 
+    @reads
+    def replan(self, plan: str = "best") -> int:
+        """Keep the view's joins by another plan from now on: "best" (the cheapest for the rows there are now),
+        "binary", "delta", "wco", or "written" (as when it was made). The view goes on: its contents, history,
+        subscribers and sinks, and the views that read it, notice nothing. A join that other views share changes for
+        all of them. Gives how many joins have another plan than before.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> a, b, c = (db.table(name, {"x": int, "y": int}) for name in "abc")
+        >>> for table in (a, b, c):
+        ...     table.insert([(1, 1), (1, 2), (2, 1)])
+        >>> paths = db.view("paths", a.join(b, a.y == b.x).join(c, b.y == c.x).select(x=a.x, y=c.y))
+        >>> before, time = sorted(paths.rows()), db.time
+        >>> paths.replan("delta"), sorted(paths.rows()) == before, db.time == time
+        (1, True, True)
+        """
+        self._alive()
+        return doors.replan(self._core, self, plan)
+
     def _said(self, decision: Decision | LoopDecision) -> Decision | LoopDecision:
         """A decision with the reason of whoever made it."""
         why = self._source._plan_why

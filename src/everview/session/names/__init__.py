@@ -7,4 +7,5 @@ Read in this order:
     rewriting, estimates    what is made of a plan before it is installed
     altering           ALTER
     surviving          which entries are still needed
+    plan_history       which joins were given another plan, when and why
 """

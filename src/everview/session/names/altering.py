@@ -268,6 +268,7 @@ class Altering:
                     core.definitions.remove_view(catalog.views[name])
             keep_snapshots(table._arrangement.trace)
             self._forget_columns(table, {columns[new].name: table._columns[old].name for old, new in moved.items()})
+            runtime.builder.forget_plans_of(plan_of(table))
             table._node, table._id, table._key = node, entry.id, entry.key
             table._columns = tuple(_own(table, c, i) for i, c in enumerate(columns))
             table._codec = Codec(node.types, tuple(c.name for c in columns), core.interner)

@@ -32,7 +32,7 @@ from everview.session.changes.turns import reads
 from everview.session.clock.follower_entries import described, follower_of
 from everview.session.clock.temporal import RESERVED_PREFIX, ArrivalTTL, Follower
 from everview.session.inspect import error_operators
-from everview.session.names.altering import Altering
+from everview.session.names.altering import Altering, plan_of
 from everview.session.names.catalog import TRANSIENT
 from everview.session.names.entries import (
     Collected,
@@ -44,6 +44,7 @@ from everview.session.names.entries import (
     FunctionMade,
     IndexDropped,
     IndexMade,
+    PlanChanged,
     Renamed,
     TableAltered,
     TableDropped,
@@ -370,6 +371,36 @@ class Definitions:
         self._catalog.give(collection._node)
         return view
 
+    # plans
+
+    @reads
+    def replan(self, join: nodes.Node, target: nodes.Node, why: str) -> None:
+        """Have a join, wherever it is read, by another plan: the same rows, and nobody notices."""
+        core = self._core
+        core.changing()
+        core.transactions.refuse_supposed("plans cannot be changed")
+        core.runtime.backing.check_writable("a plan cannot be changed")
+        core.transactions.catch_up()
+        target = self._catalog.canonical(target)
+        before = core.runtime.builder.chosen.get(join, join)
+        if target == before:
+            return
+        change = PlanChanged(nodes.Union((join, target)), why, core.runtime.dataflow.time)
+        self._swap(join, target)
+        try:
+            self._catalog.note(change)
+        except BaseException:
+            self._swap(join, before)
+            raise
+        core.plans.note(change)
+
+    def _swap(self, join: nodes.Node, target: nodes.Node) -> None:
+        core = self._core
+        core.runtime.swap(join, target)
+        self.free_unused()
+        for view in self._catalog.views.values():
+            view._fallible = error_operators(core.runtime.dataflow, view._arrangement.operator)
+
     # dropping
 
     @reads
@@ -492,6 +523,7 @@ class Definitions:
         for hidden in [t for t in tables.values() if t._origin is table]:
             del tables[hidden._label]
         self._core.clock.forget(table)
+        self._core.runtime.builder.forget_plans_of(plan_of(table))
         self.free_unused()
 
     @reads
@@ -588,6 +620,9 @@ class Definitions:
             self.free_unused()
         elif isinstance(entry, ViewMade):
             self._perform_view(entry)
+        elif isinstance(entry, PlanChanged):
+            self._swap(entry.join, entry.target)
+            core.plans.note(entry)
         elif isinstance(entry, IndexMade):
             of = catalog.views.get(entry.view) or catalog.tables[entry.view]
             self._make_index(of, entry.keys, entry.name)

@@ -48,6 +48,25 @@ class ViewMade:
 
 
 @dataclass(frozen=True)
+class PlanChanged:
+    """A join is built by another plan. `node` is a union of two: the join as it is known, and as it is built."""
+
+    node: plan.Union
+    why: str = ""
+    time: int = 0
+
+    @property
+    def join(self) -> plan.Node:
+        """The join as it is known."""
+        return self.node.inputs[0]
+
+    @property
+    def target(self) -> plan.Node:
+        """The join as it is built."""
+        return self.node.inputs[1]
+
+
+@dataclass(frozen=True)
 class FollowerMade:
     """Something that follows the clock (`everview.session.clock.temporal`): of which kind, of which table, and when the
     clock showed `now`. `node` projects the table to the expressions it needs; `id` is that of its own table, -1 if it
@@ -196,6 +215,7 @@ Entry = (
     | Commented
     | FollowerMade
     | ViewMade
+    | PlanChanged
     | IndexMade
     | IndexDropped
     | TableDropped
@@ -219,7 +239,7 @@ def encode(entry: Entry, functions: Functions) -> bytes:
         header["type"] = repr(entry.type)
     if isinstance(entry, (TableMade, TableAltered)):
         header["columns"] = [[name, repr(declared)] for name, declared in entry.columns]
-    if isinstance(entry, (ViewMade, FollowerMade, TableAltered)):
+    if isinstance(entry, (ViewMade, PlanChanged, FollowerMade, TableAltered)):
         parts.append(freeze(entry.node, functions))
         new = list(functions.unwritten())
         header["node"] = [name for name, _ in new]
@@ -241,7 +261,7 @@ def decode(data: Any, where: str, functions: Functions) -> Entry:
         known["type"] = data_type(known["type"])
     if kind in (TableMade, TableAltered):
         known["columns"] = tuple((name, data_type(declared)) for name, declared in known["columns"])
-    if kind in (ViewMade, FollowerMade, TableAltered):
+    if kind in (ViewMade, PlanChanged, FollowerMade, TableAltered):
         for used, function in zip(known["node"], parts[1:], strict=True):
             functions.read(used, bytes(function))
         known["node"] = thaw(bytes(parts[0]), functions)

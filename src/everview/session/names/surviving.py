@@ -22,6 +22,7 @@ from everview.session.names.entries import (
     FunctionMade,
     IndexDropped,
     IndexMade,
+    PlanChanged,
     Renamed,
     TableAltered,
     TableDropped,
@@ -73,7 +74,11 @@ def _after(kept: Kept, entry: Entry, data: bytes) -> Kept:
     if isinstance(entry, ColumnsRenamed):
         return _with_columns(kept, entry)
     if isinstance(entry, TableAltered):
-        return _altered(_without(kept, lambda e: _about(e) in entry.gone), entry)
+        left = _without(kept, lambda e: isinstance(e, PlanChanged) and _reads(e, {_table(entry).id}))
+        return _altered(_without(left, lambda e: _about(e) in entry.gone), entry)
+    if isinstance(entry, PlanChanged):  # first of all: what reads the join is then built so from the beginning
+        others = _without(kept, lambda e: isinstance(e, PlanChanged) and e.join == entry.join)
+        return others if entry.join == entry.target else [(entry, b""), *others]
     if not isinstance(entry, Collected):
         kept.append((entry, data))
     return kept
@@ -99,12 +104,14 @@ def _gone_with(entries: list[Entry], table: str) -> set[Entry]:
     made: set[Entry] = {e for e in entries if isinstance(e, TableMade) and e.name == table}
     made |= {e for e in entries if isinstance(e, FollowerMade) and table in (e.table, e.looks_at)}
     ids = {e.id for e in made if isinstance(e, (TableMade, FollowerMade))}
-    views = {
-        e.name
-        for e in entries
-        if isinstance(e, ViewMade) and any(isinstance(n, plan.Table) and n.id in ids for n in e.node.walk())
-    }
+    views = {e.name for e in entries if isinstance(e, ViewMade) and _reads(e, ids)}
+    made |= {e for e in entries if isinstance(e, PlanChanged) and _reads(e, ids)}
     return made | {e for e in entries if _about(e) in {*views, table}}
+
+
+def _reads(entry: ViewMade | PlanChanged, tables: set[int]) -> bool:
+    """Whether a plan reads one of some tables."""
+    return any(isinstance(n, plan.Table) and n.id in tables for n in entry.node.walk())
 
 
 def _renamed(entry: Entry, to: Renamed) -> Entry:

@@ -3,6 +3,7 @@
     ALTER TABLE t ADD COLUMN x int, DROP COLUMN y, ALTER COLUMN z TYPE text, ADD PRIMARY KEY (a)
     ALTER TABLE t RENAME COLUMN a TO b        ALTER VIEW v RENAME COLUMN a TO b
     ALTER TABLE t RENAME TO u                 ALTER VIEW v RENAME TO w        ALTER INDEX i RENAME TO j
+    ALTER VIEW v SET (plan = delta)           best, binary, delta, wco, or DEFAULT: as it was written
 
 The actions of one statement are applied one after the other to a description of the table; then all of them are done at
 once, or none (`everview.session.names.altering`). As in PostgreSQL, views go on reading what was renamed, and what they
@@ -122,8 +123,11 @@ class _Alteration:
         if words.next_is("RENAME"):
             return self._rename()
         if isinstance(self.found, View):
+            if words.next_is("SET"):
+                return self._set_plan(self.found)
             raise words.error(
-                "a view can only be renamed, and its columns", "CREATE OR REPLACE VIEW says another query"
+                "a view can only be renamed, its columns too, and get another plan",
+                "CREATE OR REPLACE VIEW says another query",
             )
         if words.next_is("SET", "SCHEMA"):
             return self._set_schema()
@@ -165,6 +169,18 @@ class _Alteration:
             raise words.error(f"{self.found._label} has a column {new} already", "choose another name", "E_DUPLICATE")
         names[old] = new
         return lambda: altering.rename_columns(self.found._label, tuple(names))
+
+    def _set_plan(self, view: View) -> Callable[[], None]:
+        words = self.words
+        words.need("(", "PLAN", "=")
+        wanted = words.take("a plan")
+        words.need(")")
+        plan = "written" if wanted.lower() == "default" else wanted.lower()
+
+        def do() -> None:
+            view.replan(plan)
+
+        return do
 
     def _names(self) -> list[str]:
         return [*self.sql.session.tables, *self.sql.session.views]

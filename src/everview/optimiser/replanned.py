@@ -1,0 +1,88 @@
+"""Another plan for a view that lives: which of its joins can be kept otherwise, and how.
+
+A view's joins are those of the plan it was built from, which is not always the plan that was written: loops keep less,
+joins were put together. Each is asked about by itself. What is found is given to the session
+(`Definitions.replan`), which exchanges the operators in one step (`everview.dataflow.swapping`) and writes it down; so
+a directory that is opened again has the plan it was closed with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from everview.errors import PlanError, did_you_mean
+from everview.optimiser.chosen import optimiser_of, with_problems
+from everview.optimiser.problem import Problem
+from everview.optimiser.rebuilt import rebuilt
+from everview.optimiser.rules import Best
+from everview.plan import nodes as plan
+from everview.plan.multiway import AtOnce, NaturalJoin, natural_joins
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.view import View
+
+PLANS = ("best", "binary", "delta", "wco", "written")
+"""What `View.replan` can be told."""
+
+
+class LivingJoin(NamedTuple):
+    """A join of a view, by the node it is known by."""
+
+    node: plan.Node
+    join: NaturalJoin
+    problem: Problem
+
+    def by(self, best: Best) -> plan.Node:
+        """The join as the optimiser would have it."""
+        return rebuilt(self.join, self.node.types, best)
+
+    def at_once(self, strategy: AtOnce) -> plan.Node:
+        """The join at once."""
+        return self.join.multi_join(self.join.tree.leaves, self.node.types, strategy)
+
+
+def living_joins(core: Core, view: View) -> list[LivingJoin]:
+    """The joins of three inputs or more that a view was built from, outside loops; not those of views that it reads."""
+    builder = core.runtime.builder
+    own = core.catalog.canonical(view._node)
+    built = builder.built.get(own, own)
+    found = natural_joins(built, builder.installed - {own, built}, unfold=True)
+    return [LivingJoin(*each) for each in with_problems(core, view._source, found)]
+
+
+def replan(core: Core, view: View, wanted: str) -> int:
+    """Have the joins of a view by another plan; how many have one now that they had not before."""
+    if wanted not in PLANS:
+        raise PlanError("E_PLAN", f"there is no plan {wanted!r} for a view that lives", did_you_mean(wanted, PLANS))
+    chosen, changed = core.runtime.builder.chosen, 0
+    for living in living_joins(core, view):
+        target = _TARGETS[wanted](core, living)
+        if target != chosen.get(living.node, living.node):
+            core.definitions.replan(living.node, target, f"view.replan({wanted!r}) asked for it")
+            changed += 1
+    return changed
+
+
+def cheapest(core: Core, problem: Problem) -> Best:
+    """The cheapest plan of a problem, asked once."""
+    optimiser = optimiser_of(core)
+    number = optimiser.add(problem)
+    try:
+        return optimiser.best(number)
+    finally:
+        optimiser.remove(number)
+
+
+def _binary(core: Core, living: LivingJoin) -> plan.Node:
+    return living.by(cheapest(core, Problem(living.problem.relations, {}, living.problem.factors)))
+
+
+_TARGETS: dict[str, Callable[[Core, LivingJoin], plan.Node]] = {
+    "best": lambda core, living: living.by(cheapest(core, living.problem)),
+    "binary": _binary,
+    "delta": lambda core, living: living.at_once("delta"),
+    "wco": lambda core, living: living.at_once("wco"),
+    "written": lambda core, living: living.node,
+}

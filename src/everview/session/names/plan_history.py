@@ -1,0 +1,64 @@
+"""What became of the plans of joins: which were changed while they lived, when and why.
+
+A join is known by its node, whatever plan it is built by (`everview.dataflow.swapping`), so the notes are by node, and
+belong to every view that reads the join.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from everview.language.collection import known_names
+from everview.plan import nodes as plan
+from everview.session.names.entries import PlanChanged
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.view import View
+
+LAST = 10
+"""Changes of one join's plan that are remembered."""
+
+
+class PlanHistory:
+    """The last changes of each join's plan."""
+
+    def __init__(self) -> None:
+        self.of: dict[plan.Node, deque[PlanChanged]] = {}
+
+    def note(self, change: PlanChanged) -> None:
+        """A join has another plan."""
+        self.of.setdefault(change.join, deque(maxlen=LAST)).append(change)
+
+    def lines(self, core: Core, view: View) -> Iterator[str]:
+        """What `explain` says about a view's joins."""
+        node = core.catalog.canonical(view._node)
+        built = core.runtime.builder.built.get(node, node)
+        labels = known_names(view._source)[1]
+        for join in dict.fromkeys(n for n in built.walk() if n in self.of):
+            *earlier, last = self.of[join]
+            shape = "as it was written" if last.target == join else shown(last.target, labels)
+            yield f"plan since time {last.time}: {shape}, because {last.why}"
+            for change in reversed(earlier):
+                was = "as it was written" if change.target == join else shown(change.target, labels)
+                yield f"  from time {change.time}: {was}, because {change.why}"
+
+
+def shown(node: plan.Node, labels: Mapping[plan.Node, str]) -> str:
+    """A join as a text: brackets are joins.
+
+    >>> from everview.types import INT
+    >>> a, b, c = (plan.Table(i, (INT,)) for i in range(3))
+    >>> shown(plan.Join(plan.Join(a, b, (0,), (0,)), c, (0,), (0,)), {a: "a", b: "b", c: "c"})
+    '((a join b) join c)'
+    """
+    if node in labels:
+        return labels[node]
+    if isinstance(node, plan.MultiJoin):
+        return f"{node.strategy} of {', '.join(shown(i, labels) for i in node.inputs)}"
+    if isinstance(node, plan.Join):
+        return f"({shown(node.left, labels)} join {shown(node.right, labels)})"
+    below = node.children()
+    return shown(below[0], labels) if len(below) == 1 else "a part of the query"
