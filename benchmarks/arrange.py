@@ -32,7 +32,10 @@ def workload(by: str, graph: graphs.Graph) -> common.Workload:
         return peers.by_row(np.concatenate(sides))
 
     name = "arrange" if by == "src" else f"arrange-{by}"
-    return common.Workload(name, graph.name, ROOT_COLUMNS, graph.edges, graph.stream, build, expected)
+    rivals = (("differential", "arrange"),) if by == "src" else ()
+    return common.Workload(
+        name, graph.name, ROOT_COLUMNS, graph.edges, graph.stream, build, expected, rivals=rivals, theirs=peers.by_row
+    )
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -226,6 +226,9 @@ class Workload:
     function that gives the maintained answer as sorted rows. `expected(rows)` is the same answer from scratch, given
     the table's rows. `peers(rows)` are other programs' ways to it; `spark(rows)` is stock Spark's, which says itself
     what it took, since it works in other processes.
+
+    `rivals` are the crates and the names of this workload there (see `reference`); `statics` the tables that `build`
+    fills, `k` a number that the workload needs, `theirs` the right answer of a rival where that is not `expected`.
     """
 
     name: str
@@ -238,6 +241,10 @@ class Workload:
     peers: Callable[[Ints], dict[str, Recompute]] = lambda rows: {}
     variant: str = ""
     spark: Callable[[Ints], tuple[dict[str, float], Ints]] | None = None
+    rivals: tuple[tuple[str, str], ...] = ()
+    statics: Mapping[str, Ints] = field(default_factory=dict)
+    k: int = 0
+    theirs: Callable[[Ints], Ints] | None = None
 
 
 def arguments(description: str | None, *choices: tuple[str, Sequence[str]]) -> argparse.ArgumentParser:
@@ -252,6 +259,9 @@ def arguments(description: str | None, *choices: tuple[str, Sequence[str]]) -> a
     parser.add_argument("--history", type=int, default=None, help="epochs of history the session keeps")
     parser.add_argument("--no-peers", action="store_true", help="do not run other software")
     parser.add_argument("--spark", action="store_true", help="also stock Spark from scratch, if the graph is small")
+    parser.add_argument(
+        "--export", metavar="DIRECTORY", help="also write rows, changes and answer, for a rival to read"
+    )
     parser.add_argument("--profile", action="store_true", help="where single changes spend time in Python, on stderr")
     parser.add_argument("--perf-map", action="store_true", help="name compiled operators for `perf record` of this run")
     return parser
@@ -334,9 +344,8 @@ def measure(workload: Workload, options: argparse.Namespace, bare: float) -> dic
     now = stream.after(rows, sizes.changes)
     expected = workload.expected(now)
     found["check"] = compare(maintained, expected)
-    known = reference.REFERENCE.get((workload.name, workload.graph))
-    found["reference"] = known and known.as_dict()
-    found["ratio"] = {} if options.quick else reference.ratios(workload.name, workload.graph, found)
+    if options.export:
+        reference.export(workload, sizes, (workload.theirs or workload.expected)(now), Path(options.export))
     found["peers"] = {} if options.no_peers else _peers(workload, now, found["single"]["cpu_ms_median"])
     if options.spark and workload.spark and len(now) <= MOST_FOR_SPARK:
         found["peers"]["spark"] = _on_spark(partial(workload.spark, now), expected)
@@ -395,8 +404,6 @@ def _peers(workload: Workload, rows: Ints, single_ms: float) -> dict[str, Any]:
             continue
         seconds = min(runs, key=lambda run: run["cpu_s"])
         found[name] = {**seconds, "cpu_of_one_change_times": seconds["cpu_s"] * 1e3 / single_ms}
-    if (workload.name, workload.graph) in reference.PATHWAY:
-        found["pathway 0.33 (recorded)"] = reference.PATHWAY[workload.name, workload.graph]
     return found
 
 

@@ -1,10 +1,13 @@
 """Revenue by nation: customer (15,000) joined with orders (150,000) joined with line items (600,000), summed by group.
 
+`--aggregate max` asks for the highest price instead, an aggregate whose rows matter when one goes.
+
 Line items change, one leaving and one coming. All columns are ints (prices in cents).
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import common
@@ -35,38 +38,48 @@ def generate(quick: bool) -> tuple[dict[str, common.Ints], graphs.Stream]:
     return rows, graphs.replacing(lineitem[:items], lineitem[items:], rng)
 
 
-def revenue(db: Any) -> tuple[Any, Any, Any, Any]:
-    """The three tables and the view of their join and sum."""
+def revenue(db: Any, aggregate: str = "sum") -> tuple[Any, Any, Any, Any]:
+    """The three tables and the view of their join and sum (or max)."""
     customer, orders, lineitem = (db.table(name, schema) for name, schema in SCHEMAS.items())
     ordered = lineitem.join(orders, lineitem["order"] == orders["order"])
     bought = ordered.join(customer, orders.customer == customer.customer)
-    sums = bought.select(nation=customer.nation, price=lineitem.price).group_by("nation").agg(total=col.price.sum())
-    return customer, orders, lineitem, db.view("revenue", sums)
+    prices = bought.select(nation=customer.nation, price=lineitem.price).group_by("nation")
+    total = prices.agg(total=col.price.sum() if aggregate == "sum" else col.price.max())
+    return customer, orders, lineitem, db.view("revenue", total)
 
 
-def workload(quick: bool) -> common.Workload:
-    """Sums by nation while line items change; customers and orders are loaded with the view's installation."""
+def workload(aggregate: str, quick: bool) -> common.Workload:
+    """Aggregates by nation while line items change; customers and orders are loaded with the view's installation."""
     rows, stream = generate(quick)
     given = {name: common.columns(tuple(SCHEMAS[name]), rows[name]) for name in ("customer", "orders")}
 
     def build(db: Any) -> tuple[Any, Any]:
-        customer, orders, lineitem, view = revenue(db)
+        customer, orders, lineitem, view = revenue(db, aggregate)
         customer.insert(given["customer"])
         orders.insert(given["orders"])
         return lineitem, lambda: common.sorted_rows(view)
 
     names = tuple(SCHEMAS["lineitem"])
+    by_hand = peers.revenue if aggregate == "sum" else peers.dearest
+    rivals = (("differential", "join3"), ("dbsp", "join3")) if aggregate == "sum" else (("dbsp", "dearest"),)
     return common.Workload(
-        "join3",
+        "join3" if aggregate == "sum" else "join3-max",
         "tpch",
         names,
         rows["lineitem"],
         stream,
         build,
-        lambda lineitem: peers.revenue(rows["customer"], rows["orders"], lineitem),
-        lambda lineitem: peers.revenue_peers(given["customer"], given["orders"], common.columns(names, lineitem)),
+        lambda lineitem: by_hand(rows["customer"], rows["orders"], lineitem),
+        lambda lineitem: (
+            peers.revenue_peers(given["customer"], given["orders"], common.columns(names, lineitem))
+            if aggregate == "sum"
+            else {}
+        ),
+        rivals=rivals,
+        statics={name: rows[name] for name in ("customer", "orders")},
     )
 
 
 if __name__ == "__main__":
-    common.run_prepared(workload, common.arguments(__doc__).parse_args())
+    options = common.arguments(__doc__, ("aggregate", ("sum", "max"))).parse_args()
+    common.run_prepared(partial(workload, options.aggregate), options)

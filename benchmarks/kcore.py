@@ -29,6 +29,8 @@ def workload(graph: graphs.Graph) -> common.Workload:
         lambda rows: peers.core(rows, graph.nodes, k),
         lambda rows: peers.core_peers(rows, graph.nodes, k),
         variant=f"k={k}",
+        rivals=(("differential", "kcore"),),
+        k=k,
     )
 
 

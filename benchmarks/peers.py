@@ -385,6 +385,15 @@ def revenue(customer: Ints, orders: Ints, lineitem: Ints) -> Ints:
     return np.stack([present, total[present]], axis=1)
 
 
+def dearest(customer: Ints, orders: Ints, lineitem: Ints) -> Ints:
+    """(nation, highest price) of the same join."""
+    nation = customer[orders[lineitem[:, 0], 1], 1]
+    highest = np.full(nation.max() + 1, np.iinfo(np.int64).min)
+    np.maximum.at(highest, nation, lineitem[:, 2])
+    present = np.unique(nation)
+    return np.stack([present, highest[present]], axis=1)
+
+
 _REVENUE = """
 SELECT c.nation, sum(l.price) AS total
 FROM lineitem l JOIN orders o ON l."order" = o."order" JOIN customer c ON o.customer = c.customer

@@ -1,74 +1,169 @@
-"""What others need for the same work, copied from the specification's measured.md so that results can stand next to it.
+"""The reference: Rust crates of our own (`benchmarks/rust`), run in turns with Everview on the same files.
 
-The reference is the Rust differential-dataflow crate, one worker, release build, on this kind of machine. A range is
-kept as measured, (best, worst); ratios are taken against the best, so they are never flattering.
+`rust/differential` is the differential-dataflow crate through its own API, `rust/dbsp` the dbsp crate for joins and
+aggregates; both with one worker, in release builds for this machine's processor. A benchmark that has rivals there
+(`Workload.rivals`) writes its rows, its changes and the right answer into a directory (`--export`). The crate reads
+them, does the same load, single changes and batches, and writes its answer, which must be equal to ours.
+
+Turns alternate, so a machine that becomes slower slows both down. Each figure is the best of its turns, theirs as much
+as ours. No figure is copied from anywhere: without `--reference` there are no ratios.
+
+Needs cargo and, for the first build, the crates' registry. The build directory is `.cache/rust` (or CARGO_TARGET_DIR).
+dbsp has 450 dependencies: its first build takes 15 minutes of CPU time; `differential` takes two.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import json
+import os
+import shutil
+import subprocess
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-Range = tuple[float, float]
+import numpy as np
 
+if TYPE_CHECKING:
+    import common
 
-@dataclass(frozen=True)
-class Reference:
-    """One row of the table: CPU s to load and finish, median ms of a single change, changes/s in batches, peak RSS."""
-
-    load_cpu_s: Range
-    single_ms: Range
-    batch_per_s: Range
-    rss_mb: Range
-
-    def as_dict(self) -> dict[str, Any]:
-        """For the report: one number where best and worst are equal."""
-        return {k: v[0] if v[0] == v[1] else list(v) for k, v in vars(self).items()}
+CRATES = Path(__file__).resolve().parent / "rust"
+ROOT = CRATES.parent.parent
 
 
-def _row(load: float | Range, single: float | Range, batch: float | Range, rss: float | Range) -> Reference:
-    return Reference(*((v, v) if isinstance(v, int | float) else v for v in (load, single, batch, rss)))
+class Missing(Exception):
+    """The reference cannot be built here; says why."""
 
 
-REFERENCE: dict[tuple[str, str], Reference] = {
-    ("arrange", "a"): _row(0.23, 0.005, (1.7e6, 0.6e6), 27),
-    ("arrange", "b"): _row((2.2, 2.5), 0.005, (1.7e6, 0.6e6), 207),
-    ("bfs", "a"): _row(0.43, 0.12, (20e3, 10e3), 65),
-    ("bfs", "b"): _row(5.0, 0.15, (6.0e3, 2.5e3), 404),
-    ("bfs", "c"): _row(0.63, 0.12, 57e3, 48),
-    ("reach", "a"): _row(0.41, 0.12, 15e3, 59),
-    ("reach", "b"): _row(4.6, 0.14, 3.4e3, 358),
-    ("reach", "c"): _row(0.68, 0.18, 75e3, 57),
-    ("wcc-prioritized", "a"): _row(0.69, (0.17, 0.19), (17e3, 7e3), 73),
-    ("wcc-prioritized", "b"): _row(8.2, 0.21, 4.1e3, 541),
-    ("wcc-prioritized", "c"): _row(1.25, 0.17, 31e3, 93),
-    ("wcc-plain", "a"): _row(5.4, 1.6, 0.38e3, 739),
-    ("wcc-plain", "c"): _row(3.1, 1.0, 1.4e3, 334),
-    ("scc", "a"): _row(12.2, 14, 0.26e3, 1320),
-    ("kcore", "a"): _row(0.92, 0.11, 119e3, 109),
-    ("kcore", "c"): _row(1.64, 0.23, 39e3, 154),
-    ("triangles", "c"): _row((22.7, 25), (0.32, 0.69), (10e3, 2.4e3), (134, 3100)),
-    ("join3", "tpch"): _row((0.08, 0.25), (0.026, 0.033), (0.6e6, 0.2e6), (34, 63)),
-}
-
-PATHWAY: dict[tuple[str, str], dict[str, float]] = {
-    ("reach", "a"): {"load_cpu_s": 12, "single_ms": 1.0, "batch_per_s": 13e3, "rss_mb": 1100},
-    ("bfs", "a"): {"load_cpu_s": 29, "single_ms": 3.3, "batch_per_s": 0.8e3, "rss_mb": 1600},
-    ("wcc-plain", "a"): {"load_cpu_s": 107, "single_ms": 3.4, "batch_per_s": 0.6e3, "rss_mb": 2700},
-}
-"""Pathway 0.33, one thread, as measured before the project; it is too large to install for every run."""
+def build(crate: str) -> Path:
+    """The program of a crate ("differential" or "dbsp"), built if it is not up to date."""
+    if shutil.which("cargo") is None:
+        raise Missing("cargo is not installed (https://rustup.rs)")
+    target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / ".cache" / "rust")
+    command = ["nice", "-n", "10", "cargo", "build", "--release", "--locked", "-j1", "-p", f"reference-{crate}"]
+    built = subprocess.run(
+        command, cwd=CRATES, env=os.environ | {"CARGO_TARGET_DIR": str(target)}, stderr=subprocess.PIPE, check=False
+    )
+    if built.returncode:
+        raise Missing(f"reference-{crate} was not built: {built.stderr.decode()[-2000:]}")
+    return target / "release" / f"reference-{crate}"
 
 
-def ratios(name: str, graph: str, report: dict[str, Any]) -> dict[str, float]:
-    """How many times as good as the reference's best (above 1: better), but for memory: how many times as much."""
-    known = REFERENCE.get((name, graph))
-    if known is None:
-        return {}
-    memory = report["memory"]
-    return {
-        "load_times_as_fast": known.load_cpu_s[0] / (report["install"]["cpu_s"] + report["load"]["cpu_s"]),
-        "single_times_as_fast": known.single_ms[0] / report["single"]["cpu_ms_median"],
-        "batch_times_as_fast": report["batch"]["changes_per_cpu_s"] / known.batch_per_s[0],
-        "peak_memory_times_as_much": memory["peak_mb"] / known.rss_mb[0],
-        "net_memory_times_as_much": memory["net_mb"] / known.rss_mb[0],
+def versions() -> dict[str, str]:
+    """The crates that are measured, as the lock file has them."""
+    locked = tomllib.loads((CRATES / "Cargo.lock").read_text())["package"]
+    return {p["name"]: p["version"] for p in locked if p["name"] in ("differential-dataflow", "dbsp")}
+
+
+def export(workload: common.Workload, sizes: common.Sizes, answer: common.Ints, directory: Path) -> None:
+    """Write what a rival needs: rows and changes as words, the right answer, and how much is measured."""
+    directory.mkdir(parents=True, exist_ok=True)
+    tables = dict(workload.statics) | {"rows": workload.rows, "old": workload.stream.old, "new": workload.stream.new}
+    for name, rows in (tables | {"expected": answer}).items():
+        (directory / f"{name}.i64").write_bytes(np.ascontiguousarray(rows, dtype="<i8").tobytes())
+    task = {
+        "rivals": [list(rival) for rival in workload.rivals],
+        "columns": len(workload.columns),
+        "sizes": [sizes.warm_up, sizes.singles, sizes.batch, sizes.batches],
+        "k": workload.k,
     }
+    (directory / "task.json").write_text(json.dumps(task))
+
+
+def run(program: Path, workload: str, directory: Path, timeout: float) -> dict[str, Any]:
+    """One turn of theirs; stops with an error if its answer is not the right one."""
+    task = json.loads((directory / "task.json").read_text())
+    arguments = [workload, str(directory), f"rows:{task['columns']}", *map(str, task["sizes"]), str(task["k"])]
+    done = subprocess.run([str(program), *arguments], capture_output=True, text=True, timeout=timeout, check=False)
+    if done.returncode:
+        raise SystemExit(f"{program.name} {workload} failed: {done.stderr.strip()[-2000:]}")
+    if (directory / "answer.i64").read_bytes() != (directory / "expected.i64").read_bytes():
+        raise SystemExit(f"{program.name} {workload}: its answer is not the right one")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def figures(report: Mapping[str, Any]) -> dict[str, float]:
+    """What is compared, of one turn's report (ours and theirs have the same names)."""
+    return {
+        "load_cpu_s": report["install"]["cpu_s"] + report["load"]["cpu_s"],
+        "single_ms": report["single"]["cpu_ms_median"],
+        "single_p99_ms": report["single"]["cpu_ms_p99"],
+        "batch_per_s": report["batch"]["changes_per_cpu_s"],
+        "net_mb": report["memory"]["net_mb"],
+        "peak_mb": report["memory"]["peak_mb"],
+    }
+
+
+def best(turns: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The best of several turns, figure by figure.
+
+    >>> best([{"load_cpu_s": 2.0, "batch_per_s": 5.0}, {"load_cpu_s": 3.0, "batch_per_s": 6.0}])
+    {'load_cpu_s': 2.0, 'batch_per_s': 6.0}
+    """
+    return {name: (max if name == "batch_per_s" else min)(turn[name] for turn in turns) for name in turns[0]}
+
+
+def ratios(ours: Mapping[str, float], theirs: Mapping[str, float]) -> dict[str, float]:
+    """How many times as good as theirs (above 1: better), but for memory: how many times as much."""
+    return {
+        "load_times_as_fast": theirs["load_cpu_s"] / ours["load_cpu_s"],
+        "single_times_as_fast": theirs["single_ms"] / ours["single_ms"],
+        "batch_times_as_fast": ours["batch_per_s"] / theirs["batch_per_s"],
+        "peak_memory_times_as_much": ours["peak_mb"] / theirs["peak_mb"],
+        "net_memory_times_as_much": ours["net_mb"] / theirs["net_mb"],
+    }
+
+
+def section(
+    rows: Sequence[tuple[str, str, Mapping[str, Any]]], machine: Mapping[str, Any], loads: str
+) -> dict[str, Any]:
+    """What RESULTS.md shows of a run: (case, crate, its comparison) one below the other."""
+    names = ("load", "single", "batch")
+    found = versions()
+    return {
+        "title": "Against differential dataflow and dbsp in Rust",
+        "question": "Times as fast as the Rust crates in the same run: same files, same algorithm, turns alternating,"
+        " CPU time, one thread, the best turn of each. Above 1 is faster here. In brackets: here / there.",
+        "date": machine["when"][:10],
+        "commit": machine["commit"],
+        "script": "run.py --reference",
+        "load_average": loads,
+        "columns": [
+            "workload",
+            "crate",
+            "load, s",
+            "1 change, median ms",
+            "batches, changes/s",
+            "net memory, times as much",
+        ],
+        "rows": [
+            [
+                case,
+                f"{crate} {found['differential-dataflow' if crate == 'differential' else crate]}",
+                *(
+                    _pair(one, part, key)
+                    for part, key in zip(names, ("load_cpu_s", "single_ms", "batch_per_s"), strict=True)
+                ),
+                _short(one["ratio"]["net_memory_times_as_much"]),
+            ]
+            for case, crate, one in rows
+        ],
+        "reading": "Both keep the answer readable after every step. Net memory leaves out interpreter, libraries and,"
+        " of theirs, the benchmark's own rows.",
+    }
+
+
+def _pair(one: Mapping[str, Any], part: str, key: str) -> str:
+    ratio, here, there = one["ratio"][f"{part}_times_as_fast"], one["ours"][key], one["theirs"][key]
+    return f"{_short(ratio)} ({_short(here)} / {_short(there)})"
+
+
+def _short(value: float) -> str:
+    """Two digits, and thousands apart.
+
+    >>> _short(0.0123), _short(1.25), _short(123456.0)
+    ('0.012', '1.2', '120,000')
+    """
+    return f"{float(f'{value:.2g}'):,.10g}"

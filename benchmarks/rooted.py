@@ -33,6 +33,7 @@ def workload(
         lambda rows: expected(rows, graph.nodes, 0),
         lambda rows: peers(rows, graph.nodes, 0),
         variant=spelling,
+        rivals=(("differential", name),),
     )
 
 

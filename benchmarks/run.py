@@ -3,9 +3,11 @@
     python benchmarks/run.py                   # everything: about half an hour
     python benchmarks/run.py --only reach,wcc  # names or beginnings of names
     python benchmarks/run.py --quick           # tiny sizes: does everything run and give right answers?
+    python benchmarks/run.py --reference       # in turns with the Rust crates, built first (see reference.py)
 
 The JSON goes to `benchmarks/results/`, which git ignores; a dated table is added to `benchmarks/HISTORY.md`. Figures
-worth quoting go to `benchmarks/figures/`, from which `make_results.py` writes RESULTS.md.
+worth quoting go to `benchmarks/figures/`, from which `make_results.py` writes RESULTS.md; `--reference` writes its
+comparison there itself, and runs only benchmarks that have a rival.
 """
 
 from __future__ import annotations
@@ -15,10 +17,13 @@ import datetime
 import json
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import reference
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
@@ -68,6 +73,7 @@ CASES: list[Case] = [
     *_graph_cases("triangles", "c", "--edges", "400000", name="triangles-400k"),
     *_graph_cases("triangles", "c", "--edges", "400000", "--plan", "binary", name="triangles-400k-binary"),
     Case("join3", "join3"),
+    Case("join3-max", "join3", ("--aggregate", "max")),
     Case("start", "start", ("--cold",)),
     Case("epochs", "epochs"),
     Case("install", "install"),
@@ -102,6 +108,8 @@ def main(arguments: list[str]) -> int:
     if options.list or not chosen:
         print("\n".join(c.name for c in (chosen or CASES)))
         return 0 if options.list else 2
+    if options.reference:
+        return _compare(chosen, options)
     outcomes = [(case, _run(case, options)) for case in chosen]
     if not options.quick and not options.no_record:
         _record([(case, report) for case, report in outcomes if "failed" not in report])
@@ -115,16 +123,18 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="only name the benchmarks")
     parser.add_argument("--no-peers", action="store_true", help="do not run other software")
     parser.add_argument("--spark", action="store_true", help="also stock Spark from scratch, on small graphs")
+    parser.add_argument("--reference", action="store_true", help="in turns with the Rust crates, as ratios")
+    parser.add_argument("--turns", type=int, default=3, help="turns of each with --reference")
     parser.add_argument("--no-record", action="store_true", help="do not add to HISTORY.md")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds after which a benchmark has failed")
     return parser.parse_args(arguments)
 
 
-def _run(case: Case, options: argparse.Namespace) -> dict[str, Any]:
+def _run(case: Case, options: argparse.Namespace, *more: str) -> dict[str, Any]:
     """One benchmark's report, or {"failed": why}."""
     wanted = {"--quick": options.quick, "--no-peers": options.no_peers, "--spark": options.spark}
     flags = [flag for flag, on in wanted.items() if on]
-    command = [sys.executable, str(HERE / f"{case.script}.py"), *case.arguments, *flags]
+    command = [sys.executable, str(HERE / f"{case.script}.py"), *case.arguments, *flags, *more]
     started = time.perf_counter()
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout, check=False)
@@ -170,16 +180,73 @@ def _facts(report: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+# --------------------------------------------------------------------------------------------- --reference
+
+RIVALRY = (
+    "arrange-a", "arrange-b", "bfs-a", "bfs-b", "bfs-c", "reach-a", "reach-c", "wcc-prioritized-a", "wcc-prioritized-c",
+    "wcc-library-a", "wcc-library-c", "wcc-plain-a", "scc-a", "scc-hashed-a", "scc-plain-a", "kcore-a", "kcore-c",
+    "join3", "join3-max",
+)  # fmt: skip
+"""What `--reference` runs unless told otherwise; a rival's plain loops make the others too long."""
+FIGURE = HERE / "figures" / "03-rust.json"
+
+
+def _compare(chosen: list[Case], options: argparse.Namespace) -> int:
+    """Ours and theirs in turns, case by case; the comparison is printed, and written for RESULTS.md."""
+    wanted = chosen if options.only or options.quick else [c for c in chosen if c.name in RIVALRY]
+    rows: list[tuple[str, str, dict[str, Any]]] = []
+    machines: list[dict[str, Any]] = []
+    failed = 0
+    for case in wanted:
+        with tempfile.TemporaryDirectory(prefix="everview-reference-") as directory:
+            try:
+                found, machine = _in_turns(case, Path(directory), options)
+            except (reference.Missing, subprocess.TimeoutExpired, SystemExit) as error:
+                print(f"{case.name:24} FAILED: {error}", flush=True)
+                failed += 1
+                continue
+        machines.append(machine)
+        for crate, one in found.items():
+            rows.append((case.name, crate, one))
+            print(f"{case.name:24} {crate:13} {json.dumps(one)}", flush=True)
+    if rows and not options.quick and not options.no_record:
+        loads = [machine["load_average"][0] for machine in machines]
+        section = reference.section(rows, machines[0], f"{min(loads):.1f} to {max(loads):.1f}")
+        FIGURE.write_text(json.dumps(section, indent=1) + "\n")
+    return failed
+
+
+def _in_turns(case: Case, directory: Path, options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
+    """By crate: best figures of both and their ratios; and the machine as our first turn saw it."""
+    ours: list[dict[str, float]] = []
+    theirs: dict[str, list[dict[str, float]]] = {}
+    machine: dict[str, Any] = {}
+    for turn in range(options.turns):
+        report = _run(case, options, "--no-peers", *(("--export", str(directory)) if turn == 0 else ()))
+        if "failed" in report:
+            raise SystemExit(report["failed"])
+        machine = machine or report["machine"]
+        ours.append(reference.figures(report))
+        for crate, workload in json.loads((directory / "task.json").read_text())["rivals"]:
+            turned = reference.run(reference.build(crate), workload, directory, options.timeout)
+            theirs.setdefault(crate, []).append(reference.figures(turned))
+    found = {}
+    for crate, turns in theirs.items():
+        pair = reference.best(ours), reference.best(turns)
+        found[crate] = {"ratio": reference.ratios(*pair), "ours": pair[0], "theirs": pair[1]}
+    return found, machine
+
+
 # -------------------------------------------------------------------------------------------- HISTORY.md
 
 
 _INTRODUCTION = """# Measurements, as they were made
 
 Each section is one run of `benchmarks/run.py` on a shared machine of two cores: trust CPU seconds and medians. How
-everything is measured: `common.py`. In brackets: times as good as the Rust differential-dataflow crate at its best
-(above 1 is better); for memory, times as much as its whole process (the issue's bar is 1.5). Peak memory is that of
-the whole process; net memory is without interpreter and imported libraries. Load includes installing the views.
-Columns named after other programs are the CPU seconds they need to compute the answer anew.
+everything is measured: `common.py`. In brackets (until 2026-11-17): times as good as the Rust differential-dataflow
+crate was on another day; since then `run.py --reference` compares both in one run. Peak memory is that of the whole
+process; net memory is without interpreter and imported libraries. Load includes installing the views. Columns named
+after other programs are the CPU seconds they need to compute the answer anew.
 """
 
 
@@ -232,19 +299,14 @@ def _seconds(report: dict[str, Any]) -> dict[str, str]:
 
 
 def _row(case: Case, report: dict[str, Any], peers: list[str]) -> str:
-    ratio = report["ratio"]
-
-    def against(key: str) -> str:
-        return f" [{ratio[key]:.2g}]" if key in ratio else ""
-
     single, memory, seconds = report["single"], report["memory"], _seconds(report)
     cells = (
         case.name,
-        f"{report['install']['cpu_s'] + report['load']['cpu_s']:.3g}{against('load_times_as_fast')}",
-        f"{single['cpu_ms_median']:.3g} ({single['cpu_ms_p99']:.3g}){against('single_times_as_fast')}",
-        f"{report['batch']['changes_per_cpu_s']:,.0f}{against('batch_times_as_fast')}",
-        f"{memory['peak_mb']:.0f}{against('peak_memory_times_as_much')}",
-        f"{memory['net_mb']:.0f}{against('net_memory_times_as_much')}",
+        f"{report['install']['cpu_s'] + report['load']['cpu_s']:.3g}",
+        f"{single['cpu_ms_median']:.3g} ({single['cpu_ms_p99']:.3g})",
+        f"{report['batch']['changes_per_cpu_s']:,.0f}",
+        f"{memory['peak_mb']:.0f}",
+        f"{memory['net_mb']:.0f}",
         *(seconds.get(name, "") for name in peers),
     )
     return f"| {' | '.join(cells)} |\n"

@@ -37,6 +37,7 @@ def workload(order: str, graph: graphs.Graph) -> common.Workload:
         lambda rows: peers.strong_peers(rows, graph.nodes),
         variant=order,
         spark=lambda rows: spark_graphs.recompute(spark_graphs.scc, rows),
+        rivals=(("differential", "scc-plain" if order == "plain" else "scc-prioritized"),),
     )
 
 

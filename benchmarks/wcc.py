@@ -34,6 +34,7 @@ def workload(order: str, spelling: str, graph: graphs.Graph, start: str = "keyed
         lambda rows: peers.component_peers(rows, graph.nodes),
         variant="Graph.wcc" if order == "library" else f"{spelling}, {start}",
         spark=lambda rows: spark_graphs.recompute(spark_graphs.wcc, rows),
+        rivals=(("differential", "wcc-plain" if order == "plain" else "wcc-prioritized"),),
     )
 
 

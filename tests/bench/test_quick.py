@@ -39,7 +39,7 @@ def report_of(script: str, *arguments: str) -> dict[str, Any]:
 def test_workload(script: str) -> None:
     report = report_of(script)
     assert report["check"]["equals_recompute"]
-    assert {"load", "single", "batch", "memory", "reference", "peers", "machine"} <= report.keys()
+    assert {"load", "single", "batch", "memory", "peers", "machine"} <= report.keys()
     assert report["machine"]["calibration"]["numpy_sort_cpu_s"] > 0
     assert not any("failed" in peer for peer in report["peers"].values()), report["peers"]
 
