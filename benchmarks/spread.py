@@ -1,14 +1,14 @@
 """Steps on spread state: a gang of two tasks next to one task that has all shards, on the same Spark, in turns.
 
-    python benchmarks/spread.py [--master local[2]] [--rows 300000] [--turns 2] [--part steps|strings|all]
+    python benchmarks/spread.py [--master local[2]] [--rows 300000] [--turns 2] [--part steps|strings] [--strings 3000000]
 
 *steps*: two tables joined, totals by group, and a search of 20 rounds from one node; both ways run in turns, with a
 directory each. Wall milliseconds (several processes work): the median of steps of one change, of searches in which one
 edge comes or goes, and rows per second of steps of 100,000 changes. *maps*: bytes of the state's files that each worker
 maps, as a share of all that workers map together: no member should map more than its part.
 
-*strings*: what a million new strings cost the driver's own memory, and a worker's: the driver has all of the
-dictionary.
+*strings*: what new strings cost the driver's own memory, and a worker's: neither should hold the dictionary. Memory is
+what is theirs (`RssAnon`), in MB after each tenth; bytes per string are the slope over the second half.
 
 One JSON object. Ratios of one run can be compared; times depend on who else uses the machine (`load average`).
 """
@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from spark_state import descendants, describe
 
 import everview as ev
@@ -120,23 +121,27 @@ def steps(spark: Any, rows: int, turns: int) -> dict[str, Any]:
     return found
 
 
-def strings(spark: Any, steps: int = 10, each: int = 100_000) -> dict[str, Any]:
-    """New strings: bytes of memory that each costs the driver, and the largest worker."""
+def strings(spark: Any, total: int, each: int = 100_000) -> dict[str, Any]:
+    """New strings: the memory of the driver and of the largest worker while they come."""
     state = tempfile.mkdtemp(prefix="everview-")
+    seen: list[dict[str, float]] = []
     with ev.connect(spark, state=state, shards=2, alone_rows=0, linger=5.0) as db:
         t = db.table("t", {"k": int, "name": str})
-
-        def insert(step: int) -> None:
-            t.insert([(i, f"a name that is new: {step * each + i:10d}") for i in range(each)])
-
-        insert(0)
-        before = _memory()
-        for step in range(1, steps + 1):
-            insert(step)
-        after = _memory()
+        for start in range(0, total, each):
+            names = [f"a name that is new: {i:10d}" for i in range(start, start + each)]
+            t.insert(pa.table({"k": np.arange(start, start + each), "name": names}))
+            if (start + each) % (total // 10) == 0:
+                seen.append(_memory())
+        shown = db.view("some", t.filter(col.k < 3)).rows()
+        assert sorted(shown) == [(i, f"a name that is new: {i:10d}") for i in range(3)], shown
+        held = len(db._core.interner), db._core.interner.resident
     shutil.rmtree(state)
-    return {f"{kind}, bytes per string": round((after[k] - before[k]) * 2**20 / steps / each)
-            for k, kind in (("driver", "driver"), ("python worker", "largest worker"))}  # fmt: skip
+    found: dict[str, Any] = {"strings": total, "known to the driver, held by it": held}
+    for kind in ("driver", "python worker"):
+        megabytes = [one[kind] for one in seen]
+        slope = (megabytes[-1] - megabytes[4]) * 2**20 / (total // 2)
+        found[kind] = {"MB after each tenth": [round(m) for m in megabytes], "bytes per string": round(slope, 1)}
+    return found
 
 
 def _memory() -> dict[str, float]:
@@ -153,13 +158,14 @@ def main() -> None:
     options.add_argument("--rows", type=int, default=300_000)
     options.add_argument("--turns", type=int, default=2)
     options.add_argument("--part", default="all")
+    options.add_argument("--strings", type=int, default=3_000_000)
     given = options.parse_args()
     spark = local_session(given.master)
     result: dict[str, Any] = {"benchmark": "spread", "master": given.master, "load average": os.getloadavg()[0]}
     if given.part in ("all", "steps"):
         result["steps"] = steps(spark, given.rows, given.turns)
     if given.part in ("all", "strings"):
-        result["strings"] = strings(spark)
+        result["strings"] = strings(spark, given.strings)
     print(json.dumps(result, indent=2))
     spark.stop()
 

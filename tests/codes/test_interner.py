@@ -227,7 +227,7 @@ def test_a_failed_growth_leaves_the_store_as_it_was(monkeypatch: pytest.MonkeyPa
     interner = Interner()
     codes = interner.encode(SOME)
     before = interner.export()
-    monkeypatch.setattr("everview.codes.interner._longer", _no_memory)
+    monkeypatch.setattr("everview.codes.interner.longer", _no_memory)
     with pytest.raises(MemoryError):
         interner.encode([str(i) for i in range(10_000)])
     monkeypatch.undo()

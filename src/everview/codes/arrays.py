@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from everview.codes import jsons
+from everview.codes.buffers import null_mask, numbers_of, validity_buffer
 from everview.codes.declare import arrow_field, arrow_type
-from everview.codes.interner import Interner, Words, item_tag, null_mask, numbers_of, validity_buffer
+from everview.codes.interner import Interner, Words, item_tag
 from everview.codes.scalars import (
     DIGITS,
     FIRST_DAY,

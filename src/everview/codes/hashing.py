@@ -268,6 +268,47 @@ def intern(
     return n
 
 
+@entry("int", "int", "text", "words", "words")
+def hash_all(kind, mask, payload, _payload, spans, n_spans, out, n):
+    """Write the first hash of every value, the id of most, into `out`."""
+    for i in range(n):
+        at = _word(spans, n_spans, i)
+        raw_store(out, i, hash_bytes(payload + at, _word(spans, n_spans, i + 1) - at, kind) & mask)
+    return 0
+
+
+@entry("int", "text", "words", "words", "text", "text", "text", "words")
+def compare(
+    kind, payload, _payload, spans, n_spans, slots, n, kinds, n_kinds, heap, _heap, starts, b_starts, same, n_same
+):
+    """Whether each value is the one in its slot of a run (`everview.codes.runs`); not if the slot is -1."""
+    n_starts = b_starts >> 3
+    for i in range(n):
+        slot = raw_load(slots, i)
+        found = 0
+        if slot >= 0:
+            at = _word(spans, n_spans, i)
+            size = _word(spans, n_spans, i + 1) - at
+            begin = _word(starts, n_starts, slot)
+            equal = _byte(kinds, n_kinds, slot) == kind and _word(starts, n_starts, slot + 1) - begin == size
+            if equal and _same(heap + begin, payload + at, size):
+                found = 1
+        _set_word(same, n_same, i, found)
+    return 0
+
+
+@entry("words", "text", "text", "words", "bytes")
+def gather_at(slots, n, heap, _heap, starts, b_starts, spans, n_spans, out, _out):
+    """Copy the bytes of a run's values `slots` to where they belong in `out`; those of slot -1 are not ours."""
+    n_starts = b_starts >> 3
+    for i in range(n):
+        slot = raw_load(slots, i)
+        if slot >= 0:
+            begin = _word(starts, n_starts, slot)
+            _copy(out + _word(spans, n_spans, i), heap + begin, _word(starts, n_starts, slot + 1) - begin)
+    return 0
+
+
 @entry("words", "words", "int")
 def fill_table(table, words, ids, n_ids, count):
     """Enter the first `count` ids into an empty table."""

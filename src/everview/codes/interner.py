@@ -13,8 +13,13 @@ text inside a tuple is interned itself, so tuples are of fixed width, nest, and 
 publishes a new `_Snapshot`; readers take the snapshot once and need no lock. Beside it live Python dictionaries that
 make single values fast; they are caches, bounded by `CACHED` entries.
 
-Hazard: values are never forgotten while a process has the dictionary. A stream of ever new texts grows it for ever;
-`nbytes` tells. In a directory they are forgotten when it is opened (`everview.store.dictionary_gc`).
+**Values at rest.** Where a directory has the values, a process can leave them there: `rest_on` gives it `runs`
+(`everview.codes.runs`), sorted pieces in mapped files, and empties the store, which then holds only what is newer. A
+value that no run and no entry has is new; where a hash is another's, that other is brought back into the store first,
+so the rule of salts holds as if all were here.
+
+Hazard: without runs, values are never forgotten while a process has the dictionary. A stream of ever new texts grows it
+for ever; `nbytes` tells. In a directory they are forgotten when it is opened (`everview.store.dictionary_gc`).
 """
 
 from __future__ import annotations
@@ -30,8 +35,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from everview.codes import hashing
+from everview.codes.buffers import NO_BYTES, frozen, longer, null_mask, numbers_of, utf8, validity, validity_buffer
+from everview.codes.runs import Run, slots_in
 from everview.codes.scalars import DECODERS, ENCODERS, counted, kind_of, shown, wrong_type
-from everview.errors import InputError
+from everview.errors import InputError, InternalError
 from everview.types import NULL, DataType
 
 Words = npt.NDArray[np.int64]
@@ -51,8 +58,6 @@ TAGS: dict[str, int] = {
 """Numbers of the kinds, in tuples and as seeds of ids. Part of the stored format: never change one."""
 
 KINDS = {tag: kind for kind, tag in TAGS.items()}
-_NO_BYTES: Bytes = np.zeros(0, dtype=np.uint8)
-_NO_BYTES.flags.writeable = False
 _SHORT_TEXT = 2**31 - 1
 
 
@@ -66,6 +71,9 @@ class _Snapshot(NamedTuple):
     table: Words
     size: int
     used: int
+    base: int = 0
+    """entries that came before these and are at rest"""
+    runs: tuple[Run, ...] = ()
 
 
 class _Values(dict[int, Any]):
@@ -99,11 +107,7 @@ class Interner:
         self._mask = -1 if hash_bits == 64 else (1 << hash_bits) - 1
         self._lock = threading.Lock()
         self._state = np.zeros(2, dtype=np.int64)
-        starts = np.zeros(257, dtype=np.int64)
-        empty = np.empty(256, dtype=np.int64)
-        kinds = np.empty(256, dtype=np.uint8)
-        table = np.zeros(2 * 512, dtype=np.int64)
-        self._snapshot = _Snapshot(np.empty(4096, dtype=np.uint8), starts, empty, kinds, table, 0, 0)
+        self._snapshot = _empty()
         self.known_texts: dict[str, int] = {}
         self.known_bytes: dict[bytes, int] = {}
         self._known_packed: dict[tuple[str, str], int] = {}
@@ -112,6 +116,12 @@ class Interner:
         self.values = _Values(self)
 
     def __len__(self) -> int:
+        """Entries so far, those that have been left to runs included; runs that came from elsewhere do not count."""
+        return self._snapshot.base + self._snapshot.size
+
+    @property
+    def resident(self) -> int:
+        """Entries that are held in memory."""
         return self._snapshot.size
 
     @property
@@ -199,7 +209,7 @@ class Interner:
         _, spans, payload = values.buffers()
         offsets = np.frombuffer(spans, dtype=np.int32 if narrow else np.int64) if spans else np.zeros(1, dtype=np.int64)
         offsets = offsets[values.offset : values.offset + len(values) + 1].astype(np.int64)
-        return self._add(TAGS[name], _frozen(payload), offsets, *_validity(values), len(values))
+        return self._add(TAGS[name], frozen(payload), offsets, *validity(values), len(values))
 
     def decode(self, ids: Words, kind: str | DataType = "str") -> pa.Array:
         """The Arrow array (string or binary; the large variant beyond 2 GB) of ids of one kind."""
@@ -224,10 +234,10 @@ class Interner:
         words[:, :, 0] = np.where(missing, 0, np.array(tags, dtype=np.int64))
         words[:, :, 1] = codes.T
         spans = np.arange(count + 1, dtype=np.int64) * (16 * len(tags))
-        valid = _NO_BYTES
+        valid = NO_BYTES
         if null.any():
             valid = np.packbits(~null, bitorder="little")
-        return self._add(TAGS["tuple"], _frozen(words.reshape(-1).view(np.uint8)), spans, _frozen(valid), 0, count)
+        return self._add(TAGS["tuple"], frozen(words.reshape(-1).view(np.uint8)), spans, frozen(valid), 0, count)
 
     def decode_tuples(self, ids: Words, width: int) -> tuple[Words, npt.NDArray[np.bool_]]:
         """The items' codes (width, n) of tuples with `width` items, and which tuples are NULL."""
@@ -251,6 +261,8 @@ class Interner:
         stranger = hashing.locate(
             wanted, TAGS[kind] if kind else 0, store.kinds, store.starts, store.table, store.size, slots, spans
         )
+        if stranger >= 0 and store.runs:
+            return _payloads_at_rest(store, wanted, kind)
         if stranger >= 0:
             raise _unknown(int(wanted[stranger]), kind)
         out = np.empty(int(spans[-1]), dtype=np.uint8)
@@ -269,6 +281,9 @@ class Interner:
         ('fig', 2.5)
         """
         store = self._snapshot
+        if since < store.base:
+            raise InternalError("E_INTERNAL", f"entry {since} of the dictionary is at rest", "report this")
+        since -= store.base
         starts = store.starts[since : store.size + 1] - store.starts[since]
         heap = store.heap[store.starts[since] : store.used]
         buffers = [None, pa.py_buffer(starts), pa.py_buffer(heap)]
@@ -283,49 +298,96 @@ class Interner:
 
     def load(self, table: pa.Table) -> None:
         """Add entries that another interner exported; all or, if one disagrees with an entry here, none."""
-        kinds = np.concatenate([_NO_BYTES, *(numbers_of(part, np.uint8) for part in table["kind"].chunks)])
+        kinds = np.concatenate([NO_BYTES, *(numbers_of(part, np.uint8) for part in table["kind"].chunks)])
+        if np.count_nonzero(kinds[1:] != kinds[:-1]) > len(TAGS):  # sorted by id: kinds are mixed
+            table = table.take(pa.array(np.argsort(kinds, kind="stable")))
+            kinds = np.sort(kinds)
         cuts = [0, *(np.flatnonzero(kinds[1:] != kinds[:-1]) + 1).tolist(), len(kinds)]
         with self._lock:
             before = self._snapshot
-            for low, high in itertools.pairwise(cuts):
-                if low < high:
-                    self._load_run(int(kinds[low]), table.slice(low, high - low), before)
+            runs = ((low, high) for low, high in itertools.pairwise(cuts) if low < high)
+            if not all(self._load_run(int(kinds[low]), table.slice(low, high - low)) for low, high in runs):
+                self._go_back(before)
+                self._load_in_turns(kinds.tolist(), table, before)
 
-    def _load_run(self, kind: int, run: pa.Table, before: _Snapshot) -> None:
-        """Add entries of one kind; on a conflict go back to `before`."""
+    def _load_run(self, kind: int, run: pa.Table) -> bool:
+        """Add entries of one kind; whether all got their ids."""
         values = pa.concat_arrays(run["value"].cast(pa.large_binary()).chunks)
         _, spans, payload = values.buffers()
         offsets = np.frombuffer(spans, dtype=np.int64)[values.offset : values.offset + len(values) + 1].copy()
         given = numbers_of(pa.concat_arrays(run["id"].chunks), np.int64)
-        got = self._add_locked(kind, _frozen(payload), offsets, _NO_BYTES, 0, len(values))
-        differs = np.flatnonzero(got != given)
-        if not len(differs):
+        return np.array_equal(self._add_locked(kind, frozen(payload), offsets, NO_BYTES, 0, len(values)), given)
+
+    def _load_in_turns(self, kinds: list[int], table: pa.Table, before: _Snapshot) -> None:
+        """Add entries whose order is not that in which they came: each when those are here that have its hashes. Only
+        where hashes collide, so a value at a time will do. If one's turn never comes, go back to `before`.
+        """
+        entries = [*zip(kinds, table["id"].to_pylist(), table["value"].to_pylist(), strict=True)]
+        tried = len(entries) + 1
+        while entries and len(entries) < tried:
+            tried, entries = len(entries), [entry for entry in entries if not self._load_one(*entry)]
+        if not entries:
             return
+        kind, given, value = entries[0]
+        got = int(self._one(kind, value)[0])
         self._go_back(before)
-        at = int(differs[0])
-        value = bytes(values[at].as_py())
         text = shown(value.decode() if kind == TAGS["str"] else value)
         raise InputError(
             "E_CONFLICT",
-            f"the value {text} has id {int(given[at])} in the loaded dictionary and {int(got[at])} here",
+            f"the value {text} has id {given} in the loaded dictionary and {got} here",
             "two values share a hash, or the table is damaged: re-encode from the values instead of the ids",
         )
+
+    def _load_one(self, kind: int, given: int, value: bytes) -> bool:
+        here = self._snapshot
+        if self._one(kind, value)[0] == given:
+            return True
+        self._go_back(here)
+        return False
+
+    def _one(self, kind: int, value: bytes) -> Words:
+        data = np.frombuffer(value, dtype=np.uint8)
+        return self._add_locked(kind, data, np.array((0, len(value)), dtype=np.int64), NO_BYTES, 0, 1)
+
+    def rest_on(self, runs: Sequence[Run], until: int) -> None:
+        """Look values up in these runs, and hold none that they have: they have all entries before number `until`.
+
+        >>> interner = Interner()
+        >>> fig = interner.id("fig")
+        >>> interner.rest_on([Run.of(interner.export())], len(interner))
+        >>> interner.resident, len(interner), interner.id("fig") == fig, interner.resident, interner.value(fig)
+        (0, 1, True, 0, 'fig')
+        """
+        with self._lock:
+            store = self._snapshot
+            if until == store.base + store.size:
+                self._state[:] = 0, 0
+                store = _empty()._replace(base=until)
+            self._snapshot = store._replace(runs=tuple(runs))
+            for cache in (self.known_texts, self.known_bytes, self._known_packed, self.unpacked, self.values):
+                cache.clear()
+            self.values[NULL] = None
 
     # the store
 
     def _add_one(self, kind: int, payload: bytes) -> int:
-        data = np.frombuffer(payload, dtype=np.uint8)
-        spans = np.array((0, len(payload)), dtype=np.int64)
-        return int(self._add(kind, data, spans, _NO_BYTES, 0, 1)[0])
+        with self._lock:
+            return int(self._one(kind, payload)[0])
 
     def _add(self, kind: int, payload: Bytes, spans: Words, valid: Bytes, first_bit: int, count: int) -> Words:
         with self._lock:
             return self._add_locked(kind, payload, spans, valid, first_bit, count)
 
     def _add_locked(self, kind: int, payload: Bytes, spans: Words, valid: Bytes, first_bit: int, count: int) -> Words:
-        out = np.empty(count, dtype=np.int64)
         if self._state[hashing.COUNT] != self._snapshot.size:  # going back was itself interrupted
             self._go_back(self._snapshot)
+        if self._snapshot.runs:
+            return self._add_to_runs(kind, payload, spans, valid, first_bit, count)
+        return self._add_here(kind, payload, spans, valid, first_bit, count)
+
+    def _add_here(self, kind: int, payload: Bytes, spans: Words, valid: Bytes, first_bit: int, count: int) -> Words:
+        """Add values to the store, whatever the runs have."""
+        out = np.empty(count, dtype=np.int64)
         try:
             store = self._fill(kind, payload, spans, valid, first_bit, out)
             if self._state[hashing.COUNT] != self._snapshot.size:
@@ -334,6 +396,62 @@ class Interner:
             self._go_back(self._snapshot)
             raise
         return out
+
+    def _add_to_runs(self, kind: int, payload: Bytes, spans: Words, valid: Bytes, first_bit: int, count: int) -> Words:
+        """Add the values that no run has."""
+        runs, before = self._snapshot.runs, self._snapshot
+        out = np.empty(count, dtype=np.int64)
+        hashing.hash_all(kind, self._mask, payload, spans, out)
+        wanted = np.ones(count, dtype=np.bool_)
+        if len(valid):
+            wanted = np.unpackbits(valid, bitorder="little")[first_bit : first_bit + count] != 0
+        out[~wanted] = NULL
+        which, slots = slots_in(runs, out)
+        for number in np.unique(which[which >= 0]).tolist():
+            wanted &= ~runs[number].same(kind, payload, spans, np.where(which == number, slots, -1))
+        places = np.flatnonzero(wanted)
+        if not len(places):
+            return out
+        fresh, their_spans = _picked(payload, spans, places)
+        others = {(int(which[i]), int(slots[i])) for i in places[which[places] >= 0]}
+        while True:
+            self._bring(others)
+            got = self._add_here(kind, fresh, their_spans, NO_BYTES, 0, len(places))
+            more = self._other_owners(kind, fresh, their_spans, got, np.flatnonzero(got != out[places]))
+            if more <= others:
+                out[places] = got
+                return out
+            self._go_back(before)
+            others |= more
+
+    def _other_owners(self, kind: int, payload: Bytes, spans: Words, ids: Words, places: Words) -> set[tuple[int, int]]:
+        """Which entries of runs have the ids that some values got under a salt, and are other values."""
+        if not len(places):
+            return set()
+        which, slots = slots_in(self._snapshot.runs, ids[places])
+        data, cuts = _picked(payload, spans, places)
+        found = set()
+        for number in np.unique(which[which >= 0]).tolist():
+            here = np.where(which == number, slots, -1)
+            same = self._snapshot.runs[number].same(kind, data, cuts, here)
+            found |= {(number, int(slot)) for slot in here[(here >= 0) & ~same]}
+        return found
+
+    def _bring(self, entries: set[tuple[int, int]]) -> None:
+        """Copy entries of runs into the store, under their ids: other values need to know that those are taken."""
+        for number, slot in entries:
+            run, store = self._snapshot.runs[number], self._snapshot
+            data = run.heap[run.starts[slot] : run.starts[slot + 1]]
+            if run.ids[slot] in store.ids[: store.size]:
+                continue
+            store = self._grown(store, len(data))
+            store.heap[store.used : store.used + len(data)] = data
+            store.ids[store.size], store.kinds[store.size] = run.ids[slot], run.kinds[slot]
+            store.starts[store.size + 1] = store.used + len(data)
+            table = np.zeros_like(store.table)
+            hashing.fill_table(table, store.ids, store.size + 1)
+            self._state[:] = store.size + 1, store.used + len(data)
+            self._snapshot = store._replace(table=table, size=store.size + 1, used=store.used + len(data))
 
     def _fill(self, kind: int, payload: Bytes, spans: Words, valid: Bytes, first_bit: int, out: Words) -> _Snapshot:
         """Run the kernel until all ids are in `out`, growing the store whenever it is full."""
@@ -351,13 +469,13 @@ class Interner:
         """Copies of whatever is full, twice the size, with room for a value of `needed` bytes."""
         count, used = int(self._state[hashing.COUNT]), int(self._state[hashing.USED])
         if used + needed > store.heap.size:
-            store = store._replace(heap=_longer(store.heap, used, max(2 * store.heap.size, 2 * (used + needed))))
+            store = store._replace(heap=longer(store.heap, used, max(2 * store.heap.size, 2 * (used + needed))))
         if count >= store.ids.size:
             size = 2 * store.ids.size
             table = np.zeros(4 * size, dtype=np.int64)
-            ids = _longer(store.ids, count, size)
+            ids = longer(store.ids, count, size)
             hashing.fill_table(table, ids, count)
-            starts, kinds = _longer(store.starts, count + 1, size + 1), _longer(store.kinds, count, size)
+            starts, kinds = longer(store.starts, count + 1, size + 1), longer(store.kinds, count, size)
             store = store._replace(ids=ids, starts=starts, kinds=kinds, table=table)
         return store
 
@@ -375,7 +493,7 @@ class Interner:
 
     def _encode_list(self, values: Sequence[Any], kind: str) -> Words:
         """Ids of a list; not by way of `pa.array`, which would import pandas (0.5 s)."""
-        valid = _NO_BYTES
+        valid = NO_BYTES
         if None in values:
             valid = np.packbits([value is not None for value in values], bitorder="little")
             values = [("" if kind == "str" else b"") if value is None else value for value in values]
@@ -386,7 +504,7 @@ class Interner:
             payload, sizes = utf8(text), map(len, values if text.isascii() else map(str.encode, values))
         spans = np.zeros(len(values) + 1, dtype=np.int64)
         np.cumsum([*sizes], out=spans[1:])
-        return self._add(TAGS[kind], _frozen(payload), spans, _frozen(valid), 0, len(values))
+        return self._add(TAGS[kind], frozen(payload), spans, frozen(valid), 0, len(values))
 
     def _tuple(self, items: tuple[Any, ...]) -> int:
         """The id of a tuple whose items are taken for what they are."""
@@ -407,9 +525,16 @@ class Interner:
     def _read(self, wanted: int) -> Any:
         """The value of an id, from the store."""
         payload, _, slots = self.payloads(np.array([wanted], dtype=np.int64), None)
-        kind = KINDS[int(self._snapshot.kinds[slots[0]])]
+        kind = KINDS[self._kind(wanted, int(slots[0]))]
         data = payload.tobytes()
         return self._read_tuple(data) if kind == "tuple" else data if kind == "bytes" else data.decode()
+
+    def _kind(self, wanted: int, slot: int) -> int:
+        store = self._snapshot
+        if slot < store.size and store.ids[slot] == wanted:
+            return int(store.kinds[slot])
+        which, slots = slots_in(store.runs, np.array([wanted], dtype=np.int64))
+        return int(store.runs[which[0]].kinds[slots[0]])
 
     def _read_tuple(self, data: bytes) -> tuple[Any, ...]:
         return tuple(self._read_item(tag, code) for tag, code in np.frombuffer(data, "<i8").reshape(-1, 2).tolist())
@@ -421,6 +546,50 @@ class Interner:
         return DECODERS[kind](code, tag >> 8) if kind in DECODERS else self.values[code]
 
 
+def _empty() -> _Snapshot:
+    starts = np.zeros(257, dtype=np.int64)
+    ids, kinds = np.empty(256, dtype=np.int64), np.empty(256, dtype=np.uint8)
+    return _Snapshot(np.empty(4096, dtype=np.uint8), starts, ids, kinds, np.zeros(2 * 512, dtype=np.int64), 0, 0)
+
+
+def _picked(payload: Bytes, spans: Words, places: Words) -> tuple[Bytes, Words]:
+    """The bytes of some values, one after the other, and where each starts and ends."""
+    cuts = np.zeros(len(places) + 1, dtype=np.int64)
+    np.cumsum(spans[places + 1] - spans[places], out=cuts[1:])
+    out = np.empty(int(cuts[-1]), dtype=np.uint8)
+    hashing.gather_at(places, payload, frozen(spans), cuts, out)
+    return frozen(out), cuts
+
+
+def _payloads_at_rest(store: _Snapshot, wanted: Words, kind: str | None) -> tuple[Bytes, Words, Words]:
+    """What `Interner.payloads` gives, where runs have some of the values."""
+    which, slots = slots_in(store.runs, wanted)
+    here = np.flatnonzero((which < 0) & (wanted != NULL))
+    found, spans = np.empty(len(here), dtype=np.int64), np.empty(len(here) + 1, dtype=np.int64)
+    stranger = hashing.locate(
+        wanted[here], TAGS[kind] if kind else 0, store.kinds, store.starts, store.table, store.size, found, spans
+    )
+    if stranger >= 0:
+        raise _unknown(int(wanted[here[stranger]]), kind)
+    sizes = np.zeros(len(wanted), dtype=np.int64)
+    sizes[here] = np.diff(spans)
+    parts = [(store.heap, store.starts, np.full(len(wanted), -1, dtype=np.int64))]
+    parts[0][2][here] = found
+    for number in np.unique(which[which >= 0]).tolist():
+        run, there = store.runs[number], np.where(which == number, slots, -1)
+        other = np.flatnonzero((there >= 0) & (run.kinds[there] != TAGS[kind])) if kind else ()
+        if len(other):
+            raise _unknown(int(wanted[other[0]]), kind)
+        sizes += run.sizes(there)
+        parts.append((run.heap, run.starts, there))
+    spans = np.zeros(len(wanted) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=spans[1:])
+    out = np.empty(int(spans[-1]), dtype=np.uint8)
+    for heap, starts, there in parts:
+        hashing.gather_at(there, heap, frozen(starts), spans, out)
+    return out, spans, np.where(which >= 0, slots, parts[0][2])
+
+
 def item_tag(declared: DataType) -> int:
     """What the tag of a tuple's item of this type is, if it is not NULL.
 
@@ -428,71 +597,6 @@ def item_tag(declared: DataType) -> int:
     (1, 520)
     """
     return TAGS[declared.kind] | (declared.scale << 8)
-
-
-def utf8(text: str) -> bytes:
-    """The text's bytes, refusing half characters.
-
-    >>> utf8("é")
-    b'\\xc3\\xa9'
-    """
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        hint = "it holds half of a surrogate pair; decode the source with errors='replace'"
-        raise InputError("E_TYPE", f"{shown(text)} is not valid Unicode text", hint) from None
-
-
-def numbers_of(array: pa.Array, dtype: Any, per_value: int = 1) -> npt.NDArray[Any]:
-    """The values of a fixed-width Arrow array, uncopied; rubbish where it is null.
-
-    `Array.to_numpy` would do, but imports pandas (0.5 s).
-
-    >>> numbers_of(pa.array([1, 2, 3]).slice(1), np.int64)
-    array([2, 3])
-    """
-    data = np.frombuffer(array.buffers()[1] or b"", dtype=dtype)
-    return data[array.offset * per_value : (array.offset + len(array)) * per_value]
-
-
-def null_mask(array: pa.Array) -> npt.NDArray[np.bool_]:
-    """Which values of an Arrow array are null.
-
-    >>> null_mask(pa.array([1, None]))
-    array([False,  True])
-    """
-    bitmap = array.buffers()[0]
-    if bitmap is None:
-        return np.full(len(array), array.null_count > 0)
-    bits = np.unpackbits(np.frombuffer(bitmap, dtype=np.uint8), bitorder="little")
-    return bits[array.offset : array.offset + len(array)] == 0
-
-
-def validity_buffer(valid: npt.NDArray[np.bool_]) -> pa.Buffer | None:
-    """Arrow's bitmap of which values are not null; None if all are."""
-    return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
-
-
-def _validity(values: pa.Array) -> tuple[Bytes, int]:
-    """An Arrow array's bitmap and its first bit; no bytes if nothing is null."""
-    if not values.null_count:
-        return _NO_BYTES, 0
-    return _frozen(values.buffers()[0]), values.offset
-
-
-def _frozen(data: Any) -> Bytes:
-    """Bytes as the kernels want them: a read-only array."""
-    if data is None:
-        return _NO_BYTES
-    array = np.frombuffer(data, dtype=np.uint8)
-    array.flags.writeable = False
-    return array
-
-
-def _longer(array: Any, used: int, size: int) -> Any:
-    longer = np.empty(size, dtype=array.dtype)
-    longer[:used] = array[:used]
-    return longer
 
 
 def _unknown(wanted: int, kind: str | None) -> InputError:

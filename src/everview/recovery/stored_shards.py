@@ -27,6 +27,7 @@ from everview.store import Store
 from everview.store.manifest import BUILT, Commit, Manifest, Ref
 from everview.store.mapped import read_image
 from everview.store.offsets import change_offsets
+from everview.store.stored_dictionary import RESIDENT_ENTRIES, StoredDictionary
 
 
 class StoredShards:
@@ -44,8 +45,12 @@ class StoredShards:
     def load(self, follow: Callable[[Command], None] = lambda command: None) -> None:
         """Become what the directory says; `follow` is told of every command."""
         manifest, runtime, core = self._store.manifest, self._runtime, self._core
-        for ref in manifest.dictionary:
-            runtime.interner.load(self._store.get_dictionary(ref))
+        if sum(ref.rows for ref in manifest.dictionary) > RESIDENT_ENTRIES:
+            runs = StoredDictionary(self._store.get_dictionary).runs(manifest.dictionary)
+            runtime.interner.rest_on(runs, len(runtime.interner))
+        else:
+            for ref in manifest.dictionary:
+                runtime.interner.load(self._store.get_dictionary(ref))
         self.words = len(runtime.interner)  # what is built may bring others
 
         def build(command: Command) -> None:

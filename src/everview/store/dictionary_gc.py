@@ -18,11 +18,13 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
-from everview.codes.interner import TAGS, Interner, numbers_of
+from everview.codes.buffers import numbers_of
+from everview.codes.interner import TAGS, Interner
 from everview.errors import InputError
 from everview.store.manifest import Manifest
 from everview.store.steps import numbers_of_offsets
 from everview.store.store import Store
+from everview.store.stored_dictionary import joined
 
 FORGOTTEN = "everview.forgotten"
 """The mark that says at which version words were forgotten last, and how many were left."""
@@ -68,7 +70,7 @@ def forget(store: Store) -> None:
     [[b'pear']]
     """
     manifest = store.manifest
-    words = pa.concat_tables([store.get_dictionary(ref) for ref in manifest.dictionary]).combine_chunks()
+    words = joined([store.get_dictionary(ref) for ref in manifest.dictionary]).combine_chunks()
     needed = _Needed(words)
     for refs in manifest.lists.values():
         for ref in refs:

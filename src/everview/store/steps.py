@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from everview.codes.interner import Interner, numbers_of
+from everview.codes.buffers import numbers_of
+from everview.codes.interner import Interner
 
 _HEAD = struct.Struct("<qII")  # last complete time before the step, words in the dictionary, transactions
 _WORK = struct.Struct("<II")  # bytes of marks, changes

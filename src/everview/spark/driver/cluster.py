@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from everview.codes.interner import Interner
+from everview.codes.runs import sorted_by_id
 from everview.dataflow.commands import Commands
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
@@ -45,6 +46,7 @@ from everview.spark.rows.frames import FrameRows
 from everview.store.dictionary_gc import version_of
 from everview.store.manifest import BUILT, DECLARED, Place, Ref
 from everview.store.store import BATCHES, Store
+from everview.store.stored_dictionary import FILE_ENTRIES, RESIDENT_ENTRIES, StoredDictionary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,9 +56,6 @@ FORGET = 30.0
 
 FILE_BYTES = 1 << 17
 """Size from which a step's input travels as files."""
-
-DICTIONARY_FILE_ENTRIES = 1 << 19
-"""Entries of the dictionary in one file."""
 
 SIZE_EVERY = 16
 """Versions after which the size of the state is counted anew."""
@@ -87,6 +86,7 @@ class SparkCluster:
         self._submitter = Submitter(self._spark, store.files.root, self.shards, self._commands.encoded)
         self._lineage: dict[int, str] = {store.manifest.version: ""}
         self._words = len(interner)
+        self._stored_dictionary = StoredDictionary(store.get_dictionary)
         self._merger = Merger(self._spark, store, driver_replica)
         self._tidied = 0
         self._left: dict[str, int] = {}  # files, and their sizes, that merges have left behind since some were deleted
@@ -285,6 +285,7 @@ class SparkCluster:
         self._remember(self._store.manifest.version, job.attempt)
         with suppress(OSError, StoreError):  # the step is done: lists can be merged next time
             self._tidy({(operator, shard) for operator, shard, _ in adds})
+        self._rest()
         return result
 
     def _learn(self, answer: Answer) -> None:
@@ -293,12 +294,26 @@ class SparkCluster:
         if learned is not None:
             self._interner.load(learned)
 
+    def _rest(self) -> None:
+        """Hold no words that the store has, if they are many: from now on they are looked up there."""
+        if self._interner.resident >= RESIDENT_ENTRIES and self._words == len(self._interner):
+            self._interner.rest_on(self._stored_dictionary.runs(self._store.manifest.dictionary), self._words)
+
+    def save_entries(self) -> None:
+        """Commit words that came without a step, if they are many, so that they need not be held until one comes."""
+        if self._interner.resident < RESIDENT_ENTRIES:
+            return
+        with put_off():
+            pieces = self._saved(self._interner.export(self._words))
+            self._store.commit(self._store.manifest.time, dictionary=pieces)
+            self.passed()
+            self._words = len(self._interner)
+            self._rest()
+
     def _saved(self, entries: pa.Table) -> tuple[Ref, ...]:
         """Entries of the dictionary, put into the store a piece at a time: the whole once more would take memory."""
-        pieces = (
-            entries.slice(start, DICTIONARY_FILE_ENTRIES) for start in range(0, len(entries), DICTIONARY_FILE_ENTRIES)
-        )
-        return tuple(self._store.put_dictionary(piece) for piece in pieces)
+        pieces = (entries.slice(start, FILE_ENTRIES) for start in range(0, len(entries), FILE_ENTRIES))
+        return tuple(self._store.put_dictionary(sorted_by_id(piece)) for piece in pieces)
 
     def _tidy(self, places: set[Place]) -> None:
         """Commit merges of lists that have become long."""
@@ -335,7 +350,14 @@ class SparkCluster:
             return None
         table = target.table
         place = Target(
-            self._store.files, table._id, table._arrangement, table._key, self.shards, target.until, target.settle()
+            self._store.files,
+            table._id,
+            table._arrangement,
+            table._key,
+            self.shards,
+            target.until,
+            target.settle(),
+            self.save_entries,
         )
         with asking(self._spark):
             self._submitter.give_slots()  # those who encode need some

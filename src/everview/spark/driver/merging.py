@@ -45,6 +45,7 @@ from everview.store.manifest import Place, Ref
 from everview.store.mapped import read_image
 from everview.store.nearby import with_copies
 from everview.store.store import BATCHES, Store
+from everview.store.stored_dictionary import FILE_ENTRIES, merged
 
 MERGED_BATCHES = 8
 """Batches of similar sizes in one list that are merged."""
@@ -154,10 +155,14 @@ class Merger:
     def tidy_dictionary(self) -> dict[str, Any]:
         """What a commit has to say to make one piece of the dictionary's last ones, if they are many and alike."""
         pieces = self._store.manifest.dictionary
-        last = _alike(pieces) if pieces else ()
+        whole = max((n for n, ref in enumerate(pieces, 1) if ref.rows > FILE_ENTRIES // 2), default=0)
+        last = _alike(pieces[whole:]) if len(pieces) > whole else ()
         if not last:
             return {}
-        one = self._store.put_dictionary(pa.concat_tables([self._store.get_dictionary(ref) for ref in last]))
+        while sum(ref.rows for ref in last) > FILE_ENTRIES:
+            last = last[1:]  # at least two are left, none being larger than half
+        one = self._store.put_dictionary(merged([self._store.get_dictionary(ref) for ref in last]))
+        pa.default_memory_pool().release_unused()  # so much is not needed again soon
         return {"dictionary": (*pieces[: len(pieces) - len(last)], one), "whole_dictionary": True}
 
     @property

@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import pickle
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,7 @@ from everview.spark.driver.job import bytes_table, table_bytes
 from everview.spark.rows.encoded import FOLDER, EncodedRows, Part
 from everview.spark.rows.frames import unreadable
 from everview.store.files import Files, open_files
+from everview.store.stored_dictionary import RESIDENT_ENTRIES
 from everview.types import NULL, DataType
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def encode_rows(frame: DataFrame, fitting: Fitting, place: str, how: str, target
     for part in parts:
         coded.take(part, arrangement.cols)
     try:
-        _learn(target.files, codec.interner, parts)
+        _learn(target, codec.interner, parts)
         moments = [np.frombuffer(_back(target.files, part.moments), dtype=np.int64) for part in parts]
         coded.moments = np.unique(np.concatenate([coded.moments, *moments]))
     except EverviewError as error:
@@ -125,16 +126,19 @@ class Target:
     shards: int
     until: Expr | None = None
     now: int = 0
+    save_entries: Callable[[], None] = lambda: None
+    """called when new texts are known, which may be too many to hold"""
 
 
-def _learn(files: Files, interner: Interner, parts: Iterable[Part]) -> None:
-    """Take the tasks' texts into the dictionary."""
+def _learn(target: Target, interner: Interner, parts: Iterable[Part]) -> None:
+    """Take the tasks' texts into the dictionary, so many at a time as may be held."""
     for part in parts:
         if part.failure is not None:
             raise part.failure
-        found = bytes_table(_back(files, part.texts))
-        if found is not None:
-            interner.load(found)
+        found = bytes_table(_back(target.files, part.texts))
+        for start in range(0, len(found) if found is not None else 0, RESIDENT_ENTRIES):
+            interner.load(found.slice(start, RESIDENT_ENTRIES))
+            target.save_entries()
 
 
 def _back(files: Files, data: bytes | str) -> bytes:

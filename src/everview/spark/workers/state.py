@@ -52,6 +52,7 @@ from everview.store.manifest import Commit, Manifest, Place, Ref
 from everview.store.mapped import read_image
 from everview.store.nearby import with_copies
 from everview.store.store import BATCHES, CHECKPOINT, LOG, numbered
+from everview.store.stored_dictionary import RESIDENT_ENTRIES, StoredDictionary
 
 LARGE_WORDS = 1 << 16
 """Images from this many words on are written as files by the task that made them."""
@@ -167,6 +168,9 @@ class WorkerShards:
         self._held: dict[int, LoadedShard] = {}
         self._functions: dict[LoadedShard, Functions] = {}
         self._words = 0  # version up to which the dictionary is loaded
+        self._stored_dictionary = StoredDictionary(self._words_of)
+        self._told = 0  # entries of the dictionary that the driver knows
+        self._made = ("", 0)  # the last attempt that went well, and the entries after it
         self._forgotten = 0  # version at which words were forgotten
         self._commits: dict[int, Commit] = {}
         self._known = Manifest()
@@ -193,18 +197,23 @@ class WorkerShards:
     def _answer(self, job: Job, commands: Sequence[bytes], numbers: Sequence[int], channel: ShardChannel) -> Answer:
         self._forget_words(job.forgotten)
         known = len(self.interner)
+        if self._made[0] in job.lineage.values():  # it was committed, and with it the words it made
+            self._told = max(self._told, self._made[1])
         try:
             self._make_room(job, numbers)
         except NoAddressSpace as error:
             channel.fail(error)
             return Answer.failed(error)
         held = [self._bring(number, job, commands) for number in numbers]
+        if self.interner.resident >= RESIDENT_ENTRIES:  # with words of attempts that failed: they are made again
+            self._rest(self._manifest(job.version).dictionary)
         self._commits.clear()
         self._known = Manifest()
         for fresh in (*map(self._words_of, job.stored), bytes_table(job.dictionary)):
             if fresh is not None:
                 self.interner.load(fresh)
-                known = max(known, len(self.interner))
+        if self._told >= known:  # none is left that an attempt made which did not count
+            self._told = len(self.interner)
         channel.begin(self.interner)
         missing: dict[int, int] = {}
         try:
@@ -218,7 +227,8 @@ class WorkerShards:
             return Answer.failed(refused.error)
         except Exception as error:
             return Answer.failed(self._explained(error, job, held))
-        answer = Answer(dictionary=table_bytes(self.interner.export(known)), missing=missing)
+        answer = Answer(dictionary=table_bytes(self.interner.export(self._told)), missing=missing)
+        self._made = job.attempt, len(self.interner)
         shards = [each.shard for each in held]
         if job.suppose is not None:
             return self._supposed(job, shards, answer)
@@ -386,7 +396,7 @@ class WorkerShards:
         if versions:
             name = numbered(CHECKPOINT, max(versions))
             found = m.decode_manifest(self.files.read(name), self.files.where(name))
-            self._learn(found.version, found.dictionary)
+            self._learn(found.version, found.dictionary, whole=True)
         while found.version < version:
             found = found.after(self._commit(found.version + 1))
         self._known = found
@@ -399,7 +409,7 @@ class WorkerShards:
             self._commits[version] = m.decode_commit(self.files.read(name), self.files.where(name))
         commit = self._commits[version]
         fresh = not commit.whole_dictionary or version == self._forgotten  # else the same words in fewer pieces
-        self._learn(version, commit.dictionary if fresh else ())
+        self._learn(version, commit.dictionary if fresh else (), whole=commit.whole_dictionary)
         return commit
 
     def _follow(self, held: LoadedShard, version: int) -> None:
@@ -414,14 +424,23 @@ class WorkerShards:
             for number in list(self._held):
                 self._drop(number)
             self.interner, self._words, self._forgotten = Interner(), 0, version
+            self._told, self._made = 0, ("", 0)
 
-    def _learn(self, version: int, dictionary: Sequence[Ref]) -> None:
-        """Load dictionary entries up to a version."""
+    def _learn(self, version: int, dictionary: Sequence[Ref], whole: bool) -> None:
+        """Know dictionary entries up to a version, which are the `whole` dictionary or what is new."""
         if version <= self._words or version < self._forgotten:
             return
-        for ref in dictionary:
-            self.interner.load(self._words_of(ref))
+        if whole and sum(ref.rows for ref in dictionary) > RESIDENT_ENTRIES:
+            self._rest(dictionary)
+        else:
+            for ref in dictionary:
+                self.interner.load(self._words_of(ref))
         self._words = version
+
+    def _rest(self, dictionary: Sequence[Ref]) -> None:
+        """Hold no words but what comes after these pieces of the dictionary."""
+        self.interner.rest_on(self._stored_dictionary.runs(dictionary), len(self.interner))
+        self._told = len(self.interner)
 
     def _words_of(self, ref: Ref) -> pa.Table:
         """Entries of the dictionary that are in the store."""
