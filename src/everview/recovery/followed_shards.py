@@ -15,7 +15,7 @@ from everview.errors import InputError
 from everview.plan.frozen import Functions
 from everview.plan.trust import NOBODY, Trust
 from everview.recovery.stored_shards import StoredShards, all_contents_of, measure_of
-from everview.runtime.base import RemoteRows, RemoteTarget
+from everview.runtime.base import RemoteRows, RemoteTarget, Resharder
 from everview.runtime.sharded import ShardedRuntime, ShardStep
 from everview.session.core import Core
 from everview.session.names.catalog import Unkept
@@ -104,6 +104,9 @@ class ReadOnlyCluster:
 
     def encode_remote(self, target: RemoteTarget, rows: Any) -> RemoteRows | None:
         return None
+
+    def resharding(self, shards: int) -> Resharder | None:
+        _refuse(self._store)
 
     def where(self) -> str:
         return "where the writer has them"

@@ -130,6 +130,19 @@ COMMITTED = StepOutcome(True)
 """The outcome of most steps: nobody watches, nothing went wrong."""
 
 
+class Resharder(Protocol):
+    """The way of a running session to another number of shards."""
+
+    def prepare(self) -> None:
+        """Split what there is; steps go on."""
+
+    def take_over(self) -> None:
+        """Between two steps: have so many shards from now on."""
+
+    def give_up(self) -> None:
+        """Leave everything as it was."""
+
+
 class Runtime(Protocol):
     """Where a dataflow runs."""
 
@@ -184,6 +197,9 @@ class Runtime(Protocol):
 
     def encode_remote(self, target: RemoteTarget, rows: Any) -> RemoteRows | None:
         """Encode rows that are not in this process where they are; None if that cannot be done."""
+
+    def resharding(self, shards: int) -> Resharder | None:
+        """The way to another number of shards; None where there are none, or they stay as they are."""
 
     def settle(self) -> StepOutcome | None:
         """Whatever was under way was cut off by an exception that nobody foresaw: a step is complete or undone. What

@@ -292,6 +292,9 @@ class EmbeddedRuntime:
     def encode_remote(self, target: Any, rows: Any) -> None:
         return None
 
+    def resharding(self, shards: int) -> None:
+        return None
+
     def close(self) -> None:
         try:
             self.backing.close()

@@ -32,7 +32,16 @@ from everview.kernels.trace import image
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
 from everview.runtime.backing import Backing, InMemory
-from everview.runtime.base import COMMITTED, ChangeSet, Measure, RemoteRows, RemoteTarget, StepOutcome, columns_of
+from everview.runtime.base import (
+    COMMITTED,
+    ChangeSet,
+    Measure,
+    RemoteRows,
+    RemoteTarget,
+    Resharder,
+    StepOutcome,
+    columns_of,
+)
 from everview.runtime.captures import Captures, Supposed
 from everview.store.offsets import change_offsets
 
@@ -76,6 +85,9 @@ class Cluster(Protocol):
 
     def measure(self) -> np.ndarray:
         """Batches, updates and bytes held for each operator number, over all shards."""
+
+    def resharding(self, shards: int) -> Resharder | None:
+        """The way to another number of shards; None where it cannot be changed."""
 
     def encode_remote(self, target: RemoteTarget, rows: Any) -> RemoteRows | None:
         """Encode rows that are not in this process where they are; None if that cannot be done."""
@@ -126,6 +138,9 @@ class LocalCluster:
 
     def where(self) -> str:
         return "in this process"
+
+    def resharding(self, shards: int) -> Resharder | None:
+        return None
 
     def close(self) -> None:
         for shard in self._shards:
@@ -347,6 +362,9 @@ class ShardedRuntime:
         sides = shares(joined.node.variables, self.cluster.shards)
         grid = " by ".join(f"{cells} for v{v}" for v, cells in sides) or "one for all"
         return [f"  cells of a grid on {self.cluster.shards} shards: {grid}"]
+
+    def resharding(self, shards: int) -> Resharder | None:
+        return self.cluster.resharding(shards)
 
     # reading
 

@@ -20,6 +20,7 @@ from everview.errors import InputError, did_you_mean
 from everview.expr.language import UserFunction, declared
 from everview.language.collection import Collection
 from everview.plan.multiway import Choice
+from everview.runtime.base import Resharder
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session import doors, inspect
 from everview.session.budget import Budget, budget
@@ -112,6 +113,28 @@ class Session:
         core.alive()
         core.runtime.backing.refresh()
         return self.time
+
+    def reshard(self, shards: int) -> None:
+        """Spread a session on Spark over another number of shards, while others read and write: what there is is split
+        beside the steps, and the change itself is a short pause between two of them. For a while the directory holds
+        the state twice. Opening the directory with `shards=` does the same before anything else.
+        """
+        self._core.alive()
+        way = self._core.runtime.resharding(shards)
+        if way is None:
+            hint = "open the directory on Spark: everview.connect(spark, state=...)"
+            raise InputError("E_SHARDS", "this session has no shards that could be more or fewer", hint)
+        try:
+            way.prepare()
+            self._take_over(way)
+        except BaseException:
+            way.give_up()
+            raise
+
+    @writes
+    def _take_over(self, way: Resharder) -> None:
+        self._core.transactions.catch_up()
+        way.take_over()
 
     # the clock
 

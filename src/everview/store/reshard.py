@@ -2,21 +2,27 @@
 
 Where a row belongs the dataflow knows (`everview.dataflow.partitioning`), so it is asked, for each operator: usually to
 the shard of its first column's hash, but some rows must be together on one shard, and some are on several. Splitting
-keeps rows in order, so the pieces are batches as they are. The new lists come into being with one commit: whoever dies
-on the way leaves the store as it was.
+keeps rows in order, so the parts are batches as they are. The new lists come into being with one commit: whoever dies
+on the way leaves the store as it was, and whoever reads an older version goes on reading it.
+
+A store that is in use is split in two passes (`Resharding`): batches never change, so nearly all of them can be split
+while steps go on, and only those that came meanwhile have to be split while they pause.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 
 from everview.errors import InputError
-from everview.store.batches import Image
-from everview.store.manifest import Place, Ref
-from everview.store.store import Store
+from everview.store.batches import Image, from_bytes, open_batch
+from everview.store.files import Files
+from everview.store.manifest import Manifest, Place, Ref
+from everview.store.pins import Pin
+from everview.store.store import BATCHES, LOG, Store, put_batch
 
 
 class Spread(Protocol):
@@ -27,6 +33,91 @@ class Spread(Protocol):
 
     def once(self, columns: np.ndarray, shards: int, shard: int) -> np.ndarray:
         """The places of those of a shard's rows that are not copies of other shards' rows."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Split one batch, which is in the list of one of `present` shards, for `shards` of them."""
+
+    ref: Ref
+    spread: Spread
+    shard: int
+    present: int
+    shards: int
+
+    def run(self, files: Files) -> list[tuple[int, Ref]]:
+        """Write the parts: (shard, batch)."""
+        ref = self.ref
+        if ref.inline is not None:
+            image = from_bytes(ref.inline, files.where(LOG))
+        else:
+            image = open_batch(files, f"{BATCHES}/{ref.file}", ref.crc)
+        own = take(image, self.spread.once(image.columns(), self.present, self.shard))
+        return [(shard, put_batch(files, part)) for shard, part in split(own, self.shards, self.spread)]
+
+
+Run = Callable[[Sequence[Request]], list[list[tuple[int, Ref]]]]
+"""Runs requests, wherever."""
+
+
+class Resharding:
+    """Another number of shards for a store that is in use: what is there is split beside its steps (`prepare`), and
+    what came since when they pause (`commit`).
+    """
+
+    def __init__(self, store: Store, shards: int, run: Run | None = None) -> None:
+        present = store.manifest.shards
+        if shards < 1 or present < 1:
+            raise InputError(
+                "E_SHARDS",
+                f"{store.files.root} cannot be changed from {present} to {shards} shards",
+                "a store of an embedded session has none; a sharded one has at least one",
+            )
+        self.shards = shards
+        self._store = store
+        self._run: Run = run or self._run_here
+        self._parts: dict[tuple[int, int, Ref], list[tuple[int, Ref]]] = {}
+
+    def prepare(self, spreads: Mapping[int, Spread]) -> None:
+        """Split what the store has now; others may commit meanwhile."""
+        pin = Pin(self._store.files, self._store.manifest.version)  # what is merged away in between is still read
+        try:
+            self._split(self._store.manifest, spreads)
+        finally:
+            pin.release()
+
+    def commit(self, spreads: Mapping[int, Spread]) -> None:
+        """Make the store one of so many shards."""
+        store = self._store
+        self._split(store.manifest, spreads)
+        lists: dict[Place, list[Ref]] = {place: [] for place in store.manifest.lists}
+        for (operator, before), refs in store.manifest.lists.items():
+            for ref in refs:
+                for shard, part in self._parts[operator, before, ref]:
+                    lists.setdefault((operator, shard), []).append(part)
+        store.commit(store.manifest.time, replaces=lists, shards=self.shards)
+        self.give_up()
+        store.checkpoint()
+
+    def give_up(self) -> None:
+        """Let go of parts that are in no version."""
+        self._store.spared -= self._files(self._parts.values())
+        self._parts.clear()
+
+    def _split(self, manifest: Manifest, spreads: Mapping[int, Spread]) -> None:
+        lists = manifest.lists.items()
+        wanted = [(o, s, ref) for (o, s), refs in lists for ref in refs if (o, s, ref) not in self._parts]
+        requests = [Request(ref, spreads[o], s, manifest.shards, self.shards) for o, s, ref in wanted]
+        for place, parts in zip(wanted, self._run(requests), strict=True):
+            self._parts[place] = parts
+            self._store.spared |= self._files([parts])
+
+    def _run_here(self, requests: Sequence[Request]) -> list[list[tuple[int, Ref]]]:
+        return [request.run(self._store.files) for request in requests]
+
+    @staticmethod
+    def _files(found: Iterable[list[tuple[int, Ref]]]) -> set[str]:
+        return {ref.file for parts in found for _, ref in parts if ref.file}
 
 
 def reshard(store: Store, shards: int, spreads: Mapping[int, Spread]) -> None:
@@ -41,22 +132,7 @@ def reshard(store: Store, shards: int, spreads: Mapping[int, Spread]) -> None:
     ...     [store.get(r).columns().tolist() for r in store.manifest.lists[0, 0]], store.manifest.shards
     ([[[1, 3, 5]], [[2, 4]]], 1)
     """
-    present = store.manifest.shards
-    if shards < 1 or present < 1:
-        raise InputError(
-            "E_SHARDS",
-            f"{store.files.root} cannot be changed from {present} to {shards} shards",
-            "a store of an embedded session has none; a sharded one has at least one",
-        )
-    lists: dict[Place, list[Ref]] = {place: [] for place in store.manifest.lists}
-    for (operator, before), refs in store.manifest.lists.items():
-        for ref in refs:
-            image = store.get(ref)
-            own = take(image, spreads[operator].once(image.columns(), present, before))
-            for shard, part in split(own, shards, spreads[operator]):
-                lists.setdefault((operator, shard), []).append(store.put(part))
-    store.commit(store.manifest.time, replaces=lists, shards=shards)
-    store.checkpoint()
+    Resharding(store, shards).commit(spreads)
 
 
 def split(image: Image, shards: int, spread: Spread) -> Iterator[tuple[int, Image]]:

@@ -92,6 +92,8 @@ class Store:
         self.pin: Pin | None = None
         self.witness: Witness | None = None
         self._fenced = False
+        self.spared: set[str] = set()
+        """files that are in no version yet and are not collected"""
         if read_only:
             try:
                 self._open_to_read()
@@ -253,16 +255,7 @@ class Store:
         """Store a batch for a later commit: inside it if it is small, else as a file, named after its content if not
         otherwise (a batch that is there already is then not written again).
         """
-        if image.nbytes <= INLINE:
-            data = to_bytes(image)
-            return Ref(image.rows, len(data), inline=data)
-        arrow = to_arrow(image)
-        crc = zlib.crc32(arrow)
-        name = name or hashlib.sha256(arrow).hexdigest()[:40]
-        ref = Ref(image.rows, len(arrow), f"{name}.arrow", crc)
-        if not self.files.exists(f"{BATCHES}/{ref.file}"):
-            self.files.write(f"{BATCHES}/{ref.file}", arrow)
-        return ref
+        return put_batch(self.files, image, name)
 
     def get(self, ref: Ref, *, check: bool = True) -> Image:
         """A stored batch, mapped where possible; `check` reads it through once to compare checksums."""
@@ -389,7 +382,7 @@ class Store:
         held = pins.oldest(self.files, self.manifest.version)
         base = max((v for v in self._versions(CHECKPOINT) if v <= held), default=0)
         manifest = self._checkpoint(base) if base else Manifest()
-        needed = {r.file for r in self.manifest.refs()} | {r.file for r in manifest.refs()}
+        needed = self.spared | {r.file for r in self.manifest.refs()} | {r.file for r in manifest.refs()}
         for version in range(base + 1, self.manifest.version + 1):
             needed |= {r.file for r in m.refs_of(self.read_commit(version))}
         gone = [numbered(LOG, v) for v in self._versions(LOG) if v <= base]
@@ -405,3 +398,17 @@ class Store:
     def size(self) -> int:
         """Bytes of the present version's files."""
         return sum(r.size for r in {r.file or id(r): r for r in self.manifest.refs()}.values())
+
+
+def put_batch(files: Files, image: Image, name: str | None = None) -> Ref:
+    """Write a batch that a later commit may name; see `Store.put`."""
+    if image.nbytes <= INLINE:
+        data = to_bytes(image)
+        return Ref(image.rows, len(data), inline=data)
+    arrow = to_arrow(image)
+    crc = zlib.crc32(arrow)
+    name = name or hashlib.sha256(arrow).hexdigest()[:40]
+    ref = Ref(image.rows, len(arrow), f"{name}.arrow", crc)
+    if not files.exists(f"{BATCHES}/{ref.file}"):
+        files.write(f"{BATCHES}/{ref.file}", arrow)
+    return ref

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
 from everview.dataflow.saved import image_of, packed_entries
 from everview.dataflow.superstep import Inputs
-from everview.errors import StoreError
+from everview.errors import InputError, StoreError
 from everview.plan.frozen import Functions
 from everview.recovery.stored_shards import all_contents_of, contents_of, measure_of
 from everview.runtime.base import RemoteTarget
@@ -39,12 +39,14 @@ from everview.spark.driver.job import Answer, Job, bytes_table, table_bytes, wri
 from everview.spark.driver.lingering import LINGER, LONGEST
 from everview.spark.driver.merging import INLINE_BYTES, Merger
 from everview.spark.driver.placing import Placing
+from everview.spark.driver.resharding import LiveResharding
 from everview.spark.driver.submitting import Submitter
 from everview.spark.rows.encode import Target, encode_rows
 from everview.spark.rows.encoded import EncodedRows
 from everview.spark.rows.frames import FrameRows
 from everview.store.dictionary_gc import version_of
 from everview.store.manifest import BUILT, DECLARED, Place, Ref
+from everview.store.reshard import Spread
 from everview.store.store import BATCHES, Store
 from everview.store.stored_dictionary import FILE_ENTRIES, RESIDENT_ENTRIES, StoredDictionary
 
@@ -204,7 +206,10 @@ class SparkCluster:
     def _ask(self, step: ShardStep, suppose: tuple[int, ...] | None = None) -> tuple[Job, list[Answer], int]:
         """Have tasks run a step: the job, their answers, and the entries of the dictionary when it began."""
         manifest, inputs = self._store.manifest, step.inputs
-        coded = tuple(rows.at(manifest.time + 1) for rows in step.remote if isinstance(rows, EncodedRows))
+        encoded = [rows for rows in step.remote if isinstance(rows, EncodedRows)]
+        coded = tuple(rows.at(manifest.time + 1) for rows in encoded)
+        if any(rows.shards != self.shards for rows in encoded):
+            raise InputError("E_SHARDS", "rows were coded before the number of shards changed", "give them again")
         attempt = secrets.token_hex(6)
         files: dict[int, str] = {}
         small: dict[int, list[tuple[int, bytes]]] = {}
@@ -362,6 +367,26 @@ class SparkCluster:
         with asking(self._spark):
             self._submitter.give_slots()  # those who encode need some
             return encode_rows(rows.frame, target.fitting, target.place, target.how, place)
+
+    def resharding(self, shards: int) -> LiveResharding:
+        """The way to another number of shards."""
+        return LiveResharding(self, self._store, shards)
+
+    def spreads(self) -> dict[int, Spread]:
+        """Where the rows of each operator belong."""
+        return {o.number: o.spread for o in self._driver_replica.dataflow.numbered if o is not None}
+
+    def give_slots(self) -> None:
+        """Somebody needs slots."""
+        self._submitter.give_slots()
+
+    def reshard(self, commit: Callable[[], None]) -> None:
+        """Take another number of shards over, between two steps: `commit` has the store do so."""
+        with put_off(), asking(self._spark):
+            commit()
+            self.shards = self._store.manifest.shards
+            self.passed()
+            self._submitter.reshard(self.shards)
 
     def close(self) -> None:
         self._submitter.leave()  # a merge may be waiting for a slot

@@ -77,6 +77,12 @@ class Gang(Lingering):
         """Whether there are tasks that wait for a step."""
         return self._tasks is not None
 
+    def reshard(self, shards: int) -> None:
+        """End its tasks; those that come next share so many shards."""
+        with self._lock:
+            self._drop(wait=True)
+            self._shards = shards
+
     def run(self, tasks: int, job_for: JobFor, commands: Sequence[bytes], usable: Usable) -> Outcome:
         """Run a step on so many tasks, fewer if they cannot be had; again if members are lost."""
         with self._lock:

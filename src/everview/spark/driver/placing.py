@@ -54,6 +54,10 @@ class Placing:
         self._small = 0  # small steps in a row
         self._slots, self._looked = 0, -SLOTS_SECONDS
 
+    def reshard(self, shards: int) -> None:
+        """There are so many shards from now on."""
+        self._shards = shards
+
     def tasks(self, words: int, state: int, *, gang_stands: bool) -> int:
         """How many tasks are to run a step with so many words of input, on so many bytes of state."""
         self._spread = state > (self.alone_bytes // 2 if self._spread else self.alone_bytes)

@@ -63,6 +63,14 @@ class Submitter:
         self.resident = LongLivedTask(self._context, seconds, longest) if seconds > 0 else None
         self.gang = Gang(self._context, self._root, self._shards, seconds)
 
+    def reshard(self, shards: int) -> None:
+        """Run the steps of so many shards from now on, in tasks that begin anew."""
+        self.leave()
+        self._shards = shards
+        self.placing.reshard(shards)
+        if self.gang is not None:
+            self.gang.reshard(shards)
+
     def where(self) -> str:
         """Where steps run, and why."""
         return f"in {in_words(self.placing.placed)}: {self.placing.why}" if self.placing.placed else "nowhere yet"

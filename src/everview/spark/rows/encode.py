@@ -97,7 +97,7 @@ def encode_rows(frame: DataFrame, fitting: Fitting, place: str, how: str, target
     parts: list[Part] = sorted((pickle.loads(bytes(row[0])) for row in answers), key=lambda part: part.number)
     coded = EncodedRows(
         target.files, target.table, arrangement.operator.number, target.key, how,
-        order=arrangement.order, until=target.until, now=target.now,
+        order=arrangement.order, until=target.until, now=target.now, shards=target.shards,
     )  # fmt: skip
     if order.shape is not None:
         coded.unordered = order.shape.unordered

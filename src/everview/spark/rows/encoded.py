@@ -69,6 +69,8 @@ class EncodedRows(RemoteRows):
     how: str
     """append, upsert, changes or snapshot"""
     files: dict[int, list[str]] = field(default_factory=dict)
+    shards: int = 0
+    """how many there were when the rows were coded"""
     rows: int = 0
     words: int = 0
     unordered: bool = False

@@ -19,6 +19,10 @@ from everview.spark.transport.handshake import NotAuthenticated
 from everview.spark.transport.message import Buffer
 from everview.spark.workers.gang_member import GANG, SocketLines, StepsOnShards
 from everview.spark.workers.state import worker_shards
+from everview.store.files import open_files
+from everview.store.manifest import Ref
+from everview.store.nearby import with_copies
+from everview.store.reshard import Request
 
 
 def alone(partition: Iterable[Any], job: bytes, commands: Any) -> Iterator[bytes]:
@@ -74,6 +78,13 @@ def together(partition: Iterable[Any], job: Any, commands: Any, secret: bytes) -
     finally:
         mesh.close()  # if this task died, the others notice, and Spark runs all of them again
     yield b"".join(answer.message())
+
+
+def split_batches(root: str, partition: Iterable[tuple[int, Request]]) -> Iterator[tuple[int, list[tuple[int, Ref]]]]:
+    """Split batches for another number of shards."""
+    files = with_copies(open_files(root))
+    for number, request in [*partition]:  # all of it: see `drain`
+        yield number, request.run(files)
 
 
 def drain(partition: Iterable[Any]) -> None:
