@@ -35,7 +35,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from everview.codes import hashing
-from everview.codes.buffers import NO_BYTES, frozen, longer, null_mask, numbers_of, utf8, validity, validity_buffer
+from everview.codes.buffers import (
+    NO_BYTES,
+    frozen,
+    integers,
+    longer,
+    null_mask,
+    numbers_of,
+    utf8,
+    validity,
+    validity_buffer,
+)
 from everview.codes.runs import Run, slots_in
 from everview.codes.scalars import DECODERS, ENCODERS, counted, kind_of, shown, wrong_type
 from everview.errors import InputError, InternalError
@@ -300,7 +310,7 @@ class Interner:
         """Add entries that another interner exported; all or, if one disagrees with an entry here, none."""
         kinds = np.concatenate([NO_BYTES, *(numbers_of(part, np.uint8) for part in table["kind"].chunks)])
         if np.count_nonzero(kinds[1:] != kinds[:-1]) > len(TAGS):  # sorted by id: kinds are mixed
-            table = table.take(pa.array(np.argsort(kinds, kind="stable")))
+            table = table.take(integers(np.argsort(kinds, kind="stable")))
             kinds = np.sort(kinds)
         cuts = [0, *(np.flatnonzero(kinds[1:] != kinds[:-1]) + 1).tolist(), len(kinds)]
         with self._lock:
@@ -573,8 +583,9 @@ def _payloads_at_rest(store: _Snapshot, wanted: Words, kind: str | None) -> tupl
         raise _unknown(int(wanted[here[stranger]]), kind)
     sizes = np.zeros(len(wanted), dtype=np.int64)
     sizes[here] = np.diff(spans)
-    parts = [(store.heap, store.starts, np.full(len(wanted), -1, dtype=np.int64))]
-    parts[0][2][here] = found
+    mine = np.full(len(wanted), -1, dtype=np.int64)
+    mine[here] = found
+    parts = [(store.heap, store.starts, mine)]
     for number in np.unique(which[which >= 0]).tolist():
         run, there = store.runs[number], np.where(which == number, slots, -1)
         other = np.flatnonzero((there >= 0) & (run.kinds[there] != TAGS[kind])) if kind else ()
@@ -587,7 +598,7 @@ def _payloads_at_rest(store: _Snapshot, wanted: Words, kind: str | None) -> tupl
     out = np.empty(int(spans[-1]), dtype=np.uint8)
     for heap, starts, there in parts:
         hashing.gather_at(there, heap, frozen(starts), spans, out)
-    return out, spans, np.where(which >= 0, slots, parts[0][2])
+    return out, spans, np.where(which >= 0, slots, mine)
 
 
 def item_tag(declared: DataType) -> int:

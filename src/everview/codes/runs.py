@@ -12,13 +12,14 @@ it, which is memory again until the pieces are merged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from everview.codes import hashing
+from everview.codes.buffers import integers
 
 Words = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -51,7 +52,8 @@ class Run(NamedTuple):
             table = sorted_by_id(table)
         table = table.combine_chunks()
         if not len(table):
-            table = _EMPTY
+            words, octets = np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.uint8)
+            return cls(words[:0], octets, words, octets, table)
         kinds, ids, values = (table[name].chunk(0) for name in ("kind", "id", "value"))
         values = values.cast(pa.large_binary())
         starts = _numbers(values.buffers()[1], np.int64)[values.offset : values.offset + len(values) + 1]
@@ -77,7 +79,8 @@ class Run(NamedTuple):
         """Which of some values are what is in their slots."""
         out = np.empty(len(slots), dtype=np.int64)
         hashing.compare(kind, payload, spans, slots, self.kinds, self.heap, self.starts.view(np.uint8), out)
-        return out != 0
+        same: npt.NDArray[np.bool_] = out != 0
+        return same
 
     def sizes(self, slots: Words) -> Words:
         """How many bytes the values in some slots have; 0 for slot -1."""
@@ -89,7 +92,7 @@ def sorted_by_id(table: pa.Table) -> pa.Table:
     """A dictionary's piece in the order of ids, saying so."""
     table = table.combine_chunks()
     order = np.argsort(np.concatenate([np.empty(0, dtype=np.int64), *map(_ids, table["id"].chunks)]), kind="stable")
-    return table.take(pa.array(order)).replace_schema_metadata(SORTED)
+    return table.take(integers(order)).replace_schema_metadata(SORTED)
 
 
 def slots_in(runs: Sequence[Run], wanted: Words) -> tuple[Words, Words]:
@@ -115,12 +118,7 @@ def _ids(chunk: pa.Array) -> Words:
     return _numbers(chunk.buffers()[1], np.int64)[chunk.offset : chunk.offset + len(chunk)]
 
 
-def _numbers(buffer: pa.Buffer | None, dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
-    found: npt.NDArray[np.generic] = np.frombuffer(buffer or b"", dtype=dtype)
+def _numbers(buffer: pa.Buffer | None, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    found: npt.NDArray[Any] = np.frombuffer(buffer or b"", dtype=dtype)
     found.flags.writeable = False
     return found
-
-
-_EMPTY = pa.table(
-    {"kind": pa.array([], pa.uint8()), "id": pa.array([], pa.int64()), "value": pa.array([], pa.large_binary())}
-)

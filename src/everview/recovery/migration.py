@@ -341,6 +341,9 @@ class _OneShard:
     def measure(self) -> np.ndarray:
         return self._shard.replica.measure()
 
+    def resharding(self, shards: int) -> None:
+        return None
+
     def encode_remote(self, target: RemoteTarget, rows: Any) -> RemoteRows | None:
         return None
 

@@ -136,7 +136,9 @@ def _learn(target: Target, interner: Interner, parts: Iterable[Part]) -> None:
         if part.failure is not None:
             raise part.failure
         found = bytes_table(_back(target.files, part.texts))
-        for start in range(0, len(found) if found is not None else 0, RESIDENT_ENTRIES):
+        if found is None:
+            continue
+        for start in range(0, len(found), RESIDENT_ENTRIES):
             interner.load(found.slice(start, RESIDENT_ENTRIES))
             target.save_entries()
 
