@@ -1,6 +1,6 @@
 """Steps on spread state: a gang of two tasks next to one task that has all shards, on the same Spark, in turns.
 
-    python benchmarks/spread.py [--master local[2]] [--rows 300000] [--turns 2] [--part steps|strings] [--strings 3000000]
+    python benchmarks/spread.py [--master local[2]] [--rows 300000] [--turns 2] [--part steps] [--strings 3000000]
 
 *steps*: two tables joined, totals by group, and a search of 20 rounds from one node; both ways run in turns, with a
 directory each. Wall milliseconds (several processes work): the median of steps of one change, of searches in which one

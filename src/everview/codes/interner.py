@@ -588,7 +588,7 @@ def _payloads_at_rest(store: _Snapshot, wanted: Words, kind: str | None) -> tupl
     parts = [(store.heap, store.starts, mine)]
     for number in np.unique(which[which >= 0]).tolist():
         run, there = store.runs[number], np.where(which == number, slots, -1)
-        other = np.flatnonzero((there >= 0) & (run.kinds[there] != TAGS[kind])) if kind else ()
+        other = np.flatnonzero((there >= 0) & (run.kinds[there] != TAGS[kind])) if kind else here[:0]
         if len(other):
             raise _unknown(int(wanted[other[0]]), kind)
         sizes += run.sizes(there)

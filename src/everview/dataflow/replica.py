@@ -117,7 +117,7 @@ class Replica:
         traces = self.traces()
         for number in operators:
             index = 0
-            while words := image.stored_dictionary(traces[number], index):
+            while words := image.stored_words(traces[number], index):
                 out = np.empty(words, dtype=np.int64)
                 image.write_stored(traces[number], index, out)
                 yield Added(np.empty(0, dtype=np.int64), {number: out})

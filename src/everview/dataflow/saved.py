@@ -41,7 +41,7 @@ def images(trace: Trace) -> Iterator[Image]:
 def images_at(trace: int) -> Iterator[Image]:
     """The batches of the trace at an address."""
     number = 0
-    while words := image_k.stored_dictionary(trace, number):
+    while words := image_k.stored_words(trace, number):
         out = np.empty(words, dtype=np.int64)
         image_k.write_stored(trace, number, out)
         yield image_of(out)

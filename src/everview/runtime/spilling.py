@@ -129,7 +129,7 @@ class Spilling:
         k.finish_merges(trace.address)
         for number in range(make.peek(trace.address, trace_k.TRACE_COUNT)):
             if k.in_own_memory(trace.address, number) >= SMALLEST:
-                map, words = self._new_file(int(image_k.stored_dictionary(trace.address, number)))
+                map, words = self._new_file(int(image_k.stored_words(trace.address, number)))
                 image_k.write_stored(trace.address, number, words)
                 self._lay(trace, number, 1, Mapped(saved.image_of(words), map))
 
@@ -140,7 +140,7 @@ class Spilling:
             if address in files:
                 yield files[address].image
             else:
-                words = np.empty(image_k.stored_dictionary(trace.address, number), dtype=np.int64)
+                words = np.empty(image_k.stored_words(trace.address, number), dtype=np.int64)
                 image_k.write_stored(trace.address, number, words)
                 yield saved.image_of(words)
 
@@ -199,7 +199,7 @@ class Spilling:
             return False
         k.finish_merges(trace.address)
         while (number := self._first_own(trace)) is not None:
-            map, words = self._new_file(int(image_k.stored_dictionary(trace.address, number)))
+            map, words = self._new_file(int(image_k.stored_words(trace.address, number)))
             image_k.write_stored(trace.address, number, words)
             self._lay(trace, number, 1, Mapped(saved.image_of(words), map))
         self._merge(trace, 0, len(self._batches(trace)), time)

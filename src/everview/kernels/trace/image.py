@@ -190,7 +190,7 @@ def fresh_header(trace, out, _n):
 
 
 @entry("int", "int")
-def stored_dictionary(trace, i):
+def stored_words(trace, i):
     """Words of the image of a trace's batch number `i`; 0 if there is none."""
     return 0 if i >= ld(trace, TRACE_COUNT) else _image_words(ld(ld(trace, TRACE_TABLE), i))
 
