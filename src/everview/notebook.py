@@ -31,6 +31,7 @@ EVERY = 0.2
 
 _SCRIPT = """
 export default { render({ model, el }) {
+  el.classList.add("jp-RenderedHTMLCommon");  // Jupyter draws it like its other tables
   const draw = () => { el.innerHTML = model.get("page"); };
   model.on("change:page", draw);
   draw();

@@ -269,7 +269,7 @@ def test_a_notebook_shows_the_first_rows_and_how_many_there_are(db: Any) -> None
     assert page.count("<td>0</td>") == 2
     assert "&lt;b&gt;" in page and "101 rows at time 1" in page
     shown = db._repr_html_()
-    assert "<td>t</td><td>x int, s str</td>" in shown and "time 1" in shown
+    assert "t</td>" in shown and "x int, s str</td>" in shown and "time 1" in shown
 
 
 def test_looking_up_zero_finds_both_zeros() -> None:

@@ -36,9 +36,9 @@ class Commands(TyperGroup):
 
         try:
             return super().invoke(ctx)
-        except InternalError:
-            raise
         except EverviewError as error:
+            if isinstance(error, InternalError) and error.code != "E_KERNELS":
+                raise
             typer.echo(str(error), err=True)
             raise typer.Exit(1) from None
         except KeyboardInterrupt:

@@ -25,11 +25,10 @@ import pyarrow as pa
 
 from everview.codes.declare import data_type
 from everview.errors import InputError, did_you_mean
-from everview.io import changes, doors
+from everview.io import changes, doors, notebooks
 from everview.io.checks import answered, choice_option, flag_option, names_option, schema_option, text_option
 from everview.io.durations import Duration, seconds
 from everview.io.feed import DEAD_LETTERS, MODES, Feed, Missing, Mode, Policy, Rules
-from everview.io.notebooks import in_notebook
 from everview.io.progress import Progress
 from everview.io.rows import Rows
 from everview.io.source import Source
@@ -189,7 +188,7 @@ class Pipeline:
         limit = None if until is None or (isinstance(until, str) and until == "caught_up") else seconds(until)
         if progress is not None:
             flag_option("progress", progress)
-        progress = in_notebook() if progress is None else progress
+        progress = notebooks.in_notebook() if progress is None else progress
         if not self.feeds:
             raise InputError(
                 "E_NO_SOURCE", "there is nothing to run: the session has no source", "add one: db.source(...)"
@@ -280,6 +279,9 @@ class Run:
     seconds: float = 0.0
     stopped_by: str = ""
     """"caught_up", "time" or "interrupt" """
+
+    def _repr_html_(self) -> str:
+        return notebooks.line(str(self))
 
     def __str__(self) -> str:
         taken = ", ".join(f"{name} {rows:,}" for name, rows in self.rows.items())

@@ -87,7 +87,7 @@ class Memory(dict[str, Any]):
         parts = [f"<p>{html.escape(self.summary())}</p>"]
         for heads, rows in self.tables():
             types = [INT if h in RIGHT else STR for h in heads]
-            parts.append(shown.page(heads, types, rows, "") if rows else "")
+            parts.append(shown.page(heads, types, rows, "", with_types=False) if rows else "")
         return "".join(parts)
 
 

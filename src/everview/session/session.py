@@ -86,12 +86,12 @@ class Session:
         if self._core.closed:
             return f"<p>{html.escape(repr(self))}</p>"
         named = [("table", n, self[n]) for n in self.tables] + [("view", n, self[n]) for n in self.views]
-        body = ""
+        body, left = "", ' style="text-align:left"'
         for kind, name, what in named:
             columns = ", ".join(f"{n} {t!r}" for n, t in what.schema().items())
-            cells = "".join(f"<td>{html.escape(text)}</td>" for text in (kind, name, columns))
+            cells = "".join(f"<td{left}>{html.escape(text)}</td>" for text in (kind, name, columns))
             body += f"<tr>{cells}</tr>"
-        head = "<tr><th></th><th>name</th><th>columns</th></tr>"
+        head = f"<tr><th></th><th{left}>name</th><th{left}>columns</th></tr>"
         return f"<table><thead>{head}</thead><tbody>{body}</tbody></table><p>time {self.time}</p>"
 
     @reads

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from everview.types import DataType
+from everview.types import INT, STR, DataType
 
 ROWS = 20
 """Rows that are shown if nobody says how many."""
@@ -116,11 +116,13 @@ def counted(number: int) -> str:
     return f"{number:,} row{'' if number == 1 else 's'}"
 
 
-def page(names: Sequence[str], types: Sequence[DataType], rows: Sequence[Row], note: str) -> str:
+def page(
+    names: Sequence[str], types: Sequence[DataType], rows: Sequence[Row], note: str, *, with_types: bool = True
+) -> str:
     """A table of HTML, with a note under it."""
     style = ["" if is_number(t) else ' style="text-align:left"' for t in types]
     head = "".join(
-        f"<th{s}>{html.escape(n)}<br><small>{html.escape(repr(t))}</small></th>"
+        f"<th{s}>{html.escape(n)}{f'<br><small>{html.escape(repr(t))}</small>' if with_types else ''}</th>"
         for n, t, s in zip(names, types, style, strict=True)
     )
     body = "".join(
@@ -134,22 +136,36 @@ def page(names: Sequence[str], types: Sequence[DataType], rows: Sequence[Row], n
 class Stats(dict[str, Any]):
     """Measures of a session or view: a dict that prints as a table.
 
-    >>> print(Stats({"time": 3, "bytes": 2048, "arrangements": [{"name": "arrange t", "bytes": 2048}]}))
+    >>> held = [
+    ...     {"name": "arrange t", "updates": 1200, "views": ["v", "w"]},
+    ...     {"name": "reduce", "updates": 3, "views": []},
+    ... ]
+    >>> print(Stats({"time": 3, "bytes": 2048, "arrangements": held}))
     time 3, bytes 2,048
-    arrange t  bytes 2,048
+    <BLANKLINE>
+    name       updates  views
+    ---------  -------  -------
+    arrange t    1,200  v and w
+    reduce           3
     """
 
     def __str__(self) -> str:
-        first = ", ".join(f"{name} {_measure(value)}" for name, value in self.items() if name != "arrangements")
-        held = [{n: _measure(v) for n, v in a.items() if v != []} for a in self.get("arrangements", ())]
-        widest = max((len(a["name"]) for a in held), default=0)
-        rest = [
-            f"{a['name'].ljust(widest)}  {', '.join(f'{n} {v}' for n, v in a.items() if n != 'name')}" for a in held
-        ]
-        return "\n".join([first, *rest])
+        heads, types, rows = self._table()
+        return "\n".join([self._summary(), *(["", *lines(heads, types, rows)] if rows else [])])
+
+    def _summary(self) -> str:
+        return ", ".join(f"{name} {_measure(value)}" for name, value in self.items() if name != "arrangements")
+
+    def _table(self) -> tuple[list[str], list[DataType], list[Row]]:
+        """What is held: names of measures, their types, and a row for each arrangement."""
+        held = self.get("arrangements", [])
+        heads = list(dict.fromkeys(name for one in held for name in one))
+        types = [INT if any(isinstance(one.get(n), int) for one in held) else STR for n in heads]
+        return heads, types, [tuple(_measure(one.get(n, "")) for n in heads) for one in held]
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(str(self))}</pre>"
+        heads, types, rows = self._table()
+        return page(heads, types, rows, self._summary(), with_types=False)
 
 
 def _measure(value: Any) -> str:
