@@ -96,7 +96,7 @@ def test_a_check_finds_mistakes(folder: Path) -> None:
         (["in/a.csv"], "a.csv is data, not a pipeline"),
         (["in/a.csv"], "CREATE SOURCE a FROM"),
         (["p.sqll"], "did you mean 'p.sql'?"),
-        (["p.sql", "--master", "nonsense"], "'nonsense' is no master of Spark"),
+        (["p.sql", "--master", "nonsense"], "'nonsense' is not a master of Spark"),
         (["p.sql", "--master", "lokal[2]"], "did you mean 'local[2]'?"),
         (["p.sql", "--embedded", "--master", "local[2]"], "--embedded runs without Spark: --master"),
         (["p.sql", "--embedded", "--shards", "2"], "--shards"),

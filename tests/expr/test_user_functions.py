@@ -97,7 +97,7 @@ def test_an_exception_names_the_function_and_the_row() -> None:
 
 
 def test_a_result_of_the_wrong_type_names_the_row() -> None:
-    with pytest.raises(UdfError, match=r"picky\(None, 'b'\) gave 'b', which is no int"):
+    with pytest.raises(UdfError, match=r"picky\(None, 'b'\) gave 'b', which is not an int"):
         run(Udf(INT, picky, (X, S)))
 
 

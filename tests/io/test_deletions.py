@@ -98,13 +98,13 @@ def test_what_finds_nothing_is_counted() -> None:
     t = feed(db, MISSING)
     run = db.run(until="caught_up")
     assert (t.rows(), run.missing, run.rows) == ([], {"t": 2}, {"t": 4})
-    assert "deletions of what is not there: t 2" in str(run)
+    assert "deletions that found nothing: t 2" in str(run)
 
 
 def test_or_refused() -> None:
     db = ev.connect()
     t = feed(db, MISSING, missing="reject")
-    with pytest.raises(ev.InputError, match=r"E_ABSENT.*table 't': cannot delete id 1, which is not there"):
+    with pytest.raises(ev.InputError, match=r"E_ABSENT.*table 't': cannot delete id 1: there is no such row"):
         db.run(until="caught_up")
     assert t.rows() == [] and db.time == 0
 

@@ -186,7 +186,7 @@ def test_everview_run(
         ("p.toml", TOML.replace("[sink.revenue]", "[sink.revenu]"), "[E_PIPELINE] p.toml, [sink.revenu]: no view is"),
         ("p.toml", TOML.replace('"parquet"', '"parket"'), "[E_PIPELINE] p.toml, [sink.revenue]: format 'parket'"),
         ("p.py", "x = 1", "[E_PIPELINE] p.py defines no function pipeline(db)\n  hint: put sources"),
-        ("p.txt", "", "[E_PIPELINE] p.txt is no pipeline\n  hint: give a .sql, .toml or .py file"),
+        ("p.txt", "", "[E_PIPELINE] p.txt is not a pipeline\n  hint: give a .sql, .toml or .py file"),
         ("", "", "[E_PIPELINE] there is no file"),
     ],
 )
@@ -202,7 +202,10 @@ def test_everview_run_refusals(tmp_path: Path, name: str, text: str, message: st
 def test_a_setting_needs_a_value(tmp_path: Path) -> None:
     (tmp_path / "p.toml").write_text(TOML)
     result = CliRunner().invoke(app, ["run", str(tmp_path / "p.toml"), "--embedded", "--conf", "spark.a"])
-    assert (result.exit_code, "[E_OPTION] 'spark.a' is no setting of Spark\n  hint: write --conf" in result.output) == (
+    assert (
+        result.exit_code,
+        "[E_OPTION] 'spark.a' is not a setting of Spark\n  hint: write --conf" in result.output,
+    ) == (
         1,
         True,
     )

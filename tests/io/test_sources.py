@@ -396,7 +396,7 @@ def test_bad_records_are_set_aside_and_counted(tmp_path: Path) -> None:
     place = f"{tmp_path}/a.csv, byte 4"
     assert sorted(db["t_rejected"].rows()) == [
         (place, "[E_RECORD] In CSV column #1: Row #1: CSV conversion error to string: invalid UTF8 data", "6,\\xff\n"),
-        (place, "[E_TYPE] column 'a': 'three' is no int", '{"a": "three", "b": "y"}'),
+        (place, "[E_TYPE] column 'a': 'three' is not an int", '{"a": "three", "b": "y"}'),
         (place, "[E_WIDTH] 1 fields, not 2", "4"),
     ]
 
@@ -461,7 +461,7 @@ def test_bad_changes() -> None:
         ("rows", "[E_ABSENT] deleted, but not there", "[3]"),
         (
             "rows from 0",
-            "[E_CHANGES] 'upsert' in column '_change_type' is no kind of change",
+            "[E_CHANGES] 'upsert' in column '_change_type' is not a kind of change",
             '{"x": 2, "_change_type": "upsert"}',
         ),
     ]
@@ -504,7 +504,7 @@ def test_refusals(tmp_path: Path) -> None:
     refused(
         "E_FILE",
         f"there is no file or directory {missing!r}",
-        "look at the path; a directory for files that are still to come must be there, it may be empty",
+        "check the path; a directory that files will arrive in must exist, but may be empty",
         lambda: db.source("t", ev.io.csv(missing)),
     )
     refused(
@@ -521,7 +521,7 @@ def test_refusals(tmp_path: Path) -> None:
     )
     refused(
         "E_FORMAT",
-        "the format of 'x.xls' cannot be told from its name",
+        "the format of 'x.xls' cannot be inferred from its name",
         "use ev.io.csv(path), ev.io.json(path), ...",
         lambda: db.source("t", "x.xls"),
     )
@@ -558,8 +558,8 @@ def test_refusals(tmp_path: Path) -> None:
     )
     refused(
         "E_DURATION",
-        "'soon' is no duration",
-        'write "5s", "200ms", "2m", "1h" or a timedelta',
+        "'soon' is not a duration",
+        'write "caught_up", "5s", "200ms", "2m", "1h" or a timedelta',
         lambda: db.run(until="soon"),
     )
     db.source("t", [{"x": 1}])

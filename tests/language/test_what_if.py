@@ -166,7 +166,7 @@ def test_a_change_that_fails_can_be_made_good_inside(world: World) -> None:
             world.reach.rows()
         world.edge.insert([(8, 9)])
         assert w.changes("reach") == []
-        with pytest.raises(ev.InputError, match="has a row with the key"):
+        with pytest.raises(ev.InputError, match="already has a row with key"):
             world.stock.insert([("fig", 1)])
         with pytest.raises(ev.InputError, match="E_TYPE"):
             world.edge.insert([("x", 1)])

@@ -143,7 +143,7 @@ def test_deletions_that_find_nothing_are_counted(tmp_path: Path) -> None:
 def test_or_refused_or_set_aside(tmp_path: Path) -> None:
     with Pair(tmp_path / "state", SAID, key="id", missing="reject") as pair:
         pair.take(said("insert", 1, 2, 3))
-        with pytest.raises(ev.InputError, match=r"E_ABSENT\] table 't': cannot delete id 7, which is not there"):
+        with pytest.raises(ev.InputError, match=r"E_ABSENT\] table 't': cannot delete id 7: there is no such row"):
             pair.take(said("delete", 1, 7))
         assert len(pair.feeds[0][2].rows()) == 3
         pair.take(said("delete", 1))

@@ -94,5 +94,5 @@ def test_a_missing_file_and_a_stranger_are_named(tmp_path: Path) -> None:
         open_batch(files, "b.arrow")
     with pa.ipc.new_file(str(tmp_path / "b.arrow"), pa.schema([("x", pa.int64())])):
         pass
-    with pytest.raises(ev.StoreError, match="it is no batch"):
+    with pytest.raises(ev.StoreError, match="it is not a batch"):
         open_batch(files, "b.arrow")

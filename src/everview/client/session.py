@@ -183,7 +183,9 @@ class ClientSession:
         self._refuse_supposed("views cannot be made")
         if not isinstance(collection, Collection):
             raise InputError(
-                "E_TYPE", f"db.view needs a collection, got {type(collection).__name__}", "build one from db.table(...)"
+                "E_TYPE",
+                f"db.view needs a collection, got {type(collection).__name__}",
+                "build one from db.table(...), ending in .agg(...) after a group_by",
             )
         if common_owner(collection) is not self:
             raise PlanError(

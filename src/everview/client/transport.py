@@ -70,7 +70,7 @@ def address_of(text: str, token: str, timeout: float, certificate: str) -> Addre
     except ValueError:
         parts, port = None, 0
     if parts is None or parts.scheme not in ("everview", "everviews") or not parts.hostname:
-        raise InputError("E_TARGET", f"{text!r} is no server's address", 'write "everview://host:port"')
+        raise InputError("E_TARGET", f"{text!r} is not a server's address", 'write "everview://host:port"')
     if parts.username or parts.password or parts.query or parts.path.strip("/"):
         raise InputError(
             "E_TARGET", "a server's address has a host and a port", "give the token as token=..., never in the address"

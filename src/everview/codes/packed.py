@@ -27,7 +27,7 @@ import numpy as np
 from everview.codes import intervals, jsons
 from everview.codes.frozen import FrozenDict, FrozenList
 from everview.codes.intervals import Interval
-from everview.codes.scalars import DECODERS, ENCODERS, counted, shown, wrong_type
+from everview.codes.scalars import DECODERS, ENCODERS, article, counted, shown, wrong_type
 from everview.errors import InputError
 from everview.types import FREE, MOST_DIGITS, DataType, bounds
 
@@ -92,7 +92,7 @@ def _enum_encoder(declared: DataType) -> Callable[[Any], int]:
             raise wrong_type(value, "a label", f"the labels are {', '.join(map(repr, declared.names))}")
         if value not in places:
             hint = f"the labels are {', '.join(map(repr, declared.names))}"
-            raise InputError("E_TYPE", f"{shown(value)} is no {declared.optional(False)!r}", hint)
+            raise InputError("E_TYPE", f"{shown(value)} is not {article(repr(declared.optional(False)))}", hint)
         return places[value]
 
     return encode
@@ -126,7 +126,7 @@ def _pack_uuid(value: Any, declared: DataType) -> str:
         try:
             return str(uuid.UUID(value) if isinstance(value, str) else uuid.UUID(bytes=value))
         except ValueError:
-            raise InputError("E_TYPE", f"{shown(value)} is no uuid", "write uuid.UUID(...)") from None
+            raise InputError("E_TYPE", f"{shown(value)} is not a uuid", "write uuid.UUID(...)") from None
     raise wrong_type(value, "a UUID", "write uuid.UUID(...)")
 
 
@@ -179,7 +179,7 @@ def _read(text: str) -> Decimal:
     try:
         return _number(Decimal(text.strip()))
     except InvalidOperation:
-        raise InputError("E_TYPE", f"{shown(text)} is no number", "write Decimal('1.25')") from None
+        raise InputError("E_TYPE", f"{shown(text)} is not a number", "write Decimal('1.25')") from None
 
 
 def _number(value: Any) -> Decimal:

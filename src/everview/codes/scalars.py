@@ -48,7 +48,7 @@ def shown(value: object) -> str:
 
 def wrong_type(value: object, expected: str, hint: str = "") -> InputError:
     """The error for a value of another type."""
-    what = "None is" if value is None else f"{shown(value)} is {_article(type(value).__name__)},"
+    what = "None is" if value is None else f"{shown(value)} is {article(type(value).__name__)},"
     return InputError("E_TYPE", f"{what} not {expected}", hint)
 
 
@@ -60,7 +60,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-def _article(name: str) -> str:
+def article(name: str) -> str:
+    """A noun with its article.
+
+    >>> article("int"), article("str"), article("bytes"), article("uuid")
+    ('an int', 'a str', 'bytes', 'a uuid')
+    """
     if name == "bytes":
         return name
     return f"an {name}" if name[0] in "aeioAEIO" else f"a {name}"

@@ -112,12 +112,12 @@ def _steps(change: Any) -> list[tuple[int, Any, str, Any]]:
         signs = {"assert": 1, "add": 1, "db/add": 1, "retract": -1, "db/retract": -1}
         if len(change) == 4 and isinstance(change[0], str) and _spelled(change[0]) in signs:
             return [(signs[_spelled(change[0])], change[1], _spelled(change[2]), change[3])]
-    raise InputError("E_FACT", f"{change!r} is no fact", _FORMS)
+    raise InputError("E_FACT", f"{change!r} is not a fact", _FORMS)
 
 
 def _spelled(name: Any) -> str:
     if not isinstance(name, str):
-        raise InputError("E_FACT", f"{name!r} is no attribute", _FORMS)
+        raise InputError("E_FACT", f"{name!r} is not an attribute", _FORMS)
     return name.removeprefix(":")
 
 

@@ -204,7 +204,7 @@ def syntax_error(text: str, error: UnexpectedInput, at_end_hint: str) -> Datalog
         what = (
             f"{str(token)!r} cannot stand here"
             if token is not None
-            else f"{text[error.pos_in_stream or 0]!r} is no sign"
+            else f"{text[error.pos_in_stream or 0]!r} is not a sign"
         )
     expected = set(getattr(error, "accepts", None) or getattr(error, "expected", None) or ())
     named = [_EXPECTED[e] for e in _EXPECTED if e in expected]

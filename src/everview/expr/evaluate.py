@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from everview.codes import Interner, encode_value
 from everview.codes.arrays import decode_arrow, decode_list, encode_column, floats_to_codes
 from everview.codes.interner import item_tag
+from everview.codes.scalars import article
 from everview.codes.values import decoder, encoder
 from everview.errors import InputError, StoreError, UdfError
 from everview.expr import valued
@@ -496,7 +497,12 @@ def _call_rows(expr: Udf, codes: list[Words], count: int, interner: Interner) ->
         return encode_column(results, expr.type, interner)
     except InputError as error:
         place = getattr(error, "row", 0)
-        _raise(expr, rows[place], f"gave {results[place]!r}, which is no {expr.type!r}: {error.message}", error)
+        _raise(
+            expr,
+            rows[place],
+            f"gave {results[place]!r}, which is not {article(repr(expr.type))}: {error.message}",
+            error,
+        )
 
 
 def _call_vectorized(expr: Udf, codes: list[Words], count: int, interner: Interner) -> Words:

@@ -261,5 +261,5 @@ def _pattern(pattern: str, flags: str) -> Callable[[str], bool]:
     try:
         pc.match_substring_regex(pa.scalar(""), pattern=made)
     except pa.ArrowInvalid as error:
-        raise PathSyntax(f"{pattern!r} is no pattern: {error}") from None
+        raise PathSyntax(f"{pattern!r} is not a pattern: {error}") from None
     return lambda text: bool(pc.match_substring_regex(pa.scalar(text), pattern=made).as_py())

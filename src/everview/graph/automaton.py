@@ -138,7 +138,7 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str):
-            raise PlanError("E_RPQ", f"{text!r} is no path expression", "write one as a text: knows+ / ^works_at")
+            raise PlanError("E_RPQ", f"{text!r} is not a path expression", "write one as a text: knows+ / ^works_at")
         self.text = text
         self.at = 0
         self.tokens: list[tuple[int, re.Match[str]]] = []

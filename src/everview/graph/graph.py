@@ -150,14 +150,14 @@ class Graph:
     def order_key(self, node: Expression) -> Expression:
         """An int that orders nodes and tells them apart: the node itself, or its hash (one-to-one on codes)."""
         if not isinstance(node, Expression):
-            raise PlanError("E_TYPE", f"{node!r} is no expression", "give a column that holds nodes: col.node")
+            raise PlanError("E_TYPE", f"{node!r} is not an expression", "give a column that holds nodes: col.node")
         return node if self.node_type.kind == "int" else node.hash()
 
     def by_name(self, labels: Collection, name: str) -> Collection:
         """(node, <name>) from (node, label): order keys become the nodes they stand for."""
         _check_has(labels, "node", "label")
         if not isinstance(name, str) or not name:
-            raise PlanError("E_NAME", f"{name!r} is no column name", "give a non-empty string")
+            raise PlanError("E_NAME", f"{name!r} is not a column name", "give a non-empty string")
         if self.node_type.kind == "int":
             return labels.select(**{"node": labels.node, name: labels.label})
         owners = self.nodes.select(label=col.node.hash(), owner=col.node)
@@ -412,7 +412,7 @@ def _check_column(edges: Collection, name: Any) -> None:
 def _check_has(given: Any, *names: str) -> None:
     """Refuse what is no collection with these columns."""
     if not isinstance(given, Collection):
-        raise PlanError("E_TYPE", f"{given!r} is no collection", f"give one with columns {', '.join(names)}")
+        raise PlanError("E_TYPE", f"{given!r} is not a collection", f"give one with columns {', '.join(names)}")
     for name in names:
         _check_column(given, name)
 

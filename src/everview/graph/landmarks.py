@@ -84,7 +84,7 @@ def ask(g: Graph, pairs: Iterable[tuple[Any, Any]], index: View | None) -> list[
     """See `Graph.ask`."""
     edges = _stored(g)
     if index is not None and (not isinstance(index, View) or tuple(index.schema()) != COLUMNS):
-        raise PlanError("E_TYPE", f"{index!r} is no view of landmarks", 'db.view("index", g.landmarks(...)) is one')
+        raise PlanError("E_TYPE", f"{index!r} is not a view of landmarks", 'db.view("index", g.landmarks(...)) is one')
     if isinstance(pairs, Collection):
         raise PlanError("E_TYPE", "ask answers pairs that are given as values", "g.distance keeps those of a table")
     return Search(g, edges, index).answers(list(pairs))
@@ -136,7 +136,7 @@ class Search:
 
     def _ends(self, pair: Any) -> tuple[Any, Any]:
         if not isinstance(pair, tuple) or len(pair) != 2:
-            raise InputError("E_TYPE", f"{pair!r} is no pair of nodes", "give tuples (source, target)")
+            raise InputError("E_TYPE", f"{pair!r} is not a pair of nodes", "give tuples (source, target)")
         return pair
 
     def _code(self, value: Any) -> int:

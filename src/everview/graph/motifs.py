@@ -89,7 +89,7 @@ def _edges(pattern: str | Iterable[Edge]) -> list[Edge]:
     edges = _pairs(pattern)
     corners = {corner for edge in edges for corner in edge}
     if not edges or any(u == v for u, v in edges) or len({frozenset(e) for e in edges}) < len(edges):
-        raise PlanError("E_PATTERN", f"{edges!r} is no pattern", "give edges between different corners, each once")
+        raise PlanError("E_PATTERN", f"{edges!r} is not a pattern", "give edges between different corners, each once")
     if len(corners) > MOST_CORNERS:
         raise PlanError("E_PATTERN", f"the pattern has {len(corners)} corners", f"{MOST_CORNERS} are the most")
     if len(_connected(edges)) < len(edges):
@@ -101,7 +101,7 @@ def _pairs(pattern: Any) -> list[Edge]:
     """Edges that were given one by one."""
     edges = list(pattern) if isinstance(pattern, Iterable) else [pattern]
     if not all(isinstance(e, tuple | list) and len(e) == 2 and all(isinstance(c, str) and c for c in e) for e in edges):
-        raise PlanError("E_PATTERN", f"{pattern!r} is no pattern", 'give edges between named corners: [("a", "b")]')
+        raise PlanError("E_PATTERN", f"{pattern!r} is not a pattern", 'give edges between named corners: [("a", "b")]')
     return [(u, v) for u, v in edges]
 
 

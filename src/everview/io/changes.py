@@ -115,7 +115,7 @@ def row_schema(found: pa.Schema, shape: Envelope) -> pa.Schema:
         if side in fields.names and pa.types.is_struct(fields.field(side).type):
             return pa.schema(list(fields.field(side).type))
     raise InputError(
-        "E_SCHEMA", "the columns cannot be told from the feed's records", 'give schema={"column": type, ...}'
+        "E_SCHEMA", "the columns cannot be inferred from the feed's records", 'give schema={"column": type, ...}'
     )
 
 
@@ -130,7 +130,7 @@ def signs(shape: Envelope, values: list[Any], keyed: bool = False) -> tuple[np.n
         elif shape.shape == "column" and isinstance(value, str) and value.lower() in words:
             counts[i] = words[value.lower()]
         else:
-            refused[i] = f"[E_CHANGES] {shown(value)} in column {shape.column!r} is no kind of change"
+            refused[i] = f"[E_CHANGES] {shown(value)} in column {shape.column!r} is not a kind of change"
     return counts, refused
 
 

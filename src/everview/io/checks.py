@@ -27,7 +27,7 @@ def path_of(given: Any) -> str:
     >>> path_of(b"in")
     Traceback (most recent call last):
         ...
-    everview.errors.InputError: [E_FILE] b'in' is no path
+    everview.errors.InputError: [E_FILE] b'in' is not a path
       hint: give a file, a directory, a pattern or a URI, as a text or a pathlib.Path
     """
     text = given
@@ -36,7 +36,7 @@ def path_of(given: Any) -> str:
     if not isinstance(text, str) or not is_path(text):
         raise InputError(
             "E_FILE",
-            f"{given!r} is no path",
+            f"{given!r} is not a path",
             "give a file, a directory, a pattern or a URI, as a text or a pathlib.Path",
         )
     return text
@@ -45,7 +45,7 @@ def path_of(given: Any) -> str:
 def text_option(option: str, given: Any, example: str) -> str:
     """An option that is a text, and not an empty one."""
     if not isinstance(given, str) or not given or not encodable(given):
-        raise InputError("E_OPTION", f"{option}={given!r} is no text that can be used", f"give a text, like {example}")
+        raise InputError("E_OPTION", f"{option}={given!r} is not a usable string", f"give a string such as {example}")
     return given
 
 

@@ -14,7 +14,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*")
 
 
-def seconds(duration: Duration) -> float:
+def seconds(duration: Duration, also: str = "") -> float:
     """The seconds of a duration.
 
     >>> seconds("5s"), seconds("1.5m"), seconds(dt.timedelta(milliseconds=20)), seconds(3)
@@ -28,5 +28,6 @@ def seconds(duration: Duration) -> float:
     elif isinstance(duration, str) and (match := _TEXT.fullmatch(duration)):
         found = float(match[1]) * _UNITS[match[2]]
     if found is None or not 0 <= found < float("inf"):
-        raise InputError("E_DURATION", f"{duration!r} is no duration", 'write "5s", "200ms", "2m", "1h" or a timedelta')
+        hint = f'write {also}"5s", "200ms", "2m", "1h" or a timedelta'
+        raise InputError("E_DURATION", f"{duration!r} is not a duration", hint)
     return found

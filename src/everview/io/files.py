@@ -87,7 +87,7 @@ class Files(Source):
         order: Literal["modified", "name"] = "modified",
     ) -> None:
         if not isinstance(format, Format):
-            raise InputError("E_FORMAT", f"{format!r} is no format", "use ev.io.csv(path), ev.io.json(path), ...")
+            raise InputError("E_FORMAT", f"{format!r} is not a format", "use ev.io.csv(path), ev.io.json(path), ...")
         if flag_option("tail", tail) and not format.text:
             raise InputError(
                 "E_OPTION", f"{format.suffix[1:]} files cannot be followed", "tail=True is for csv and json"

@@ -110,7 +110,7 @@ class Csv(Format):
         if self.delimiter == self.quote:
             raise InputError("E_OPTION", f"delimiter and quote are both {self.quote!r}", "give two signs")
         if not isinstance(self.null, str) or not encodable(self.null):
-            raise InputError("E_OPTION", f"null={self.null!r} is no text", 'say what stands for NULL: null="NA"')
+            raise InputError("E_OPTION", f"null={self.null!r} is not a string", 'say what stands for NULL: null="NA"')
         if not isinstance(self.header, bool):
             self.header = _header(self.header)
 
@@ -122,8 +122,8 @@ class Csv(Format):
         if found != "," and not self._told:
             self._told = True
             print(
-                f"everview: the first line of a CSV file has no commas, so fields are parted by {found!r} "
-                f"(delimiter={found!r} says so without looking)",
+                f"everview: the first line of a CSV file has no commas, so {found!r} is taken as the separator "
+                f"(give delimiter={found!r} to be explicit)",
                 file=sys.stderr,
             )
         return replace(self, delimiter=found)
@@ -335,7 +335,7 @@ class Json(Format):
         except pa.ArrowInvalid as error:
             raise InputError(
                 "E_SCHEMA",
-                f"the columns cannot be told from the first records: {str(error).splitlines()[0]}",
+                f"the columns cannot be inferred from the first records: {str(error).splitlines()[0]}",
                 'give schema={"column": type, ...}; the file must hold one JSON object per line',
             ) from None
 

@@ -123,7 +123,7 @@ class Place:
             raise InputError(
                 "E_FILE",
                 f"there is no file or directory {self.given!r}",
-                "look at the path; a directory for files that are still to come must be there, it may be empty",
+                "check the path; a directory that files will arrive in must exist, but may be empty",
             )
 
     def opener(self, file: Found) -> Any:

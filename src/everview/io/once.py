@@ -52,7 +52,7 @@ def _arrow(name: str, data: Any) -> pa.Table:
     except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError) as error:
         raise InputError(
             "E_SCHEMA",
-            f"the columns of table {name!r} cannot be told: {str(error).splitlines()[0]}",
+            f"the columns of table {name!r} cannot be inferred: {str(error).splitlines()[0]}",
             'give a schema, {"column": type}, and insert the rows',
         ) from None
     raise InputError(
@@ -110,5 +110,7 @@ def name_of(source: Any) -> str:
     stem = PurePath(os.fspath(path)).name.split(".")[0]
     found = re.sub(r"\W+", "_", stem).strip("_")
     if not found:
-        raise InputError("E_NAME", f"no name can be told from {os.fspath(path)!r}", 'give one: db.read(path, "name")')
+        raise InputError(
+            "E_NAME", f"no table name can be inferred from {os.fspath(path)!r}", 'give one: db.read(path, "name")'
+        )
     return f"t{found}" if found[0].isdigit() else found

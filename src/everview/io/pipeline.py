@@ -185,7 +185,9 @@ class Pipeline:
 
     def run(self, until: str | Duration | None, progress: bool | None) -> Run:
         """See `Session.run`."""
-        limit = None if until is None or (isinstance(until, str) and until == "caught_up") else seconds(until)
+        limit = (
+            None if until is None or (isinstance(until, str) and until == "caught_up") else seconds(until, _CAUGHT_UP)
+        )
         if progress is not None:
             flag_option("progress", progress)
         progress = notebooks.in_notebook() if progress is None else progress
@@ -292,9 +294,13 @@ class Run:
             f"{taken} rows in {self.time - self.started_at:,} steps and {self.seconds:.1f} s; time {self.time}"
             + (f"; rejected: {bad}" if bad else "")
             + (f"; too late: {late}" if late else "")
-            + (f"; deletions of what is not there: {missing}" if missing else "")
+            + (f"; deletions that found nothing: {missing}" if missing else "")
             + (f" ({self.stopped_by})" if self.stopped_by else "")
         )
+
+
+_CAUGHT_UP = '"caught_up", '
+"""What `until` can be, other than a duration."""
 
 
 class _Interrupt:
@@ -335,7 +341,7 @@ def pipeline_of(core: Core) -> Pipeline:
 
 def _check_limit(rows: Any) -> None:
     if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows < 1 << 62:
-        raise InputError("E_OPTION", f"max_rows_per_step={rows!r} is no number of rows to take", "give 1 or more")
+        raise InputError("E_OPTION", f"max_rows_per_step={rows!r} is not a number of rows to take", "give 1 or more")
 
 
 def _mode(mode: Mode | None, key: tuple[str, ...] | None) -> Mode:
@@ -399,5 +405,7 @@ def by_suffix(path: str) -> Files:
         if path.endswith((suffix, suffix + ".gz")):
             return make(path)
     raise InputError(
-        "E_FORMAT", f"the format of {path!r} cannot be told from its name", "use ev.io.csv(path), ev.io.json(path), ..."
+        "E_FORMAT",
+        f"the format of {path!r} cannot be inferred from its name",
+        "use ev.io.csv(path), ev.io.json(path), ...",
     )

@@ -223,7 +223,7 @@ def spark_settings(given: Iterable[str]) -> dict[str, str]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise InputError("E_OPTION", f"{text!r} is no setting of Spark", "write --conf name=value")
+            raise InputError("E_OPTION", f"{text!r} is not a setting of Spark", "write --conf name=value")
         found[name] = value
     return found
 
@@ -254,7 +254,7 @@ def not_a_pipeline(path: Path) -> InputError:
             f"write a pipeline that reads it, {name}.sql: CREATE SOURCE {name} FROM '{path.name}'; CREATE VIEW ...; "
             f"or look at it: everview sql -c \"CREATE SOURCE {name} FROM '{path}'; RUN UNTIL CAUGHT UP; FROM {name}\"",
         )
-    return InputError("E_PIPELINE", f"{path.name} is no pipeline", "give a .sql, .toml or .py file")
+    return InputError("E_PIPELINE", f"{path.name} is not a pipeline", "give a .sql, .toml or .py file")
 
 
 def _python(path: Path) -> Program:

@@ -84,7 +84,9 @@ class Rows(Source):
             return pa.Table.from_pydict({name: [row.get(name) for row in head] for name in names}).schema
         except (pa.ArrowException, OverflowError, UnicodeError) as error:
             raise InputError(
-                "E_SCHEMA", f"the columns cannot be told from these rows: {error}", 'give schema={"column": type, ...}'
+                "E_SCHEMA",
+                f"the columns cannot be inferred from these rows: {error}",
+                'give schema={"column": type, ...}',
             ) from None
 
     def open(self, marks: Mapping[str, str], wanted: Wanted | None, snapshots: bool) -> None:

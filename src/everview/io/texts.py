@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from everview.codes.arrays import arrow_of_values
 from everview.codes.declare import arrow_type
-from everview.codes.scalars import shown
+from everview.codes.scalars import article, shown
 from everview.errors import InputError
 from everview.expr.typed import NEW
 from everview.expr.wordings import of_text
@@ -63,14 +63,14 @@ def value_of_text(text: str | None, declared: DataType) -> Any:
 
     >>> value_of_text("2024-02-30", DataType("date"))
     Traceback (most recent call last):
-    everview.errors.InputError: [E_TYPE] '2024-02-30' is no date
+    everview.errors.InputError: [E_TYPE] '2024-02-30' is not a date
     """
     try:
         if declared.kind == "tuple" and text is not None:
             return value_of_json(json.loads(text), declared)
         return convert(pa.array([text], pa.string()), declared)[0].as_py()
     except (pa.ArrowInvalid, ValueError, ArithmeticError):
-        raise InputError("E_TYPE", f"{shown(text)} is no {declared.optional(False)!r}") from None
+        raise InputError("E_TYPE", f"{shown(text)} is not {article(repr(declared.optional(False)))}") from None
 
 
 def value_of_json(value: Any, declared: DataType) -> Any:

@@ -81,14 +81,14 @@ ELSEWHERE = {
 }
 """Names of other libraries, and what does the same here."""
 
-KEEP = 'install it, v = db.view("name", c), and then'
+KEEP = 'create a view, v = db.view("name", c), and then'
 
 
 def missing(c: Any, name: str, columns: Sequence[str]) -> PlanError:
     """The error for an attribute that is neither a column nor a method."""
     if name in READING:
         return NotComputed(
-            "E_NOT_COMPUTED", f"{c!r} is a query that is not computed: it has no {name}()", f"{KEEP} v.{name}(...)"
+            "E_NOT_COMPUTED", f"{c!r} is a query, not a view: it has no {name}()", f"{KEEP} v.{name}(...)"
         )
     if name in CHANGING:
         return NotComputed(
@@ -117,6 +117,4 @@ def not_a_name(c: Any, given: Any) -> PlanError:
 
 def not_computed(c: Any, what: str, instead: str) -> PlanError:
     """The error for looking at the rows of a query that is not kept."""
-    return NotComputed(
-        "E_NOT_COMPUTED", f"{c!r} is a query that is not computed: it cannot be {what}", f"{KEEP} {instead}"
-    )
+    return NotComputed("E_NOT_COMPUTED", f"{c!r} is a query, not a view: it cannot be {what}", f"{KEEP} {instead}")

@@ -118,7 +118,7 @@ Placed = plan.Node | expr.Expr
 def written_node(node: Placed, places: Mapping[int, int], name: Callable[[Function], str]) -> list[Any]:
     """A node as data; `places` has those that were written before it, `name` gives its functions' names."""
     if NODES.get(type(node).__name__) is not type(node) and not isinstance(node, SHARED):
-        raise TypeError(f"{type(node).__name__} is no node of a plan")
+        raise TypeError(f"{type(node).__name__} is not a node of a plan")
     return [type(node).__name__, *(_field(node, f.name, places, name) for f in fields(node))]  # type: ignore[arg-type]
 
 
@@ -200,7 +200,7 @@ def read_node(data: Any, nodes: Sequence[Placed], function: Callable[[str], Func
     """A node (or a call) from data; `nodes` are those before it, `function` finds functions by name."""
     known = {**NODES, **{kind.__name__: kind for kind in SHARED}}
     if not isinstance(data, list) or not data or not isinstance(data[0], str) or data[0] not in known:
-        raise refused(f"{str(data)[:80]} is no node")
+        raise refused(f"{str(data)[:80]} is not a node")
     node: Placed = _made(known[data[0]], data[1:], nodes, function)
     try:
         if isinstance(node, plan.Node):
@@ -254,7 +254,7 @@ def _read(value: Any, nodes: Sequence[Placed], function: Callable[[str], Functio
     try:
         return _CONSTANTS[tag][2](body)
     except (TypeError, ValueError, ArithmeticError) as error:
-        raise refused(f"{body!r} is no {tag}: {error}") from None
+        raise refused(f"{body!r} is not a {tag}: {error}") from None
 
 
 @cache

@@ -69,7 +69,7 @@ class Settings:
             raise InputError("E_OPTION", "TLS needs a certificate and its key", "give --tls-cert and --tls-key")
         for name, port in (("http", self.http), ("pg", self.pg)):
             if port is not None and not 0 <= port <= 65535:
-                raise InputError("E_OPTION", f"--{name} {port} is no port", "give a number up to 65535, 0 for any")
+                raise InputError("E_OPTION", f"--{name} {port} is not a port", "give a number up to 65535, 0 for any")
 
 
 def is_local(host: str) -> bool:

@@ -54,7 +54,7 @@ def size_of(memory: Any) -> int:
         unit = UNITS.get(match[2].lower())
         found = None if unit is None else int(float(match[1]) * unit)
     if found is None or found <= 0:
-        raise InputError("E_RANGE", f"memory={memory!r} is no size", 'write "64MB", "2GB" or a number of bytes')
+        raise InputError("E_RANGE", f"memory={memory!r} is not a size", 'write "64MB", "2GB" or a number of bytes')
     return found
 
 

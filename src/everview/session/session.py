@@ -709,7 +709,7 @@ def embedded(*, history: int = 1000, merge_effort: int = 4, threads: int = 1, me
 def check_threads(threads: Any) -> None:
     """Refuse what is no number of threads."""
     if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
-        raise InputError("E_THREADS", f"threads={threads!r} is no number of threads", "give 1, 2 or more")
+        raise InputError("E_THREADS", f"threads={threads!r} is not a number of threads", "give 1, 2 or more")
 
 
 @shielded
@@ -727,6 +727,12 @@ def opened(target: Any, *, history: int, merge_effort: int, threads: int, option
         return doors.open_directory(target, history=history, merge_effort=merge_effort, threads=threads, **options)
     if hasattr(target, "sparkContext") or type(target).__module__.startswith("pyspark."):
         return doors.open_on_spark(target, history=history, merge_effort=merge_effort, **options)
+    if target is None:
+        unknown = next(iter(options.keys() - {"memory"}))
+        hint = did_you_mean(unknown, ("history", "merge_effort", "threads", "memory"))
+        if not hint.startswith("did you mean"):
+            hint = f"give a directory if it is about one: everview.connect(directory, {unknown}=...)"
+        raise InputError("E_OPTION", f"a session in memory has no option {unknown!r}", hint)
     raise InputError(
         "E_TARGET",
         f"cannot connect to {target!r}" + (f" with {', '.join(options)}" if options else ""),

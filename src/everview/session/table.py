@@ -72,7 +72,7 @@ class Table(Followed):
         ...     stock.insert([("fig", 1), ("pear", 5)])
         ... except ev.InputError as error:
         ...     print(error.message)
-        table 'stock' has a row with the key 'pear' already
+        table 'stock' already has a row with key 'pear'
         >>> stock.rows()
         [('pear', 3)]
         """

@@ -90,7 +90,7 @@ def check_master(master: str) -> None:
     """
     if not isinstance(master, str) or not _MASTERS.fullmatch(master):
         known = ["local[2]", "local[*]", "yarn", "spark://host:7077", "k8s://host"]
-        raise InputError("E_OPTION", f"{master!r} is no master of Spark", did_you_mean(str(master), known))
+        raise InputError("E_OPTION", f"{master!r} is not a master of Spark", did_you_mean(str(master), known))
 
 
 def on_this_machine(master: str) -> bool:

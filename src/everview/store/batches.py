@@ -224,7 +224,7 @@ def from_arrow(data: pa.Buffer, where: str) -> Image:
         reader = pa.ipc.open_file(pa.BufferReader(data))
         about = {k.decode(): v.decode() for k, v in (reader.schema.metadata or {}).items()}
         if about.pop("everview", None) != FORMAT:
-            raise damaged(where, 0, "it is no batch, or of a version to come")
+            raise damaged(where, 0, "it is not a batch, or of a version to come")
         known = {k: int(v) for k, v in about.items()}
         batch = reader.get_batch(0) if reader.num_record_batches else None
         body = np.zeros(0, dtype=np.int64) if batch is None else _body(batch)

@@ -131,7 +131,7 @@ def open_files(location: str | os.PathLike[str] | Files, filesystem: fs.FileSyst
         return location
     text = os.fspath(location)
     if not is_path(text):
-        raise InputError("E_TARGET", f"{text!r} is no path", "give the path of a directory, or a URI")
+        raise InputError("E_TARGET", f"{text!r} is not a path", "give the path of a directory, or a URI")
     if filesystem is not None:
         return RemoteFiles(filesystem, text)
     if "://" in text:

@@ -132,7 +132,7 @@ def present(question: Question, row: Row, given: Any, when: str = "") -> int:
 def why(view: View, row: Any, number: int | None, time: int | None) -> Derivation | Witnesses:
     """See `View.why`; in a turn."""
     if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
-        raise InputError("E_TYPE", f"why: all={number!r} is no number of explanations", "give 1 or more")
+        raise InputError("E_TYPE", f"why: all={number!r} is not a number of explanations", "give 1 or more")
     with deep():
         question = asked(view, time)
         codes = question.row(row)

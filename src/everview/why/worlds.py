@@ -117,7 +117,7 @@ def _table(core: Core, call: str, name: Any) -> Table:
 def probability(view: View, row: Any, chances: Any, nodes: int) -> Probability:
     """See `View.probability`; in a turn."""
     if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1:
-        raise InputError("E_TYPE", f"probability: nodes={nodes!r} is no number of nodes", "give 1 or more")
+        raise InputError("E_TYPE", f"probability: nodes={nodes!r} is not a number of nodes", "give 1 or more")
     with deep():
         question = asked(view, None)
         chance = _Chances(question, chances)

@@ -102,7 +102,7 @@ def value_of(data: Any, depth: int = 0) -> Any:
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError):
-        raise _wrong(f"{str(data)[:80]} is no value") from None
+        raise _wrong(f"{str(data)[:80]} is not a value") from None
 
 
 def rows_written(rows: Any) -> list[Any]:

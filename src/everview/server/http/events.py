@@ -54,7 +54,7 @@ def _granularity(request: Request) -> float:
     except ValueError:
         found = -1.0
     if not 0 <= found <= 3600:
-        raise InputError("E_MESSAGE", "'granularity' is no number of seconds", "give one up to 3600")
+        raise InputError("E_MESSAGE", "'granularity' is not a number of seconds", "give one up to 3600")
     return found
 
 

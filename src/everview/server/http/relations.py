@@ -113,7 +113,7 @@ async def push(door: Door, request: Request) -> Response:
     """Take rows into a table."""
     name, how = request.path_params["name"], request.query_params.get("op", "insert")
     if how not in OPERATIONS:
-        raise InputError("E_OPTION", f"op={how[:40]} is no operation", f"use one of {', '.join(OPERATIONS)}")
+        raise InputError("E_OPTION", f"op={how[:40]} is not an operation", f"use one of {', '.join(OPERATIONS)}")
     key, kind, body = request.headers.get("idempotency-key"), request.headers.get("content-type", ""), b""
     body = await request.body()
 

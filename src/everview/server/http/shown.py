@@ -16,6 +16,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from everview.codes.frozen import JsonNull
+from everview.codes.scalars import article
 from everview.errors import InputError
 from everview.types import DataType
 
@@ -128,7 +129,9 @@ def reader(declared: DataType, column: str) -> Convert:
             return read(value)
         except (ValueError, TypeError, KeyError, InvalidOperation, AttributeError, OverflowError):
             raise InputError(
-                "E_TYPE", f"column {column!r}: {str(value)[:80]!r} is no {declared!r}", "see docs/server.md, Values"
+                "E_TYPE",
+                f"column {column!r}: {str(value)[:80]!r} is not {article(repr(declared))}",
+                "see docs/server.md, Values",
             ) from None
 
     return convert

@@ -102,7 +102,7 @@ class Socket:
         self.guard.check_token(str(hello.get("token", "")))
         granularity = hello.get("granularity", GRANULARITY)
         if not isinstance(granularity, (int, float)) or not 0 <= granularity <= 3600 or not math.isfinite(granularity):
-            raise InputError("E_MESSAGE", "'granularity' is no number of seconds", "give one up to 3600")
+            raise InputError("E_MESSAGE", "'granularity' is not a number of seconds", "give one up to 3600")
         if hello.get("format", "json") not in FORMATS:
             raise InputError("E_MESSAGE", "there is no such 'format'", f"use one of {', '.join(FORMATS)}")
         self.form = hello.get("format", "json")
@@ -156,7 +156,7 @@ class Socket:
         assert subscription is not None
         given = message.get("views", [message])
         if not isinstance(given, list) or not 0 < len(given) <= MOST - len(subscription.feeds):
-            raise InputError("E_MESSAGE", f"'views' is no list of up to {MOST} subscriptions", "see docs/server.md")
+            raise InputError("E_MESSAGE", f"'views' is not a list of up to {MOST} subscriptions", "see docs/server.md")
         wanted = [_wanted(each, self.form == "arrow") for each in given]
         ids = [each.get("id") for each in given]
         if not all(isinstance(i, int) and not isinstance(i, bool) for i in ids) or len({*ids}) < len(ids):

@@ -35,7 +35,7 @@ async def transaction(door: Door, request: Request) -> Response:
     """Run several texts at one time; the answer is the last one's."""
     texts = (await body_object(request)).get("statements")
     if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
-        raise InputError("E_MESSAGE", "'statements' is no list of texts", "see /openapi.json")
+        raise InputError("E_MESSAGE", "'statements' is not a list of texts", "see /openapi.json")
 
     def work(db: Session) -> Answer:
         with db.transaction():

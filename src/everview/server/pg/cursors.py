@@ -141,7 +141,7 @@ def _timeout(words: Reader) -> float | None:
     words.need(")")
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|sec|seconds?|m|min|minutes?|)\s*", text.lower())
     if found is None:
-        raise words.error(f"{text!r} is no duration", "WITH (timeout = '1s')")
+        raise words.error(f"{text!r} is not a duration", "WITH (timeout = '1s')")
     unit = 0.001 if found[2].startswith("ms") or found[2].startswith("milli") else 60 if found[2][:1] == "m" else 1
     return float(found[1]) * unit
 

@@ -241,5 +241,5 @@ def _checked(key: str, value: str) -> str:
 def _seconds(value: str) -> float:
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", value.lower())
     if found is None or (found[2] and found[2] not in _SECONDS):
-        raise PgError("E_DURATION", "22023", f"{value!r} is no duration", "write 500 (milliseconds), '2s' or '1min'")
+        raise PgError("E_DURATION", "22023", f"{value!r} is not a duration", "write 500 (milliseconds), '2s' or '1min'")
     return float(found[1]) * _SECONDS[found[2] or "ms"]

@@ -146,7 +146,7 @@ def _seconds(words: Reader) -> float:
     text = words.take("a duration").text
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|sec|seconds?|min|minutes?)\s*", text.lower())
     if found is None:
-        raise words.error(f"{text!r} is no duration", "GRANULARITY '100 ms'")
+        raise words.error(f"{text!r} is not a duration", "GRANULARITY '100 ms'")
     unit = 0.001 if found[2].startswith(("ms", "milli")) else 60.0 if found[2].startswith("min") else 1.0
     return float(found[1]) * unit
 

@@ -54,7 +54,7 @@ def shown_key(table: Table, codes: np.ndarray) -> str:
 def key_present(table: Table, codes: np.ndarray) -> InputError:
     return InputError(
         "E_KEY",
-        f"table {table._label!r} has a row with the key {shown_key(table, codes)} already",
+        f"table {table._label!r} already has a row with key {shown_key(table, codes)}",
         "upsert(rows) replaces rows by key",
     )
 

@@ -531,7 +531,7 @@ def _tuples(rows: np.ndarray | list[tuple[int, ...]]) -> list[tuple[int, ...]]:
 def not_there(table: Table, row: tuple[int, ...]) -> InputError:
     """The error for deleting a row that a table does not have."""
     shown = table._codec.decode_row(row)
-    return InputError("E_ABSENT", f"table {table._label!r}: cannot delete {shown!r}, which is not there", ABSENT_HINT)
+    return InputError("E_ABSENT", f"table {table._label!r}: cannot delete {shown!r}: there is no such row", ABSENT_HINT)
 
 
 def key_of(table: Table, row: tuple[int, ...]) -> dict[str, Any]:
@@ -545,7 +545,7 @@ def no_such_key(table: Table, row: tuple[int, ...]) -> InputError:
     shown = ", ".join(f"{name} {value!r}" for name, value in key_of(table, row).items())
     return InputError(
         "E_ABSENT",
-        f"table {table._label!r}: cannot delete {shown}, which is not there",
+        f"table {table._label!r}: cannot delete {shown}: there is no such row",
         'a feed that may delete twice is counted with missing="count"; bad="quarantine" sets such records aside',
     )
 

@@ -11,7 +11,7 @@ What is before the watermark is complete, so a window that ends there can be tol
     ClosedWindows    the ends of windows up to the watermark, in a table of their own
 
 A view with EMIT ON WINDOW CLOSE joins its windows with that table by their ends. So a step costs what closes in it,
-and what is still open is arranged, but not shown. An end whose rows were deleted stays there, which is no harm.
+and what is still open is arranged, but not shown. An end whose rows were deleted stays there, which does no harm.
 
 Both are followers (`everview.session.clock.temporal`), though it is not the clock that they follow: what they add is
 part of the transaction that brings the rows.

@@ -106,7 +106,9 @@ class Definitions:
             raise InputError("E_SCHEMA", f"table {name!r} has no columns", 'give a schema: {"column": type}')
         for column in schema:
             if not isinstance(column, str) or not column:
-                raise InputError("E_NAME", f"table {name!r}: {column!r} is no column name", "give a non-empty string")
+                raise InputError(
+                    "E_NAME", f"table {name!r}: {column!r} is not a column name", "give a non-empty string"
+                )
         columns = [Column(n, data_type(t)) for n, t in schema.items()]
         at = _places(f"the key of table {name!r}", key, list(schema))
         if not label and any(t._stored_as == name for t in self._catalog.tables.values()):
@@ -292,9 +294,10 @@ class Definitions:
 
     def _check_collection(self, collection: Collection) -> None:
         if not isinstance(collection, Collection):
-            raise InputError(
-                "E_TYPE", f"db.view needs a collection, got {type(collection).__name__}", "build one from db.table(...)"
-            )
+            hint = "build one from db.table(...)"
+            if hasattr(collection, "agg"):
+                hint = "say what to compute of each group: .agg(total=col.amount.sum()), or .top(1, by=...)"
+            raise InputError("E_TYPE", f"db.view needs a collection, got {type(collection).__name__}", hint)
         if common_owner(collection) is not self._core:
             raise PlanError(
                 "E_SESSION", "the collection belongs to another session", "build it from this session's tables"

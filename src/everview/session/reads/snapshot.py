@@ -179,7 +179,7 @@ def _refuse_negative(counts: np.ndarray) -> None:
 def check_time(where: str, time: Any) -> None:
     """Refuse what is no time."""
     if not isinstance(time, int | np.integer) or isinstance(time, bool):
-        raise InputError("E_TYPE", f"{where}: {time!r} is no time", "times are whole numbers: db.time is the last")
+        raise InputError("E_TYPE", f"{where}: {time!r} is not a time", "times are whole numbers: db.time is the last")
 
 
 def check_rows(where: str, n: Any) -> None:

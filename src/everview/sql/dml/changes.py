@@ -342,7 +342,7 @@ def _new_keys(sql: Statements, table: Table, rows: list[Any], conflict: str) -> 
             shown = ", ".join(repr(row[k]) for k in table._key)
             raise InputError(
                 "E_KEY",
-                f"table {table._label!r} has a row with the key {shown} already",
+                f"table {table._label!r} already has a row with key {shown}",
                 "UPDATE it, or INSERT OR REPLACE",
             )
     return kept

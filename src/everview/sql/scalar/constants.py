@@ -55,7 +55,7 @@ def number(node: exp.Literal) -> Expr:
             return _wide(text)
         return literal(Decimal(text) if "." in text else int(text))
     except (ValueError, InvalidOperation):
-        raise PlanError("E_SYNTAX", f"{text} is no number", "write 42, 1.5 or 1e3") from None
+        raise PlanError("E_SYNTAX", f"{text} is not a number", "write 42, 1.5 or 1e3") from None
 
 
 def _wide(text: str) -> Expr:

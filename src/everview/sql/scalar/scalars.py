@@ -236,7 +236,7 @@ class Scalars(TypedScalars):
         try:
             return constants.number(node)
         except ArithmeticError:  # sqlglot takes .1.25 for one
-            raise self.source.error(node, "E_SYNTAX", f"{node.name} is no number") from None
+            raise self.source.error(node, "E_SYNTAX", f"{node.name} is not a number") from None
 
     def on_null(self, node: exp.Null) -> Expr:
         return Literal(INT.optional(), None)

@@ -200,7 +200,7 @@ class Windows:
         given, side = clause.args[part], str(clause.args.get(f"{part}_side") or "").lower()
         if isinstance(given, str):
             if given.upper() not in ("UNBOUNDED", "CURRENT ROW"):
-                raise self.source.refuse(node, f"{given} is no bound of a frame")
+                raise self.source.refuse(node, f"{given} is not a bound of a frame")
             return None if given.upper() == "UNBOUNDED" else 0
         amount = self._range_offset(node, given, spec) if unit == "range" else self._constant(given, "a frame's bound")
         if amount < 0:
@@ -227,7 +227,7 @@ class Windows:
             return float(value.value)
         scaled = value.value * 10**declared.scale
         if scaled != int(scaled):
-            raise self.source.error(given, "E_TYPE", f"{value.value} is no distance between values of {declared!r}")
+            raise self.source.error(given, "E_TYPE", f"{value.value} is not a distance between values of {declared!r}")
         return int(scaled)
 
     def _constant(self, node: exp.Expr, what: str) -> int:

@@ -92,7 +92,7 @@ def _matches(pattern: Any, text: Any, *, fold: bool = False) -> int | None:
     try:
         return int(re.search(str(pattern), str(text), re.IGNORECASE if fold else 0) is not None)
     except re.error:
-        raise PgError("E_PATTERN", "2201B", f"{pattern!r} is no regular expression", "correct it") from None
+        raise PgError("E_PATTERN", "2201B", f"{pattern!r} is not a regular expression", "correct it") from None
 
 
 def _part_of(name: str) -> list[str]:

@@ -84,7 +84,7 @@ def _changed(tree: exp.Expr, step: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
 
 
 def function_name(node: exp.Expr) -> str:
-    """The name of a function that is called, in small letters; nothing if it is no call."""
+    """The name of a function that is called, in small letters; nothing if it is not a call."""
     if isinstance(node, exp.Anonymous):
         return str(node.this).lower()
     return node.sql_name().lower() if isinstance(node, exp.Func) else ""
