@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from everview.expr.language import col, count, greatest, least, lit, tuple_, udf, when
     from everview.language.collection import Collection
     from everview.language.loop import fixpoint
+    from everview.plan.provenance import Provenance
     from everview.session.changes.batch import Batch
     from everview.session.connecting import connect
     from everview.session.reads.snapshot import Snapshot
@@ -66,6 +67,7 @@ __all__ = [
     "LoopError",
     "MemoryLimitError",
     "PlanError",
+    "Provenance",
     "RowErrors",
     "Session",
     "Snapshot",
@@ -96,6 +98,7 @@ _HOMES = {
     "expr.language": "col count greatest least lit tuple_ udf when",
     "language.collection": "Collection",
     "language.loop": "fixpoint",
+    "plan.provenance": "Provenance",
     "session.changes.batch": "Batch",
     "session.connecting": "connect",
     "session.session": "Session",

@@ -96,7 +96,8 @@ E_CLOCK | The clock was moved backwards. | It only moves forward.
 E_COMPACTED | That time is too long ago to be read. | Keep more history: `connect(history=...)` or `db.view(..., history=...)`.
 E_DURATION | A duration cannot be read. | Write "5s", "200ms", "2m", "1h", or give a timedelta.
 E_FUTURE | That time has not come yet. | Read at `db.time` or before.
-E_MONOTONE | A view may have more rows where tables have fewer, so its rows have no such probability. | Ask about a view below the aggregate or negation, or use `trust` and `what_if`.
+E_MONOTONE | A view may have more rows where tables have fewer, so its rows have no such probability, and no provenance can be kept. | Ask about a view below the aggregate or negation, or use `trust` and `what_if`.
+E_PROVENANCE | What was asked for is no kind of provenance, or the view keeps none. | Make the view with `provenance="lazy"` or `"bdd"`.
 E_PRESENT | `why_not` was asked about a row that is there. | Ask `why(row)`.
 E_TRANSACTION | The call cannot be part of a transaction, or there is none to end. | End the transaction first, or begin one.
 E_SERIALIZE | Another transaction has committed in between, and this one cannot be after it. | Run the transaction again.
@@ -105,7 +106,7 @@ E_WHY_DEPTH | An explanation would be too deep. | Install a part of the query as
 
 # Sessions, memory and processes
 E_AUTH | The server's token is missing or wrong. | Give the token that `everview serve` shows.
-E_BUDGET | The memory that a graph's questions may take is spent, and nothing can be dropped. Answers that are there go on. | Ask less, drop a view of the graph, or give it a larger budget.
+E_BUDGET | The memory that a graph's questions may take is spent, and nothing can be dropped; or expressions of provenance have too many nodes together. Answers that are there go on. | Ask less, drop a view, or give it a larger budget; keep `provenance="lazy"`.
 E_BUSY | So many calls wait for the server that it takes no more. | Try again in a while.
 E_CANCELLED | The call was asked to stop, by another thread or process. | Call it again if it is still wanted.
 E_CLOSED | The session, table or view is closed or dropped. | Open or create it again; what was acknowledged is there.

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import everview as ev
+from everview.session.local_shards import local_shards
 from everview.why.bdd import Diagrams
 
 LINKS = {"p1": ("A", "B"), "p2": ("B", "C"), "p3": ("C", "A"), "p4": ("C", "B")}
@@ -74,3 +75,50 @@ def test_diagrams_of_figure_10(order: list[int], nodes: int) -> None:
     left = table.both(p[0], table.either(p[1], table.both(p[2], p[3])))
     right = table.both(table.either(p[4], table.both(p[6], p[7])), p[5])
     assert len(table.below(table.either(left, right))) == nodes
+
+
+# the same with provenance as a column
+
+
+def reachable_pairs(link: Any) -> Any:
+    onward = link.rename(dst="src", to="dst")
+    return link.iterate(
+        lambda found: found.join(onward, on="dst").select("src", dst=ev.col.to).union_all(link).distinct()
+    )
+
+
+@pytest.mark.parametrize("connect", [ev.connect, lambda: local_shards(3)], ids=["embedded", "shards"])
+def test_the_column_has_the_expressions_of_figures_4_to_7(connect: Any) -> None:
+    names = {row: name for name, row in LINKS.items()}
+    with connect() as db:
+        link = db.table("link", {"src": str, "dst": str})
+        view = db.view("reachable", reachable_pairs(link), provenance="bdd")
+        for row in LINKS.values():  # one after the other, as in the figures
+            link.insert([row])
+
+        def absorbed() -> dict[Any, set[str]]:
+            return {
+                row: {" ".join(sorted(names[v.row] for v in witness)) for witness in expression.witnesses()}
+                for row, expression in view.provenances().items()
+            }
+
+        assert absorbed() == PROVENANCE
+        link.delete([LINKS["p4"]])  # figure 7: no row leaves, three have fewer ways
+        left = {row: {way for way in ways if "p4" not in way} for row, ways in PROVENANCE.items()}
+        assert absorbed() == left and all(left.values())
+
+
+FIGURE_9 = ["AB", "BF", "BC", "CF", "AD", "DF", "AE", "ED"]
+
+
+def test_edges_that_come_breadth_first_get_the_depth_first_order_of_figure_10() -> None:
+    edges = [tuple(e) for e in FIGURE_9]
+    breadth_first = [edges[i] for i in (0, 4, 6, 1, 2, 5, 7, 3)]
+    with ev.connect() as db:
+        link = db.table("link", {"src": str, "dst": str})
+        view = db.view("reachable", reachable_pairs(link), provenance="bdd")
+        for edge in breadth_first:
+            link.insert([edge])
+        found = view.provenance(("A", "F"))
+        assert [v.row for v in found.variables()] == edges
+        assert found.size == 9  # 18 in the order in which they came: the test above

@@ -11,6 +11,7 @@ Here is what is shared and where it runs. How each kind of node is built is in t
     reductions    ask for an arrangement by their key, and bring one of their output
     loops         variables, and the way round
     frontier      loops that the planner found to be monotone, as one operator
+    provenance    variables of base rows, disjunctions of expressions
 
 Any existing arrangement of the same node with the right columns in front is shared: a table's own index, the output of
 a reduction, another query's index.
@@ -22,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from everview.dataflow import frontier, joins, linear, loops, reductions
+from everview.dataflow import frontier, frugal, joins, linear, loops, provenance, reductions
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import levels, serving
 from everview.dataflow.identity import Purpose
@@ -35,8 +36,11 @@ from everview.plan import nodes as plan
 from everview.plan.check import free_variables
 from everview.plan.deep import Staged
 from everview.plan.frontier import Frontier
+from everview.plan.frugal import Sent
+from everview.plan.frugal import frugal as sending_less
 from everview.plan.monotone import LoopDecision, as_trees
 from everview.plan.multiway import ASKED, Choice, Decision, planned
+from everview.plan.provenance import Disjunction, Labelled
 from everview.plan.prune import prune
 from everview.plan.selection import selected
 from everview.plan.windows import Window
@@ -103,6 +107,8 @@ class Builder:
             pruned, narrower = selected(pruned, self.installed)
         pruned, loops = as_trees(pruned, self.installed, refused)
         found, joins = planned(pruned, choice, self.installed, self.indexed)
+        if choice == "frugal" and self.dataflow.sharded:
+            found = sending_less(found)
         return found, [*narrower, *loops, *joins]
 
     def install(self, node: plan.Node, keys: tuple[int, ...], choice: Choice | None = None) -> Arrangement:
@@ -369,5 +375,8 @@ _BUILD: dict[type[plan.Node], Callable[[Builder, Any], Flow]] = {
     plan.Variable: loops.variable,
     plan.LoopResult: loops.result,
     Frontier: frontier.frontier,
+    Labelled: provenance.labelled,
+    Sent: frugal.sent,
+    Disjunction: provenance.disjunction,
 }
 """How each kind of plan node is built."""

@@ -28,6 +28,7 @@ from everview.dataflow.operators import Activate, Arrange, Arrangement, Operator
 from everview.dataflow.scopes import EPOCH_MASK, Scope
 from everview.dataflow.streams import Sink
 from everview.errors import EverviewError, InputError, InternalError, LoopError
+from everview.expr.lowering import KernelCall
 from everview.kernels import make, memory
 from everview.kernels.operators import stream as stream_k
 from everview.kernels.run import executor as x
@@ -38,6 +39,7 @@ from everview.types import DataType
 
 if TYPE_CHECKING:
     from everview.dataflow.identity import Purpose
+    from everview.dataflow.provenance import Nodes
     from everview.dataflow.swapping import Swap
 
 
@@ -101,6 +103,8 @@ class Dataflow:
         """whether the call under way was asked to stop"""
         self.lender: Lender | None = None
         """lets others read while a step computes, if there are others"""
+        self.provenance: Nodes | None = None
+        """the table of nodes that expressions of provenance are made of, while a view keeps some"""
         self._leaving: set[Operator] = set()
         self._ended: set[Scope] = set()
 
@@ -133,7 +137,11 @@ class Dataflow:
         self._beginnings.append((operator, rows))
 
     def encode_literal(self, declared: DataType, value: Any) -> int:
-        """Code of a constant."""
+        """Code of a constant; the address of what an instruction calls."""
+        if isinstance(value, KernelCall):
+            from everview.dataflow.provenance import nodes_for  # which imports this
+
+            return nodes_for(self).kernel(value)
         return encode_value(declared, value, self.interner)
 
     def operators(self) -> list[Operator]:

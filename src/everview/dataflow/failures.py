@@ -9,9 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from everview.errors import EverviewError, InputError, LoopError, MemoryLimitError, out_of_memory, overflow
+from everview.errors import (
+    EverviewError,
+    InputError,
+    InternalError,
+    LoopError,
+    MemoryLimitError,
+    out_of_memory,
+    overflow,
+)
 from everview.kernels.frontier.budget import FAULT_BUDGET
 from everview.kernels.frontier.offers import FAULT_CYCLE, FAULT_PATH
+from everview.kernels.provenance.nodes import FAULT_CLASH, FAULT_NODES, FAULT_UNKNOWN
 
 if TYPE_CHECKING:
     from everview.dataflow.operators import Operator
@@ -59,7 +68,28 @@ def _spent() -> EverviewError:
     return MemoryLimitError("E_BUDGET", "the graph's budget is spent: there is no memory for another question", hint)
 
 
-PATHS = {FAULT_PATH: _too_long, FAULT_CYCLE: _negative_cycle, FAULT_BUDGET: _spent}
+def _too_many_nodes() -> EverviewError:
+    hint = 'keep provenance="lazy", allow expressions fewer nodes, or keep it for a smaller view'
+    return MemoryLimitError("E_BUDGET", "the expressions of provenance have too many nodes together", hint)
+
+
+def _clash() -> EverviewError:
+    hint = "drop the view with provenance and make it again after a change to its tables"
+    return InternalError("E_INTERNAL", "two expressions of provenance have one code, which is next to impossible", hint)
+
+
+def _unknown_node() -> EverviewError:
+    return InternalError("E_INTERNAL", "a row has an expression of provenance that nobody made")
+
+
+PATHS = {
+    FAULT_PATH: _too_long,
+    FAULT_CYCLE: _negative_cycle,
+    FAULT_BUDGET: _spent,
+    FAULT_NODES: _too_many_nodes,
+    FAULT_CLASH: _clash,
+    FAULT_UNKNOWN: _unknown_node,
+}
 """What is wrong with a step whose recursion found no answer, by STEP_FAULT."""
 
 

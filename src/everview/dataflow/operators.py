@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from everview.dataflow.partitioning import ANYWHERE, HASH_BY_FIRST, SINGLE_SHARD, HyperCube, Partitioning
+from everview.dataflow.partitioning import ANYWHERE, HASH_BY_FIRST, SINGLE_SHARD, WHERE_MADE, HyperCube, Partitioning
 from everview.dataflow.scopes import EPOCH_MASK, Scope
 from everview.dataflow.streams import Branch, Flow, Route, Sink, Stream
 from everview.expr.nodes import ColumnRef, Expr
@@ -191,7 +191,7 @@ class Operator:
 
     def receives(self, branch: Branch) -> tuple[int, Scope]:
         """The batcher for a branch's rows and its scope: the outbox if they may belong to another shard."""
-        if not self.dataflow.sharded or self.spread == ANYWHERE or self._stays(branch):
+        if not self.dataflow.sharded or self.spread in (ANYWHERE, WHERE_MADE) or self._stays(branch):
             return self.batcher, self.scope
         if not self.outbox:
             self.outbox = make.make_batcher(

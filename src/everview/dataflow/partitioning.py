@@ -3,6 +3,8 @@
     HASH_BY_FIRST    rows with equal first columns together, on the shard that the column's hash says
     SINGLE_SHARD     all on the first shard
     ANYWHERE         wherever their inputs were
+    WHERE_MADE       the same, and it matters where: what a shard counts of what it made itself
+    EVERYWHERE       each shard has those that it needs, and may have all
     HyperCube        what a join of many inputs reads: in copies, so that all rows of a result meet on one shard
 
 **HyperCube.** A join binds variables, and each of its inputs has some of them. The shards are thought of as a grid with
@@ -28,6 +30,7 @@ from math import prod
 
 import numpy as np
 
+from everview.errors import InputError
 from everview.kernels.run import exchange
 
 Variables = tuple[int, ...]
@@ -44,6 +47,16 @@ class Partitioning:
 
     def parts(self, columns: np.ndarray, shards: int) -> Iterator[tuple[int, np.ndarray]]:
         """The shards that some rows (a matrix with a row for each column) belong to, and the places of those rows."""
+        if self == WHERE_MADE:
+            raise InputError(
+                "E_SHARDS",
+                "a view with plan='frugal' counts on each shard what is made there: the shards cannot be others",
+                "drop that view, change the number of shards, and make it again",
+            )
+        if self == EVERYWHERE:
+            for shard in range(shards):
+                yield shard, np.arange(columns.shape[1])
+            return
         if self != HASH_BY_FIRST or not len(columns):
             yield 0, np.arange(columns.shape[1])
             return
@@ -56,10 +69,12 @@ class Partitioning:
         return np.arange(columns.shape[1])
 
 
-HASH_BY_FIRST, SINGLE_SHARD, ANYWHERE = (
+HASH_BY_FIRST, SINGLE_SHARD, ANYWHERE, WHERE_MADE, EVERYWHERE = (
     Partitioning("by first column"),
     Partitioning("on one shard"),
     Partitioning("anywhere"),
+    Partitioning("where it is made"),
+    Partitioning("on all shards"),
 )
 
 

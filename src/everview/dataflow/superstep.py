@@ -12,6 +12,7 @@ everywhere and leaves all shards as they were.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
@@ -24,12 +25,15 @@ from everview.dataflow import saved, shield
 from everview.dataflow.dataflow import NO_ROWS, Barrier
 from everview.dataflow.operators import Operator, PythonMap, Reduce
 from everview.dataflow.partitioning import HASH_BY_FIRST, HyperCube
+from everview.dataflow.provenance import Nodes
 from everview.dataflow.replica import Added, Replica
 from everview.kernels import make
 from everview.kernels.operators import batcher as batcher_k
+from everview.kernels.provenance.keeping import ROW_OF_NODE
 from everview.kernels.run import exchange as k
 from everview.kernels.run import executor as x
 from everview.kernels.run.scope import SCOPE_OVERRUN
+from everview.kernels.run.step import STEP_FAULT
 from everview.kernels.trace import image
 from everview.store.batches import Image
 
@@ -83,6 +87,11 @@ class Shard:
         self.number = number
         self.shards = shards
         self._pc = 0
+        self._told: dict[int, set[int]] = {}
+        """codes of the nodes that other shards were sent in the step under way"""
+        self.rows_sent: Counter[int] = Counter()
+        """rows that other shards were sent, by the operator they were for"""
+        self.words_sent = 0
 
     @property
     def needs_python(self) -> bool:
@@ -96,16 +105,21 @@ class Shard:
         """Put rows that belong here into an operator's batcher."""
         found = self.dataflow.numbered[operator]
         assert found is not None
+        if isinstance(found, Nodes):
+            found.take(rows)
+            return
         k.deliver(found.batcher, _columns(found), rows)
 
     def begin(self, epochs: int) -> None:
         """Run a step's first part, up to a stop."""
+        self._told.clear()
         self.dataflow.assemble()
         with self.dataflow.locating():
             self._pc = self.dataflow.attend(x.step(self.dataflow.session, self.dataflow.time, epochs, 0, NO_ROWS))
 
     def begin_install(self) -> None:
         """Run the first part of a step that brings new operators up to date."""
+        self._told.clear()
         self.dataflow.replay_for_new(first=self.number == 0)
         with self.dataflow.locating():
             self._pc = self.dataflow.attend(x.step(self.dataflow.session, self.dataflow.time - 1, 1, 0, NO_ROWS))
@@ -146,6 +160,8 @@ class Shard:
                     if address := keep(number, fresh):
                         image.lie_at(trace, address, saved.header(fresh))
         image.settle_step(dataflow.session)
+        if dataflow.provenance is not None:
+            dataflow.provenance.step_is_committed()
         dataflow.time += epochs
         if epochs == 0:
             dataflow.installed()
@@ -169,7 +185,9 @@ class Shard:
     # at a stop
 
     def check(self) -> None:
-        """Refuse to go on if a loop has passed its limit."""
+        """Refuse to go on if a loop has passed its limit, or something else keeps the step from being committed."""
+        if make.peek(self.dataflow.step_block, STEP_FAULT):
+            raise self.dataflow.failure(x.ENDED_OVERFLOW, self._pc)
         root = self.dataflow.root.address
         if make.peek(root, SCOPE_OVERRUN):
             raise self.dataflow.failure(x.ENDED_ROUNDS, self._pc)
@@ -190,7 +208,32 @@ class Shard:
 
     def messages(self) -> list[Message]:
         """Empty the outboxes: rows by the shard they belong to."""
-        return [(shard, o.number, rows) for o in self._boxes() for shard, rows in self._sent(o)]
+        found = [(shard, o.number, rows) for o in self._boxes() for shard, rows in self._sent(o)]
+        if self.dataflow.provenance is not None:
+            found = [*self._nodes(found, self.dataflow.provenance), *found]
+        for shard, number, rows in found:
+            if shard != self.number:
+                self.words_sent += len(rows)
+                self.rows_sent[number] += len(rows) // self._width(number)
+        return found
+
+    def _width(self, number: int) -> int:
+        """Words of a row that an operator is sent."""
+        operator = self.dataflow.numbered[number]
+        if operator is None or not operator.outbox:
+            return ROW_OF_NODE
+        return int(make.peek(operator.outbox, batcher_k.BATCHER_WIDTH))
+
+    def _nodes(self, messages: list[Message], nodes: Nodes) -> Iterator[Message]:
+        """The nodes that other shards need for the expressions in their messages, and were not sent in this step."""
+        for shard in {to for to, *_ in messages if to != self.number}:
+            words = np.concatenate([rows for to, _, rows in messages if to == shard])
+            rows = nodes.named_by(words)
+            known = self._told.setdefault(shard, set())
+            new = [i for i, code in enumerate(rows[:, 0].tolist()) if code not in known]
+            if new:
+                known.update(rows[new, 0].tolist())
+                yield shard, nodes.number, rows[new].reshape(-1)
 
     def _sent(self, operator: Operator) -> Iterator[tuple[int, Rows]]:
         spread = operator.spread

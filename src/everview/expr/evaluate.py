@@ -41,7 +41,13 @@ from everview.expr.lowering import Program
 from everview.expr.nodes import Call, ColumnRef, Expr, Literal, Udf
 from everview.expr.texts import ARRAYS, CASTS, VALUES, RowFailure
 from everview.kernels.expressions import vm
-from everview.kernels.expressions.scalars import ERROR_CAST, ERROR_DIVISION, ERROR_DOMAIN, ERROR_OVERFLOW
+from everview.kernels.expressions.scalars import (
+    ERROR_CAST,
+    ERROR_DIVISION,
+    ERROR_DOMAIN,
+    ERROR_NODES,
+    ERROR_OVERFLOW,
+)
 from everview.stopping import poll
 from everview.types import INTERNED, NULL, DataType
 
@@ -52,6 +58,7 @@ ERRORS: dict[int, str] = {
     ERROR_OVERFLOW: "the result is out of range",
     ERROR_DOMAIN: "the function has no value there",
     ERROR_CAST: "the value cannot be cast",
+    ERROR_NODES: "the provenance expression has more nodes than its budget",
 }
 """What the error codes of rows mean."""
 

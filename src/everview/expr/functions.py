@@ -515,9 +515,20 @@ LIBRARY: dict[str, Function] = {}
 """The functions of `everview.expr.library`, which puts them here."""
 
 
+INTERNAL: dict[str, Function] = {
+    name: Function(name, doc, _anything_to(INT), (arity, arity), fails=fails)
+    for name, doc, arity, fails in (
+        ("provenance_variable", "the expression that is the variable of a label", 1, False),
+        ("provenance_and", "the conjunction of two expressions, of at most so many nodes", 3, False),
+        ("provenance_checked", "the expression, unless it has too many nodes", 1, True),
+    )
+}
+"""Functions that plans have and nobody can call by name (`everview.plan.provenance`)."""
+
+
 def known(op: str) -> Function | None:
-    """The function of that name, built in or of the library."""
-    return FUNCTIONS.get(op) or LIBRARY.get(op)
+    """The function of that name, built in, of the library, or of plans alone."""
+    return FUNCTIONS.get(op) or LIBRARY.get(op) or INTERNAL.get(op)
 
 
 # ------------------------------------------------------------------------------------ making calls
@@ -538,7 +549,7 @@ def call(op: str, *args: Expr) -> Expr:
     >>> call("add", ColumnRef(INT, 0), Literal(FLOAT.optional(), 0.5)).type
     float?
     """
-    function = known(op)
+    function = None if op in INTERNAL else known(op)
     if function is None:
         raise PlanError("E_FUNCTION", f"there is no function {op!r}", did_you_mean(op, FUNCTIONS))
     _check_arity(function, args)

@@ -6,11 +6,11 @@ gives the register with the result. `HANDLERS` lists them; a function that is no
 
 from __future__ import annotations
 
-from everview.expr.lowering import Context, Handler, Lowering, NeedsPython, Operand, Register
+from everview.expr.lowering import Context, Handler, KernelCall, Lowering, NeedsPython, Operand, Register
 from everview.expr.nodes import Call, Expr
 from everview.kernels.expressions import vm
 from everview.kernels.expressions.scalars import DAY_MICROS, HOUR_MICROS, MINUS_ZERO, MINUTE_MICROS, SECOND_MICROS
-from everview.types import INTERNED, NULL, DataType
+from everview.types import INT, INTERNED, NULL, DataType
 
 
 def _nullable(call: Call) -> bool:
@@ -350,6 +350,21 @@ def _hash(lowering: Lowering, call: Call, where: Context) -> Register:
     return result
 
 
+def _variable(lowering: Lowering, call: Call, where: Context) -> Register:
+    kernel = lowering.encode_literal(INT, KernelCall("variable", 0))
+    return lowering.emit(vm.CALL, lowering.value(call.args[0], where), 0, kernel)
+
+
+def _conjunction(lowering: Lowering, call: Call, where: Context) -> Register:
+    a, b = (lowering.value(x, where) for x in call.args[:2])
+    kernel = lowering.encode_literal(INT, KernelCall("and", call.args[2].value))  # type: ignore[attr-defined]
+    return lowering.emit(vm.CALL, a, b, kernel)
+
+
+def _checked_expression(lowering: Lowering, call: Call, where: Context) -> Register:
+    return lowering.emit_partial(vm.CHECK_EXPRESSION, lowering.value(call.args[0], where), 0, where, checked=False)
+
+
 HANDLERS: dict[str, Handler] = {
     "add": _arithmetic(vm.ADD, vm.FADD),
     "sub": _arithmetic(vm.SUB, vm.FSUB),
@@ -412,4 +427,7 @@ HANDLERS: dict[str, Handler] = {
     "timestamp_add": _moment_plus(vm.CHECK_TIMESTAMP),
     "timestamp_diff": _arithmetic(vm.SUB, vm.FSUB),
     "hash": _hash,
+    "provenance_variable": _variable,
+    "provenance_and": _conjunction,
+    "provenance_checked": _checked_expression,
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -73,6 +73,16 @@ class Context:
 
 
 EVERYWHERE = Context(None, None)
+
+
+class KernelCall(NamedTuple):
+    """A kernel outside the machine that an instruction calls: its name, and a number for it. As a literal it becomes
+    the address of the block that the op `call` wants; only a dataflow has those (`everview.dataflow.provenance`).
+    """
+
+    name: str
+    number: int
+
 
 Operand = Register | int
 Handler = Callable[["Lowering", Call, Context], Register]

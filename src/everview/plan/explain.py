@@ -18,6 +18,7 @@ from typing import Any
 from everview.expr import nodes as expr
 from everview.plan.check import free_variables_below, postorder
 from everview.plan.frontier import Frontier
+from everview.plan.frugal import Sent
 from everview.plan.nodes import (
     Aggregate,
     Constant,
@@ -35,6 +36,7 @@ from everview.plan.nodes import (
     TopK,
     Variable,
 )
+from everview.plan.provenance import Disjunction, Labelled
 from everview.plan.windows import TO_PEERS, WHOLE, Window, WindowCall
 
 Names = Mapping[Node, Sequence[str]]
@@ -196,7 +198,7 @@ class Explainer:
                 return inner[0] + inner[1]
             case Reduce() | PythonReduce():
                 return [inner[0][k] for k in node.keys] + made_up[len(node.keys) :]
-            case Window():
+            case Window() | Labelled():
                 return inner[0] + made_up[len(inner[0]) :]
             case Table() | Constant() | Variable() | LoopResult() | FlatMap() | Frontier():
                 return made_up
@@ -252,6 +254,12 @@ class Explainer:
                 return f" {node.index}"
             case Frontier():
                 return f" {node.describe()}"
+            case Sent():
+                return f" {node.kind}"
+            case Labelled():
+                return " along a depth-first walk" if node.edges else " as rows come"
+            case Disjunction():
+                return f" of at most {node.nodes} nodes"
         return ""
 
 

@@ -17,6 +17,7 @@ from everview.expr.nodes import ColumnRef, Expr, Udf
 from everview.plan import nodes as plan
 from everview.plan.deep import drive, of_node
 from everview.plan.frontier import Frontier
+from everview.plan.provenance import Disjunction, Labelled
 
 Keys = frozenset[frozenset[int]]
 """Sets of columns, each of which identifies a row; then no row occurs twice."""
@@ -53,6 +54,10 @@ def unique_columns(node: plan.Node) -> Generator[plan.Node, Keys, Keys]:
         return frozenset({frozenset(range(len(node.keys)))})
     if isinstance(node, Frontier):
         return frozenset({frozenset({*node.question, node.node})})
+    if isinstance(node, Disjunction):
+        return frozenset({frozenset(range(len(node.types) - 1))})
+    if isinstance(node, Labelled):
+        return frozenset({frozenset({len(node.types) - 1}), frozenset(range(len(node.types) - 1))})
     if isinstance(node, plan.Filter):
         return (yield node.child)
     if isinstance(node, plan.Join):

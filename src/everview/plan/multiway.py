@@ -33,15 +33,15 @@ from everview.plan.deep import Staged, drive, settled
 from everview.plan.keys import unique_columns
 from everview.plan.substitute import over_inputs
 
-Choice = Literal["binary", "delta", "wco", "best", "rounds"]
+Choice = Literal["binary", "delta", "wco", "best", "rounds", "frugal"]
 """How a view is kept: its joins, all in one way or ("best") as is cheapest for what is known now, which is decided
 before a plan comes here (`everview.optimiser`); or ("rounds") its loops as loops, even those that could be kept as
-trees (`everview.plan.monotone`).
+trees (`everview.plan.monotone`); or ("frugal") so that shards send each other less (`everview.plan.frugal`).
 """
 Joined = Literal["binary", "delta", "wco"]
 AtOnce = Literal["delta", "wco"]
 Test = tuple[str, plan.Operand, plan.Operand]
-CHOICES: tuple[Choice, ...] = ("binary", "delta", "wco", "best", "rounds")
+CHOICES: tuple[Choice, ...] = ("binary", "delta", "wco", "best", "rounds", "frugal")
 
 ASKED = "that was asked for"
 """Why joins are kept as `db.view` is told."""
@@ -117,7 +117,7 @@ def planned(
     join of 3 inputs: wco, because that was asked for
     """
     check_choice(choice)
-    rewriting = _Rewriting(None if choice == "rounds" or choice == "best" else choice, arranged, indexed)
+    rewriting = _Rewriting(choice if choice in ("binary", "delta", "wco") else None, arranged, indexed)
     return rewriting.node(node), rewriting.decisions
 
 

@@ -20,6 +20,7 @@ from everview.expr.nodes import ColumnRef, Expr
 from everview.plan import nodes as plan
 from everview.plan.deep import drive, settled
 from everview.plan.keys import unique_columns
+from everview.plan.provenance import Disjunction, Labelled
 from everview.plan.windows import Window
 
 Kept = tuple[int, ...]
@@ -194,7 +195,7 @@ class _Pruning:
             return plan.Reduce(child, keys, moved)
         if isinstance(node, plan.Threshold) and unique_columns(node.child):
             return (yield from self.whole(node.child))
-        if isinstance(node, (plan.Threshold, plan.TopK, plan.PythonReduce, plan.FlatMap, Window)):
+        if isinstance(node, _WITH_ONE_CHILD):
             return replace(node, child=(yield from self.whole(node.child)))
         if isinstance(node, plan.MultiJoin):
             return replace(node, inputs=(yield from self._all(node.inputs)))
@@ -212,6 +213,9 @@ class _Pruning:
         for node in nodes:
             found.append((yield from self.whole(node)))
         return tuple(found)
+
+
+_WITH_ONE_CHILD = (plan.Threshold, plan.TopK, plan.PythonReduce, plan.FlatMap, Window, Labelled, Disjunction)
 
 
 def _everything(node: plan.Node) -> Kept:

@@ -33,6 +33,7 @@ from everview.errors import StoreError
 from everview.expr import nodes as expr
 from everview.expr.functions import known
 from everview.plan import nodes as plan
+from everview.plan.provenance import Disjunction, Labelled
 from everview.plan.trust import Function
 from everview.plan.windows import Frame, Window, WindowCall
 from everview.types import DataType
@@ -42,7 +43,7 @@ NODES: dict[str, type[plan.Node]] = {
     for c in (
         plan.Table, plan.Constant, plan.Project, plan.Filter, plan.FlatMap, plan.Negate, plan.Union, plan.Join,
         plan.MultiJoin, plan.Threshold, plan.Reduce, plan.TopK, plan.PythonReduce, plan.Variable, plan.Loop,
-        plan.LeanLoop, plan.LoopResult, Window,
+        plan.LeanLoop, plan.LoopResult, Window, Labelled, Disjunction,
     )
 }  # fmt: skip
 """The nodes that plans are made of."""

@@ -162,6 +162,8 @@ class EmbeddedRuntime:
         return nullcontext() if self.spilling is None else self.spilling.limited(self.dataflow)
 
     def _tidy(self) -> None:
+        if self.dataflow.provenance is not None:
+            self.dataflow.provenance.sweep_if_due()
         if self.spilling is not None:
             self.spilling.tidy(self.dataflow)
 
@@ -254,6 +256,8 @@ class EmbeddedRuntime:
             except BaseException as another:
                 error = error or another
         self._under_way = None
+        if self.dataflow.provenance is not None:
+            self.dataflow.provenance.sweep_if_due()
         if error is None and not self.captures.watched:
             return COMMITTED
         return StepOutcome(True, error, self.captures.take())

@@ -11,11 +11,12 @@ A `Cluster` runs steps on the shards. `LocalCluster` has them all in this proces
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -99,6 +100,13 @@ class Cluster(Protocol):
         """Give everything back."""
 
 
+class Sent(NamedTuple):
+    """What shards sent each other: rows by the number of the operator they were for, and bytes in all."""
+
+    rows: dict[int, int]
+    bytes: int
+
+
 class LocalCluster:
     """All shards in this process."""
 
@@ -129,6 +137,13 @@ class LocalCluster:
 
     def dataflows(self) -> Sequence[Dataflow]:
         return [shard.dataflow for shard in self._shards]
+
+    def sent(self) -> Sent:
+        """What shards sent each other so far."""
+        rows: Counter[int] = Counter()
+        for shard in self._shards:
+            rows.update(shard.rows_sent)
+        return Sent(dict(rows), 8 * sum(shard.words_sent for shard in self._shards))
 
     def measure(self) -> np.ndarray:
         return sum((shard.replica.measure() for shard in self._shards[1:]), self._shards[0].replica.measure())

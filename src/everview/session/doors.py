@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from everview.system.observing import System
     from everview.why.absence import WhyNot
     from everview.why.derivation import Derivation, Witnesses
+    from everview.why.expressions import Expression
     from everview.why.likelihood import Probability
 
 
@@ -54,6 +55,18 @@ def probability(view: View, row: Any, chances: Any, nodes: int) -> Probability:
     from everview.why.worlds import probability
 
     return probability(view, row, chances, nodes)
+
+
+def provenance(view: View, row: Any) -> Expression:
+    from everview.why.expressions import provenance
+
+    return provenance(view, row)
+
+
+def provenances(view: View) -> Iterator[tuple[tuple[Any, ...], Expression]]:
+    from everview.why.expressions import provenances
+
+    return provenances(view)
 
 
 # the session's own events

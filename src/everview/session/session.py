@@ -20,6 +20,7 @@ from everview.errors import InputError, did_you_mean
 from everview.expr.language import UserFunction, declared
 from everview.language.collection import Collection
 from everview.plan.multiway import Choice
+from everview.plan.provenance import Provenance
 from everview.runtime.base import Resharder
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session import doors, inspect
@@ -31,6 +32,7 @@ from everview.session.core import Core
 from everview.session.limits import Limits, cancel, size_of
 from everview.session.memory import Memory, memory
 from everview.session.names.definitions import check_count
+from everview.session.names.rewriting import provenanced
 from everview.session.reads.what_if import WhatIf
 from everview.session.table import Table
 from everview.session.view import View
@@ -228,6 +230,7 @@ class Session:
         index_by: str | Sequence[str] | None = None,
         history: int | None = None,
         plan: Choice | None = None,
+        provenance: Provenance | Literal["lazy", "bdd"] | None = None,
     ) -> View:
         """Install a collection: it is computed now and kept up to date until dropped.
 
@@ -235,9 +238,16 @@ class Session:
         is how joins of several inputs are kept: "binary" (join by join), "delta" (from each change to the others,
         without intermediate state), "wco" (that, one variable at a time: worst-case optimal), "best" (what is cheapest
         by the rows and indexes there are now, in any order: docs/optimiser.md), or None to choose by their shape and
-        the indexes that are there; or, "rounds", that loops are kept as loops, also where trees would do
+        the indexes that are there; "frugal", that shards count what they make before they send it
+        (docs/spark.md); or, "rounds", that loops are kept as loops, also where trees would do
         (docs/graph.md). `explain` shows it. What is kept already, in whatever way, is shared.
+
+        `provenance` keeps, in a column more, of which rows of tables each row is made (docs/provenance.md): "lazy" by
+        its first derivation, "bdd" by all of them, as a Boolean expression; `Provenance` says more. Only for views of
+        select, where, join, union, distinct and loops of them (E_MONOTONE). `View.provenance` reads it.
         """
+        if provenance is not None and isinstance(collection, Collection):
+            collection = provenanced(collection, provenance)
         return self._core.definitions.view(name, collection, index_by, history, plan)
 
     # transactions

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from everview.session.core import Core
     from everview.why.absence import WhyNot
     from everview.why.derivation import Derivation, Witnesses
+    from everview.why.expressions import Expression
     from everview.why.likelihood import Probability
 
 
@@ -339,6 +340,33 @@ class View(Followed):
         0.95
         """
         return doors.probability(self, row, chances, nodes)
+
+    @reads
+    def provenance(self, row: Any) -> Expression:
+        """The expression of a row of a view that was made with `provenance=`: of which rows of tables it is made, and
+        in which worlds it would still be there. The row is given with or without its provenance.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> edge = db.table("edge", {"src": str, "dst": str})
+        >>> two = edge.join(edge.rename(dst="src", to="dst"), on="dst").select("src", "to").distinct()
+        >>> hops = db.view("hops", two, provenance="bdd")
+        >>> edge.insert([("a", "b"), ("b", "d"), ("a", "c"), ("c", "d")])
+        >>> print(hops.provenance(("a", "d")))
+        (edge('a', 'b') & edge('b', 'd')) | (edge('a', 'c') & edge('c', 'd'))
+        >>> hops.provenance(("a", "d")).probability({"edge": 0.5})
+        0.4375
+        """
+        self._alive()
+        self._core.transactions.catch_up()
+        return doors.provenance(self, row)
+
+    @reads
+    def provenances(self) -> dict[Row, Expression]:
+        """All rows of a view that was made with `provenance=`, without that column, and their expressions."""
+        self._alive()
+        self._core.transactions.catch_up()
+        return dict(doors.provenances(self))
 
     @reads
     def stats(self) -> dict[str, Any]:

@@ -45,7 +45,8 @@ class Diagrams:
     def __len__(self) -> int:
         return len(self.level)
 
-    def _node(self, level: int, low: int, high: int) -> int:
+    def node(self, level: int, low: int, high: int) -> int:
+        """The function that is `low` where a variable is false, else `high`; both ask later variables only."""
         if low == high:
             return low
         key = (level, low, high)
@@ -62,7 +63,7 @@ class Diagrams:
 
     def variable(self, level: int) -> int:
         """The function that is a variable."""
-        return self._node(level, FALSE, TRUE)
+        return self.node(level, FALSE, TRUE)
 
     def both(self, a: int, b: int) -> int:
         """a and b."""
@@ -84,7 +85,7 @@ class Diagrams:
                 a, b = b, a
             if ready:
                 high, low = results.pop(), results.pop()
-                made = known[a, b] = self._node(min(self.level[a], self.level[b]), low, high)
+                made = known[a, b] = self.node(min(self.level[a], self.level[b]), low, high)
                 results.append(made)
                 continue
             found = end(a, b)
@@ -113,7 +114,7 @@ class Diagrams:
             if self.level[node] == level:
                 left[node] = low
             else:
-                left[node] = self._node(self.level[node], low, left[self.high[node]])
+                left[node] = self.node(self.level[node], low, left[self.high[node]])
         return left[f]
 
     def below(self, f: int) -> list[int]:

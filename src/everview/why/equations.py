@@ -18,7 +18,8 @@ from enum import Enum, auto
 from everview.errors import PlanError
 from everview.expr.nodes import ColumnRef, Literal
 from everview.plan import nodes as plan
-from everview.why import linear, monotone
+from everview.plan import worlds as monotone
+from everview.why import linear
 from everview.why.block import Row
 from everview.why.contents import Contents, sides_of
 from everview.why.loops import Histories

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import InputError, InternalError, did_you_mean
+from everview.plan import worlds as monotone
 from everview.session.changes.turns import reads
 from everview.session.clock.temporal import RESERVED_PREFIX
 from everview.session.reads.what_if import WhatIf
-from everview.why import monotone
 from everview.why.ask import Question, asked, deep, present
 from everview.why.block import Row
 from everview.why.contents import OUTSIDE

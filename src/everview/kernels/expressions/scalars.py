@@ -23,7 +23,7 @@ from everview.kernels.build.native import WORD, fused, primitive
 from everview.kernels.memory import bits_of_float, float_of_bits
 from everview.types import NULL
 
-ERROR_DIVISION, ERROR_OVERFLOW, ERROR_DOMAIN, ERROR_CAST = range(1, 5)
+ERROR_DIVISION, ERROR_OVERFLOW, ERROR_DOMAIN, ERROR_CAST, ERROR_NODES = range(1, 6)
 """Error codes of rows; texts in `everview.expr.evaluate.ERRORS`."""
 
 INT_MAX = 2**63 - 1
@@ -511,6 +511,12 @@ def date_add_months_failure(x, months):
 @inner
 def date_failure(x, _):
     return 0 if FIRST_DAY <= x <= LAST_DAY else ERROR_OVERFLOW
+
+
+@inner
+def expression_failure(x, _):
+    """An expression of provenance that would have too many nodes (`everview.kernels.provenance.nodes.BEYOND`)."""
+    return ERROR_NODES if x == 2 else 0
 
 
 @inner

@@ -17,6 +17,9 @@ block from word `r * VM_ROWS`; its first n words are the rows. The caller puts i
 - Laziness: word `c` of a partial op is a *mask* register: only rows where it is 1 can fail (-1: all rows). So every
   branch of a `case` is computed for all rows, and errors count only where the branch is taken.
 
+- `call` is for what this machine does not know: word `c` is a block whose word 0 is the address of a kernel, which is
+  called with a block of CALL_WORDS words and does all rows (see `everview.kernels.provenance`).
+
 Hazard: an op whose result shares a register with an operand is right, but slow (it cannot be done several rows at a
 time).
 """
@@ -28,7 +31,7 @@ from typing import Any
 from everview.kernels.build.native import entry, fused, shared
 from everview.kernels.expressions import scalars as f
 from everview.kernels.expressions.scalars import ERROR_OVERFLOW, floor_to_multiple
-from everview.kernels.memory import alloc, free, ld, raw_load, raw_store, st
+from everview.kernels.memory import alloc, call_pointer, free, ld, raw_load, raw_store, st
 from everview.types import NULL
 
 VM_ROWS = 1024
@@ -40,7 +43,7 @@ NAMES = (
     "fadd fsub fmul fdiv to_float floordiv mod neg abs sign greatest least hash "
     "rescale times decimal_to_float decimal_to_int float_to_int float_to_decimal check_decimal "
     "year month day weekday hour minute second trunc_months add_months to_date floor_to check_date check_timestamp "
-    "ffloordiv fmod fneg fabs fsign sqrt exp ln log2 log10 pow floor ceil round"
+    "ffloordiv fmod fneg fabs fsign sqrt exp ln log2 log10 pow floor ceil round call check_expression"
 ).split()
 """Names of the ops, in the order of their numbers."""
 
@@ -51,8 +54,14 @@ NAMES = (
     RESCALE, TIMES, DECIMAL_TO_FLOAT, DECIMAL_TO_INT, FLOAT_TO_INT, FLOAT_TO_DECIMAL, CHECK_DECIMAL,
     YEAR, MONTH, DAY, WEEKDAY, HOUR, MINUTE, SECOND,
     TRUNC_MONTHS, ADD_MONTHS, TO_DATE, FLOOR_TO, CHECK_DATE, CHECK_TIMESTAMP,
-    FFLOORDIV, FMOD, FNEG, FABS, FSIGN, SQRT, EXP, LN, LOG2, LOG10, POW, FLOOR, CEIL, ROUND,
+    FFLOORDIV, FMOD, FNEG, FABS, FSIGN, SQRT, EXP, LN, LOG2, LOG10, POW, FLOOR, CEIL, ROUND, CALL, CHECK_EXPRESSION,
 ) = range(len(NAMES))  # fmt: skip
+
+
+CALL_OF, CALL_REGS, CALL_TO, CALL_LEFT, CALL_RIGHT, CALL_ROWS, CALL_WORDS = range(7)
+"""What a kernel that is called by an op is given: the block that names it, the registers, the first words of the result
+and of both operands, the number of rows.
+"""
 
 
 def _each(function: Any) -> Any:
@@ -187,6 +196,19 @@ def _nullif(regs, dst, a, b, n):
         st(regs, d + i, NULL if ld(regs, c + i) == 1 else x)
 
 
+@fused("void")
+def _call(regs, block, dst, a, b, n):
+    given = alloc(CALL_WORDS)
+    st(given, CALL_OF, block)
+    st(given, CALL_REGS, regs)
+    st(given, CALL_TO, dst * VM_ROWS)
+    st(given, CALL_LEFT, a * VM_ROWS)
+    st(given, CALL_RIGHT, b * VM_ROWS)
+    st(given, CALL_ROWS, n)
+    call_pointer(ld(block, 0), given)
+    free(given)
+
+
 _add = _partial_pairs(f.int_add, f.int_add_failure)
 _sub = _partial_pairs(f.int_sub, f.int_sub_failure)
 _mul = _partial_pairs(f.int_mul, f.int_mul_failure)
@@ -224,6 +246,7 @@ _trunc_months, _to_date, _weekday = _each_with(f.date_trunc_months), _each(f.tim
 _add_months = _partial_pairs(f.date_add_months, f.date_add_months_failure)
 _check_date = _partial_each(f.same, f.date_failure)
 _check_timestamp = _partial_each(f.same, f.timestamp_failure)
+_check_expression = _partial_each(f.same, f.expression_failure)
 
 
 @shared
@@ -368,6 +391,10 @@ def run(code, instructions, regs, n):
             _ceil(regs, null, d, a, n)
         elif op == ROUND:
             _round(regs, null, d, a, b, n)
+        elif op == CALL:
+            _call(regs, c, d, a, b, n)
+        elif op == CHECK_EXPRESSION:
+            _check_expression(regs, errors, notes, null, d, a, b, c, n)
     return 0
 
 

@@ -86,7 +86,8 @@ FORM_HISTORIES, whose contexts begin with the same words and go on with their ow
 traces that only those have. The rest are growing blocks with their sizes in word 0, and how many rows they have.
 """
 
-FORM_TREES, FORM_HISTORIES = range(2)
+FORM_TREES, FORM_HISTORIES, FORM_OTHER = range(3)
+"""FORM_OTHER: memory of another kind that changes in place; `undoing` calls its own kernels."""
 
 (
     RULE_FORWARD,

@@ -9,7 +9,16 @@ from __future__ import annotations
 from everview.kernels.build.native import inner
 from everview.kernels.frontier.budget import BUDGET_LIMIT, BUDGET_USED, leave_budget
 from everview.kernels.frontier.dropped import gone_put, gone_slot, gone_take_out
-from everview.kernels.frontier.forest import FOREST_BUILT, FOREST_FORM, FOREST_LOUD, FORM_HISTORIES, forget, undo
+from everview.kernels.frontier.forest import (
+    FOREST_BUILT,
+    FOREST_FORM,
+    FOREST_LOUD,
+    FOREST_WORDS,
+    FORM_HISTORIES,
+    FORM_OTHER,
+    forget,
+    undo,
+)
 from everview.kernels.frontier.history import (
     DROPPED,
     HISTORY_BUDGET,
@@ -32,7 +41,12 @@ from everview.kernels.frontier.history import (
     take_out,
     unbuild,
 )
-from everview.kernels.memory import keep, ld, st
+from everview.kernels.memory import call_pointer, keep, ld, st
+
+OTHER_UNDO, OTHER_FORGET, OTHER_WORDS = range(FOREST_WORDS, FOREST_WORDS + 3)
+"""Words of a context of FORM_OTHER: the kernels that are called with it when a step failed, and when it is committed.
+They must not allocate. Its own words follow.
+"""
 
 
 @inner
@@ -83,8 +97,11 @@ def undo_all(contexts, n):
     """A step failed: put all forests and histories back."""
     for i in range(n):
         ctx = ld(contexts, i)
-        if ld(ctx, FOREST_FORM) == FORM_HISTORIES:
+        form = ld(ctx, FOREST_FORM)
+        if form == FORM_HISTORIES:
             undo_history(ctx)
+        elif form == FORM_OTHER:
+            call_pointer(ld(ctx, OTHER_UNDO), ctx)
         else:
             undo(ctx)
 
@@ -94,8 +111,11 @@ def forget_all(contexts, n):
     """A step is committed: what it changed in forests and histories stays."""
     for i in range(n):
         ctx = ld(contexts, i)
-        if ld(ctx, FOREST_FORM) == FORM_HISTORIES:
+        form = ld(ctx, FOREST_FORM)
+        if form == FORM_HISTORIES:
             forget_history(ctx)
+        elif form == FORM_OTHER:
+            call_pointer(ld(ctx, OTHER_FORGET), ctx)
         else:
             forget(ctx)
 

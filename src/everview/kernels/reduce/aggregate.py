@@ -5,20 +5,24 @@ one row however many members it has. min and max stop at the first value present
 
 A sum that does not fit makes its group fail, not the step: the group has no row, and a second reduction of the same
 input (KIND_FAULTS) has one instead, which goes to the errors of rows.
+
+What has a meaning of its own, like the expressions of `everview.kernels.provenance`, is folded by its own kernel.
 """
 
 from __future__ import annotations
 
 from everview.kernels.build.native import inner
-from everview.kernels.memory import alloc, free, ld, st
+from everview.kernels.memory import alloc, call_pointer, free, ld, st
 from everview.kernels.operators.stream import FLOAT_DIGITS, FLOAT_LOW, NULL, code_float, float_code
 from everview.kernels.reduce.context import (
     KIND_ACCUMULATE,
     KIND_DISTINCT,
     KIND_FAULTS,
+    KIND_FOLD,
     KIND_MAXIMUM,
     KIND_MINIMUM,
     KIND_POSITIVE,
+    REDUCE_FOLDING,
     REDUCE_INPUT,
     REDUCE_KEYS,
     REDUCE_KIND,
@@ -180,6 +184,35 @@ def _top(ctx, cursors, time, bound):
 
 
 @inner
+def _folded(ctx, cursors, time, bound):
+    """One row if values are present: what the kernel that the reduction names makes of them."""
+    trace = ld(ctx, REDUCE_INPUT)
+    scope = ld(ctx, REDUCE_SCOPE)
+    keys = ld(ctx, REDUCE_KEYS)
+    rewind(trace, cursors, 1)
+    n = 0
+    while True:
+        batch, row, total = next_value(
+            trace, cursors, 1, keys, time, bound, ld(scope, SCOPE_FIELDS), ld(scope, SCOPE_NFIELDS)
+        )
+        if batch == 0:
+            break
+        if total > 0:
+            st(put_found(ctx, n, 1), 1 + n, ld(ld(batch, BATCH_DATA), keys * ld(batch, BATCH_CAP) + row))
+            n += 1
+    if n == 0:
+        return 0
+    value = ld(put_found(ctx, 1, 1), 1)
+    if n > 1:
+        st(ctx, REDUCE_FOLDING, n)
+        value = call_pointer(ld(ld(ctx, REDUCE_SPEC), 0), ctx)
+    block = put_found(ctx, 0, 2)
+    st(block, 1, value)
+    st(block, 2, 1)
+    return 1
+
+
+@inner
 def evaluate(ctx, cursors, time, bound):
     """Write the reduction's output at `time` into FOUND as rows (values, count); the number of rows."""
     kind = ld(ctx, REDUCE_KIND)
@@ -220,4 +253,6 @@ def evaluate(ctx, cursors, time, bound):
         return 1
     if kind == KIND_FAULTS:
         return _fault(ctx, cursors, time, bound, fields, nfields)
+    if kind == KIND_FOLD:
+        return _folded(ctx, cursors, time, bound)
     return _top(ctx, cursors, time, bound)

@@ -33,16 +33,29 @@ from everview.kernels.memory import alloc, free, grow, ld, st
     REDUCE_TOUCHED,
     REDUCE_SEEN,
     REDUCE_WATCHED,
+    REDUCE_FOLDING,
     REDUCE_WORDS,
-) = range(24)
+) = range(25)
 """REDUCE_SEEN: what the last run met (SEEN_...). REDUCE_WATCHED, for KIND_FAULTS: the context of the reduction whose
-faults are looked for, if its runs tell when there can be none; else 0.
+faults are looked for, if its runs tell when there can be none; else 0. REDUCE_FOLDING, for KIND_FOLD: how many values
+are in REDUCE_FOUND, from word 1 on, to be made one.
 """
 
-KIND_DISTINCT, KIND_POSITIVE, KIND_MINIMUM, KIND_MAXIMUM, KIND_ACCUMULATE, KIND_TOP, KIND_PYTHON, KIND_FAULTS = range(8)
+(
+    KIND_DISTINCT,
+    KIND_POSITIVE,
+    KIND_MINIMUM,
+    KIND_MAXIMUM,
+    KIND_ACCUMULATE,
+    KIND_TOP,
+    KIND_PYTHON,
+    KIND_FAULTS,
+    KIND_FOLD,
+) = range(9)
 """REDUCE_KIND. REDUCE_SPEC is a block of numbers: offset and limit for KIND_TOP; (aggregate, first accumulator, detail)
 for KIND_ACCUMULATE, and for KIND_FAULTS, which has a row for each group that KIND_ACCUMULATE has none for, because a
-sum does not fit. The detail of an average is its scale; that of a sum of ints is 1 if it may be NULL.
+sum does not fit. The detail of an average is its scale; that of a sum of ints is 1 if it may be NULL. KIND_FOLD makes
+one value of all that are present, by a kernel: word 0 of REDUCE_SPEC is its address, and it is called with the context.
 """
 
 SPEC_COUNT, SPEC_SUM_INT, SPEC_AVG_INT, SPEC_SUM_FLOAT, SPEC_AVG_FLOAT = range(5)

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from everview.errors import PlanError
+from everview.expr.resolve import Column
 from everview.language.collection import Collection
 from everview.plan.multiway import Choice
 from everview.plan.narrowed_loops import narrowed
 from everview.plan.nodes import Node
+from everview.plan.provenance import COLUMN, Kind, Provenance, wanted, with_provenance
 from everview.session import doors
+from everview.types import INT
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -30,6 +34,14 @@ def rewritten(core: Core, collection: Collection, plan: Choice | None) -> tuple[
 def _with_narrow_loops(core: Core, collection: Collection) -> Collection:
     node = narrowed(collection._node, core.runtime.builder.installed)
     return collection if node == collection._node else by_another_plan(collection, node)
+
+
+def provenanced(collection: Collection, provenance: Provenance | Kind) -> Collection:
+    """The collection with the provenance of its rows in a column more; each distinct row once."""
+    asked = wanted(provenance)
+    if any(c.name == COLUMN for c in collection._columns):
+        raise PlanError("E_NAME", f"the collection has a column {COLUMN!r} already", "rename it: .rename(...)")
+    return collection._derive(with_provenance(collection._node, asked), (*collection._columns, Column(COLUMN, INT)))
 
 
 def by_another_plan(collection: Collection, node: Node) -> Collection:

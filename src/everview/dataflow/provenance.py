@@ -1,0 +1,238 @@
+"""Provenance as dataflow: labels of base rows, disjunctions, and the table of nodes that all of them share.
+
+A dataflow has at most one table of nodes (`everview.kernels.provenance.nodes`), made with the first view that keeps
+provenance and freed with the last. It is an operator, `Nodes`, at the end of the program, and what it keeps is a trace
+like any other. Whatever hangs on expressions hangs on labels, and those name it among their inputs.
+
+With several shards labels are given out by one of them, because the order of variables must be one order; everything
+else is where its rows are. Codes are the same everywhere, being hashes, and nodes travel with rows that name them
+(`everview.dataflow.superstep`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from everview.dataflow.operators import Arrange, Arrangement, Instruction, Operator, Reduce, columns
+from everview.dataflow.partitioning import EVERYWHERE, SINGLE_SHARD
+from everview.dataflow.streams import Flow
+from everview.expr.lowering import KernelCall
+from everview.kernels import make
+from everview.kernels.frontier import forest as forest_k
+from everview.kernels.frontier import undoing as undoing_k
+from everview.kernels.operators import arrange as arrange_k
+from everview.kernels.provenance import keeping as keeping_k
+from everview.kernels.provenance import labels as labels_k
+from everview.kernels.provenance import nodes as nodes_k
+from everview.kernels.provenance import operations as operations_k
+from everview.kernels.reduce import context as reduction_k
+from everview.plan.provenance import Disjunction, Labelled, table_of
+
+if TYPE_CHECKING:
+    from everview.dataflow.builder import Builder
+    from everview.dataflow.dataflow import Dataflow
+
+MOST_NODES = 1 << 24
+"""Nodes that a dataflow may have at once: about a gigabyte. A step that would make more is refused."""
+
+SWEEP_FROM = 1 << 12
+"""Nodes from which it is worth looking for those that no row hangs on."""
+
+KERNELS = {"variable": operations_k.variable_rows, "and": operations_k.and_rows, "or": operations_k.or_values}
+
+
+class Nodes(Arrange):
+    """The table of nodes, and the trace of what was made."""
+
+    kind = "nodes"
+
+    def __init__(self, dataflow: Dataflow) -> None:
+        before, dataflow.purpose = dataflow.purpose, None  # it is made for all plans alike
+        try:
+            super().__init__(dataflow, dataflow.root, keeping_k.ROW_OF_NODE, label="provenance", at_end=True)
+        finally:
+            dataflow.purpose = before
+        assert self.trace is not None
+        self.spread = EVERYWHERE
+        words = [0] * nodes_k.NODES_WORDS
+        words[forest_k.FOREST_FORM] = forest_k.FORM_OTHER
+        words[undoing_k.OTHER_UNDO] = keeping_k.undo_nodes.address
+        words[undoing_k.OTHER_FORGET] = keeping_k.settle_nodes.address
+        words[nodes_k.NODES_MOST] = MOST_NODES
+        words[nodes_k.NODES_STEP] = dataflow.step_block
+        words[nodes_k.NODES_BATCHER] = self.batcher
+        words[nodes_k.NODES_KEPT] = self.trace.address
+        self.table = self.forest = self.block(words)
+        keeping_k.about_nodes(keeping_k.NODES_BEGIN, self.table)
+        self._kernels: dict[KernelCall, int] = {}
+        self._swept = 0
+        dataflow.provenance = self
+
+    def kernel(self, call: KernelCall) -> int:
+        """The block that names a kernel that works on the nodes."""
+        if call not in self._kernels:
+            words = [0] * operations_k.OPERATION_WORDS
+            words[operations_k.OPERATION_KERNEL] = KERNELS[call.name].address
+            words[operations_k.OPERATION_NODES] = self.table
+            words[operations_k.OPERATION_MOST] = call.number
+            self._kernels[call] = self.block(words)
+        return self._kernels[call]
+
+    def instructions(self) -> list[Instruction]:
+        return [(keeping_k.keep_nodes.address, self.table), (arrange_k.arrange.address, self.context)]
+
+    @property
+    def count(self) -> int:
+        """Nodes in the table."""
+        return int(make.peek(self.table, nodes_k.NODES_COUNT)) - nodes_k.FIRST_NODE
+
+    @property
+    def made(self) -> int:
+        """Nodes that were ever made, but for those of steps that were undone."""
+        return int(make.peek(self.table, nodes_k.NODES_MADE))
+
+    def sweep_if_due(self) -> None:
+        """Between steps: forget what no row hangs on, if there may be much of it."""
+        if self.count > 2 * self._swept + SWEEP_FROM:
+            self.sweep()
+
+    def sweep(self) -> int:
+        """Forget what no row hangs on; how many nodes stay."""
+        traces = [o.trace.address for o in self._dependent() if o.trace is not None and o.trace.address]
+        self._swept = int(keeping_k.sweep_nodes(self.table, np.array(traces, dtype=np.int64)))
+        return self._swept
+
+    def _dependent(self) -> list[Operator]:
+        """The operators that labels reach."""
+        found: set[Operator] = {o for o in self.dataflow.operators() if isinstance(o, Labels)}
+        rest = [o for o in self.dataflow.operators() if o is not self and o not in found]
+        grown = True
+        while grown:  # loops read what comes later in the program
+            more = [o for o in rest if any(i in found for i in (*o.inputs, *_listens(o)))]
+            grown = bool(more)
+            found.update(more)
+            rest = [o for o in rest if o not in found]
+        return list(found)
+
+    def rows(self, code: int) -> np.ndarray | None:
+        """The nodes of an expression as rows (code, label, low, high), its own first; None if nobody made it."""
+        count = int(keeping_k.below(self.table, code))
+        if count < 0:
+            return None
+        out = np.empty((count, keeping_k.ROW_OF_NODE), dtype=np.int64)
+        if count:
+            keeping_k.copy_below(self.table, code, out)
+        return out
+
+    def named_by(self, words: np.ndarray) -> np.ndarray:
+        """The nodes of all expressions that some words are codes of, as rows: what is below a node before it."""
+        count = int(keeping_k.below_words(self.table, words))
+        out = np.empty((count, keeping_k.ROW_OF_NODE), dtype=np.int64)
+        if count:
+            keeping_k.copy_below_words(self.table, words, out)
+        return np.ascontiguousarray(out[np.argsort(-out[:, 1], kind="stable")])
+
+    def take(self, rows: np.ndarray) -> None:
+        """Nodes that came from another shard."""
+        keeping_k.take_nodes(self.table, np.ascontiguousarray(rows.reshape(-1, keeping_k.ROW_OF_NODE)))
+
+    def step_is_committed(self) -> None:
+        """All shards have committed a step."""
+        keeping_k.settle_nodes_now(self.table)
+        self.sweep_if_due()
+
+    def measure(self) -> tuple[int, int, int]:
+        batches, updates, size = super().measure()
+        return batches, updates, size + int(keeping_k.about_nodes(keeping_k.NODES_BYTES, self.table))
+
+    def _free(self) -> None:
+        if self.dataflow.provenance is self:
+            self.dataflow.provenance = None
+        if self.forest:
+            keeping_k.about_nodes(keeping_k.NODES_DROP, self.forest)
+        super()._free()
+
+
+def _listens(operator: Operator) -> list[Operator]:
+    return [branch.producer for branch, _ in operator.heard]
+
+
+def nodes_for(dataflow: Dataflow) -> Nodes:
+    """The table of nodes of a dataflow; it is made if there is none."""
+    return dataflow.provenance or Nodes(dataflow)
+
+
+class Labels(Arrange):
+    """Gives labels to base rows that come; what it says is arranged behind it, by label."""
+
+    kind = "labels"
+
+    def __init__(self, dataflow: Dataflow, cols: int, table: int, *, edges: bool) -> None:
+        super().__init__(dataflow, dataflow.root, cols, stateless=True, label="labels", spread=SINGLE_SHARD)
+        assert self.trace is not None
+        words = [0] * labels_k.LABELS_WORDS
+        words[forest_k.FOREST_FORM] = forest_k.FORM_OTHER
+        words[undoing_k.OTHER_UNDO] = labels_k.undo_labels.address
+        words[undoing_k.OTHER_FORGET] = labels_k.settle_labels.address
+        words[labels_k.LABELS_SOURCE] = self.trace.address
+        words[labels_k.LABELS_SCOPE] = dataflow.root.address
+        words[labels_k.LABELS_COLS] = cols
+        words[labels_k.LABELS_EDGES] = int(edges)
+        words[labels_k.LABELS_BASE] = table * labels_k.LABELS_OF_TABLE
+        words[labels_k.LABELS_SPARE] = words[labels_k.LABELS_FIRST] = words[labels_k.LABELS_LAST] = labels_k.NO_ROW
+        self.order = self.forest = self.block(words)
+        self.cols = cols + 1
+
+    def instructions(self) -> list[Instruction]:
+        return [(arrange_k.arrange.address, self.context), (labels_k.keep_labels.address, self.order)]
+
+    def set_stream(self, address: int) -> None:
+        make.poke(self.order, labels_k.LABELS_STREAM, address)
+
+    def kept_by(self, arrange: Operator) -> None:
+        """What it says is arranged there."""
+        assert arrange.trace is not None
+        make.poke(self.order, labels_k.LABELS_KEPT, arrange.trace.address)
+
+    def measure(self) -> tuple[int, int, int]:
+        return 0, 0, int(labels_k.about_labels(1, self.order))
+
+    def _free(self) -> None:
+        if self.forest:
+            labels_k.about_labels(0, self.forest)
+        super()._free()
+
+
+def labelled(builder: Builder, node: Labelled) -> Flow:
+    """Labels, and an arrangement of rows by their labels."""
+    flow = builder.flow(node.child)
+    dataflow = builder.dataflow
+    nodes = nodes_for(dataflow)
+    operator = Labels(dataflow, len(node.child.types), table_of(node).id, edges=node.edges)
+    operator.listen(flow)
+    operator.inputs.append(nodes)
+    width = len(node.types)
+    order = (width - 1, *range(width - 1))
+    kept = Arrange(dataflow, dataflow.root, width, label="by label", spread=SINGLE_SHARD)
+    said = columns(operator, node.types, tuple(range(width)))
+    kept.listen(tuple(b.project(tuple(b.exprs[c] for c in order)) for b in said))
+    operator.kept_by(kept)
+    builder.arrangements.setdefault(builder.key(node), []).append(Arrangement(kept, order))
+    return columns(kept, node.types, order)
+
+
+def disjunction(builder: Builder, node: Disjunction) -> Flow:
+    """A reduction that folds the expressions of equal rows."""
+    keys = len(node.types) - 1
+    source = builder.arrange(node.child, tuple(range(keys)), gather=not keys, now=True)
+    nodes = nodes_for(builder.dataflow)
+    operator = Reduce(builder.dataflow, source.operator.scope, keys, keys + 1, "or")
+    operator.bind(source, reduction_k.KIND_FOLD)
+    operator.spec = (node.nodes,)
+    make.poke(operator.context, reduction_k.REDUCE_SPEC, nodes.kernel(KernelCall("or", node.nodes)))
+    operator.inputs.append(nodes)
+    order = source.order
+    builder.arrangements.setdefault(builder.key(node), []).append(Arrangement(operator, order))
+    return columns(operator, node.types, order)

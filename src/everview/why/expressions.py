@@ -1,0 +1,339 @@
+"""Expressions of provenance as people read them: over rows of tables, with their witnesses, worlds and probabilities.
+
+A view that was made with `provenance=` has a column of codes; equal codes are equal expressions. `View.provenance`
+makes an `Expression` of one: its diagram's nodes are copied out of the session, and its variables are looked up by
+their labels, so it stays what it is whatever becomes of the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from everview.dataflow.provenance import Nodes
+from everview.errors import InputError, InternalError
+from everview.plan.provenance import COLUMN, TOO_LARGE, Labelled, kept_in, table_of
+from everview.session.reads.snapshot import read_codes
+from everview.why.bdd import FALSE, TRUE, Diagrams
+
+if TYPE_CHECKING:
+    from everview.session.view import View
+
+SHOWN = 8
+"""Witnesses that an expression shows of itself."""
+
+
+class BaseRow(NamedTuple):
+    """A row of a table: a variable of expressions."""
+
+    table: str
+    row: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return f"{self.table}({', '.join(map(repr, self.row))})"
+
+
+class Expression:
+    """In which worlds a row of a view is there: a Boolean function of rows of tables that may be there or not.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> edge = db.table("edge", {"src": str, "dst": str})
+    >>> view = db.view("v", edge.select("src").distinct(), provenance="bdd")
+    >>> edge.insert([("a", "b"), ("a", "c")])
+    >>> found = view.provenance(("a",))
+    >>> print(found)
+    edge('a', 'b') | edge('a', 'c')
+    >>> found.without({"edge": [("a", "b")]}).witnesses()
+    [(BaseRow(table='edge', row=('a', 'c')),)]
+    >>> found.probability({"edge": 0.5}), found.size
+    (0.75, 2)
+    """
+
+    def __init__(self, diagrams: Diagrams, root: int, labels: list[int], rows: list[BaseRow]) -> None:
+        self._diagrams = diagrams
+        self._root = root
+        self._labels = labels
+        self._rows = rows
+        """the variable of each level, and its row"""
+
+    @property
+    def code(self) -> int:
+        """The number that the view's column holds for this expression: equal exactly for equal expressions."""
+        known = {FALSE: 0, TRUE: 1}
+        for node in self._diagrams.below(self._root):
+            label = self._labels[self._diagrams.level[node]]
+            known[node] = code_of(label, known[self._diagrams.low[node]], known[self._diagrams.high[node]])
+        return known[self._root]
+
+    @property
+    def size(self) -> int:
+        """Nodes of its diagram."""
+        return len(self._diagrams.below(self._root))
+
+    @property
+    def is_true(self) -> bool:
+        """Whether the row is there whatever the tables hold."""
+        return self._root == TRUE
+
+    @property
+    def is_false(self) -> bool:
+        """Whether nothing of what is left derives the row."""
+        return self._root == FALSE
+
+    def variables(self) -> list[BaseRow]:
+        """The rows of tables that it depends on, in the order of the diagram."""
+        levels = sorted({self._diagrams.level[n] for n in self._diagrams.below(self._root)})
+        return [self._rows[level] for level in levels]
+
+    def holds(self, present: Iterable[tuple[str, tuple[Any, ...]]]) -> bool:
+        """Whether the row is there if of the variables only these are: pairs of a table's name and a row."""
+        there = {BaseRow(table, tuple(row)) for table, row in present}
+        at = self._root
+        while at > TRUE:
+            is_there = self._rows[self._diagrams.level[at]] in there
+            at = self._diagrams.high[at] if is_there else self._diagrams.low[at]
+        return at == TRUE
+
+    def without(self, rows: Mapping[str, Any]) -> Expression:
+        """What is left if some rows of tables are gone: given by table, as rows or as a function that says which."""
+        return self._restricted(rows, gone=True)
+
+    def given(self, rows: Mapping[str, Any]) -> Expression:
+        """What is left to be said if some rows of tables are certain."""
+        return self._restricted(rows, gone=False)
+
+    def _restricted(self, rows: Mapping[str, Any], *, gone: bool) -> Expression:
+        chosen = _chosen(rows)
+        levels = {level for level, row in enumerate(self._rows) if chosen(row)}
+        made = Diagrams(len(self._diagrams) + 3)
+        left = {FALSE: FALSE, TRUE: TRUE}
+        for node in self._diagrams.below(self._root):
+            low, high = left[self._diagrams.low[node]], left[self._diagrams.high[node]]
+            level = self._diagrams.level[node]
+            if level in levels:
+                left[node] = low if gone else high
+            else:
+                left[node] = made.node(level, low, high)
+        return Expression(made, left[self._root], self._labels, self._rows)
+
+    def witnesses(self, most: int | None = None) -> list[tuple[BaseRow, ...]]:
+        """The smallest sets of rows that suffice, none of which holds another: all, or the first so many, the short
+        ones first.
+        """
+        known: dict[int, list[frozenset[int]]] = {FALSE: [], TRUE: [frozenset()]}
+        for node in self._diagrams.below(self._root):
+            fewer = known[self._diagrams.low[node]]
+            level = self._diagrams.level[node]
+            more = [w | {level} for w in known[self._diagrams.high[node]] if not any(f <= w for f in fewer)]
+            known[node] = fewer + more
+        found = [tuple(self._rows[level] for level in sorted(w)) for w in known[self._root]]
+        return sorted(found, key=lambda rows: (len(rows), [str(row) for row in rows]))[:most]
+
+    def probability(self, chances: Mapping[str, Any]) -> float:
+        """How likely the row is there if each row of a table is there by itself with a probability: by table, one
+        number, a mapping of rows, or a function of a row. Tables and rows that are not named are certain.
+        """
+        of = [_chance(chances.get(row.table, 1.0), row) for row in self._rows]
+        return self._diagrams.probability(self._root, of)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and self.code == other.code
+
+    def __hash__(self) -> int:
+        return self.code
+
+    def __bool__(self) -> bool:
+        return not self.is_false
+
+    def __repr__(self) -> str:
+        return f"<Expression of {len(self.variables())} rows, {self.size} nodes>"
+
+    def __str__(self) -> str:
+        if self._root <= TRUE:
+            return "true" if self.is_true else "false"
+        found = self.witnesses(SHOWN + 1)
+        parts = [" & ".join(map(str, w)) for w in found[:SHOWN]]
+        alone = len(parts) == 1
+        text = " | ".join(p if alone or len(w) == 1 else f"({p})" for p, w in zip(parts, found, strict=False))
+        return f"{text} | ..." if len(found) > SHOWN else text
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs: the witnesses, and how many nodes the diagram has."""
+        witnesses = [[{"table": r.table, "row": list(r.row)} for r in w] for w in self.witnesses()]
+        return {"code": self.code, "nodes": self.size, "witnesses": witnesses}
+
+
+def code_of(label: int, low: int, high: int) -> int:
+    """The code of a node, as kernels make it (`everview.kernels.provenance.nodes.code_of`).
+
+    >>> code_of(1 << 36, 0, 1)
+    5741711719721061527
+    """
+    h = _mixed(_mixed(_mixed(0x45565052, label), low), high) & 0x7FFFFFFFFFFFFFFF
+    return h if h >= 16 else h + 16
+
+
+def _mixed(a: int, b: int) -> int:
+    word = (1 << 64) - 1
+    h = (a * -7046029254386353131 + b) & word
+    h ^= h >> 30
+    h = (h * -4658895280553007687) & word
+    h ^= h >> 27
+    h = (h * -7723592293110705685) & word
+    return h ^ (h >> 31)
+
+
+def _chosen(rows: Mapping[str, Any]) -> Callable[[BaseRow], bool]:
+    """Whether a row is one of those that were given by table."""
+    if not isinstance(rows, Mapping):
+        raise InputError("E_TYPE", f"{rows!r} names no tables", 'give rows by table: {"edge": [(1, 2)]}')
+    tests: dict[str, Callable[[tuple[Any, ...]], bool]] = {}
+    for table, some in rows.items():
+        if callable(some):
+            tests[table] = some
+        elif some is ...:
+            tests[table] = lambda row: True
+        else:
+            tests[table] = {r if isinstance(r, tuple) else (r,) for r in some}.__contains__
+    return lambda row: row.table in tests and bool(tests[row.table](row.row))
+
+
+def _chance(of: Any, row: BaseRow) -> float:
+    if isinstance(of, Mapping):
+        of = of.get(row.row, 1.0)
+    elif callable(of):
+        of = of(row.row)
+    if isinstance(of, bool) or not isinstance(of, int | float) or not 0 <= of <= 1:
+        raise InputError("E_RANGE", f"probability: {of!r}, of {row}, is no probability", "give 0 to 1")
+    return float(of)
+
+
+# from a session
+
+
+def provenance(view: View, row: Any) -> Expression:
+    """See `View.provenance`."""
+    _check(view)
+    given = row if isinstance(row, tuple) else (row,)
+    width = len(view._columns) - 1
+    if len(given) not in (width, width + 1):
+        what = f"view {view._name!r} has {width} columns before its provenance: {row!r}"
+        raise InputError("E_WIDTH", what, "give a row, with or without its provenance")
+    own = view._codec.encode_row((*given[:width], 0))[:width]
+    found = [code for each, code in _rows_of(view, own) if each == own]
+    if not found:
+        raise InputError("E_ABSENT", f"view {view._name!r} has no row {row!r}", "view.why_not(row) says why")
+    return Reader(view).expression(found[0])
+
+
+def provenances(view: View) -> Iterator[tuple[tuple[Any, ...], Expression]]:
+    """All rows of a view with their expressions; what they share is read once."""
+    _check(view)
+    reader = Reader(view)
+    for row in view._now().rows():
+        yield row[:-1], reader.expression(row[-1])
+
+
+def _check(view: View) -> None:
+    if not kept_in(view._node) or view._columns[-1].name != COLUMN:
+        raise InputError(
+            "E_PROVENANCE",
+            f"view {view._name!r} keeps no provenance",
+            'make it with db.view(name, collection, provenance="lazy"), or ask view.why(row)',
+        )
+
+
+def _rows_of(view: View, row: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Rows of a view, that one among them, as codes."""
+    start = tuple(row[c] for c in takewhile(lambda c: c < len(row), view._arrangement.order))
+    columns, counts = read_codes(view._core.runtime, view._arrangement, start, view._core.time)
+    for *own, code in columns.T[counts > 0].tolist():
+        yield tuple(own), code
+
+
+class Reader:
+    """The nodes and variables of a session, read as they are asked for."""
+
+    def __init__(self, view: View) -> None:
+        self._core = view._core
+        runtime = self._core.runtime
+        table = runtime.dataflow.provenance
+        if table is None:
+            raise InternalError("E_INTERNAL", "there is no table of nodes")
+        self._table: Nodes = table
+        wanted = {table_of(n) for n in view._node.walk() if isinstance(n, Labelled)}
+        self._labels = [
+            (table_of(node), arrangements[0])
+            for (node, _), arrangements in runtime.builder.arrangements.items()
+            if isinstance(node, Labelled) and table_of(node) in wanted
+        ]
+        self._nodes: dict[int, tuple[int, int, int]] = {}
+        self._rows: dict[int, BaseRow] = {}
+
+    def expression(self, code: int) -> Expression:
+        """The expression with a code."""
+        if code == TOO_LARGE:
+            raise InternalError("E_INTERNAL", "an expression that is too large has no nodes")
+        self._fetch(code)
+        inside = self._below(code)
+        labels = sorted({self._nodes[c][0] for c in inside})
+        rows = [self._row(label) for label in labels]
+        level = {label: i for i, label in enumerate(labels)}
+        diagrams = Diagrams(len(inside) + 3)
+        made = {0: FALSE, 1: TRUE}
+        for each in sorted(inside, key=lambda c: -self._nodes[c][0]):
+            label, low, high = self._nodes[each]
+            made[each] = diagrams.node(level[label], made[low], made[high])
+        return Expression(diagrams, made[code], labels, rows)
+
+    def _below(self, code: int) -> list[int]:
+        found: dict[int, None] = {}
+        todo = [code]
+        while todo:
+            each = todo.pop()
+            if each > 1 and each not in found:
+                found[each] = None
+                todo += self._nodes[each][1:]
+        return list(found)
+
+    def _fetch(self, code: int) -> None:
+        """Have the nodes of an expression: all at once where they are in this process, else one by one."""
+        if code in self._nodes or code <= 1:
+            return
+        if not self._core.runtime.dataflow.sharded:
+            rows = self._table.rows(code)
+            if rows is not None:
+                self._nodes.update({each: (label, low, high) for each, label, low, high in rows.tolist()})
+                return
+        todo = [code]
+        while todo:
+            each = todo.pop()
+            if each > 1 and each not in self._nodes:
+                columns, _ = read_codes(self._core.runtime, self._kept, (each,), self._core.time)
+                if not columns.shape[1]:
+                    raise InternalError("E_INTERNAL", "a row has an expression of provenance that nobody made")
+                _, label, low, high = columns[:, 0].tolist()
+                self._nodes[each] = label, low, high
+                todo += [low, high]
+
+    @property
+    def _kept(self) -> Any:
+        from everview.dataflow.operators import Arrangement
+
+        return Arrangement(self._table, (0, 1, 2, 3))
+
+    def _row(self, label: int) -> BaseRow:
+        if label not in self._rows:
+            self._rows[label] = self._looked_up(label)
+        return self._rows[label]
+
+    def _looked_up(self, label: int) -> BaseRow:
+        for node, arrangement in self._labels:
+            columns, counts = read_codes(self._core.runtime, arrangement, (label,), self._core.time)
+            for *own, _ in columns.T[counts > 0].tolist():
+                table = self._core.catalog.table_of(node)
+                if table is not None:
+                    return BaseRow(table._label, table._codec.decode_row(tuple(own)))
+        raise InternalError("E_INTERNAL", f"no row has the label {label}")
