@@ -67,7 +67,8 @@ E_WINDOW | A window function or window cannot stand there, or is unknown. | Use 
 # SQL and the shell
 E_COMMAND | The shell has no such command, or it needs a terminal. | Type `\\?` for a list.
 E_DIALECT | There is no such dialect. | Use one that the hint suggests.
-E_FORBIDDEN | SQL may not use files in this session (`files=False`). | Let the program use `db.read`, `db.source` and `write_to`.
+E_FORBIDDEN | This needs a right that whoever asks does not have; or there is nothing of that name that they may use. | Have its owner GRANT it; files are for the program, unless the session was opened with `files=True`.
+E_ROLE | There is no role of that name, or roles would be members of each other. | Make it with CREATE ROLE.
 E_GROUP | A column is neither grouped by nor aggregated. | Add it to GROUP BY, or aggregate it.
 E_PARAMETER | A parameter is missing, unknown or given where none is taken. | Name parameters as `$x` and use `db.prepare`.
 E_RECURSION | A recursion has no beginning, or a function calls itself. | Add a part that does not recurse; use WITH RECURSIVE.
@@ -107,6 +108,7 @@ E_WHY_DEPTH | An explanation would be too deep. | Install a part of the query as
 # Sessions, memory and processes
 E_AUTH | The server's token is missing or wrong. | Give the token that `everview serve` shows.
 E_BUDGET | The memory that a graph's questions may take is spent, and nothing can be dropped; or expressions of provenance have too many nodes together. Answers that are there go on. | Ask less, drop a view, or give it a larger budget; keep `provenance="lazy"`.
+E_QUOTA | A role has used up what it was given: connections, subscriptions, views, rows, time or statements a second. | Wait, ask for less, or have its quota raised.
 E_BUSY | So many calls wait for the server that it takes no more. | Try again in a while.
 E_CANCELLED | The call was asked to stop, by another thread or process. | Call it again if it is still wanted.
 E_CLOSED | The session, table or view is closed or dropped. | Open or create it again; what was acknowledged is there.

@@ -83,12 +83,17 @@ class Rules:
 
     def _outside(self, name: str) -> Relation | None:
         """A table, a view, a relation of other rules, or (`table/column`) a column of a table with a key."""
-        if name in self._session:
+        if name in self._core.catalog.tables or name in self._core.catalog.views:
+            self._core.access.may_read(name)
+            self._core.access.refuse_shares(name)
             self._read[name] = None
             found = self._session[name]
             return Relation(found._node, tuple(c.name for c in found._columns))
         if name in rules_of(self._core):
             others = rules_of(self._core)[name]
+            for read in others._read:
+                self._core.access.may_read(read)
+                self._core.access.refuse_shares(read)
             self._read.update(others._read)
             return others._relations[name]
         table, _, column = name.rpartition("/")

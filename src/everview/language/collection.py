@@ -24,6 +24,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from everview.errors import PlanError
@@ -79,6 +80,8 @@ class Collection:
 
     _plan_why = ""
     _calls: tuple[str, ...] = ()
+    _bound: Mapping[str, Any] = MappingProxyType({})
+    """Attributes of whoever made it whose values are in the plan: for nobody else (`session.rights`)."""
     """Why its joins are kept as `db.view` is told, if nobody asked for that."""
 
     # Public names are methods only: everything else would hide a column of that name.

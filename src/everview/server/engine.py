@@ -1,9 +1,10 @@
 """The engine: one thread that owns the session, and one queue in which all work for it waits.
 
 `await engine.run(work)` has the thread call `work(session)` and gives back what that returns, or raises what it
-raises. Work is done one after the other, in the order in which it was asked for; that order is the order of the
-transactions' times. A job is whole: nobody else's comes in between, so a transaction is begun and ended in
-one piece. A client that wants several statements in one transaction collects them and sends them together.
+raises. Work is done one after the other: of one principal in the order in which it was asked for, of several in turns
+(`everview.server.fairness`). That order is the order of the transactions' times. A job is whole: nobody else's comes in
+between, so a transaction is begun and ended in one piece. A client that wants several statements in one transaction
+collects them and sends them together.
 
 Who only looks at a table or view does not wait for a long step: `await engine.read(work)` looks beside it, from
 another thread.
@@ -22,16 +23,20 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from everview.errors import ClosedError, EverviewError, InputError
+from everview.server.fairness import Queue
 from everview.server.feeds import Feeds
+from everview.server.quotas import Quotas
 from everview.server.subscription import GRANULARITY, Subscription, Wanted
+from everview.session.core import core_of
 from everview.session.limits import cancelled
+from everview.session.rights.access import forbidden
+from everview.session.rights.acting import WHO, Principal, acting
 
 if TYPE_CHECKING:
     from everview.session.session import Session
@@ -60,8 +65,15 @@ class Job:
     memory: int | None
     key: object
     answer: asyncio.Future[Any]
+    who: Principal | None = None
+    """on whose behalf; None for the server itself"""
     to_stop: bool = False
     began: float = field(default=0.0)
+
+    @property
+    def whose(self) -> str:
+        """In whose queue it waits."""
+        return "" if self.who is None else self.who.role
 
     def done(self, answer: Any, error: BaseException | None) -> None:
         """Tell whoever waits; on the loop."""
@@ -97,7 +109,13 @@ class Engine:
         """jobs that were done"""
         self.seconds = 0.0
         """how long they took together"""
-        self._waiting: deque[Job] = deque()
+        self.quotas = Quotas(self)
+        """what each role may use, and uses"""
+        core_of(session).attached.setdefault("ev", []).append(self.quotas.relation())
+        self.watched: set[Watched] = set()
+        """what is given to somebody as long as they have the right to it; on the engine's thread"""
+        self._rights = core_of(session).access.version
+        self._waiting: Queue[Job] = Queue()
         self._running: Job | None = None
         self._closing = False
         self._changed = threading.Condition()
@@ -120,7 +138,14 @@ class Engine:
         """Have the engine's thread call `work` with the session. Each of the session's calls in it may take so many
         seconds, and so many bytes more than there are.
         """
-        job = Job(work, seconds, memory, key, self.loop.create_future())
+        who = WHO.get()
+        if who is not None:
+            self.quotas.statement(who)
+            limits = self.quotas.of(who)
+            if limits:
+                seconds = least(seconds, limits["milliseconds"] / 1000 if "milliseconds" in limits else None)
+                memory = least(memory, int(limits["memory"]) if "memory" in limits else None)
+        job = Job(work, seconds, memory, key, self.loop.create_future(), who)
         with self._changed:
             if self._closing:
                 raise closing()
@@ -128,7 +153,7 @@ class Engine:
                 raise InputError(
                     "E_BUSY", f"{self.most_waiting:,} calls wait for the server already", "try again in a while"
                 )
-            self._waiting.append(job)
+            self._waiting.put(job.whose, job, self.quotas.weight(who))
             self._changed.notify()
         try:
             answer: T = await job.answer
@@ -145,13 +170,20 @@ class Engine:
             return await self.run(work, seconds=seconds, key=key)
         if self._closing:
             raise closing()
-        return await self.loop.run_in_executor(self._readers, self._look, work, seconds)
+        return await self.loop.run_in_executor(self._readers, self._look, work, seconds, WHO.get())
 
-    def _look(self, work: Callable[[Session], T], seconds: float | None) -> T:
-        if seconds is None:
-            return work(self.session)
-        with self.session.limits(seconds=seconds):
-            return work(self.session)
+    def _look(self, work: Callable[[Session], T], seconds: float | None, who: Principal | None) -> T:
+        self._check(who)
+        with acting(who):
+            if seconds is None:
+                return work(self.session)
+            with self.session.limits(seconds=seconds):
+                return work(self.session)
+
+    def _check(self, who: Principal | None) -> None:
+        """Refuse work for somebody who is not let in any more."""
+        if who is not None and not core_of(self.session).access.alive(who):
+            raise InputError("E_AUTH", "the role or the token is not there any more", "log in again")
 
     def cancel(self, key: object) -> bool:
         """Drop the work that waits under a key, and have that under way stop; False if there is none. On the loop."""
@@ -161,9 +193,7 @@ class Engine:
 
     def _stop(self, jobs: Sequence[Job]) -> bool:
         with self._changed:
-            waiting = [job for job in jobs if job in self._waiting]
-            for job in waiting:
-                self._waiting.remove(job)
+            waiting = [job for job in jobs if self._waiting.remove(job)]
             running = self._running if self._running in jobs else None
             if running is not None:
                 running.to_stop = True
@@ -209,8 +239,7 @@ class Engine:
         """End: what waits fails with E_CLOSED, what runs has a moment to come to its end, the session is closed."""
         with self._changed:
             self._closing = True
-            dropped = list(self._waiting)
-            self._waiting.clear()
+            dropped = self._waiting.clear()
             running = self._running
             self._changed.notify()
         for job in dropped:
@@ -245,8 +274,9 @@ class Engine:
             with self._changed:
                 if not self._waiting and not self._closing:
                     self._changed.wait(due)
-                if self._waiting:
-                    self._running = self._waiting.popleft()
+                found = self._waiting.take()
+                if found is not None:
+                    self._running = found[1]
                     return self._running
                 if self._closing:
                     return None
@@ -257,18 +287,61 @@ class Engine:
         try:
             if job.to_stop:
                 raise cancelled()
-            if job.seconds is None and job.memory is None:
-                answer = job.work(self.session)
-            else:
-                with self.session.limits(seconds=job.seconds, memory=job.memory):
+            self._check(job.who)
+            with acting(job.who):
+                if job.seconds is None and job.memory is None:
                     answer = job.work(self.session)
+                else:
+                    with self.session.limits(seconds=job.seconds, memory=job.memory):
+                        answer = job.work(self.session)
         except BaseException as raised:
             error = raised
+        took = time.perf_counter() - began
         with self._changed:
             self._running = None
+            self._waiting.charge(job.whose, took)
         self.jobs += 1
-        self.seconds += time.perf_counter() - began
+        self.seconds += took
+        if self._rights != core_of(self.session).access.version:
+            self._rights_changed()
         self.loop.call_soon_threadsafe(job.done, answer, error)
+
+    def _rights_changed(self) -> None:
+        """Take back what somebody has no right to any more."""
+        access = core_of(self.session).access
+        self._rights = access.version
+        for watched in list(self.watched):
+            if watched.stamp != stamp_of(self.session, watched.who, watched.reads):
+                self.watched.discard(watched)
+                watched.revoke(forbidden("the rights to what is followed have changed", "subscribe again"))
+
+
+class Watched(Protocol):
+    """What somebody follows."""
+
+    who: Principal | None
+    reads: tuple[str, ...]
+    stamp: str
+
+    def revoke(self, error: EverviewError) -> None:
+        """It is over; on the engine's thread."""
+
+
+def stamp_of(session: Session, who: Principal | None, reads: Sequence[str]) -> str:
+    """What somebody's right to some tables and views depends on, as a text: it is another if anything of that is."""
+    access = core_of(session).access
+    if who is None:
+        return ""
+    roles = sorted(access.all_roles(who.name))
+    free = [access.is_free(who), any(access.roles[r].bypass for r in roles if r in access.roles)]
+    things = [("relation", n) for n in reads] + [("schema", n.rpartition(".")[0]) for n in reads if "." in n]
+    return repr([access.alive(who), free, roles, [access.rights.get(thing) for thing in things]])
+
+
+def least(one: T | None, other: T | None) -> T | None:
+    """The smaller of two, either of which may be missing."""
+    found = [n for n in (one, other) if n is not None]
+    return min(found) if found else None  # type: ignore[type-var]
 
 
 def closing() -> EverviewError:

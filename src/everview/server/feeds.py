@@ -19,6 +19,8 @@ and `subscribers` to the loop. Chunks do not change, apart from the encodings th
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Coroutine, Iterable
@@ -34,6 +36,10 @@ from everview.session.changes.batch import Batch
 from everview.session.core import core_of
 from everview.session.reads.followed import Followed as Relation
 from everview.session.reads.snapshot import remaining
+from everview.session.rights.acting import Principal
+from everview.sql import statements_of
+from everview.sql.rights import sharing
+from everview.sql.rights.shares import Share
 from everview.sql.streams.subscription import Subscription as Followed
 
 if TYPE_CHECKING:
@@ -58,10 +64,12 @@ MERGES = 16
 class Feed:
     """The changes of one table, view or query, as rows or as Arrow tables."""
 
-    def __init__(self, name: str, query: str = "", arrow: bool = False) -> None:
+    def __init__(self, name: str, query: str = "", arrow: bool = False, whose: str = "") -> None:
         self.name = name
         self.query = query
         self.arrow = arrow
+        self.whose = whose
+        """for whom, if not everybody sees the same rows of it: all who have the same are told the same"""
         self.names: tuple[str, ...] = ()
         self.types: tuple[DataType, ...] = ()
         self.identity = ""
@@ -72,12 +80,23 @@ class Feed:
         self.ended: EverviewError | None = None
         """why it is over"""
         self.resets = 0
+        self.who: Principal | None = None
+        """who opened it, if it is not for everybody"""
+        self.reads: tuple[str, ...] = ()
+        self.stamp = ""
+        """what the right to it depends on (`everview.server.engine.stamp_of`)"""
+        self._end: Callable[[Feed, EverviewError], None] | None = None
         self._ring: deque[Chunk] = deque()
         self._cells = 0
         self._sums: OrderedDict[tuple[int, int], Chunk] = OrderedDict()
         self._pending: list[Batch] = []
         self._source: Followed | None = None
         self._snapshot: Chunk | None = None
+
+    @property
+    def key(self) -> tuple[str, str, bool, str]:
+        """What it is known by."""
+        return self.name, self.query, self.arrow, self.whose
 
     # on the engine's thread
 
@@ -88,12 +107,18 @@ class Feed:
         if self.query:
             found = session.sql(f"SUBSCRIBE TO (\n{self.query}\n) WITHOUT SNAPSHOT")
         else:
-            found = Followed(session[self.name], snapshot=False)
+            found = Followed(sharing.of_name(statements_of(session), self.name), snapshot=False)
         found.listen(self._pending.append)
         self._source = found
         codec = self._codec()
         self.names, self.types = codec.names, codec.types
-        self.identity = identity_of(found._view)
+        self.identity = identity_of(found._view, self.whose)
+        self.who = core_of(session).access.acting()
+        self.reads = getattr(found._view, "reads", ()) or (found._view._label,)
+        if self.who is not None:
+            from everview.server.engine import stamp_of
+
+            self.stamp = stamp_of(session, self.who, self.reads)
         self.floor = at
 
     def close(self) -> None:
@@ -102,6 +127,11 @@ class Feed:
             self._source.close()
             self._source = None
         self._pending.clear()
+
+    def revoke(self, error: EverviewError) -> None:
+        """Whoever follows it has no right to it any more."""
+        if self._end is not None:
+            self._end(self, error)
 
     def dropped(self) -> bool:
         """Whether what it followed is not there any more."""
@@ -186,7 +216,7 @@ class Feeds:
         self.turnstile = Turnstile(loop)
         self._loop = loop
         self._ending: set[asyncio.Task[None]] = set()
-        self._known: dict[tuple[str, str, bool], Feed] = {}
+        self._known: dict[tuple[str, str, bool, str], Feed] = {}
         self._open: list[Feed] = []
         self._cut = self.time
         self._next = 0.0
@@ -194,17 +224,17 @@ class Feeds:
 
     # on the loop
 
-    def find(self, name: str, query: str, arrow: bool) -> Feed:
+    def find(self, name: str, query: str, arrow: bool, whose: str = "") -> Feed:
         """The feed of a table, view or query."""
-        found = self._known.get((name, query, arrow))
+        found = self._known.get((name, query, arrow, whose))
         if found is None or found.ended is not None:
-            found = self._known[name, query, arrow] = Feed(name, query, arrow)
+            found = self._known[name, query, arrow, whose] = Feed(name, query, arrow, whose)
         return found
 
     def forget(self, feed: Feed) -> None:
         """Nobody subscribes to it any more; the engine has to close it then."""
-        if self._known.get((feed.name, feed.query, feed.arrow)) is feed:
-            del self._known[feed.name, feed.query, feed.arrow]
+        if self._known.get(feed.key) is feed:
+            del self._known[feed.key]
 
     def _beat(self) -> None:
         """Those that were told nothing for long are told the time."""
@@ -215,7 +245,7 @@ class Feeds:
 
     def give_up(self, feed: Feed, end: Callable[[Feed], Coroutine[Any, Any, None]]) -> None:
         """Some time after its last subscriber left: end it, unless another came."""
-        if not feed.subscribers and self._known.get((feed.name, feed.query, feed.arrow)) is feed:
+        if not feed.subscribers and self._known.get(feed.key) is feed:
             ending = self._loop.create_task(end(feed))
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
@@ -244,12 +274,19 @@ class Feeds:
         """Follow what it is a feed of, at a cut."""
         self.flush(now=True)
         feed.open(self.session, self._cut)
+        feed._end = self._revoked
         if feed not in self._open:
             self._open.append(feed)
 
     def identity_of_query(self, query: str, arrow: bool) -> str:
         """What the feed of a query is known by, if somebody follows it, or did a moment ago."""
-        return next((f.identity for f in self._open if f.query == query and f.arrow == arrow), "")
+        whose = whose_rows(self.session)
+        found = (f.identity for f in self._open if (f.query, f.arrow, f.whose) == (query, arrow, whose))
+        return next(found, "")
+
+    def _revoked(self, feed: Feed, error: EverviewError) -> None:
+        self.shut(feed)
+        self._loop.call_soon_threadsafe(self._arrived, self._cut, [], [(feed, error)])
 
     def shut(self, feed: Feed) -> None:
         """Follow it no more."""
@@ -304,12 +341,21 @@ class Feeds:
             self.shut(feed)
 
 
+def whose_rows(session: Session) -> str:
+    """What decides which rows whoever acts is shown, as a text: a feed is shared by those for whom it is the same."""
+    who = core_of(session).access.acting()
+    if who is None:
+        return ""
+    return json.dumps([who.name, dict(who.attributes)], sort_keys=True)
+
+
 def _dropped(feed: Feed) -> EverviewError:
     return ClosedError("E_DROPPED", f"{feed.name or 'the query'} was dropped", "subscribe to something else")
 
 
-def identity_of(view: Relation) -> str:
-    """What a table or view is, in a text: for one that was made again, or otherwise, it is another.
+def identity_of(view: Relation | Share, whose: str = "") -> str:
+    """What a table or view is, in a text: for one that was made again, or otherwise, it is another; so it is for
+    others, if these see other rows of it.
 
     >>> import everview as ev
     >>> db = ev.connect()
@@ -319,4 +365,5 @@ def identity_of(view: Relation) -> str:
     >>> identity_of(db.view("v", t.filter(t.x > 1))) == one
     False
     """
-    return f"{digest(view._node)[:16]}.{view._installed_at}"
+    part = hashlib.sha256(whose.encode()).hexdigest()[:12] if whose else ""
+    return f"{digest(view._node)[:16]}{part}.{view._installed_at}"

@@ -41,6 +41,10 @@ class Settings:
     pg: int | None = None
     token: str = ""
     """what clients have to know; nothing, if anybody may come in"""
+    jwt_key: str = ""
+    """what JWTs are signed with: a secret (HS256), or a public key in PEM (RS256, ES256)"""
+    jwt_audience: str = ""
+    jwt_issuer: str = ""
     certificate: str = ""
     """file with the certificate (and those it needs) for TLS"""
     private_key: str = ""

@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Literal
 
 from everview.errors import ClosedError, EverviewError, InputError
 from everview.server.chunks import Chunk
-from everview.server.feeds import HEARTBEAT, Feed, Feeds
+from everview.server.feeds import HEARTBEAT, Feed, Feeds, whose_rows
+from everview.session.rights.acting import WHO
 
 if TYPE_CHECKING:
     from everview.server.engine import Engine
@@ -92,6 +93,7 @@ class Subscription:
         self._hurried = False
         self._told = float("-inf")
         self._changing = asyncio.Lock()
+        self._who = WHO.get()
 
     async def add(self, wanted: Sequence[Wanted], ids: Sequence[int] = ()) -> list[int]:
         """Follow more, from the next commit on; gives the numbers that their frames have."""
@@ -99,19 +101,24 @@ class Subscription:
         numbers = list(ids) or [next(self._numbers) for _ in wanted]
         if taken := [n for n in numbers if n in self.feeds]:
             raise InputError("E_NAME", f"there is a subscription {taken[0]} already", "give each a number of its own")
-        found = [feeds.find(w.name, w.query, w.arrow) for w in wanted]
+        whose = whose_rows(engine.session)
+        engine.quotas.take("subscriptions", self._who, len(wanted))
+        found = [feeds.find(w.name, w.query, w.arrow, whose) for w in wanted]
         for feed in found:
             feed.subscribers.add(self)
 
         def begin(_: object) -> tuple[int, list[tuple[Chunk, bool]]]:
             for feed in found:
                 feeds.open(feed)
+                if feed.who is not None:
+                    engine.watched.add(feed)
             return feeds.read([(f, w.since) for f, w in zip(found, wanted, strict=True)])
 
         async with self._changing:
             try:
                 at, chunks = await engine.run(begin, key=self._key)
             except BaseException:
+                engine.quotas.give_back("subscriptions", self._who, len(wanted))
                 await self._leave([feed for feed in found if feed not in self.feeds.values()])
                 raise
             frames = self._since(at) if self.feeds else []
@@ -131,6 +138,8 @@ class Subscription:
     async def remove(self, number: int) -> None:
         """Follow one less."""
         feed = self.feeds.pop(number, None)
+        if feed is not None:
+            self._engine.quotas.give_back("subscriptions", self._who)
         if feed is not None and feed not in self.feeds.values():
             await self._leave([feed])
 
@@ -141,6 +150,7 @@ class Subscription:
         self._engine.feeds.subscriptions.discard(self)
         self._engine.feeds.progress.discard(self)
         feeds = list(dict.fromkeys(self.feeds.values()))
+        self._engine.quotas.give_back("subscriptions", self._who, len(self.feeds))
         self.feeds.clear()
         await self._leave(feeds, linger)
 
@@ -234,12 +244,14 @@ class Subscription:
             if feed.ended is not None:
                 frames.append(Frame(number, "end", error=feed.ended))
                 del self.feeds[number]
+                self._engine.quotas.give_back("subscriptions", self._who)
         return frames
 
 
 async def _end(engine: Engine, feed: Feed) -> None:
     """Nobody follows it: neither do we."""
     engine.feeds.forget(feed)
+    engine.watched.discard(feed)
     with contextlib.suppress(ClosedError):
         await engine.run(partial(_shut, engine.feeds, feed))
 

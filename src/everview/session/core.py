@@ -2,6 +2,7 @@
 
     runtime         where the dataflow runs (`everview.runtime`)
     catalog         tables and views by name, and the entries that made them
+    access          who may do what with them
     definitions     makes and drops what has a name
     transactions    stages changes and runs them as steps
     by_key          inserts into tables with keys, upserts, deletes by key
@@ -33,6 +34,7 @@ from everview.session.limits import WATCH, Limits
 from everview.session.names.catalog import Catalog
 from everview.session.names.definitions import Definitions, check_count
 from everview.session.names.plan_history import PlanHistory
+from everview.session.rights.access import Access
 from everview.stopping import Stop, helpers
 from everview.types import DataType
 
@@ -66,6 +68,7 @@ class Core:
         self.released: deque[tuple[Trace, int]] = deque()
         """times that snapshots do not need any more; they go in any thread, at any moment"""
         self.catalog = Catalog(trust)
+        self.access = Access(self)
         self.clock = Clock(self)
         self.subscriptions = Subscriptions(self)
         self.transactions = Transactions(self)

@@ -36,12 +36,21 @@ if TYPE_CHECKING:
 def why(view: View, row: Any, number: int | None, time: int | None) -> Derivation | Witnesses:
     from everview.why.ask import why
 
-    return why(view, row, number, time)
+    found = why(view, row, number, time)
+    if view._core.access.acting() is not None:
+        from everview.sql.rights.row_checks import check_shown
+
+        check_shown(view._core, [found] if number is None else found)  # type: ignore[arg-type]
+    return found
 
 
 def why_not(view: View, row: Any, time: int | None) -> WhyNot:
     from everview.why.ask import why_not
 
+    if view._core.access.acting() is not None:
+        from everview.sql.rights.row_checks import check_all_shown
+
+        check_all_shown(view._core, view._node)
     return why_not(view, row, time)
 
 
@@ -220,3 +229,10 @@ def to_spark(view: View, core: Core, spark: SparkSession | None, changes: bool) 
     spark = default_session(core) if spark is None else spark
     check_session(spark)
     return stream_of_changes(spark, core, view._name) if changes else to_frame(spark, view.to_arrow())
+
+
+def check_rows(core: Core, table: Table, rows: Any, diff: int) -> None:
+    """Refuse rows that policies do not allow whoever acts to make, or to take away."""
+    from everview.sql.rights.row_checks import check
+
+    check(core, table, rows, diff)

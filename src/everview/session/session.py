@@ -688,17 +688,20 @@ class Session:
         return found
 
     def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (name in self._core.catalog.tables or name in self._core.catalog.views)
+        catalog = self._core.catalog
+        there = isinstance(name, str) and (name in catalog.tables or name in catalog.views)
+        return there and bool(self._core.access.visible([name]))  # type: ignore[list-item]
 
     @property
     def tables(self) -> tuple[str, ...]:
         """Names of the tables."""
-        return tuple(n for n in list(self._core.catalog.tables) if not n.startswith(RESERVED_PREFIX))
+        names = (n for n in list(self._core.catalog.tables) if not n.startswith(RESERVED_PREFIX))
+        return tuple(self._core.access.visible(names))
 
     @property
     def views(self) -> tuple[str, ...]:
         """Names of the views."""
-        return tuple(self._core.catalog.views)
+        return tuple(self._core.access.visible(list(self._core.catalog.views)))
 
 
 def _is_data(schema: Any) -> bool:

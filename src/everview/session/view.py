@@ -173,7 +173,7 @@ class View(Followed):
             what = ", ".join(f"{text} ({n})" for text, n in found)
             when = "" if time is None or time == now else f" at time {time}"
             rows = (failed_row(self._core, o, now if time is None else min(time, now)) for o in self._fallible)
-            row = next((r for r in rows if r is not None), None)
+            row = next((r for r in rows if r is not None), None) if self._core.access.acting() is None else None
             if row is not None:
                 what += f", for example for {row[1]!r} of table {row[0]!r}"
             raise RowErrors(

@@ -22,7 +22,7 @@ import numpy as np
 from sqlglot import exp
 
 from everview.codes.codec import Codec
-from everview.errors import did_you_mean
+from everview.errors import InputError, did_you_mean
 from everview.expr.nodes import Expr
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
@@ -33,6 +33,7 @@ from everview.plan.substitute import substituted
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.changes.turns import reads, writes
 from everview.session.core import Core, core_of
+from everview.session.rights.acting import Principal, acting
 from everview.session.session import Session
 from everview.sql.answers import asking, company, lookups, observed
 from everview.sql.answers.result import Result, in_order
@@ -40,12 +41,13 @@ from everview.sql.ddl import altering, comments, defined, definitions, indexes, 
 from everview.sql.dml import changes, copies, merging, modifying, own_changes, savepoints
 from everview.sql.dml.savepoints import Savepoint
 from everview.sql.inspection import describing, explaining, reasons, showing
+from everview.sql.rights import grants, policies, roles, sharing
 from everview.sql.select import choice
 from everview.sql.select.query import Compiler, Env, Query
 from everview.sql.select.scopes import Correlated, Relation
 from everview.sql.streams import pipelines, subscription
 from everview.sql.text import dialects, parts, reading
-from everview.sql.text.places import Source
+from everview.sql.text.places import Source, SqlError
 from everview.types import STR, DataType
 
 if TYPE_CHECKING:
@@ -96,7 +98,11 @@ class Statements:
         self.plan: Choice | None = None
         self.way: asking.Way | None = None
         """how questions are answered, if somebody said so"""
+        self.sharing: sharing.Way | None = None
+        """how queries that tenants follow are shared, if somebody said so"""
         self.dialect = "postgres"
+        self.role: Principal | None = None
+        """who acts in its statements, if SET ROLE said so"""
         self.is_inner = False
         """whether this is the SQL of a session about another"""
 
@@ -134,6 +140,28 @@ class Statements:
         return self.transaction is not None and self.core.transactions.pending() is not None
 
     def _run_one(self, statement: reading.Statement) -> Any:
+        if self.role is None or statement.start in ("SET ROLE", "RESET ROLE"):
+            return self._allowed(statement)
+        with acting(self.role):
+            return self._allowed(statement)
+
+    def _allowed(self, statement: reading.Statement) -> Any:
+        """Run a statement. What does not exist and what may not be used are one error for who may not do everything:
+        which of the two it is would tell them of other people's tables.
+        """
+        try:
+            return self._run_it(statement)
+        except InputError as error:
+            if error.code == "E_NAME" and "there is no" in error.message and self.core.access.acting() is not None:
+                error.code = "E_FORBIDDEN"
+            raise
+        except SqlError as error:
+            missing = error.code in ("E_TABLE", "E_NAME") and ": there is no" in error.message
+            if missing and self.core.access.acting() is not None:
+                error.code = "E_FORBIDDEN"
+            raise
+
+    def _run_it(self, statement: reading.Statement) -> Any:
         self.affected = None
         if self.failed and self._own() and statement.first not in ("ROLLBACK", "COMMIT"):
             raise statement.source().error_at(
@@ -141,9 +169,7 @@ class Statements:
             )
         if observed.is_about(self, statement):
             return observed.run(self, statement)
-        command = _COMMANDS.get(statement.first) or _COMMANDS.get(statement.start)
-        if defined.is_definition(statement):
-            command = defined.create
+        command = _command(statement)
         if command is not None:
             return self._in_turn(command in _READING, command in _ALONE, command, statement)
         source = self.placed(statement.source())
@@ -174,7 +200,9 @@ class Statements:
         if statement.first in ("SHOW", "WHY"):  # they only read
             answer = self._run_one(statement)
             return Shape(answer.columns, answer.types)
-        if _COMMANDS.get(statement.first) or _COMMANDS.get(statement.start) or defined.is_definition(statement):
+        if statement.start == "CREATE TOKEN":
+            return Shape(["token"], [STR])
+        if _command(statement) is not None:
             return None
         source = self.placed(statement.source())
         node = reading.parsed(source)
@@ -241,7 +269,7 @@ class Statements:
 
     def spelled(self, name: str) -> str:
         """The table or view that is meant, as it was spelled when it was made; the name itself if there is none."""
-        return schemas.found(self.core, name, [*self.session.tables, *self.session.views])
+        return schemas.found(self.core, name, self.core.access.visible([*self.session.tables, *self.session.views]))
 
     # queries
 
@@ -260,6 +288,8 @@ class Statements:
         env: Env = {}
         if change is not None:
             compiler.target = change.this
+            changed = "UPDATE" if isinstance(change, exp.Update) else "SELECT"
+            compiler.command = "DELETE" if isinstance(change, exp.Delete) else changed
             env = compiler.with_clause(change, {})
         return compiler.query(node, env, None), compiler
 
@@ -285,11 +315,13 @@ class Statements:
         """Ask a session that holds nothing but what the query reads, as it was at that time."""
         with Session(Core(EmbeddedRuntime(self.core.interner))) as past:
             core_of(past).functions = self.core.functions
-            for name in used:
-                found = self.session[name]
-                snapshot = found.as_of(time)
-                table = past.table(name, {c.name: c.type for c in found._columns})
-                core_of(past).transactions.stage(table, snapshot._repeated(), 1)
+            with acting(None):
+                for name in used:
+                    found = self.session[name]
+                    snapshot = found.as_of(time)
+                    table = past.table(name, {c.name: c.type for c in found._columns})
+                    core_of(past).transactions.stage(table, snapshot._repeated(), 1)
+            core_of(past).access = self.core.access  # the same rights, and policies
             plain = replace(source, notes=replace(source.notes, as_of=None))
             answer: Result = Statements(past).select(node, plain)()
             return answer
@@ -307,6 +339,7 @@ class Statements:
 
     def result(self, query: Query, codes: np.ndarray) -> Result:
         """A query's rows, put into its order."""
+        self.core.access.check_rows(codes.shape[1])
         if query.order:
             codes = codes[:, self._ordered(codes, query)]
         types = query.node.types[: query.width]
@@ -338,6 +371,13 @@ class Statements:
                 self.way = way
 
             return ask
+        if sharing.is_setting(node):
+            shared = sharing.setting(node, source)
+
+            def share() -> None:
+                self.sharing = shared
+
+            return share
         setting = choice.setting(node, source)
 
         def do() -> None:
@@ -443,6 +483,36 @@ _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
     "SET TIMEZONE": settings.set_zone,
 }
 """Statements that sqlglot does not know, by their first word or two."""
+
+_ACCESS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
+    **{f"{verb} {kind}": function for verb, function in
+       (("CREATE", roles.create), ("ALTER", roles.alter), ("DROP", roles.drop)) for kind in ("ROLE", "USER", "GROUP")},
+    "CREATE TOKEN": roles.create_token,
+    "DROP TOKEN": roles.drop_token,
+    "SET ROLE": roles.set_role,
+    "RESET ROLE": roles.set_role,
+    "REASSIGN OWNED": roles.reassign,
+    "CREATE POLICY": policies.create,
+    "ALTER POLICY": policies.alter,
+    "DROP POLICY": policies.drop,
+}  # fmt: skip
+"""Statements about who may do what, by their first two words."""
+
+
+def _command(statement: reading.Statement) -> Callable[[Statements, reading.Statement], Any] | None:
+    """What does a statement that sqlglot does not know."""
+    if defined.is_definition(statement):
+        return defined.create
+    if statement.first in ("GRANT", "REVOKE"):
+        return grants.grant if statement.first == "GRANT" else grants.revoke
+    if statement.first == "ALTER":
+        words = [t.text.upper() for t in statement.tokens]
+        if words[-3:] == ["ROW", "LEVEL", "SECURITY"]:
+            return policies.row_security
+        if words[-3:-1] == ["OWNER", "TO"]:
+            return roles.owner
+    return _ACCESS.get(statement.start) or _COMMANDS.get(statement.first) or _COMMANDS.get(statement.start)
+
 
 _READING: set[Callable[..., Any]] = {
     showing.show,

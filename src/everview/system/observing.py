@@ -18,6 +18,7 @@ from everview.runtime.embedded import EmbeddedRuntime
 from everview.session import doors
 from everview.session.changes.turns import reads
 from everview.session.core import Core
+from everview.session.rights.acting import acting
 from everview.session.session import Session
 from everview.system.log import Log
 from everview.system.relations import PRESENT, Relation, Rows
@@ -65,7 +66,7 @@ class System:
         self.statements = type(sql)(self.session)
         """its SQL"""
         self.statements.is_inner = True
-        for relation in PRESENT:
+        for relation in (*PRESENT, *core.attached.get("ev", ())):
             self.offer(relation)
         self.offer(Relation("steps", STEPS, lambda _: list(self._log.steps) if self._log else ()))
         self.offer(Relation("statements", STATEMENTS, lambda _: list(self._log.statements) if self._log else ()))
@@ -88,7 +89,7 @@ class System:
 
     def refresh(self) -> int:
         """Bring the relations up to date; how many rows have changed."""
-        with self._lock:
+        with self._lock, acting(None):
             found = self._found()
             changed = 0
             with self.session.transaction():

@@ -18,6 +18,7 @@ from everview.server.engine import Engine
 from everview.server.http.guard import STATUS
 from everview.server.http.shown import columns_shown, dumped, rows_shown
 from everview.server.serving import Settings
+from everview.session.rights.acting import WHO
 from everview.wire.envelopes import ARROW, arrow_stream
 from everview.wire.mistakes import told
 from everview.wire.values import parsed
@@ -60,7 +61,7 @@ class Door:
             "seconds": _least(seconds, self.settings.seconds),
             "memory": _least(memory, self.settings.memory),
         }
-        key = request.headers.get(QUERY_ID)
+        key = query_key(request.headers.get(QUERY_ID))
         running = asyncio.ensure_future(
             self.engine.read(work, seconds=limits["seconds"], key=key)
             if looks
@@ -79,6 +80,12 @@ class Door:
 
 QUERY_ID = "x-query-id"
 """The header in which a client names a request, so that it can cancel it."""
+
+
+def query_key(said: str | None) -> tuple[str, str] | None:
+    """What a request is known by: what its client calls it, and whose it is. Nobody cancels another's."""
+    who = WHO.get()
+    return None if said is None else ("" if who is None else who.role, said)
 
 
 def _least(one: float | None, other: float | None) -> float | None:

@@ -17,6 +17,7 @@ from everview.server.http.answers import Door, answering, shown
 from everview.server.http.events import events
 from everview.server.http.guard import Guard
 from everview.server.http.sockets import AGAIN_LATER, Socket
+from everview.server.identity import Identity
 from everview.server.serving import Settings
 
 PAGE = """<!doctype html><meta charset="utf-8"><title>Everview</title>
@@ -27,7 +28,7 @@ at <a href="/everview.js">/everview.js</a>.</p>"""
 def app(engine: Engine, settings: Settings, incarnation: str) -> Guard:
     """The application, with its guard."""
     door = Door(engine, settings)
-    guard = Guard(Starlette(), settings)
+    guard = Guard(Starlette(), settings, Identity(engine, settings))
 
     async def socket(connection: WebSocket) -> None:
         if door.sockets >= settings.connections:

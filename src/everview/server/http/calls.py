@@ -23,12 +23,14 @@ from everview.io.durations import seconds
 from everview.language.collection import Collection
 from everview.server.asking import Answer, answer_of, ask
 from everview.server.http.answers import Door
-from everview.server.http.relations import Once
+from everview.server.http.relations import Once, table_of
 from everview.session.core import core_of
 from everview.session.limits import size_of
-from everview.session.reads.followed import Followed
 from everview.session.table import Table
+from everview.session.view import View
 from everview.sql.answers.prepared import Prepared
+from everview.sql.rights import seen
+from everview.sql.rights.shares import Share
 from everview.wire import plans
 from everview.wire.envelopes import KIND, packed, unpacked
 from everview.wire.values import plain, rows_of, rows_written, value_of
@@ -130,9 +132,13 @@ class Given:
 
 
 def _relation(db: Session, name: Any) -> Any:
-    found: Followed = db[name]
+    found = seen.seen(db, name)
     found._alive()
     return found
+
+
+def _managed(db: Session, what: str) -> None:
+    core_of(db).access.may_manage(what, look=True)
 
 
 def sent(names: list[str], types: list[DataType], rows: Callable[[], list[Any]], arrow: Callable[[], Any]) -> Sent:
@@ -143,7 +149,7 @@ def sent(names: list[str], types: list[DataType], rows: Callable[[], list[Any]],
     return {**head, "rows": rows_written(rows())}, []
 
 
-def _contents(found: Any, of: Followed) -> Sent:
+def _contents(found: Any, of: Any) -> Sent:
     return sent(list(of._codec.names), list(of._codec.types), found.rows, found.to_arrow)
 
 
@@ -159,12 +165,14 @@ def hello(db: Session, given: Given) -> Sent:
 
 def names(db: Session, given: Given) -> Sent:
     """Tables and views."""
-    return {"tables": list(db.tables), "views": [v for v in db.views if not v.startswith("(")]}, []
+    views = [v for v in db.views if not v.startswith("(")]
+    return {"tables": list(db.tables), "views": views}, []
 
 
 def relation(db: Session, given: Given) -> Sent:
     """What a table or view is."""
-    found = _relation(db, given["name"])
+    found = table_of(db, given["name"])
+    found._alive()
     columns = [[c.name, plans.written_type(c.type)] for c in found._columns]
     key = list(found._key) if isinstance(found, Table) else []
     return {"name": found._label, "kind": found._kind, "columns": columns, "key": key}, []
@@ -187,11 +195,13 @@ def table(db: Session, given: Given) -> Sent:
 def view(db: Session, given: Given) -> Sent:
     """Install a plan as a view."""
     core = core_of(db)
-    known = {n: db[n]._node for n in (*db.tables, *db.views)}
+    known = seen.readable(db)
     node = plans.read(given.head, known)
     columns = [Column(n, t) for n, t in zip(given["columns"], node.types, strict=True)]
-    parents = [db[n] for n in given["names"].values()]
+    parents = [db[n] for n in given["names"].values() if n in known]
     collection = Collection(node, columns, core, parents=parents)
+    if (who := core.access.acting()) is not None:
+        collection._bound = {**who.attributes, "current_user": who.name}
     made = db.view(
         given["name"],
         collection,
@@ -204,7 +214,7 @@ def view(db: Session, given: Given) -> Sent:
 
 def drop(db: Session, given: Given) -> Sent:
     """Drop a table or view."""
-    found = _relation(db, given["name"])
+    found: Any = table_of(db, given["name"])
     found.drop(**({"cascade": True} if given.get("cascade") else {}))
     return {}, []
 
@@ -240,6 +250,7 @@ def prepare(db: Session, given: Given) -> Sent:
 
 def execute(db: Session, given: Given) -> Sent:
     """Ask a prepared query."""
+    core_of(db).access.may_read(given["name"])
     found = _prepared(db).get(given["name"])
     if found is None:
         raise InputError("E_NAME", f"no query {given['name']!r} is prepared", "prepare it again")
@@ -281,7 +292,7 @@ def _step(db: Session, given: Given, step: Message) -> None:
     if how == "sql":
         ask(db, step["text"])
         return
-    found = _relation(db, step["name"])
+    found = table_of(db, step["name"])
     if not isinstance(found, Table):
         raise InputError("E_TABLE", f"{step['name']!r} is a view", "change the tables that it is made of")
     if how == "clear":
@@ -296,6 +307,7 @@ def _step(db: Session, given: Given, step: Message) -> None:
 
 def advance(db: Session, given: Given) -> Sent:
     """Move the clock."""
+    core_of(db).access.may_manage("move the clock")
     moment = given.get("moment")
     db.advance(None if moment is None else value_of(moment))
     return {}, []
@@ -308,9 +320,18 @@ def what_if(db: Session, given: Given) -> Sent:
             _step(db, given, step)
         changes = {}
         for name in given["names"]:
-            told = supposed.changes(name)
+            told = _shown(db, name, supposed.changes(name))
             changes[name] = [rows_written([row for row, _ in told]), [diff for _, diff in told]]
     return {"changes": changes}, []
+
+
+def _shown(db: Session, name: str, told: Any) -> list[Any]:
+    """Changes of a table or view, as whoever acts sees them."""
+    found = seen.seen(db, name)
+    if not isinstance(found, Share):
+        return list(seen.whole(db, name, "this") and told)
+    kept = found._mask(found._of._codec.encode([row for row, _ in told])) if told else ()
+    return [told[i] for i in kept]
 
 
 # reading
@@ -357,12 +378,15 @@ def lookup(db: Session, given: Given) -> Sent:
 
 def errors(db: Session, given: Given) -> Sent:
     """What rows of a view could not be computed."""
+    core_of(db).access.may_own("relation", given["name"])
     return {"errors": [[text, n] for text, n in _relation(db, given["name"]).errors()]}, []
 
 
 def explain(db: Session, given: Given) -> Sent:
     """How a view is kept."""
-    return {"text": str(_relation(db, given["name"]).explain())}, []
+    found = seen.whole(db, given["name"], "its plan")
+    alone = core_of(db).access.acting() is not None and isinstance(found, View)
+    return {"text": str(found._source.explain() if alone else found.explain())}, []
 
 
 def text(db: Session, given: Given) -> Sent:
@@ -372,23 +396,27 @@ def text(db: Session, given: Given) -> Sent:
 
 def stats(db: Session, given: Given) -> Sent:
     """Figures of a view, or of the session."""
+    _managed(db, "see how large things are")
     name = given.get("name")
     return {"stats": plain(db.stats() if name is None else _relation(db, name).stats())}, []
 
 
 def memory(db: Session, given: Given) -> Sent:
     """What holds how much memory."""
+    _managed(db, "see what holds memory")
     found = db.memory()
     return {"memory": plain(found), "text": str(found)}, []
 
 
 def check(db: Session, given: Given) -> Sent:
     """Whether every view is what it should be."""
+    core_of(db).access.may_manage("have all views checked")
     return {"differences": [str(d) for d in db.check()]}, []
 
 
 def checkpoint(db: Session, given: Given) -> Sent:
     """Write all state into files."""
+    core_of(db).access.may_manage("write a checkpoint")
     db.checkpoint()
     return {}, []
 
@@ -404,7 +432,7 @@ def now(db: Session, given: Given) -> Sent:
 
 def why(db: Session, given: Given) -> Sent:
     """Why a row is there."""
-    found = _relation(db, given["name"]).why(value_of(given["row"]), all=given.get("all"), time=given.get("at"))
+    found = seen.whole(db, given["name"], "WHY").why(value_of(given["row"]), all=given.get("all"), time=given.get("at"))
     trees = list(found) if given.get("all") is not None else [found]
     return {"derivations": [_tree(tree) for tree in trees], "truncated": getattr(found, "truncated", False)}, []
 
@@ -426,7 +454,7 @@ def _tree(root: Derivation) -> Message:
 
 def why_not(db: Session, given: Given) -> Sent:
     """Why a row is not there."""
-    found = _relation(db, given["name"]).why_not(value_of(given["row"]), time=given.get("at"))
+    found = seen.whole(db, given["name"], "WHY").why_not(value_of(given["row"]), time=given.get("at"))
     return {"text": str(found), "missing": [[name, plain(row)] for name, row in found.missing()]}, []
 
 

@@ -5,23 +5,26 @@ page read the answers, but a WebSocket it does, and a name that a stranger owns 
 
     Host      must be an address of ours, localhost, or a name that the server was told (--name)
     Origin    if there is one, must be our own, or one that the server was told (--origin); browsers let those read
-    token     is wanted from everybody, on this machine too: `Authorization: Bearer ...`, or in a WebSocket's first
-              message, because pages cannot send headers with those. Never in a URL: those are written into logs.
+    token     is wanted from everybody, on this machine too: `Authorization: Bearer ...` (or Basic, a name and a
+              password), or in a WebSocket's first message, because pages cannot send headers with those. Never in a
+              URL: those are written into logs.
 
-Tokens are compared in constant time. Requests that are too long are refused while they are read.
+Who it is (`everview.server.identity`) holds for everything that is done for the request (`WHO`). Requests that are too
+long are refused while they are read.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
+import base64
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from everview.errors import EverviewError, InputError
+from everview.server.identity import Identity
 from everview.server.serving import Settings, is_local
+from everview.session.rights.acting import NOBODY, WHO
 from everview.wire.mistakes import told
 
 Scope = MutableMapping[str, Any]
@@ -38,9 +41,10 @@ LONGEST_URL = 8192
 class Guard:
     """Lets requests through to an application, or does not."""
 
-    def __init__(self, app: App, settings: Settings) -> None:
+    def __init__(self, app: App, settings: Settings, identity: Identity) -> None:
         self.app = app
         self.settings = settings
+        self.identity = identity
         self.refused = 0
         """how many had no token, or a wrong one"""
 
@@ -49,6 +53,7 @@ class Guard:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
+        WHO.set(NOBODY)  # until it has said who it is; what is left out below is closed
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         origin = headers.get("origin", "")
         if scope["type"] == "http" and origin in self.settings.origins:
@@ -78,17 +83,16 @@ class Guard:
         if not length.isdigit() or int(length) > self.settings.message:
             raise TooLong("the request")
         if scope["type"] == "http" and scope["path"] not in OPEN:
-            self.check_token(_bearer(headers))
+            self.let_in(*_credentials(headers))
 
-    def check_token(self, given: str) -> None:
-        """Refuse a wrong token."""
-        if self.settings.token and not same(given, self.settings.token):
+    def let_in(self, token: str, user: str = "", password: str = "") -> None:
+        """Find out who it is, on whose behalf everything is done from now on; refuse who is nobody."""
+        try:
+            who = self.identity.of_password(user, password) if user else self.identity.of_token(token)
+        except EverviewError:
             self.refused += 1
-            raise InputError(
-                "E_AUTH",
-                "this needs the server's token" if not given else "the token is wrong",
-                "send it as Authorization: Bearer TOKEN; everview serve shows it when it starts",
-            )
+            raise
+        WHO.set(who)
 
     def _check_host(self, host: str) -> None:
         name = _hostname(host)
@@ -162,15 +166,16 @@ class TooLong(InputError):
         super().__init__("E_TOO_LONG", f"{what} is too long", "send less at a time")
 
 
-def same(given: str, wanted: str) -> bool:
-    """Whether two tokens are one, in a time that says nothing about either."""
-    digests = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in (given, wanted)]
-    return hmac.compare_digest(*digests)
-
-
-def _bearer(headers: dict[str, str]) -> str:
-    kind, _, token = headers.get("authorization", "").partition(" ")
-    return token.strip() if kind.lower() == "bearer" else ""
+def _credentials(headers: dict[str, str]) -> tuple[str, str, str]:
+    """A token, or a name and a password."""
+    kind, _, given = headers.get("authorization", "").partition(" ")
+    if kind.lower() == "basic":
+        try:
+            user, _, password = base64.b64decode(given.strip(), validate=True).decode().partition(":")
+        except (ValueError, UnicodeDecodeError):
+            return "", "", ""
+        return "", user, password
+    return (given.strip() if kind.lower() == "bearer" else ""), "", ""
 
 
 def _hostname(host: str) -> str:
@@ -187,7 +192,7 @@ def _is_address(name: str) -> bool:
 STATUS = {
     "E_AUTH": 401, "E_FORBIDDEN_HOST": 403, "E_FORBIDDEN": 403, "E_TOO_LONG": 413, "E_TIMEOUT": 408, "E_CANCELLED": 499,
     "E_BUSY": 503, "E_CLOSED": 503, "E_MEMORY": 507, "E_COMPACTED": 410, "E_CONFLICT": 409, "E_INTERNAL": 500,
-    "E_NOT_FOUND": 404,
+    "E_NOT_FOUND": 404, "E_QUOTA": 429,
 }  # fmt: skip
 """HTTP's numbers for errors; any other is 400."""
 

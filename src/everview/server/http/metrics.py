@@ -15,6 +15,7 @@ from starlette.responses import Response
 
 from everview.server.http.answers import Door, shown
 from everview.server.http.guard import Guard
+from everview.session.core import core_of
 
 KIND = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 BEGAN = time.time()
@@ -33,6 +34,7 @@ async def readiness(door: Door, request: Request) -> Response:
 
 async def metrics(door: Door, guard: Guard, request: Request) -> Response:
     """Figures; read on the loop, so that they come while a step runs."""
+    core_of(door.engine.session).access.may_manage("read the figures of the server", look=True)
     return Response("\n".join([*_lines(door, guard), "# EOF", ""]), media_type=KIND)
 
 

@@ -28,6 +28,8 @@ from everview.session.reads.followed import Followed
 from everview.session.reads.snapshot import Snapshot
 from everview.session.table import Table
 from everview.session.view import View
+from everview.sql.rights import seen
+from everview.sql.rights.shares import Computed, Share
 from everview.wire.envelopes import ARROW, arrow_table
 
 if TYPE_CHECKING:
@@ -37,9 +39,19 @@ if TYPE_CHECKING:
 def relation(db: Session, name: str) -> Followed:
     """A table or view by name."""
     try:
-        found: Followed = db[name]
+        found: Followed = seen.seen(db, name)
     except InputError as error:
+        if error.code == "E_FORBIDDEN":
+            raise
         raise InputError("E_NOT_FOUND", error.message, error.hint) from None
+    return found
+
+
+def table_of(db: Session, name: str) -> Followed:
+    """A table by name, to be changed: what may be done to its rows is asked when they are staged."""
+    if name not in db and (who := core_of(db).access.acting()) is not None:
+        raise core_of(db).access.refused("INSERT", "relation", name, who)
+    found: Followed = db[name]
     return found
 
 
@@ -56,8 +68,9 @@ async def listed(door: Door, request: Request) -> Response:
     """All tables and views."""
 
     def work(db: Session) -> dict[str, Any]:
+        access = core_of(db).access
         views = [name for name in db.views if not name.startswith("(")]
-        return {"time": db.time, "relations": [described(db[name]) for name in (*db.tables, *views)]}
+        return {"time": db.time, "relations": [described(db[name]) for name in access.visible((*db.tables, *views))]}
 
     return shown(await door.run(request, work))
 
@@ -83,7 +96,7 @@ async def rows(door: Door, request: Request) -> Response:
 
 def contents_at(found: Followed, time: int) -> Snapshot:
     """What was in a table or view."""
-    assert isinstance(found, (Table, View))
+    assert isinstance(found, (Table, View, Share, Computed))
     return found.as_of(time)
 
 
@@ -118,7 +131,7 @@ async def push(door: Door, request: Request) -> Response:
     body = await request.body()
 
     def work(db: Session) -> dict[str, Any]:
-        table = relation(db, name)
+        table = table_of(db, name) if name in db or core_of(db).access.acting() is not None else relation(db, name)
         if not isinstance(table, Table):
             raise InputError("E_TABLE", f"{name!r} is a view", "push rows into the tables that it is made of")
         once = Once(db)
@@ -209,6 +222,9 @@ class Once:
 
     def __init__(self, session: Session) -> None:
         self._core = core_of(session)
+        who = self._core.access.acting()
+        self._whose = "" if who is None else f"{who.role}\0"
+        """keys of one role mean nothing to another"""
         self._found: dict[str, int] | None = self._core.attached.get("pushed")
         if self._found is None:
             kept = [(n, v) for n, v in self._core.runtime.offsets.items() if n.startswith("pushed/")]
@@ -218,18 +234,18 @@ class Once:
     def known(self, key: str) -> int | None:
         """The time at which rows came under a key."""
         assert self._found is not None
-        return self._found.get(key)
+        return self._found.get(self._whose + key)
 
     def note(self, key: str, time: int) -> None:
         """Rows come under a key, in the transaction under way, which will have this time."""
         if len(key) > 200:
             raise InputError("E_TOO_LONG", "the Idempotency-Key is too long", "up to 200 letters")
-        self._core.transactions.set_offset(f"pushed/{time % KEYS}", json.dumps([key, time]))
+        self._core.transactions.set_offset(f"pushed/{time % KEYS}", json.dumps([self._whose + key, time]))
 
     def done(self, key: str | None, time: int) -> None:
         """That transaction is complete."""
         assert self._found is not None
         if key is not None:
-            self._found[key] = time
+            self._found[self._whose + key] = time
         while len(self._found) > KEYS:
             del self._found[next(iter(self._found))]

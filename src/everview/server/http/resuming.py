@@ -13,7 +13,7 @@ import contextlib
 import secrets
 from dataclasses import replace
 
-from everview.server.feeds import Feeds, identity_of
+from everview.server.feeds import Feeds, identity_of, whose_rows
 from everview.server.subscription import Wanted
 from everview.session.core import core_of
 from everview.session.session import Session
@@ -50,6 +50,6 @@ def resumed(feeds: Feeds, incarnation: str, wanted: Wanted, token: str) -> Wante
     if wanted.query:
         if feeds.identity_of_query(wanted.query, wanted.arrow) != identity:
             return replace(wanted, since=None, reason="query")
-    elif wanted.name not in session or identity_of(session[wanted.name]) != identity:
+    elif wanted.name not in session or identity_of(session[wanted.name], whose_rows(session)) != identity:
         return replace(wanted, since=None, reason="definition")
     return replace(wanted, since=int(time))

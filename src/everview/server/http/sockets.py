@@ -35,6 +35,7 @@ from everview.server.http.guard import Guard
 from everview.server.http.resuming import LINGER, resumed
 from everview.server.http.shown import columns_shown, dumped
 from everview.server.subscription import GRANULARITY, Commit, Subscription, Wanted
+from everview.session.rights.acting import WHO
 from everview.wire.mistakes import told
 from everview.wire.values import parsed
 
@@ -72,11 +73,15 @@ class Socket:
 
     async def run(self) -> None:
         """Until the client has gone."""
+        with contextlib.ExitStack() as counted:
+            await self._run(counted)
+
+    async def _run(self, counted: contextlib.ExitStack) -> None:
         await self.socket.accept()
         try:
             async with asyncio.timeout(PATIENCE):
                 hello = await self._receive()
-            await self._welcome(hello)
+            await self._welcome(hello, counted)
             tasks = [asyncio.create_task(self._listen()), asyncio.create_task(self._tell())]
             try:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -96,10 +101,11 @@ class Socket:
             if self.subscription is not None:
                 await self.subscription.close(linger=LINGER)
 
-    async def _welcome(self, hello: dict[str, Any]) -> None:
+    async def _welcome(self, hello: dict[str, Any], counted: contextlib.ExitStack) -> None:
         if hello.get("type") != "hello":
             raise InputError("E_MESSAGE", "the first message is no hello", 'send {"type": "hello", "token": ...}')
-        self.guard.check_token(str(hello.get("token", "")))
+        self.guard.let_in(*(str(hello.get(part, "")) for part in ("token", "user", "password")))
+        counted.enter_context(self.door.engine.quotas.counting("connections", WHO.get()))
         granularity = hello.get("granularity", GRANULARITY)
         if not isinstance(granularity, (int, float)) or not 0 <= granularity <= 3600 or not math.isfinite(granularity):
             raise InputError("E_MESSAGE", "'granularity' is not a number of seconds", "give one up to 3600")

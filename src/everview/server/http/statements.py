@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from everview.errors import InputError
 from everview.server.asking import Answer, ask
-from everview.server.http.answers import Door, body_object, rows_answer, shown, text_in, wants_arrow
+from everview.server.http.answers import Door, body_object, query_key, rows_answer, shown, text_in, wants_arrow
 from everview.sql.answers.result import Result
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ async def datalog(door: Door, request: Request) -> Response:
 
 async def cancel(door: Door, request: Request) -> Response:
     """Have another request stop."""
-    return shown({"cancelled": door.engine.cancel(text_in(await body_object(request), "id"))})
+    return shown({"cancelled": door.engine.cancel(query_key(text_in(await body_object(request), "id")))})
 
 
 async def _answered(door: Door, request: Request, work: Any) -> Response:

@@ -19,6 +19,7 @@ from everview.server.pg.quick import Quick
 from everview.server.pg.settings import Settings
 from everview.server.pg.states import PgError
 from everview.server.pg.work import READ_COMMITTED, Work
+from everview.session.rights.acting import WHO, Principal
 from everview.sql.answers.given import Given
 
 if TYPE_CHECKING:
@@ -69,12 +70,15 @@ class Cursor:
 class Client:
     """One connection, without its conversation."""
 
-    def __init__(self, wire: Wire, engine: Engine, catalog: Catalog, settings: Settings, user: str, database: str):
+    def __init__(self, wire: Wire, engine: Engine, catalog: Catalog, settings: Settings, user: str, database: str,
+                 who: Principal) -> None:  # fmt: skip
         self.wire = wire
         self.engine = engine
         self.catalog = catalog
         self.settings = settings
         self.user = user
+        self.who = who
+        """the principal that has logged in, acting as the role that SET ROLE said"""
         self.database = database
         self.memory: int | None = None
         self.seconds: float | None = None
@@ -91,6 +95,11 @@ class Client:
         self.stop = asyncio.Event()
         """set when what it does is to be cancelled"""
 
+    @property
+    def name(self) -> str:
+        """What it is called: the role that it acts as, or what it calls itself if it may do everything."""
+        return self.user if self.who.free and not self.who.acts_as else self.who.name
+
     # the engine
 
     async def run(self, function: Callable[[Session], T]) -> T:
@@ -98,6 +107,11 @@ class Client:
         own = self.settings.seconds
         both = [s for s in (own, self.seconds) if s]
         return await self.engine.run(function, seconds=min(both) if both else None, memory=self.memory, key=self)
+
+    def act_as(self, who: Principal) -> None:
+        """Do what follows as another role; in the connection's own task."""
+        self.who = who
+        WHO.set(who)
 
     def cancel(self) -> None:
         """Have what it does stop."""

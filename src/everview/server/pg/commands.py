@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from everview.server.pg.lexing import Piece, Word, words
 from everview.server.pg.states import PgError
 
-CHANGING = ("INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY", "CREATE", "DROP", "ALTER", "COMMENT")
+CHANGING = (
+    "INSERT", "UPDATE", "DELETE", "MERGE", "TRUNCATE", "COPY", "CREATE", "DROP", "ALTER", "COMMENT", "GRANT", "REVOKE",
+    "REASSIGN",
+)  # fmt: skip
 """First words of statements that change something."""
 
 NOTHING = {
     "LISTEN": "LISTEN", "UNLISTEN": "UNLISTEN", "ANALYZE": "ANALYZE", "VACUUM": "VACUUM", "CHECKPOINT": "CHECKPOINT",
-    "LOCK": "LOCK TABLE", "GRANT": "GRANT", "REVOKE": "REVOKE", "REINDEX": "REINDEX", "CLUSTER": "CLUSTER",
+    "LOCK": "LOCK TABLE", "REINDEX": "REINDEX", "CLUSTER": "CLUSTER",
 }  # fmt: skip
 """Statements that mean nothing here, and their tags: they are let pass with a notice."""
 
@@ -165,16 +168,33 @@ def tag_of(command: Command, rows: int | None, affected: int | None) -> str:
             return f"SELECT {count}"
         case "CREATE" | "DROP" | "ALTER":
             return f"{first} {_object(command)}"
+        case "REASSIGN":
+            return "REASSIGN OWNED"
         case "SHOW" | "EXPLAIN" | "DESCRIBE" | "WHY" | "COMMENT" | "SET":
             return first
     return f"SELECT {count}" if rows is not None else first
 
 
-_KINDS = ("TABLE", "VIEW", "INDEX", "SCHEMA", "FUNCTION", "TYPE", "SOURCE", "SINK", "SEQUENCE", "POLICY", "ROLE")
+_KINDS = (
+    "TABLE",
+    "VIEW",
+    "INDEX",
+    "SCHEMA",
+    "FUNCTION",
+    "TYPE",
+    "SOURCE",
+    "SINK",
+    "SEQUENCE",
+    "POLICY",
+    "ROLE",
+    "TOKEN",
+)
 
 
 def _object(command: Command) -> str:
     """The kind of thing that a CREATE, DROP or ALTER is about."""
     found = [w.upper for w in command.words[1:6]]
+    if found[:1] in (["USER"], ["GROUP"]):
+        return "ROLE"
     kind = next((w for w in found if w in _KINDS), found[0] if found else "")
     return f"MATERIALIZED {kind}" if "MATERIALIZED" in found and kind == "VIEW" else kind

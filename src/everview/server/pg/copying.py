@@ -204,6 +204,7 @@ def _table(sql: Statements, wanted: _Copy) -> Table:
     if exact not in sql.session.tables:
         hint = did_you_mean(wanted.name, sql.session.tables)
         raise InputError("E_TABLE", f"there is no table {wanted.name}", hint)
+    sql.core.access.may("INSERT", "relation", exact)
     return sql.core.catalog.tables[exact]
 
 

@@ -7,6 +7,7 @@ answer. COPY and SUBSCRIBE talk to the client while they run, so they are not an
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from everview.errors import did_you_mean
 from everview.expr.wordings import zone_of
@@ -20,9 +21,10 @@ from everview.server.pg.quick import Quick
 from everview.server.pg.states import PgError
 from everview.server.pg.work import READ_COMMITTED
 from everview.sql.answers.given import Given
+from everview.sql.rights import roles
 from everview.types import STR, DataType
 
-_OWN_SETTINGS = ("PLAN", "DIALECT")
+_OWN_SETTINGS = ("PLAN", "DIALECT", "SHARING")
 """Settings of Everview's SQL, which keeps them."""
 
 _LISTS = (
@@ -272,8 +274,7 @@ async def _set(client: Client, command: Command) -> Answer | None:
     if words.next_is("TRANSACTION"):
         return _set_transaction(client, words)
     if words.next_is("AUTHORIZATION") or words.next_is("ROLE"):
-        words.at = len(words.words)
-        return Answer("SET")
+        return await _set_role(client, words)
     if words.next_is("TIME", "ZONE"):
         name = "timezone"
     elif words.next_is("NAMES"):
@@ -286,6 +287,19 @@ async def _set(client: Client, command: Command) -> Answer | None:
             raise words.error("= or TO is missing here", "SET name = value")
     value = _value(words)
     _change(client, name, value, local=local)
+    return Answer("SET")
+
+
+async def _set_role(client: Client, words: Reader) -> Answer:
+    """SET ROLE name | NONE, SET SESSION AUTHORIZATION name | DEFAULT"""
+    name = words.take("a role").text
+    words.end()
+    if name.lower() in ("none", "default"):
+        client.act_as(replace(client.who, acts_as=""))
+        return Answer("SET")
+    if name.lower() == client.user.lower() and client.who.free:  # drivers and dumps set what they are
+        return Answer("SET")
+    client.act_as(await client.run(lambda s: client.work.inside(s, lambda sql: roles.acting_as(sql, name.lower()))))
     return Answer("SET")
 
 
@@ -336,6 +350,8 @@ async def _reset(client: Client, command: Command) -> Answer | None:
     words = Reader(command, 1)
     if words.next_is("ALL"):
         client.settings.reset()
+    elif words.next_is("ROLE") or words.next_is("SESSION", "AUTHORIZATION"):
+        client.act_as(replace(client.who, acts_as=""))
     else:
         name = "timezone" if words.next_is("TIME", "ZONE") else words.name("a setting")
         client.settings.set(name, None)
@@ -387,6 +403,7 @@ async def _discard(client: Client, command: Command) -> Answer | None:
         if client.explicit:
             raise PgError("E_TRANSACTION", "25001", "DISCARD ALL cannot run inside a transaction", "COMMIT first")
         client.settings.reset()
+        client.act_as(replace(client.who, acts_as=""))
         client.prepared.clear()
         client.portals.clear()
         cursors.close_all(client)

@@ -17,16 +17,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from everview.errors import EverviewError, InputError
+from everview.server.identity import Identity
 from everview.server.pg import messages
 from everview.server.pg.catalog import Catalog
 from everview.server.pg.client import Client
 from everview.server.pg.connection import Connection
 from everview.server.pg.faults import fields_of
-from everview.server.pg.scram import Verifier
 from everview.server.pg.settings import Settings as ClientSettings
 from everview.server.pg.startup import PATIENCE, Login, begin
 from everview.server.pg.states import PgError
 from everview.server.pg.wire import Gone, Wire
+from everview.session.rights.acting import NOBODY, WHO, Principal
 
 if TYPE_CHECKING:
     from everview.server.engine import Engine
@@ -51,7 +52,7 @@ class PgListener:
         self.catalog = Catalog(engine)
         self.clients: dict[int, tuple[Client, bytes]] = {}
         """those that have logged in, by their process number, with the keys that cancel what they do"""
-        self._login = Login(Verifier.of(settings.token) if settings.token else None, _context(settings))
+        self._login = Login(Identity(engine, settings), _context(settings))
         self._numbers = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._sockets: list[socket.socket] = []
@@ -113,6 +114,7 @@ class PgListener:
 
     async def _connected(self, accepted: socket.socket) -> None:
         loop = asyncio.get_running_loop()
+        WHO.set(NOBODY)  # until it has logged in
         wire = Wire()
         try:
             async with asyncio.timeout(PATIENCE):
@@ -138,6 +140,7 @@ class PgListener:
         self._wires.add(wire)
         number = next(self._numbers)
         client: Client | None = None
+        counted: Principal | None = None
         try:
             begun = await begin(wire, self._login, self._cancel)
             if begun is None:
@@ -146,7 +149,10 @@ class PgListener:
                 raise PgError(
                     "E_BUSY", "53300", f"{len(self.clients):,} clients are connected already", "try again later"
                 )
-            client = self._client(wire, begun.options, number)
+            WHO.set(begun.who)
+            self.engine.quotas.take("connections", begun.who)
+            counted = begun.who
+            client = self._client(wire, begun.options, number, begun.who)
             self.clients[number] = client, begun.key
             for name, value in client.settings.news():
                 wire.put(messages.parameter_status(name, value))
@@ -159,18 +165,19 @@ class PgListener:
             wire.flush()
         finally:
             self.clients.pop(number, None)
+            self.engine.quotas.give_back("connections", counted)
             if client is not None:
                 client.forget()
                 self.engine.cancel(client)
 
-    def _client(self, wire: Wire, options: dict[str, str], number: int) -> Client:
+    def _client(self, wire: Wire, options: dict[str, str], number: int, who: Principal) -> Client:
         user = options.pop("user", "") or "everview"
         database = options.pop("database", "") or user
         if options.pop("replication", "") not in ("", "false", "off", "0", "no"):
             raise PgError("E_UNSUPPORTED", "0A000", "replication is not spoken here", "SUBSCRIBE to views")
         said = _switches(options.pop("options", ""))
         settings = ClientSettings({**options, **said, "session_authorization": user})
-        client = Client(wire, self.engine, self.catalog, settings, user, database)
+        client = Client(wire, self.engine, self.catalog, settings, user, database, who)
         client.process = number
         client.seconds, client.memory = self.settings.seconds, self.settings.memory
         return client

@@ -251,6 +251,7 @@ def _zero(text: str) -> bytes:
 
 
 AUTHENTICATED = message(b"R", _INT.pack(0))
+CLEARTEXT = message(b"R", _INT.pack(3))
 PARSE_COMPLETE = message(b"1")
 BIND_COMPLETE = message(b"2")
 CLOSE_COMPLETE = message(b"3")

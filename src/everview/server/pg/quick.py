@@ -26,6 +26,7 @@ from everview.plan import nodes as plan
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.core import Core, core_of
 from everview.session.reads.snapshot import read_codes
+from everview.session.rights.acting import WHO, Principal
 from everview.session.view import View
 from everview.sql.answers.given import Given
 from everview.sql.answers.result import Result
@@ -55,6 +56,8 @@ class Quick:
     """the parameters in the index's order, and how their values become codes"""
     outputs: tuple[int, ...]
     result: Codec
+    allowed: tuple[int, Principal | None] = (0, None)
+    """for whom it was prepared, and which rights there were: any change of those has it bound again"""
 
     def answer(self, given: Given) -> Result | None:
         """The rows; None if this is not the way, or not now: a step is under way."""
@@ -74,6 +77,8 @@ class Quick:
 
     def _fit(self) -> bool:
         core, of = self.core, self.of
+        if (core.access.version, WHO.get()) != self.allowed:
+            return False
         if core.closed or core.unsettled or core.stop is not None or core.transactions.queued:
             return False
         if of._dropped or of._codec is not self.codec:
@@ -146,7 +151,9 @@ def _recognised(core: Core, query: Query, marked: Marked) -> Quick | None:
             types = of._codec.types
             encoders = tuple((given[c], encoder(types[c], core.interner)) for c in first)
             result = Codec(tuple(types[c] for c in outputs), tuple(query.names), core.interner)
-            return Quick(core, of, of._codec, arrangement, encoders, tuple(outputs), result)
+            return Quick(
+                core, of, of._codec, arrangement, encoders, tuple(outputs), result, (core.access.version, WHO.get())
+            )
     return None
 
 

@@ -15,41 +15,11 @@ import binascii
 import hashlib
 import hmac
 import os
-from dataclasses import dataclass
 
 from everview.server.pg.states import PgError
+from everview.session.rights.passwords import Verifier, signed
 
 MECHANISM = "SCRAM-SHA-256"
-ROUNDS = 4096
-
-
-@dataclass(frozen=True)
-class Verifier:
-    """What is kept in place of a password."""
-
-    salt: bytes
-    rounds: int
-    stored: bytes
-    server: bytes
-
-    @classmethod
-    def of(cls, password: str, salt: bytes | None = None, rounds: int = ROUNDS) -> Verifier:
-        """The verifier of a password.
-
-        >>> verifier = Verifier.of("pencil", base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ=="))
-        >>> base64.b64encode(verifier.stored).decode()
-        'WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY='
-        """
-        salt = os.urandom(16) if salt is None else salt
-        salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, rounds)
-        client = _signed(salted, b"Client Key")
-        return cls(salt, rounds, hashlib.sha256(client).digest(), _signed(salted, b"Server Key"))
-
-    @classmethod
-    def of_nobody(cls, name: str, secret: bytes) -> Verifier:
-        """One that no password fits, always the same for the same name."""
-        salt = _signed(secret, name.encode())[:16]
-        return cls(salt, ROUNDS, _signed(secret, b"stored" + salt), _signed(secret, b"server" + salt))
 
 
 class Conversation:
@@ -95,17 +65,13 @@ class Conversation:
         except (binascii.Error, ValueError):
             raise _refused("SCRAM's proof is not understood") from None
         said = f"{self._said},{without}".encode()
-        signature = _signed(self._verifier.stored, said)
+        signature = signed(self._verifier.stored, said)
         if len(proven) != len(signature):
             return None
         client = bytes(a ^ b for a, b in zip(proven, signature, strict=True))
         if not hmac.compare_digest(hashlib.sha256(client).digest(), self._verifier.stored):
             return None
-        return b"v=" + base64.b64encode(_signed(self._verifier.server, said))
-
-
-def _signed(key: bytes, data: bytes) -> bytes:
-    return hmac.digest(key, data, "sha256")
+        return b"v=" + base64.b64encode(signed(self._verifier.server, said))
 
 
 def _text(data: bytes) -> str:

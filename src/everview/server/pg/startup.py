@@ -12,18 +12,21 @@ next to nothing.
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import ssl
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from everview.errors import InputError
+from everview.server.identity import Identity
 from everview.server.pg import messages
 from everview.server.pg.messages import Password, violation
-from everview.server.pg.scram import MECHANISM, Conversation, Verifier
+from everview.server.pg.scram import MECHANISM, Conversation
 from everview.server.pg.states import PgError
 from everview.server.pg.wire import Wire
+from everview.server.serving import is_local
+from everview.session.rights.acting import Principal
 
 PATIENCE = 30.0
 """Seconds in which a client must have logged in."""
@@ -39,11 +42,9 @@ LONG_KEY, SHORT_KEY = 32, 4
 class Login:
     """Who may connect, and how that is found out."""
 
-    verifier: Verifier | None = None
-    """of the token; None if nobody is asked for one"""
+    identity: Identity
     context: ssl.SSLContext | None = None
     """the server's certificate, if it has one"""
-    secret: bytes = field(default_factory=lambda: os.urandom(32))
 
 
 @dataclass
@@ -53,6 +54,7 @@ class Begun:
     options: dict[str, str]
     minor: int
     key: bytes
+    who: Principal
 
 
 async def begin(wire: Wire, login: Login, cancel: Callable[[int, bytes], None]) -> Begun | None:
@@ -84,11 +86,14 @@ async def _begun(wire: Wire, login: Login, cancel: Callable[[int, bytes], None])
     options = _options(body)
     minor = _negotiated(wire, code, options)
     key = secrets.token_bytes(LONG_KEY if minor >= 2 else SHORT_KEY)
-    if login.verifier is not None:
-        await _proven(wire, login, options.get("user", ""))
+    user = options.get("user", "")
+    if login.identity.takes_tokens(user):
+        who = await _told(wire, login, user, secured)
+    else:
+        who = await _proven(wire, login, user)
     wire.put(messages.AUTHENTICATED)
     wire.open_up()
-    return Begun(options, minor, key)
+    return Begun(options, minor, key, who)
 
 
 async def _secured(wire: Wire, login: Login, code: int, secured: bool) -> bool:
@@ -134,10 +139,26 @@ def _negotiated(wire: Wire, code: int, options: dict[str, str]) -> int:
     return spoken
 
 
-async def _proven(wire: Wire, login: Login, user: str) -> None:
-    """Have the client prove that it knows the token."""
-    assert login.verifier is not None
-    conversation = Conversation(login.verifier)
+async def _told(wire: Wire, login: Login, user: str, secured: bool) -> Principal:
+    """Have the client say its token, in the place of a password: only where nobody listens in."""
+    peer = wire.transport.get_extra_info("peername") if wire.transport is not None else None
+    if not secured and not (isinstance(peer, tuple) and is_local(str(peer[0]))):
+        raise PgError("E_AUTH", "28000", f"{user!r} has no password, and tokens are taken over TLS only", "use TLS")
+    wire.put(messages.CLEARTEXT)
+    await wire.drained()
+    given = (await _said(wire)).rstrip(b"\0").decode(errors="replace")
+    try:
+        return login.identity.of_password(user, given)
+    except InputError as error:
+        raise PgError("E_AUTH", "28P01", error.message, "the password is a token of the role's") from None
+
+
+async def _proven(wire: Wire, login: Login, user: str) -> Principal:
+    """Have the client prove that it knows the password: the role's own, or the server's token."""
+    verifier = login.identity.verifier(user)
+    if verifier is None:
+        return login.identity.proven(user)
+    conversation = Conversation(verifier)
     wire.put(messages.sasl([MECHANISM]))
     await wire.drained()
     first = await _said(wire)
@@ -151,8 +172,11 @@ async def _proven(wire: Wire, login: Login, user: str) -> None:
     await wire.drained()
     answer = conversation.final(await _said(wire))
     if answer is None:
-        raise PgError("E_AUTH", "28P01", f"the password of {user!r} is wrong", "the password is the server's token")
+        raise PgError(
+            "E_AUTH", "28P01", f"the password of {user!r} is wrong", "it is the role's, or the server's token"
+        )
     wire.put(messages.sasl_final(answer))
+    return login.identity.proven(user)
 
 
 async def _said(wire: Wire) -> bytes:

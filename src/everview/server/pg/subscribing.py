@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from everview.errors import EverviewError, InputError, StoppedError, did_you_mean
+from everview.server.engine import stamp_of
 from everview.server.pg import messages
 from everview.server.pg.answers import Answer, Column, RowWriter
 from everview.server.pg.commands import Command, Reader
@@ -42,6 +43,7 @@ from everview.server.pg.wire import Gone
 from everview.session.changes.batch import Batch
 from everview.session.core import core_of
 from everview.session.reads.snapshot import consolidated
+from everview.session.rights.acting import WHO
 from everview.sql.scalar.names import spelled
 from everview.types import BOOL, INT, STR
 
@@ -159,6 +161,8 @@ class Feed:
         self.rows = 0
         self.behind = False
         """whether more waits than may"""
+        self.error: EverviewError | None = None
+        """why it is over"""
         self._loop = loop
         self._lock = threading.Lock()
         self._batches: deque[Batch] = deque()
@@ -172,6 +176,11 @@ class Feed:
                 self._batches = deque([added_up(list(self._batches))])
                 self.rows = len(self._batches[0])
             self.behind = self.rows > TOO_MANY and len(self._batches) > 0
+        self._loop.call_soon_threadsafe(self.news.set)
+
+    def fail(self, error: EverviewError) -> None:
+        """It is over; on the engine's thread."""
+        self.error = error
         self._loop.call_soon_threadsafe(self.news.set)
 
     def taken(self) -> list[Batch]:
@@ -206,6 +215,9 @@ class Live(Answer):
         self._keys = keys
         self._waiting: deque[Row] = deque()
         self._subscription: Subscription | None = None
+        self.who = WHO.get()
+        self.reads: tuple[str, ...] = ()
+        self.stamp = ""
         self._last = 0.0
         self._counts: dict[Row, dict[Row, int]] = {}
         """with ENVELOPE UPSERT: rows by key, and how often each is there"""
@@ -237,11 +249,22 @@ class Live(Answer):
             subscription.close()
             raise
         self._subscription = subscription
+        self.reads = getattr(view, "reads", ()) or (view._label,)
+        self.stamp = stamp_of(session, self.who, self.reads)
+        if self.who is not None:
+            self.client.engine.watched.add(self)
+
+    def revoke(self, error: EverviewError) -> None:
+        """Whoever follows it has no right to it any more."""
+        self.feed.fail(error)
 
     _first: Batch | None = None
+    counted = False
+    """whether it counts among the subscriptions of its role"""
 
     def stop(self, session: Session) -> None:
         """No more."""
+        self.client.engine.watched.discard(self)
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None
@@ -264,6 +287,9 @@ class Live(Answer):
 
     def close(self) -> None:
         """No more; the engine is told when it comes to it."""
+        if self.counted:
+            self.counted = False
+            self.client.engine.quotas.give_back("subscriptions", self.who)
         if self._subscription is not None and not self.client.engine.closing:
             task = asyncio.ensure_future(self._closed())
             _CLOSING.add(task)
@@ -290,6 +316,8 @@ class Live(Answer):
         """Rows of what has come."""
         if self.ended or (self.wanted.granularity and clock.monotonic() < self._last + self.wanted.granularity):
             return
+        if self.feed.error is not None:
+            raise self.feed.error
         if self.feed.behind:
             raise PgError(
                 "E_MEMORY",
@@ -446,6 +474,7 @@ def _shape(sql: Statements, wanted: Wanted) -> tuple[list[str], list[Any]]:
     name = schemas.found(sql.core, plain, there)
     if name not in there:
         raise InputError("E_TABLE", f"there is no view or table {plain}", did_you_mean(plain, there))
+    sql.core.access.may_read(name)
     found = sql.session[name]
     return list(found.schema()), [c.type for c in found._columns]
 
@@ -482,6 +511,8 @@ async def open_live(client: Client, command: Command) -> Live:
         )
     names, types = await client.run(lambda s: client.work.inside(s, lambda sql: _shape(sql, wanted)))
     live = Live(client, wanted, *_arranged(wanted, names, types))
+    client.engine.quotas.take("subscriptions", live.who)
+    live.counted = True
     try:
         await client.run(live.start)
     except BaseException:

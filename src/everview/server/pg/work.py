@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 QUERIES = ("SELECT", "WITH", "VALUES", "TABLE", "FROM", "(")
-DEFINING = ("CREATE", "DROP", "ALTER", "COMMENT", "REPLACE")
+DEFINING = ("CREATE", "DROP", "ALTER", "COMMENT", "REPLACE", "GRANT", "REVOKE", "REASSIGN")
 """First words of statements that take effect at once."""
 
 READ_COMMITTED = "read committed"

@@ -19,6 +19,7 @@ from everview.session.changes.current_rows import last_of_each, records
 from everview.session.changes.keys import key_missing, key_present, key_twice
 from everview.session.changes.transactions import Transaction
 from everview.session.changes.turns import writes
+from everview.session.rights.acting import WHO, doing
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -46,7 +47,8 @@ class ByKey:
             new = np.ascontiguousarray(codes[:, last_of_each(codes[list(table._key)])])
             old = transactions.current(table, new[list(table._key)])
             if old.size:
-                transactions.stage(table, old, -1)
+                with doing("UPDATE"):
+                    transactions.stage(table, old, -1)
             transactions.stage(table, new, 1)
 
     @writes
@@ -54,7 +56,7 @@ class ByKey:
         """The same for a few rows."""
         last = {tuple([row[c] for c in table._key]): row for row in rows}
         old = self._stored(table, last)
-        if old is None:
+        if old is None or WHO.get() is not None:
             self.upsert(table, _columns(table, rows))
             return
         changes = ChangeSet(((table, old, -1),)) if old else ChangeSet()

@@ -32,6 +32,7 @@ from everview.runtime.base import (
 from everview.runtime.captures import Captured
 from everview.session.changes.current_rows import current, how_often
 from everview.session.changes.turns import reads, turn, writes
+from everview.session.rights.acting import WHO, doing
 from everview.stopping import helpers
 
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ class Transactions:
         be settled first: what a turn has left that was cut off may be this very transaction.
         """
         core, staged = self._core, self.staged
+        if WHO.get() is not None:
+            core.access.may_change(table, rows, diff)
         if staged is not None and not core.unsettled and self.staged_by == get_ident():
             if table._dropped or core.runtime.backing.read_only:
                 self.check_writable(table)
@@ -158,7 +161,8 @@ class Transactions:
             table._alive()
             rows = self.current(table, None)
             if rows.size:
-                self.stage(table, rows, -1)
+                with doing("TRUNCATE"):
+                    self.stage(table, rows, -1)
 
     def present(self, table: Table, keys: list[tuple[int, ...]] | None) -> list[tuple[int, ...]]:
         """Codes of the rows under the given keys (None: all), as the transaction under way sees them, repeated by
@@ -173,6 +177,9 @@ class Transactions:
 
     def add(self, changes: ChangeSet) -> None:
         """Add changes to the transaction under way, or make them one; in a turn that writes."""
+        if WHO.get() is not None:
+            for table, rows, diff in changes:
+                self._core.access.may_change(table, rows, diff)
         if self.staged is not None:
             self.staged.extend(changes)
         else:

@@ -61,6 +61,8 @@ class Altering:
     def rename(self, old: str, new: str) -> None:
         """Give a table or view another name."""
         self._begin(f"{old!r} cannot be renamed")
+        self._core.access.may_own("relation", old)
+        self._core.access.may_create(new)
         self._catalog.check_new(new)
         self._refuse_pipelines(old)
         entry = Renamed(old, new)
@@ -70,6 +72,8 @@ class Altering:
     def rename_columns(self, name: str, columns: tuple[str, ...]) -> None:
         """Give the columns of a table or view other names."""
         self._begin(f"columns of {name!r} cannot be renamed")
+        self._core.access.may_own("relation", name)
+        self._core.access.refuse_policies(name)
         self._refuse_pipelines(name)
         if name in self._catalog.tables:
             self._refuse_followers(self._catalog.tables[name])
@@ -90,6 +94,8 @@ class Altering:
         """
         core, catalog = self._core, self._catalog
         self._begin(f"table {table._label!r} cannot be altered")
+        for one in (table._label, *gone):
+            core.access.may_own("relation", one)
         self._refuse_pipelines(table._label)
         if gone and core.clock.agenda.of(table):  # a table cannot be altered while views of it follow the clock
             for name in gone:
@@ -204,6 +210,7 @@ class Altering:
         catalog.redeclarable.discard(entry.old)
         for name, column in [about for about in catalog.comments if about[0] == entry.old]:
             catalog.comments[entry.new, column] = catalog.comments.pop((name, column))
+        self._core.access.renamed(entry.old, entry.new)
 
     def _rename_columns(self, entry: ColumnsRenamed) -> None:
         catalog = self._catalog

@@ -35,6 +35,7 @@ from everview.session.inspect import error_operators
 from everview.session.names.altering import Altering, plan_of
 from everview.session.names.catalog import TRANSIENT
 from everview.session.names.entries import (
+    AccessSet,
     Collected,
     ColumnsRenamed,
     Commented,
@@ -90,12 +91,14 @@ class Definitions:
         if isinstance(name, str) and name in catalog.redeclarable and name in catalog.tables:
             return self._same_table(catalog.tables[name], schema, key, size)
         core.runtime.backing.check_writable(f"table {name!r} cannot be made")
+        core.access.may_create(name)
         table = self._new_table(name, schema, key)
         with self._or_drop(table):
             label = "" if table._stored_as == name else table._stored_as
             catalog.note(TableMade(name, tuple((c.name, c.type) for c in table._columns), table._key, table._id, label))
             if size is not None:
                 self.follow(ArrivalTTL(core, table, size, owner=True))
+            core.access.made("relation", name)
         return table
 
     def _new_table(
@@ -239,6 +242,7 @@ class Definitions:
             return self._same_view(catalog.views[name], collection, index_by)
         if not transient:
             core.runtime.backing.check_writable(f"view {name!r} cannot be made")
+            core.access.may_create(name)
         if isinstance(collection, Collection) and common_owner(collection) is core:
             collection, plan = rewritten(core, collection, plan)
         view = self._new_view(name, collection, index_by, history, plan)
@@ -252,6 +256,7 @@ class Definitions:
                         name, view._node, names, view._index, history, view._installed_at, plan, meaning, why, calls
                     )
                 )
+                core.access.made("relation", name, collection._bound)
         return view
 
     def _new_view(
@@ -321,6 +326,7 @@ class Definitions:
         """A further arrangement of a view (or table), for look-ups by other columns."""
         of._alive()
         if name:
+            self._core.access.may_own("relation", of._label)
             self._core.changing()
             self._core.runtime.backing.check_writable(f"index {name!r} cannot be made")
             self._core.transactions.catch_up()
@@ -343,6 +349,7 @@ class Definitions:
     @reads
     def drop_index(self, name: str) -> None:
         """Stop keeping an index that has a name."""
+        self._core.access.may_own("relation", self._catalog.indexes()[name][0]._label)
         self._core.changing()
         self._core.runtime.backing.check_writable(f"index {name!r} cannot be dropped")
         self._core.transactions.catch_up()
@@ -417,6 +424,7 @@ class Definitions:
             self.remove_view(view)
             self.collect()
         else:
+            core.access.may_own("relation", view._name)
             core.transactions.refuse_supposed("views cannot be dropped")
             core.runtime.backing.check_writable(f"view {view._name!r} cannot be dropped")
             self._catalog.note(ViewDropped(view._name))
@@ -426,15 +434,21 @@ class Definitions:
     # names for types, and comments
 
     @reads
-    def say(self, entry: TypeMade | TypeDropped | Commented) -> None:
-        """Keep a name for a type, or a comment."""
+    def say(self, entry: TypeMade | TypeDropped | Commented | AccessSet) -> None:
+        """Keep a name for a type, a comment, a role, or the rights to something."""
+        if isinstance(entry, Commented):
+            self._core.access.may_own("relation", entry.name)
+        elif isinstance(entry, (TypeMade, TypeDropped)):
+            self._core.access.may_manage("make or drop types")
         self._core.changing()
         self._core.runtime.backing.check_writable("this cannot be said")
         self._catalog.note(entry)
         self._said(entry)
 
-    def _said(self, entry: TypeMade | TypeDropped | Commented) -> None:
-        if isinstance(entry, TypeMade):
+    def _said(self, entry: TypeMade | TypeDropped | Commented | AccessSet) -> None:
+        if isinstance(entry, AccessSet):
+            self._core.access.said(entry)
+        elif isinstance(entry, TypeMade):
             self._core.types[entry.name] = entry.type
         elif isinstance(entry, TypeDropped):
             self._core.types.pop(entry.name, None)
@@ -455,15 +469,20 @@ class Definitions:
         self._core.transactions.refuse_supposed("functions cannot be made")
         self._core.runtime.backing.check_writable(f"function {made.name!r} cannot be made")
         if made.name in self._catalog.sql_functions:
+            self._core.access.may_own("function", made.name)
+        self._core.access.may_create(made.name)
+        if made.name in self._catalog.sql_functions:
             self._forget_function(made.name)
         self._catalog.note(made)
         self._catalog.sql_functions[made.name] = made
+        self._core.access.made("function", made.name)
 
     @reads
     def drop_function(self, name: str) -> None:
         """Stop keeping a function, and the views that call it."""
         self._core.transactions.refuse_supposed("functions cannot be dropped")
         self._core.runtime.backing.check_writable(f"function {name!r} cannot be dropped")
+        self._core.access.may_own("function", name)
         for user in self.users_of(name):
             if user in self._catalog.views:
                 self.drop_view(self._catalog.views[user])
@@ -475,6 +494,7 @@ class Definitions:
     def _forget_function(self, name: str) -> None:
         self._catalog.note(FunctionDropped(name))
         del self._catalog.sql_functions[name]
+        self._core.access.forget("function", name)
 
     def users_of(self, function: str) -> list[str]:
         """Views that call a function written in SQL, and functions whose text has its name."""
@@ -488,6 +508,7 @@ class Definitions:
         for arrangement in (view._arrangement, *(index.arrangement for index in view._more)):
             keep_snapshots(arrangement.trace)
         self._forget_comments(view._name)
+        self._core.access.forget("relation", view._name)
         view._dropped = True
         del self._catalog.views[view._name]
         self._core.subscriptions.forget(view)
@@ -502,6 +523,9 @@ class Definitions:
         core.transactions.refuse_supposed("tables cannot be dropped")
         core.transactions.catch_up()
         core.runtime.backing.check_writable(f"table {table._label!r} cannot be dropped")
+        for name in (table._label, *(table._views if cascade else ())):
+            if not name.startswith(TRANSIENT):
+                core.access.may_own("relation", name)
         if table._views and not cascade:
             raise PlanError(
                 "E_IN_USE",
@@ -521,6 +545,7 @@ class Definitions:
             keep_snapshots(arrangement.trace)
         table._dropped = True
         self._forget_comments(table._label)
+        self._core.access.forget("relation", table._label)
         del tables[table._label]
         self._core.subscriptions.forget(table)
         for hidden in [t for t in tables.values() if t._origin is table]:
@@ -632,7 +657,7 @@ class Definitions:
         elif isinstance(entry, IndexDropped):
             self._forget_index(entry.name)
             self.free_unused()
-        elif isinstance(entry, (TypeMade, TypeDropped, Commented)):
+        elif isinstance(entry, (TypeMade, TypeDropped, Commented, AccessSet)):
             self._said(entry)
         elif isinstance(entry, (TableAltered, Renamed, ColumnsRenamed)):
             self.altering.do(entry)
@@ -640,6 +665,7 @@ class Definitions:
             catalog.sql_functions[entry.name] = entry
         elif isinstance(entry, FunctionDropped):
             del catalog.sql_functions[entry.name]
+            core.access.forget("function", entry.name)
         elif isinstance(entry, ViewDropped):
             self.remove_view(catalog.views[entry.name])
             self.free_unused()

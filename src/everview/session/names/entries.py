@@ -203,8 +203,18 @@ class FunctionDropped:
     name: str
 
 
+@dataclass(frozen=True)
+class AccessSet:
+    """A role, or the rights to a thing (`session.rights.roles`), as JSON; nothing any more, if the text is empty."""
+
+    kind: str
+    name: str
+    value: str
+
+
 Entry = (
-    FunctionMade
+    AccessSet
+    | FunctionMade
     | FunctionDropped
     | TypeMade
     | TypeDropped

@@ -13,6 +13,7 @@ from everview.expr.nodes import ColumnRef, Expr, Literal
 from everview.plan import nodes as plan
 from everview.plan.substitute import substituted
 from everview.session.names.entries import (
+    AccessSet,
     Collected,
     ColumnsRenamed,
     Commented,
@@ -57,7 +58,11 @@ def _after(kept: Kept, entry: Entry, data: bytes) -> Kept:
     if isinstance(entry, ViewDropped):
         return _without(kept, lambda e: _about(e) == entry.name)
     if isinstance(entry, FunctionDropped):
+        kept = _without(kept, lambda e: isinstance(e, AccessSet) and (e.kind, e.name) == ("function", entry.name))
         return _without(kept, lambda e: isinstance(e, FunctionMade) and e.name == entry.name)
+    if isinstance(entry, AccessSet):
+        others = _without(kept, lambda e: isinstance(e, AccessSet) and (e.kind, e.name) == (entry.kind, entry.name))
+        return [*others, (entry, data)] if entry.value else others
     if isinstance(entry, TypeDropped):
         return _without(kept, lambda e: isinstance(e, TypeMade) and e.name == entry.name)
     if isinstance(entry, IndexDropped):
@@ -96,6 +101,8 @@ def _about(entry: Entry) -> str | None:
     """The view (or table) that an entry is about, if it is about nothing else."""
     if isinstance(entry, (ViewMade, Commented)):
         return entry.name
+    if isinstance(entry, AccessSet) and entry.kind == "relation":
+        return entry.name
     return entry.view if isinstance(entry, IndexMade) else None
 
 
@@ -117,6 +124,8 @@ def _reads(entry: ViewMade | PlanChanged, tables: set[int]) -> bool:
 def _renamed(entry: Entry, to: Renamed) -> Entry:
     if isinstance(entry, TableMade) and entry.name == to.old:
         return replace(entry, name=to.new, label=entry.label or to.old)
+    if isinstance(entry, AccessSet) and (entry.kind, entry.name) == ("relation", to.old):
+        return replace(entry, name=to.new)
     if isinstance(entry, (ViewMade, Commented)) and entry.name == to.old:
         return replace(entry, name=to.new)
     if isinstance(entry, IndexMade) and entry.view == to.old:

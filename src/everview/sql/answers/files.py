@@ -71,6 +71,7 @@ class FileTable:
 
 def forbidden(core: Core) -> InputError | None:
     """Why SQL may not use files here; None if it may."""
+    core.access.may_manage("use files")
     if core.may_use_files:
         return None
     return InputError(

@@ -183,6 +183,7 @@ class Prepared:
             compiler = Compiler(self._session, source, standing=True)
             compiler.by_text = True
             collection._meaning = self._compiled(compiler, source, written).node
+        collection._bound = dict(compiler.claims)
         index = [c.name for c in columns[: len(self._types)]]
         asked = source.notes.plan or getattr(self._core.attached.get("sql"), "plan", None)
         how = choice.how_to_join(query.node, asked)

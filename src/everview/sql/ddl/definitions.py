@@ -128,6 +128,7 @@ def create_view(sql: Statements, name: str, node: exp.Create, source: Source) ->
         collection._meaning = joins.take(compiler.query(written, {}, None).node, range(query.width))
     how = sql.how_to_join(plain, source)
     collection._calls = tuple(compiler.called)
+    collection._bound = dict(compiler.claims)
     collection._plan_why = choice.why(how, sql.asked(source))
     if name in sql.session.views and node.args.get("replace"):
         return lambda: _replaced(sql.session, name, collection, how)

@@ -95,7 +95,7 @@ def drop(sql: Statements, statement: reading.Statement) -> None:
     sql.refuse_in_transaction(None, statement.source())
     words.next_is("CONCURRENTLY")
     optional = words.next_is("IF", "EXISTS")
-    there = sql.core.catalog.indexes()
+    there = {n: of for n, of in sql.core.catalog.indexes().items() if of[0]._label in sql.session}
     found: list[str] = []
     while True:
         at = words.at

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from everview.errors import did_you_mean
+from everview.session.rights.roles import Rights
 from everview.sql.scalar import names
 from everview.sql.text import reading
 from everview.sql.text.places import Source
@@ -115,6 +116,8 @@ def create(sql: Statements, node: exp.Create, source: Source) -> Do:
     if exists and not node.args.get("exists"):
         raise source.error(node.this, "E_NAME", f"there is a schema {name} already", "CREATE SCHEMA IF NOT EXISTS")
 
+    sql.core.access.may_manage("make schemas")
+
     def do() -> None:
         if not exists:
             sql.core.transactions.set_offset(f"{_MADE}{name}", "made")
@@ -130,6 +133,7 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
         written = _name(target, source)
         name = names.spelled(written, there)
         if name in there:
+            sql.core.access.may_own("schema", name)
             found.append(name)
         elif not optional:
             raise source.error(target, "E_NAME", f"there is no schema {written}", _hint(written, there))
@@ -148,6 +152,8 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
                 if one in catalog.tables:
                     catalog.tables[one].drop(cascade=True)
             sql.core.transactions.set_offset(f"{_MADE}{name}", "")
+            if ("schema", name) in sql.core.access.rights:
+                sql.core.access.set_rights("schema", name, Rights())
 
     return do
 

@@ -77,6 +77,9 @@ class Returning:
         clause = node.args.get("returning")
         target = node.this.this if isinstance(node.this, exp.Schema) else node.this
         self.rows = Affected(sql, source, [(target.alias or target.name, table)])
+        self.table = table
+        if clause is not None:
+            sql.core.access.may_read(table._label)
         self.outputs = None if clause is None else self.rows.outputs(clause.expressions)
         sql.returning = self.outputs
 

@@ -19,12 +19,14 @@ from everview.expr.nodes import Expr
 from everview.expr.nodes import Literal as Constant
 from everview.plan import joins
 from everview.plan import nodes as plan
+from everview.session.rights.acting import doing
 from everview.session.table import Table
 from everview.sql.answers.result import Result, Row
 from everview.sql.ddl import schemas
 from everview.sql.dml import own_changes
 from everview.sql.dml.affected import Returning
 from everview.sql.dml.conflicts import DoUpdate
+from everview.sql.rights import row_checks
 from everview.sql.scalar import constants, names
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.select.query import Compiler, Query
@@ -46,7 +48,7 @@ _NOTHING = plan.Table(-1, (INT,))
 def insert(sql: Statements, node: exp.Insert, source: Source) -> Do:
     """INSERT INTO t [(columns)] VALUES ... or SELECT ... [ON CONFLICT ...] [RETURNING ...]"""
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
-    table = table_of(sql, target, source)
+    table = table_of(sql, target, source, "INSERT")
     conflict = _conflict(sql, node, table, source)
     returning = Returning(sql, node, table, source)
     if node.expression is None:
@@ -75,7 +77,9 @@ def done(sql: Statements, change: Rows, returning: Returning) -> Result | None:
         sql.affected = len(change())
         return None
     with sql.session.transaction():
-        return returning.answer(change())
+        rows = change()
+        row_checks.check_returned(sql.core, returning.table, rows)
+        return returning.answer(rows)
 
 
 def _given(sql: Statements, node: exp.Insert, table: Table, at: Sequence[int], source: Source) -> Rows:
@@ -91,7 +95,7 @@ def _given(sql: Statements, node: exp.Insert, table: Table, at: Sequence[int], s
 
 def update(sql: Statements, node: exp.Update, source: Source) -> Do:
     """UPDATE t SET column = ..., (a, b) = (...) [FROM ...] [WHERE ...] [RETURNING ...]"""
-    table = table_of(sql, node.this, source)
+    table = table_of(sql, node.this, source, "UPDATE")
     returning = Returning(sql, node, table, source)
     settings = [pair for setting in node.expressions for pair in settings_of(setting, source)]
     new = positions_of([column for column, _ in settings], table, source)
@@ -168,14 +172,14 @@ def _replace(sql: Statements, table: Table, old: list[Row], changed: list[Row]) 
     """Take rows away and put others in their place, all or nothing."""
     if not old:
         return
-    with sql.session.transaction():
+    with sql.session.transaction(), doing("UPDATE"):
         table.delete(old)
         insert_rows(sql, table, changed, "error")
 
 
 def delete(sql: Statements, node: exp.Delete, source: Source) -> Do:
     """DELETE FROM t [USING ...] [WHERE ...] [RETURNING ...]"""
-    table = table_of(sql, node.this, source)
+    table = table_of(sql, node.this, source, "DELETE")
     returning = Returning(sql, node, table, source)
     select = of_target(node)
     others = node.args.get("using") or []
@@ -194,7 +198,7 @@ def delete(sql: Statements, node: exp.Delete, source: Source) -> Do:
 
 def truncate(sql: Statements, node: exp.TruncateTable, source: Source) -> Do:
     """TRUNCATE t, u: all of them or none"""
-    tables = [table_of(sql, target, source) for target in node.expressions]
+    tables = [table_of(sql, target, source, "TRUNCATE") for target in node.expressions]
 
     def do() -> None:
         with sql.session.transaction():
@@ -204,7 +208,8 @@ def truncate(sql: Statements, node: exp.TruncateTable, source: Source) -> Do:
     return do
 
 
-def table_of(sql: Statements, target: exp.Expr | bool | None, source: Source) -> Table:
+def table_of(sql: Statements, target: exp.Expr | bool | None, source: Source, privilege: str = "") -> Table:
+    """The table that a statement changes, if whoever acts has the privilege to."""
     if not isinstance(target, exp.Expr):  # sqlglot reads DELETE alone as a statement
         raise SqlError("E_SYNTAX", "the table's name is missing", "name the table to change", 1, 1)
     name = sql.spelled(schemas.written(target))
@@ -214,8 +219,13 @@ def table_of(sql: Statements, target: exp.Expr | bool | None, source: Source) ->
             raise source.error(
                 target, "E_TABLE", f"{name} is a view and cannot be changed", "change the tables it is made of"
             )
+        who = sql.core.access.acting()
+        if who is not None:
+            raise sql.core.access.refused("UPDATE", "relation", name, who)
         hint = did_you_mean(name, sql.session.tables)
         raise source.error(target, "E_TABLE", f"there is no table {name}", hint)
+    if privilege:
+        sql.core.access.may(privilege, "relation", name)
     return found
 
 
@@ -266,6 +276,7 @@ def _conflict(sql: Statements, node: exp.Insert, table: Table, source: Source) -
     if "UPDATE" not in what:
         raise source.refuse(node, "ON CONFLICT is followed by DO NOTHING or DO UPDATE SET")
     _check_conflict_keys(clause, table, source)
+    sql.core.access.may("UPDATE", "relation", table._label)
     at = positions_of([s.this for s in clause.expressions], table, source)
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
     name = target.alias or target.name

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from everview.errors import InputError
 from everview.expr.nodes import ColumnRef, Expr
+from everview.session.rights.acting import doing
 from everview.sql.answers.result import Row
 from everview.sql.dml.affected import Affected
 from everview.sql.text.places import Source
@@ -56,6 +57,9 @@ class DoUpdate:
         codes = table._codec.encode(rows)
         keys = [tuple(codes[k, i].item() for k in table._key) for i in range(len(rows))]
         there = {tuple(r[k] for k in table._key): r for r in self.sql.core.transactions.present(table, keys)}
+        if there:
+            with doing("UPDATE"):
+                self.sql.core.access.may_change(table, list(there.values()), -1)
         fresh: list[Row] = []
         pairs: list[Row] = []
         seen: set[tuple[int, ...]] = set()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from everview.errors import InputError
+from everview.session.rights.acting import doing
 from everview.session.table import Table
 from everview.sql.answers.result import Row
 from everview.sql.dml import changes, own_changes
@@ -57,7 +58,7 @@ def merge(sql: Statements, node: exp.Merge, source: Source) -> Do:
         old = [row[:width] for when, rows in found if when.old for row in rows]
         _check_once(sql, table, [row[:width] for when, rows in found if when.old and when.matched for row in rows])
         new = [tuple(row[i] for i in when.new) for when, rows in found if when.new is not None for row in rows]
-        with sql.session.transaction():
+        with sql.session.transaction(), doing("MERGE"):
             if old:
                 table.delete(old)
             changes.insert_rows(sql, table, new, "error")
@@ -101,6 +102,9 @@ def _when(
     then = when.args["then"]
     word = then.name.upper() if isinstance(then, exp.Var) else ""
     width = len(table._columns)
+    doing_now = "INSERT" if isinstance(then, exp.Insert) else "UPDATE" if isinstance(then, exp.Update) else word
+    if doing_now in ("INSERT", "UPDATE", "DELETE"):
+        sql.core.access.may(doing_now, "relation", table._label)
     if isinstance(then, exp.Insert):
         if matched or by_source:
             raise source.error(then, "E_SYNTAX", "only rows that are not matched can be inserted", "UPDATE or DELETE")

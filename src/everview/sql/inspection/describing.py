@@ -102,7 +102,8 @@ def _listed(sql: Statements, names: Sequence[str], types: Sequence[DataType], ke
 
 def watermarks(sql: Statements) -> Result:
     """SHOW WATERMARKS: how far each table's time has come, and how many rows were late."""
-    found = [f for f in sql.core.clock.followers if isinstance(f, Watermark)]
+    every = [f for f in sql.core.clock.followers if isinstance(f, Watermark)]
+    found = [f for f in every if f.table._label in sql.session]
     rows = [(f.table._label, None if f.reached == NULL else moment_of(f.reached), f.late) for f in found]
     codec = Codec((STR, TIMESTAMP.optional(), INT), ("table", "watermark", "late"), sql.core.interner)
     return Result(codec, codec.encode_rows(rows))

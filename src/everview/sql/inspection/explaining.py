@@ -24,6 +24,7 @@ from everview.sql.answers.result import Result
 from everview.sql.ddl import schemas
 from everview.sql.ddl.definitions import refuse_properties
 from everview.sql.inspection import reasons
+from everview.sql.rights import seen, sharing
 from everview.sql.select import choice
 from everview.sql.text import parts, reading
 from everview.sql.text.places import Source
@@ -43,8 +44,9 @@ def explain(sql: Statements, statement: reading.Statement) -> Result:
         return _alternatives(sql, _without_first(source))
     name = schemas.found(sql.core, source.text.strip(), sql.session.views)
     if name in sql.session.views:
-        view = sql.session[name]
-        return sql.texts("plan", view.explain().split("\n"))
+        view = seen.whole(sql.session, name, "its plan")
+        alone = sql.core.access.acting() is not None
+        return sql.texts("plan", (view._source.explain() if alone else view.explain()).split("\n"))
     tree = reading.parsed(source)
     node = _explained(tree, source)
     query, compiler = parts.whole(tree, source, lambda: sql.bound(node, source))
@@ -54,7 +56,11 @@ def explain(sql: Statements, statement: reading.Statement) -> Result:
     joined = _joins(sql, collection._node, kept, choice.why(how, sql.asked(source)))
     found = [str(look_up) for _, look_up in lookups.planned(sql.core, query.node)] if node is tree else []
     asked = [asking.told(sql.core, query.node, sql.way)] if node is tree else []
-    lines = [*collection.explain().split("\n"), *joined, *found, *asked, *_kept(sql, collection)]
+    lines = [*collection.explain().split("\n"), *joined, *found, *asked]
+    if sql.core.access.acting() is None:
+        lines += _kept(sql, collection)
+    else:  # what is kept for others, and how large it is, is theirs; how it is shared is not
+        lines += sharing.told(sql, node, source)
     if analyze:
         start = time.perf_counter()
         rows = len(sql.answer(query, compiler))
@@ -64,6 +70,7 @@ def explain(sql: Statements, statement: reading.Statement) -> Result:
 
 def _alternatives(sql: Statements, source: Source) -> Result:
     """The plans that the joins of a query could have, with their costs."""
+    sql.core.access.may_manage("see how large tables are", look=True)
     tree = reading.parsed(source)
     node = _explained(tree, source)
     query, compiler = parts.whole(tree, source, lambda: sql.bound(node, source))

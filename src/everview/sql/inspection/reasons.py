@@ -18,6 +18,7 @@ from everview.errors import did_you_mean
 from everview.plan import joins
 from everview.session.names.catalog import QUERY
 from everview.sql.answers.result import Result
+from everview.sql.rights import seen
 from everview.sql.scalar import names
 from everview.sql.text import parts, reading
 from everview.sql.text.places import Source
@@ -46,7 +47,7 @@ def why(sql: Statements, statement: reading.Statement) -> Result:
         raise words.error("the row's values in brackets are due", f"WHY {name} (1, 'a')")
     words.end()
     (row,) = sql.session.sql(f"SELECT {inside.strip()[1:-1]}").rows()
-    view = sql.session[name]
+    view = seen.whole(sql.session, name, "WHY")
     types = view._node.types
     fitted = tuple(fitting(v, types[i]) if i < len(types) else v for i, v in enumerate(row))
     found: Any = view.why_not(fitted) if absent else view.why(fitted)

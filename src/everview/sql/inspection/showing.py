@@ -77,9 +77,11 @@ def _list(sql: Statements, what: str) -> list[str]:
         case "views":
             return list(sql.session.views)
         case "schemas":
-            return [schemas.PUBLIC, *schemas.made(sql.core)]
+            made = [s for s in schemas.made(sql.core) if sql.core.access.sees("schema", s)]
+            return [schemas.PUBLIC, *made]
         case "functions":
-            return [*sql.core.catalog.sql_functions, *sql.core.functions]
+            every = [*sql.core.catalog.sql_functions, *sql.core.functions]
+            return [f for f in every if sql.core.access.sees("function", f.lower())]
     return list(sql.core.types)
 
 
@@ -95,6 +97,6 @@ def _indexes(sql: Statements, of: str | None) -> Result:
     rows = [
         (name, one._label, ", ".join(one._columns[k].name for k in index.keys))
         for name, (one, index) in sorted(sql.core.catalog.indexes().items())
-        if of is None or one._label == of
+        if (of is None or one._label == of) and one._label in sql.session
     ]
     return Result(codec, codec.encode_rows(rows))

@@ -21,6 +21,7 @@ from everview.expr.nodes import Expr, Literal, Udf
 from everview.sql.answers.parameters import PARAMETER, Learned
 from everview.sql.clock import timed
 from everview.sql.ddl import defined
+from everview.sql.rights import identity
 from everview.sql.scalar import calls, constants, moment_forms, names, text_forms
 from everview.sql.scalar.forms import Forms
 from everview.sql.scalar.typed import TypedScalars
@@ -31,6 +32,7 @@ from everview.sql.text.places import SqlError, has_query
 from everview.types import BOOL, DATE, INT, INTERVAL, STR, TIMESTAMP, DataType
 
 if TYPE_CHECKING:
+    from everview.session.names.entries import FunctionMade
     from everview.sql.select.query import Compiler, Env
 
 SIMPLE: dict[type[exp.Expr], tuple[str, tuple[str, ...]]] = {
@@ -615,16 +617,29 @@ class Scalars(TypedScalars):
 
     def on_anonymous(self, node: exp.Anonymous) -> Expr:
         found = self.compiler.core.functions.get(node.name.lower())
+        if node.name.lower() == "current_setting":
+            return identity.setting(node, self)
+        if not self.compiler.trusted and (found is not None or node.name.lower() in self._written()):
+            self.compiler.core.access.may_execute(node.name)
         if found is not None:
             args = tuple(self.bind(a) for a in node.expressions)
             return Udf(found.returns, found.function, args, found.vectorized)
-        written = self.compiler.core.catalog.sql_functions.get(node.name.lower())
+        written = self._written().get(node.name.lower())
         if written is not None:
             return defined.inlined(node, written, self)
         known = calls.bound(node, self)
         if known is None:
             raise calls.unknown(node, self)
         return known
+
+    def _written(self) -> dict[str, FunctionMade]:
+        return self.compiler.core.catalog.sql_functions
+
+    def on_currentuser(self, node: exp.CurrentUser) -> Expr:
+        return identity.user(node, self)
+
+    def on_sessionuser(self, node: exp.SessionUser) -> Expr:
+        return identity.user(node, self)
 
     # ----------------------------------------------------------------------------------------- the clock
 

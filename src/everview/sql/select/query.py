@@ -29,6 +29,7 @@ from everview.sql.answers import files
 from everview.sql.answers.parameters import Parameters
 from everview.sql.clock import clock_columns
 from everview.sql.ddl import defined, schemas
+from everview.sql.rights import policies
 from everview.sql.scalar.names import output_name
 from everview.sql.scalar.scalars import Scalars, conjuncts, sort_keys
 from everview.sql.select import outer_aggregates, recursion, stars, stream_windows, table_functions
@@ -107,6 +108,14 @@ class Compiler:
         """WITH queries that change rows, by identity; see `everview.sql.dml.modifying`."""
         self.emitted = False
         """Whether there are windows that EMIT ON WINDOW CLOSE is about."""
+        self.trusted = False
+        """Whether it binds for the system itself, whoever acts: conditions of policies."""
+        self.shared = False
+        """Whether attributes that policies read are parameters, not constants."""
+        self.claims: dict[str, Any] = {}
+        """Attributes of whoever acts that the plan depends on, and their values."""
+        self.command = "SELECT"
+        """What is done to the rows of the target."""
         self.loop_depth = 0
         self.called: dict[str, None] = {}
         """Functions written in SQL that are called, in order."""
@@ -161,6 +170,8 @@ class Compiler:
                 raise recursion.Untyped(node)
             return found
         exact = schemas.found(self.core, schemas.written(node), _all_names(self.session))
+        if not self.trusted:
+            self.core.access.may_read(exact)
         if exact not in self.session:
             raise self.source.error(
                 node,
@@ -170,7 +181,8 @@ class Compiler:
             )
         self.used[exact] = None
         collection = self.session[exact]
-        return Relation(collection._node, tuple(Field(c.name) for c in collection._columns))
+        relation = Relation(collection._node, tuple(Field(c.name) for c in collection._columns))
+        return policies.visible(self, exact, relation, self.command if node is self.target else "SELECT")
 
     def windows(self, call_: TableCall, env: Env) -> Relation:
         """TUMBLE, HOP, CUMULATE and SESSION."""

@@ -14,6 +14,8 @@ from everview.session.reads.followed import Followed
 from everview.session.view import View
 from everview.sql.ddl import schemas
 from everview.sql.ddl.definitions import create_view
+from everview.sql.rights import sharing
+from everview.sql.rights.shares import Share
 from everview.sql.text import parts, reading
 from everview.sql.text.places import Source
 from everview.sql.text.words import Words
@@ -35,12 +37,17 @@ class Subscription:
     >>> changes.close()
     """
 
-    def __init__(self, view: Followed, *, snapshot: bool = True, own: bool = False) -> None:
+    def __init__(self, view: Followed | Share, *, snapshot: bool = True, own: bool = False) -> None:
         self._view = view
         self._own = own
         self._kept: deque[Batch] = deque()
         self._listener: Callable[[Batch], Any] = self._kept.append
-        self._stop: Callable[[], None] | None = view.subscribe(self._take, snapshot=snapshot)
+        try:
+            self._stop: Callable[[], None] | None = view.subscribe(self._take, snapshot=snapshot)
+        except BaseException:
+            if isinstance(view, Share):
+                view.drop()
+            raise
 
     @property
     def name(self) -> str:
@@ -68,7 +75,9 @@ class Subscription:
         if self._stop is not None:
             self._stop()
             self._stop = None
-            if self._own and isinstance(self._view, View) and not self._view._dropped:
+            if isinstance(self._view, Share) or (
+                self._own and isinstance(self._view, View) and not self._view._dropped
+            ):
                 self._view.drop()
 
     def _take(self, batch: Batch) -> None:
@@ -92,10 +101,12 @@ def subscribe(sql: Statements, statement: reading.Statement) -> Subscription:
     snapshot = not words.next_is("WITHOUT", "SNAPSHOT")
     words.end()
     if not query:
-        return Subscription(sql.session[name], snapshot=snapshot)
+        return Subscription(sharing.of_name(sql, name), snapshot=snapshot)
     start = statement.text.index("(")
     blank = "".join("\n" if c == "\n" else " " for c in statement.text[:start])
     source = Source(blank + query, statement.notes, dialect=statement.dialect)
+    if sql.core.access.acting() is not None:
+        return Subscription(sharing.of_query(sql, source), snapshot=snapshot)
     sql.subscriptions += 1
     created = exp.Create(this=exp.to_table("s"), expression=reading.parsed(source))
     named = f"(subscription {sql.subscriptions})"

@@ -24,6 +24,7 @@ from everview.server.pg.catalog.relations import LETTER_OF, LETTERS, RELATIONS
 from everview.server.pg.commands import Command
 from everview.server.pg.oids import number_of, type_of
 from everview.server.pg.states import PgError
+from everview.session.core import core_of
 from everview.sql.answers.given import Given
 from everview.types import INT, STR, DataType
 
@@ -50,9 +51,9 @@ class Catalog:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._numbers = Numbers()
-        self._picture: Picture | None = None
         self._plans: dict[tuple[str, int], str] = {}
-        self._made: dict[tuple[str, str], tuple[sqlite3.Connection, Functions]] = {}
+        self._made: dict[tuple[str, str, bool], tuple[Picture, sqlite3.Connection, Functions]] = {}
+        """what is there for each who asks: nobody is shown what is not there for them"""
 
     # which statements
 
@@ -101,7 +102,8 @@ class Catalog:
     ) -> Answer:
         db, functions = await self._fresh(client)
         functions.error = None
-        functions.asker = Asker(client.settings, client.user, client.database, client.process)
+        access = core_of(self._engine.session).access
+        functions.asker = Asker(client.settings, client.name, client.database, client.process, client.who, access)
         text = rewriting.rewritten(tree)
         bound = {f"p{name}": _plain(value) for name, value in values.items()}
         try:
@@ -121,21 +123,18 @@ class Catalog:
     async def _fresh(self, client: Client) -> tuple[sqlite3.Connection, Functions]:
         """The database as the session is now."""
         picture = await self._engine.run(lambda s: pictured(s, self._plans), key=client)
-        if picture != self._picture:
-            for db, _ in self._made.values():
-                db.close()
-            self._made.clear()
-            self._picture = picture
-        who = (client.database, client.user)
+        who = (client.database, client.name, client.who.free)
+        if who in self._made and self._made[who][0] != picture:
+            self._made.pop(who)[1].close()
         if who not in self._made:
             if len(self._made) > 100:
-                self._made.pop(next(iter(self._made)))[0].close()
-            found = contents(picture, self._numbers, client.database, client.user)
+                self._made.pop(next(iter(self._made)))[1].close()
+            found = contents(picture, self._numbers, client.database, client.name)
             db = _database(found)
             functions = Functions(found)
             functions.install(db)
-            self._made[who] = db, functions
-        return self._made[who]
+            self._made[who] = picture, db, functions
+        return self._made[who][1:]
 
 
 def _is_catalogue(table: exp.Table) -> bool:

@@ -11,10 +11,12 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from everview.server.pg.catalog.granted import RightsPicture, add_policies, add_roles, roles_shown
 from everview.server.pg.catalog.relations import RELATIONS
 from everview.server.pg.oids import TYPES, modifier_of, oid_of, size_of
 from everview.server.pg.settings import Settings
 from everview.session.core import core_of
+from everview.session.rights.roles import Role
 from everview.session.table import Table
 from everview.session.view import View
 from everview.sql.ddl import schemas
@@ -63,6 +65,7 @@ class RelationPicture:
     comment: str = ""
     made: tuple[int, int] = (0, 0)
     """when: one of the same name that is made again is another"""
+    rights: RightsPicture = field(default_factory=RightsPicture)
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class Picture:
     relations: tuple[RelationPicture, ...]
     functions: tuple[str, ...] = ()
     enums: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    roles: tuple[Role, ...] = ()
 
 
 def pictured(session: Session, plans: dict[tuple[str, int], str]) -> Picture:
@@ -93,7 +97,8 @@ def pictured(session: Session, plans: dict[tuple[str, int], str]) -> Picture:
             listed = indexes.get(one._label, [])
             if isinstance(one, Table) and one._key:
                 listed = [IndexPicture(f"{name}_pkey", tuple(one._key), True), *listed]
-            definition = _plan(full, one, plans) if isinstance(one, View) else ""
+            own = core.access.owns("relation", full)
+            definition = _plan(full, one, plans) if isinstance(one, View) and own else ""
             found.append(
                 RelationPicture(
                     schema or schemas.PUBLIC,
@@ -104,11 +109,16 @@ def pictured(session: Session, plans: dict[tuple[str, int], str]) -> Picture:
                     definition,
                     catalog.comments.get((full, ""), ""),
                     (one._installed_at, one._id if isinstance(one, Table) else 0),
+                    RightsPicture.of(core.access, full),
                 )
             )
     enums = tuple((name, t.names) for name, t in sorted(core.types.items()) if t.kind == "enum")
-    functions = tuple(sorted({*catalog.sql_functions, *core.functions}))
-    return Picture((schemas.PUBLIC, *schemas.made(core)), tuple(found), functions, enums)
+    access = core.access
+    functions = tuple(
+        f for f in sorted({*catalog.sql_functions, *core.functions}) if access.sees("function", f.lower())
+    )
+    made = tuple(s for s in schemas.made(core) if access.sees("schema", s))
+    return Picture((schemas.PUBLIC, *made), tuple(found), functions, enums, roles_shown(access))
 
 
 def _plan(name: str, view: View, plans: dict[tuple[str, int], str]) -> str:
@@ -145,6 +155,8 @@ class Contents:
     indexes: dict[int, tuple[str, list[str]]] = field(default_factory=dict)
     """how an index is made, and its columns"""
     comments: dict[tuple[int, int], str] = field(default_factory=dict)
+    roles: dict[int, str] = field(default_factory=dict)
+    """names of roles, by number"""
 
     def add(self, schema: str, relation: str, **values: Any) -> None:
         """Add a row."""
@@ -168,7 +180,8 @@ def contents(picture: Picture, numbers: Numbers, database: str, user: str) -> Co
     for name, oid in spaces.items():
         out.pg("pg_namespace", oid=oid, nspname=name, nspowner=OWNER)
         out.info("schemata", catalog_name=database, schema_name=name, schema_owner=user)
-    _server(out, database, user)
+    _server(out, database, user, {role.name for role in picture.roles})
+    add_roles(out, picture.roles, numbers)
     _types(out)
     _system(out)
     for relation in picture.relations:
@@ -182,16 +195,17 @@ def contents(picture: Picture, numbers: Numbers, database: str, user: str) -> Co
     return out
 
 
-def _server(out: Contents, database: str, user: str) -> None:
+def _server(out: Contents, database: str, user: str, roles: set[str]) -> None:
     out.pg("pg_database", oid=DATABASE, datname=database, datdba=OWNER, encoding=6, datlocprovider="c",
            datistemplate=0, datallowconn=1, datconnlimit=-1, datcollate="C.UTF-8", datctype="C.UTF-8",
            dattablespace=1663)  # fmt: skip
     role = {"rolname": user, "rolsuper": 0, "rolinherit": 1, "rolcreaterole": 0, "rolcreatedb": 0, "rolcanlogin": 1,
             "rolreplication": 0, "rolconnlimit": -1, "rolbypassrls": 0, "oid": OWNER}  # fmt: skip
-    out.pg("pg_roles", **role)
-    out.pg("pg_authid", **role)
-    out.pg("pg_user", usename=user, usesysid=OWNER, usecreatedb=0, usesuper=0, userepl=0, usebypassrls=0)
-    out.info("enabled_roles", role_name=user)
+    if user not in roles:
+        out.pg("pg_roles", **role)
+        out.pg("pg_authid", **role)
+        out.pg("pg_user", usename=user, usesysid=OWNER, usecreatedb=0, usesuper=0, userepl=0, usebypassrls=0)
+        out.info("enabled_roles", role_name=user)
     out.info("information_schema_catalog_name", catalog_name=database)
     out.info("character_sets", character_set_name="UTF8", default_collate_name="C.UTF-8")
     out.pg("pg_am", oid=2, amname="heap", amtype="t", amhandler="heap_tableam_handler")
@@ -266,13 +280,15 @@ def _relation(out: Contents, one: RelationPicture, numbers: Numbers, space: int,
     place = {"table_catalog": database, "table_schema": one.schema, "table_name": one.name}
     table = one.kind == "r"
     out.pg("pg_class", oid=oid, relname=one.name, relnamespace=space, relam=2 if table else 0, relkind=one.kind,
-           relhasindex=int(bool(one.indexes)), relnatts=len(one.columns), **_CLASS)  # fmt: skip
+           relhasindex=int(bool(one.indexes)), relnatts=len(one.columns),
+           **{**_CLASS, **one.rights.columns(numbers, user)})  # fmt: skip
+    add_policies(out, one.rights, oid, numbers, one.schema, one.name)
     out.info("tables", table_type="BASE TABLE" if table else "VIEW", is_insertable_into="YES" if table else "NO",
              is_typed="NO", **place)  # fmt: skip
     named = {"schemaname": one.schema}
     if table:
         out.pg("pg_tables", tablename=one.name, tableowner=user, hasindexes=int(bool(one.indexes)), hasrules=0,
-               hastriggers=0, rowsecurity=0, **named)  # fmt: skip
+               hastriggers=0, rowsecurity=int(one.rights.row_security), **named)  # fmt: skip
         out.pg("pg_stat_user_tables", relid=oid, relname=one.name, **named)
         out.pg("pg_stat_all_tables", relid=oid, relname=one.name, **named)
     else:
@@ -282,9 +298,15 @@ def _relation(out: Contents, one: RelationPicture, numbers: Numbers, space: int,
                  is_insertable_into="NO", **place)  # fmt: skip
     if one.comment:
         _comment(out, oid, 0, one.comment)
-    for grant in ("SELECT", "INSERT", "UPDATE", "DELETE") if table else ("SELECT",):
+    every = ("SELECT", "INSERT", "UPDATE", "DELETE") if table else ("SELECT",)
+    for grant in every if one.rights.owner == user or user not in out.roles.values() else ():
         for relation in ("table_privileges", "role_table_grants"):
             out.info(relation, grantor=user, grantee=user, privilege_type=grant, is_grantable="NO", **place)
+    for role, privileges in one.rights.grants:
+        for grant in privileges:
+            for relation in ("table_privileges", "role_table_grants"):
+                out.info(relation, grantor=one.rights.owner or user, grantee=role, privilege_type=grant,
+                         is_grantable="NO", **place)  # fmt: skip
     for number, column in enumerate(one.columns, 1):
         _column(out, oid, number, column, place)
     for index in one.indexes:

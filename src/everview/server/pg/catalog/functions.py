@@ -1,7 +1,7 @@
 """Functions that catalogue queries call, for SQLite.
 
 Arrays are texts as PostgreSQL writes them ({a,b}); booleans are 0 and 1. What there is nothing to tell about (triggers,
-partitions, privileges) answers as for a database that has none, or in which everything is allowed.
+partitions) answers as for a database that has none.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from everview import __version__
 from everview.errors import EverviewError
 from everview.expr.wordings import of_text
 from everview.server.pg.catalog.contents import Contents, quoted_name
+from everview.server.pg.catalog.granted import has_privilege
 from everview.server.pg.oids import TYPES, named
 from everview.server.pg.settings import VERSION, Settings
 from everview.server.pg.states import PgError
+from everview.session.rights.access import Access
+from everview.session.rights.acting import Principal
 from everview.types import STR, array
 
 _ARRAY = of_text(array(STR))
@@ -34,6 +37,8 @@ class Asker:
     user: str
     database: str
     process: int
+    who: Principal
+    access: Access
 
 
 def items(value: Any) -> list[Any]:
@@ -105,6 +110,25 @@ def _part_of(name: str) -> list[str]:
 
 class Functions:
     """The functions over one state of the catalogue, for one who asks at a time."""
+
+    def has(self, kind: str, *given: Any) -> int | None:
+        """has_table_privilege and its like."""
+        assert self.asker is not None
+        return has_privilege(self.asker.access, kind, lambda thing: self._thing(kind, thing))(self.asker.who, *given)
+
+    def _thing(self, kind: str, given: Any) -> str | None:
+        """What a privilege is about, as rights are kept."""
+        if kind != "relation":
+            name = str(given).partition("(")[0].strip().strip('"')
+            spaces = {row["oid"]: row["nspname"] for row in self.contents.rows.get(("pg_catalog", "pg_namespace"), [])}
+            return str(spaces.get(given, name))
+        found = self.contents.names.get(int(self.needed_relation(given) or 0))
+        if found is None:
+            return None
+        schema, name = found
+        if schema in ("pg_catalog", "information_schema"):
+            return None
+        return name if schema == "public" else f"{schema}.{name}"
 
     def __init__(self, contents: Contents) -> None:
         self.contents = contents
@@ -237,17 +261,21 @@ class Functions:
                      "pg_operator_is_visible",
                      "pg_opclass_is_visible", "pg_opfamily_is_visible", "pg_ts_config_is_visible",
                      "pg_ts_dict_is_visible", "pg_statistics_obj_is_visible", "pg_conversion_is_visible",
-                     "has_table_privilege", "has_schema_privilege", "has_column_privilege", "has_database_privilege",
-                     "has_function_privilege", "has_sequence_privilege", "has_any_column_privilege", "pg_has_role",
-                     "has_type_privilege", "has_language_privilege", "has_tablespace_privilege"):  # fmt: skip
+                     "has_database_privilege", "has_sequence_privilege", "pg_has_role", "has_type_privilege",
+                     "has_language_privilege", "has_tablespace_privilege"):  # fmt: skip
             add(name, lambda *a: 1)
+        for name in ("has_table_privilege", "has_any_column_privilege"):
+            add(name, lambda *a: self.has("relation", *a))
+        add("has_column_privilege", lambda *a: self.has("relation", *a[:-2], a[-1]))
+        add("has_schema_privilege", lambda *a: self.has("schema", *a))
+        add("has_function_privilege", lambda *a: self.has("function", *a))
         for name in ("pg_is_in_recovery", "pg_relation_is_publishable", "pg_is_other_temp_schema", "pg_my_temp_schema",
                      "txid_current_", "pg_database_size", "pg_total_relation_size", "pg_relation_size",
                      "pg_table_size", "pg_indexes_size", "pg_tablespace_size", "age", "mxid_age", "pg_jit_available",
                      "pg_index_has_property", "pg_is_wal_replay_paused"):  # fmt: skip
             add(name, lambda *a: 0)
         add("pg_size_pretty", lambda size: f"{size} bytes")
-        add("pg_get_userbyid", lambda oid: who.asker.user if who.asker else None)
+        add("pg_get_userbyid", lambda oid: c.roles.get(int(oid or 0)) or (who.asker.user if who.asker else None))
         add("pg_encoding_to_char", lambda number: "UTF8")
         for name in ("pg_client_encoding", "getdatabaseencoding"):
             add(name, lambda: "UTF8")

@@ -1,0 +1,138 @@
+"""Who somebody is: from a token, a JWT, or a name and a password, to a principal.
+
+    the server's own token       may do everything, as ever
+    ev_<name>_<secret>           a token of a role's (CREATE TOKEN), of which a digest is kept
+    a JWT                        signed with the server's key; its claim `role` (or `sub`) names the role, its other
+                                 claims are attributes
+    a name and a password        of a role with LOGIN; PostgreSQL's clients prove it by SCRAM, HTTP sends it (Basic)
+
+A principal's attributes are the role's, then the token's; the later ones count. All errors are the same, so that nobody
+learns which names there are. Roles are read here from the loop's thread: they are frozen, and replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from everview.errors import InputError
+from everview.server.jwt import Verifying
+from everview.session.core import core_of
+from everview.session.rights.acting import Principal
+from everview.session.rights.passwords import Verifier, digest_of
+
+if TYPE_CHECKING:
+    from everview.server.engine import Engine
+    from everview.server.serving import Settings
+    from everview.session.rights.access import Access
+    from everview.session.rights.roles import Role
+
+_NOT_ATTRIBUTES = ("exp", "nbf", "iat", "jti", "aud", "iss")
+
+
+class Identity:
+    """Tells who somebody is, for one server."""
+
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._secret = os.urandom(32)
+        self._jwt: Verifying | None = None
+        if settings.jwt_key:
+            self._jwt = Verifying(settings.jwt_key, settings.jwt_audience, settings.jwt_issuer)
+            self._jwt.check()
+
+    @property
+    def _access(self) -> Access:
+        return core_of(self._engine.session).access
+
+    # tokens
+
+    def of_token(self, given: str) -> Principal:
+        """Whoever has a token; E_AUTH if it is nobody's."""
+        if given and self._settings.token and hmac.compare_digest(digest_of(given), digest_of(self._settings.token)):
+            return Principal(self.administrator, free=True)
+        if given.startswith("ev_"):
+            return self._of_own_token(given)
+        if given.count(".") == 2 and self._jwt is not None:
+            return self._of_claims(self._jwt.claims(given))
+        if not self._settings.token:
+            return Principal(self.administrator, free=True)
+        raise InputError(
+            "E_AUTH",
+            "this needs a token" if not given else "the token is wrong",
+            "send it as Authorization: Bearer TOKEN; everview serve shows the server's own when it starts",
+        )
+
+    administrator = "everview"
+    """what whoever has the server's own token is called"""
+
+    def _of_own_token(self, given: str) -> Principal:
+        digest, found = digest_of(given), None
+        for role in self._access.roles.values():
+            for token in role.tokens:
+                if hmac.compare_digest(token.digest, digest):
+                    found = role, token
+        if found is None or not found[0].login or _is_over(found[1].until):
+            raise InputError("E_AUTH", "the token is wrong", "CREATE TOKEN makes a new one")
+        role, token = found
+        return _principal(role, dict(token.attributes), token.name)
+
+    def _of_claims(self, claims: dict[str, Any]) -> Principal:
+        name = str(claims.get("role", claims.get("sub", ""))).lower()
+        role = self._access.roles.get(name)
+        if role is None or not role.login:
+            raise InputError("E_AUTH", "the token is wrong, or its time is over", "get a new one")
+        return _principal(role, {k: v for k, v in claims.items() if k not in _NOT_ATTRIBUTES and k != "role"}, "jwt")
+
+    # passwords
+
+    def of_password(self, name: str, password: str) -> Principal:
+        """Whoever has a name and a password, or has a token in its place; E_AUTH if nobody."""
+        role = self._access.roles.get(name.lower())
+        if role is not None and role.verifier and not _is_over(role.until) and role.login:
+            if Verifier.read(role.verifier).fits(password):
+                return _principal(role, {}, "")
+        elif password:
+            found = self.of_token(password)
+            if found.free or found.role == name.lower():
+                return found
+        Verifier.of_nobody(name, self._secret).fits(password)  # takes as long
+        raise InputError("E_AUTH", f"the password of {name[:80]!r} is wrong", "")
+
+    def verifier(self, name: str) -> Verifier | None:
+        """What SCRAM compares somebody's password with; None if nobody is asked for one."""
+        role = self._access.roles.get(name.lower())
+        if role is not None and role.login and role.verifier and not _is_over(role.until):
+            return Verifier.read(role.verifier)
+        nobody = Verifier.of_nobody(name, self._secret)
+        if role is not None:
+            return nobody
+        if not self._settings.token:
+            return None
+        return Verifier.of(self._settings.token, nobody.salt)
+
+    def proven(self, name: str) -> Principal:
+        """Whoever has proven by SCRAM to be somebody."""
+        role = self._access.roles.get(name.lower())
+        return Principal(self.administrator, free=True) if role is None else _principal(role, {}, "")
+
+    def takes_tokens(self, name: str) -> bool:
+        """Whether a role comes with tokens in the place of a password: it has none, and so SCRAM has nothing to
+        compare.
+        """
+        role = self._access.roles.get(name.lower())
+        return role is not None and role.login and not role.verifier
+
+
+def _principal(role: Role, more: dict[str, Any], token: str) -> Principal:
+    plain = {
+        str(k).lower(): v for k, v in {**role.attributes, **more}.items() if isinstance(v, (str, int, float, bool))
+    }
+    return Principal(role.name, plain, token=token)
+
+
+def _is_over(until: float | None) -> bool:
+    return until is not None and until <= time.time()

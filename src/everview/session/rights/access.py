@@ -1,0 +1,350 @@
+"""Access: the one place that decides what a principal may do in a session.
+
+Everything that reads, changes or makes something asks here, each at one place:
+
+    a plan is bound to a table or view   SQL's `Compiler.table`; plans, rules and names of clients   `may_read`
+    rows are staged                      `Transactions.stage` and `.add`                             `may_change`
+    things are made, altered, dropped    `Definitions`                                   `may_create`, `may_own`
+    a function is called                 SQL's functions, where they are bound                       `may_execute`
+    what concerns the whole server       `stats`, `memory`, checkpoints, `ev.*`, sources             `may_manage`
+
+For the program that a session belongs to (`WHO` is None) and for superusers the answer is always yes. Everybody else
+may do what was granted to them, to a role they are a member of, or to PUBLIC, and everything with what they own.
+
+A thing that somebody may do nothing with does not exist for them: the error is the same whether it is there or not.
+Which *rows* somebody sees is up to policies (`everview.sql.rights.policies`), which are bound where plans are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from everview.errors import InputError
+from everview.session import doors
+from everview.session.clock.temporal import RESERVED_PREFIX
+from everview.session.names.entries import AccessSet
+from everview.session.rights.acting import COMMAND, WHO, Principal
+from everview.session.rights.roles import PUBLIC, Policy, Rights, Role, read_rights, read_role, written
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.table import Table
+
+NO_RIGHTS = Rights()
+
+MONITOR = "pg_monitor"
+"""Whoever is a member of this role may look at the whole server: `ev.*`, stats, metrics."""
+
+
+class Access:
+    """Roles and rights of a session, and what they allow."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.roles: Mapping[str, Role] = {}
+        self.rights: Mapping[tuple[str, str], Rights] = {}
+        """by the kind of thing (relation, function, schema) and its name"""
+        self.version = 0
+        """another one means that something was granted, revoked or dropped"""
+
+    # changing what is kept
+
+    def set_role(self, role: Role) -> None:
+        """Make a role, or change it."""
+        self._core.definitions.say(AccessSet("role", role.name, written(role)))
+
+    def drop_role(self, name: str) -> None:
+        """Drop a role; whoever was a member of it is not any more, and what was granted to it is not."""
+        for role in list(self.roles.values()):
+            if name in (*role.member_of, *role.admin_of):
+                left = tuple(m for m in role.member_of if m != name)
+                self.set_role(replace(role, member_of=left, admin_of=tuple(a for a in role.admin_of if a != name)))
+        for (kind, thing), rights in list(self.rights.items()):
+            if name in rights.grants:
+                grants = {r: g for r, g in rights.grants.items() if r != name}
+                self.set_rights(kind, thing, replace(rights, grants=grants))
+        self._core.definitions.say(AccessSet("role", name, ""))
+
+    def set_rights(self, kind: str, name: str, rights: Rights) -> None:
+        """Say whose a thing is, and what others may do with it."""
+        self._core.definitions.say(AccessSet(kind, name, "" if rights == NO_RIGHTS else written(rights)))
+
+    def said(self, entry: AccessSet) -> None:
+        """What an entry says is so from now on."""
+        if entry.kind == "role":
+            roles = {n: r for n, r in self.roles.items() if n != entry.name}
+            self.roles = {**roles, entry.name: read_role(entry.value)} if entry.value else roles
+        else:
+            at = entry.kind, entry.name
+            others = {k: r for k, r in self.rights.items() if k != at}
+            self.rights = {**others, at: read_rights(entry.value)} if entry.value else others
+        self.version += 1
+
+    def forget(self, kind: str, name: str) -> None:
+        """A thing is dropped; its entry goes with that of the thing."""
+        if (kind, name) in self.rights:
+            self.rights = {k: r for k, r in self.rights.items() if k != (kind, name)}
+            self.version += 1
+
+    def renamed(self, old: str, new: str) -> None:
+        """A table or view has another name."""
+        if ("relation", old) in self.rights:
+            self.rights = {(k, new if (k, n) == ("relation", old) else n): r for (k, n), r in self.rights.items()}
+            self.version += 1
+
+    # who somebody is
+
+    def is_free(self, who: Principal | None) -> bool:
+        """Whether somebody may do everything."""
+        if who is None or (who.free and not who.acts_as):
+            return True
+        role = self.roles.get(who.name)
+        return role is not None and role.superuser
+
+    def acting(self) -> Principal | None:
+        """Who acts, if not everything is allowed to them; None if it is."""
+        who = WHO.get()
+        return None if who is None or self.is_free(who) else who
+
+    def all_roles(self, name: str) -> frozenset[str]:
+        """A role, those it is a member of, and PUBLIC."""
+        found, left = {PUBLIC}, [name]
+        while left:
+            one = left.pop()
+            role = self.roles.get(one)
+            if one in found or role is None:
+                continue
+            found.add(one)
+            if role.inherit or one == name:
+                left += role.member_of
+        return frozenset(found)
+
+    def may_act_as(self, who: Principal, name: str) -> bool:
+        """Whether SET ROLE is allowed."""
+        if who.free or (who.role in self.roles and self.roles[who.role].superuser):
+            return True
+        return name == who.role or name in self.all_roles(who.role) - {PUBLIC}
+
+    def alive(self, who: Principal) -> bool:
+        """Whether somebody who was let in would still be: the role is there, and the token."""
+        if who.free:
+            return True
+        role = self.roles.get(who.role)
+        if role is None or not role.login or not self.may_act_as(who, who.name):
+            return False
+        tokens = {t.name: t for t in role.tokens}
+        if who.token and who.token != "jwt":
+            token = tokens.get(who.token)
+            return token is not None and (token.until is None or token.until > time.time())
+        return True
+
+    # what somebody may do
+
+    def has(self, privilege: str, kind: str, name: str, who: Principal | None = None) -> bool:
+        """Whether somebody, or whoever acts, has a privilege."""
+        who = WHO.get() if who is None else who
+        if who is None or self.is_free(who):
+            return True
+        roles = self.all_roles(who.name)
+        if kind == "relation" and "." in name and not self._in_schema(name.rpartition(".")[0], roles):
+            return False
+        rights = self.rights.get((kind, name), NO_RIGHTS)
+        if rights.owner in roles and rights.owner:
+            return self._fits(rights, who)
+        return any(privilege in rights.grants.get(role, ()) for role in roles) and self._fits(rights, who)
+
+    def _in_schema(self, schema: str, roles: frozenset[str]) -> bool:
+        rights = self.rights.get(("schema", schema), NO_RIGHTS)
+        return rights.owner in roles or any(rights.grants.get(role) for role in roles)
+
+    def _fits(self, rights: Rights, who: Principal) -> bool:
+        """Whether somebody has the attributes that are built into a view."""
+        return all(who.setting(name) == value for name, value in rights.bound.items())
+
+    def owns(self, kind: str, name: str, who: Principal | None = None) -> bool:
+        """Whether a thing is somebody's own."""
+        who = WHO.get() if who is None else who
+        if who is None or self.is_free(who):
+            return True
+        rights = self.rights.get((kind, name), NO_RIGHTS)
+        return bool(rights.owner) and rights.owner in self.all_roles(who.name)
+
+    def sees(self, kind: str, name: str, who: Principal | None = None) -> bool:
+        """Whether somebody may do anything with a thing: else it does not exist for them."""
+        who = WHO.get() if who is None else who
+        if who is None or self.is_free(who) or self.owns(kind, name, who):
+            return True
+        rights = self.rights.get((kind, name), NO_RIGHTS)
+        return any(self.has(p, kind, name, who) for g in rights.grants.values() for p in g)
+
+    def visible(self, names: Iterable[str]) -> list[str]:
+        """The tables and views among these that exist for whoever acts."""
+        return list(names) if self.acting() is None else [n for n in names if self.sees("relation", n)]
+
+    # refusing
+
+    def may_read(self, name: str) -> None:
+        """Refuse to read a table or view."""
+        self.may("SELECT", "relation", name)
+
+    def may(self, privilege: str, kind: str, name: str) -> None:
+        """Refuse what is not allowed."""
+        who = self.acting()
+        if who is not None and not self.has(privilege, kind, name, who):
+            raise self.refused(privilege, kind, name, who)
+
+    def refused(self, privilege: str, kind: str, name: str, who: Principal) -> InputError:
+        """The error for something that is not allowed, or is not there: nobody can tell which from it."""
+        what = {"relation": "table or view", "function": "function", "schema": "schema"}[kind]
+        if kind == "relation" and self.sees(kind, name, who):
+            return forbidden(f"{who.name} may not {privilege} {name}", f"GRANT {privilege} ON {name} TO {who.name}")
+        return forbidden(
+            f"there is no {what} {name} that {who.name} may use", "ask its owner to GRANT you what you need"
+        )
+
+    def may_create(self, name: str) -> None:
+        """Refuse to make a table or view of a name."""
+        who = self.acting()
+        if who is None or name.startswith(RESERVED_PREFIX):
+            return
+        schema = name.rpartition(".")[0] or PUBLIC
+        if not self.has("CREATE", "schema", schema, who):
+            raise forbidden(f"{who.name} may not create anything in the schema {schema}",
+                            f"GRANT CREATE ON SCHEMA {schema} TO {who.name}")  # fmt: skip
+        self._check_room(who)
+
+    def may_own(self, kind: str, name: str) -> None:
+        """Refuse to alter or drop what is somebody else's."""
+        who = self.acting()
+        if who is None or name.startswith(RESERVED_PREFIX) or self.owns(kind, name, who):
+            return
+        if kind == "relation" and self.sees(kind, name, who):
+            raise forbidden(f"{name} is not {who.name}'s own", "its owner can alter and drop it, and grant rights")
+        raise self.refused("ALTER", kind, name, who)
+
+    def may_execute(self, name: str) -> None:
+        """Refuse to call a function."""
+        self.may("EXECUTE", "function", name.lower())
+
+    def may_manage(self, what: str, *, look: bool = False) -> None:
+        """Refuse what concerns the whole server; members of `pg_monitor` may look."""
+        who = self.acting()
+        if who is None or (look and MONITOR in self.all_roles(who.name)):
+            return
+        raise forbidden(f"{who.name} may not {what}", "only a superuser may")
+
+    def may_change(self, table: Table, rows: Any, diff: int) -> None:
+        """Refuse to stage rows."""
+        name = table._label
+        who = self.acting()
+        if who is None or name.startswith(RESERVED_PREFIX) or table._origin is not None:
+            return
+        self._may_change(name, who, COMMAND.get(), diff)
+        self.check_rows(rows.shape[1] if hasattr(rows, "shape") else len(rows))
+        if diff > 0:
+            self._check_bytes(who, self.limits(who.role))
+        if COMMAND.get() != "TRUNCATE" and self.rights.get(("relation", name), NO_RIGHTS).row_security:
+            doors.check_rows(self._core, table, rows, diff)
+
+    def _may_change(self, name: str, who: Principal, command: str, diff: int) -> None:
+        """Refuse to change a table's rows as a part of a command. An UPDATE takes rows away and puts others in; MERGE
+        was asked about each of its parts before.
+        """
+        alone = "INSERT" if diff > 0 else "DELETE"
+        wanted = {"UPDATE": ("UPDATE",), "TRUNCATE": ("TRUNCATE",), "MERGE": (alone, "UPDATE")}.get(command, (alone,))
+        if not any(self.has(p, "relation", name, who) for p in wanted):
+            raise self.refused(wanted[0], "relation", name, who)
+
+    def refuse_shares(self, name: str) -> None:
+        """Refuse to read a table or view all of whose rows are not shown, where no share of them can be told."""
+        if self.policies(name, "SELECT") is not None:
+            raise forbidden(f"{name} has policies, which rules do not know", "use SQL")
+
+    def refuse_policies(self, name: str) -> None:
+        """Refuse to rename columns that policies name."""
+        rights = self.rights.get(("relation", name), NO_RIGHTS)
+        if rights.policies:
+            first = rights.policies[0].name
+            raise InputError(
+                "E_IN_USE", f"the policy {first} names columns of {name}", f"DROP POLICY {first} ON {name}"
+            )
+
+    # how much
+
+    def limits(self, role: str) -> dict[str, float]:
+        """What a role may use: the least that it or a role it is a member of is given."""
+        found: dict[str, float] = {}
+        for name in self.all_roles(role):
+            for kind, most in (self.roles[name].quotas if name in self.roles else {}).items():
+                found[kind] = min(most, found.get(kind, most))
+        return found
+
+    def owned(self, role: str) -> list[str]:
+        """Tables and views of a role's own."""
+        return [n for (kind, n), rights in self.rights.items() if kind == "relation" and rights.owner == role]
+
+    def bytes_of(self, role: str) -> int:
+        """What these hold, indexes included."""
+        catalog, measure = self._core.catalog, self._core.runtime.measure()
+        size = 0
+        for name in self.owned(role):
+            one: Any = catalog.tables.get(name) or catalog.views.get(name)
+            if one is not None:
+                size += sum(measure(a.operator)[2] for a in (one._arrangement, *(i.arrangement for i in one._more)))
+        return size
+
+    def check_rows(self, count: int) -> None:
+        """Refuse a statement of too many rows."""
+        who = self.acting()
+        most = None if who is None else self.limits(who.role).get("rows")
+        if who is not None and most is not None and count > most:
+            raise exceeded(who.role, "rows", most)
+
+    def _check_room(self, who: Principal) -> None:
+        """Refuse to make one more thing, or to make things larger."""
+        limits = self.limits(who.role)
+        if len(self.owned(who.name)) >= limits.get("views", float("inf")):
+            raise exceeded(who.role, "views", limits["views"])
+        self._check_bytes(who, limits)
+
+    def _check_bytes(self, who: Principal, limits: Mapping[str, float]) -> None:
+        if "bytes" in limits and self.bytes_of(who.name) >= limits["bytes"]:
+            raise exceeded(who.role, "bytes", limits["bytes"])
+
+    # what is made
+
+    def made(self, kind: str, name: str, bound: Mapping[str, Any] | None = None) -> None:
+        """Something was made: it is the acting role's own."""
+        who = WHO.get()
+        if who is None or (who.free and not who.acts_as) or name.startswith(RESERVED_PREFIX):
+            return
+        self.set_rights(kind, name, Rights(who.name, bound=dict(bound or {})))
+
+    # rows
+
+    def policies(self, name: str, command: str) -> tuple[Policy, ...] | None:
+        """The policies that count for whoever acts; None if all rows do. An empty tuple: none do."""
+        who = self.acting()
+        if who is None:
+            return None
+        rights = self.rights.get(("relation", name), NO_RIGHTS)
+        roles = self.all_roles(who.name)
+        if not rights.row_security or (rights.owner in roles and rights.owner and not rights.forced):
+            return None
+        if any(self.roles[r].bypass for r in roles if r in self.roles and r == who.name):
+            return None
+        return tuple(p for p in rights.policies if p.counts_for(command) and roles.intersection(p.roles))
+
+
+def exceeded(role: str, kind: str, most: float) -> InputError:
+    """The error for too much."""
+    words = {"rate": "calls a second", "rows": "rows in a statement", "views": "tables and views"}
+    return InputError("E_QUOTA", f"{role} may have {most:g} {words.get(kind, kind)}", "wait, or have its quota raised")
+
+
+def forbidden(what: str, hint: str = "") -> InputError:
+    """The error for what is not allowed."""
+    return InputError("E_FORBIDDEN", what, hint)

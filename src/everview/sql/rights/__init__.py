@@ -1,0 +1,13 @@
+"""Who may do what, in SQL: roles, grants, policies, and how queries of many tenants are shared.
+
+Read in this order:
+
+    roles, grants    CREATE ROLE, GRANT and REVOKE
+    policies         CREATE POLICY, and where its condition is bound
+    row_checks       rows that are staged, compared with policies
+    identity         current_user, current_setting
+    seen, shares     a table or view as one tenant sees it
+    sharing          queries that many tenants follow: three ways to share them
+
+What is allowed is decided by `everview.session.rights.access`, and nowhere else.
+"""

@@ -1,0 +1,315 @@
+"""Row policies: which rows of a table or view a role may see, change and make.
+
+    CREATE POLICY name ON t [AS PERMISSIVE | RESTRICTIVE] [FOR ALL | SELECT | INSERT | UPDATE | DELETE]
+        [TO role, ...] [USING (condition)] [WITH CHECK (condition)]
+    ALTER POLICY name ON t ...,  DROP POLICY [IF EXISTS] name ON t
+    ALTER TABLE | VIEW t ENABLE | DISABLE | FORCE | NO FORCE ROW LEVEL SECURITY
+
+A condition may read `current_setting('tenant')`, an attribute of whoever acts, and `current_user`. Permissive policies
+are joined by OR, restrictive ones by AND; where row security is on and no policy lets a row through, it does not exist.
+Owners, superusers and roles with BYPASSRLS see all rows.
+
+A table is replaced by `(SELECT * FROM t WHERE condition)` where its name is bound (`visible`): in every statement,
+whatever it does with the rows, and below every expression of its own, so that no error can tell of hidden rows. The
+condition itself is bound with its author's eyes: tables that it asks need not be granted to anybody.
+
+`current_setting` is a constant in a question that is asked once. In one that is kept for several tenants it is a
+parameter of one dataflow (`everview.sql.rights.sharing`).
+
+Views can have policies, too. What a view reads, it reads with the rights of whoever made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from everview.errors import PlanError, did_you_mean
+from everview.expr.nodes import ColumnRef
+from everview.plan import nodes as plan
+from everview.session.rights.access import NO_RIGHTS, Access, forbidden
+from everview.session.rights.acting import Principal, acting
+from everview.session.rights.roles import PUBLIC, Policy
+from everview.sql.rights import roles
+from everview.sql.select.scopes import Relation
+from everview.sql.text import parts, reading
+from everview.sql.text.places import Source, SqlError
+from everview.sql.text.words import Words
+
+if TYPE_CHECKING:
+    from everview.sql.select.query import Compiler
+    from everview.sql.statements import Statements
+
+COMMANDS = ("ALL", "SELECT", "INSERT", "UPDATE", "DELETE")
+
+
+# statements
+
+
+def create(sql: Statements, statement: reading.Statement) -> None:
+    """CREATE POLICY"""
+    words = Words(statement)
+    words.need("CREATE", "POLICY")
+    at = words.at
+    name = words.name("a policy").lower()
+    table = _table(sql, words)
+    rights = sql.core.access.rights.get(("relation", table), NO_RIGHTS)
+    if any(p.name == name for p in rights.policies):
+        words.at = at
+        raise words.error(f"there is a policy {name} on {table} already", "ALTER POLICY changes it", "E_NAME")
+    restrictive = False
+    if words.next_is("AS"):
+        restrictive = words.choose("PERMISSIVE", "RESTRICTIVE") == "RESTRICTIVE"
+    command = words.choose(*COMMANDS) if words.next_is("FOR") else "ALL"
+    policy = _clauses(sql, words, table, Policy(name, command, restrictive=restrictive))
+    if not sql.dry:
+        sql.core.access.set_rights("relation", table, replace(rights, policies=(*rights.policies, policy)))
+
+
+def alter(sql: Statements, statement: reading.Statement) -> None:
+    """ALTER POLICY name ON t RENAME TO other | [TO ...] [USING ...] [WITH CHECK ...]"""
+    words = Words(statement)
+    words.need("ALTER", "POLICY")
+    name = words.name("a policy").lower()
+    table = _table(sql, words)
+    rights = sql.core.access.rights.get(("relation", table), NO_RIGHTS)
+    old = _policy(words, rights.policies, name, table)
+    if words.next_is("RENAME", "TO"):
+        new = replace(old, name=words.name("a policy").lower())
+        words.end()
+    else:
+        new = _clauses(sql, words, table, old)
+    policies = tuple(new if p is old else p for p in rights.policies)
+    if not sql.dry:
+        sql.core.access.set_rights("relation", table, replace(rights, policies=policies))
+
+
+def drop(sql: Statements, statement: reading.Statement) -> None:
+    """DROP POLICY [IF EXISTS] name ON t"""
+    words = Words(statement)
+    words.need("DROP", "POLICY")
+    optional = words.next_is("IF", "EXISTS")
+    name = words.name("a policy").lower()
+    table = _table(sql, words)
+    words.next_is("CASCADE") or words.next_is("RESTRICT")
+    words.end()
+    rights = sql.core.access.rights.get(("relation", table), NO_RIGHTS)
+    if optional and all(p.name != name for p in rights.policies):
+        return
+    gone = _policy(words, rights.policies, name, table)
+    if not sql.dry:
+        left = tuple(p for p in rights.policies if p is not gone)
+        sql.core.access.set_rights("relation", table, replace(rights, policies=left))
+
+
+def row_security(sql: Statements, statement: reading.Statement) -> None:
+    """ALTER TABLE | VIEW t ENABLE | DISABLE | FORCE | NO FORCE ROW LEVEL SECURITY"""
+    words = Words(statement)
+    words.need("ALTER")
+    words.choose("TABLE", "VIEW")
+    words.next_is("IF", "EXISTS")
+    words.next_is("ONLY")
+    _, table = roles.thing(sql, words, "TABLE")
+    no = words.next_is("NO")
+    what = "NO FORCE" if no and words.next_is("FORCE") else words.choose("ENABLE", "DISABLE", "FORCE")
+    words.need("ROW", "LEVEL", "SECURITY")
+    words.end()
+    access = sql.core.access
+    access.may_own("relation", table)
+    rights = access.rights.get(("relation", table), NO_RIGHTS)
+    if what in ("ENABLE", "DISABLE"):
+        rights = replace(rights, row_security=what == "ENABLE")
+    else:
+        rights = replace(rights, forced=what == "FORCE")
+    if not sql.dry:
+        access.set_rights("relation", table, rights)
+
+
+def _table(sql: Statements, words: Words) -> str:
+    words.need("ON")
+    _, table = roles.thing(sql, words, "TABLE")
+    sql.core.access.may_own("relation", table)
+    return table
+
+
+def _policy(words: Words, policies: Iterable[Policy], name: str, table: str) -> Policy:
+    for policy in policies:
+        if policy.name == name:
+            return policy
+    words.at = 2
+    raise words.error(f"{table} has no policy {name}", did_you_mean(name, [p.name for p in policies]), "E_NAME")
+
+
+def _clauses(sql: Statements, words: Words, table: str, policy: Policy) -> Policy:
+    if words.next_is("TO"):
+        takers = [roles.role_name(sql, words, public=True)]
+        while words.next_is(","):
+            takers.append(roles.role_name(sql, words, public=True))
+        policy = replace(policy, roles=tuple(takers))
+    if words.next_is("USING"):
+        if policy.command == "INSERT":
+            words.at -= 1
+            raise words.error("rows that come are compared by WITH CHECK", "WITH CHECK (...)")
+        policy = replace(policy, using=_condition(sql, words, table))
+    if words.next_is("WITH", "CHECK"):
+        if policy.command in ("SELECT", "DELETE"):
+            words.at -= 1
+            raise words.error(f"{policy.command} makes no rows to check", "USING (...)")
+        policy = replace(policy, check=_condition(sql, words, table))
+    words.end()
+    if not policy.using and not policy.check:
+        raise words.error("a policy has a condition", "USING (tenant = current_setting('tenant'))")
+    return policy
+
+
+def _condition(sql: Statements, words: Words, table: str) -> str:
+    """A condition in brackets, which must make sense for the table."""
+    at = words.at
+    text = words.brackets()
+    if not text:
+        raise words.error("a condition in brackets is missing here", "USING (x = 1)")
+    source = _source(f"SELECT * FROM {_from(table)} WHERE {text}")
+    try:
+        tree = reading.parsed(source)
+        asked(tree, _Anybody())
+        compiler = _inner(sql.compiler(source))
+        parts.whole(tree, source, lambda: compiler.derived(tree, {}))
+    except PlanError as error:
+        words.at = at
+        message = error.message.partition(": ")[2] if isinstance(error, SqlError) else error.message
+        raise words.error(f"the condition cannot be used: {message}", error.hint, error.code) from None
+    return text
+
+
+class _Anybody(Principal):
+    """Somebody who has every attribute, to look at conditions with."""
+
+    def __init__(self) -> None:
+        super().__init__("anybody")
+
+    def setting(self, name: str) -> Any:
+        return "0"
+
+
+# binding
+
+
+def visible(compiler: Compiler, name: str, relation: Relation, command: str = "SELECT") -> Relation:
+    """A table or view as whoever acts sees it: all of it, or the rows that policies let through."""
+    if compiler.trusted:
+        return relation
+    compiler.claims.update(compiler.core.access.rights.get(("relation", name), NO_RIGHTS).bound)
+    text = condition(compiler.core.access, name, *dict.fromkeys(["SELECT", command]))
+    if text is None:
+        return relation
+    who = compiler.core.access.acting()
+    assert who is not None
+    source = _source(f"SELECT * FROM {_from(name)} WHERE {text}")
+    tree = reading.parsed(source)
+    used = asked(tree, who, shared=compiler.shared)
+    compiler.claims.update(used)
+    inner = _inner(compiler, source)
+    with acting(None):
+        found = inner.derived(tree, {})
+    node = _unwrapped(found.node)
+    return replace(found, node=node)
+
+
+def condition(access: Access, name: str, *commands: str, check: bool = False) -> str | None:
+    """What whoever acts must fulfil with rows of a table: a condition in SQL, or None if every row does."""
+    found = []
+    for command in commands:
+        policies = access.policies(name, command)
+        if policies is None:
+            return None
+        texts = [(p, (p.check or p.using) if check else p.using) for p in policies]
+        some = " OR ".join(f"({t})" for p, t in texts if t and not p.restrictive) or "FALSE"
+        every = [f"({t})" for p, t in texts if t and p.restrictive]
+        found.append(" AND ".join([f"({some})", *every]))
+    return " AND ".join(found)
+
+
+def asked(tree: exp.Expr, who: Principal, shared: bool = False) -> dict[str, Any]:
+    """Put what is known of somebody into a condition, as constants or (`shared`) as parameters; gives what was."""
+    used: dict[str, Any] = {}
+    for node in list(tree.find_all(exp.Anonymous, exp.CurrentUser, exp.SessionUser)):
+        if isinstance(node, exp.Anonymous):
+            if str(node.this).lower() != "current_setting":
+                continue
+            name, value = setting_of(node, who)
+        else:
+            name, value = "current_user", who.name
+        used[name] = value
+        if shared and value is not None:
+            made: exp.Expr = exp.Parameter(this=exp.Var(this=name.replace(".", "_")))
+        else:
+            made = constant(value)
+        made.meta.update(node.meta)
+        node.replace(parts.recorded(made))
+    return used
+
+
+def setting_of(node: exp.Anonymous, who: Principal) -> tuple[str, Any]:
+    """The attribute that `current_setting('name' [, may_lack])` reads; it is an error if somebody has none."""
+    given = node.expressions
+    if not given or not isinstance(given[0], exp.Literal) or not given[0].is_string or len(given) > 2:
+        raise PlanError(
+            "E_CONSTANT", "current_setting takes the name of a setting in quotes", "current_setting('tenant')"
+        )
+    name = given[0].name.lower()
+    value = who.setting(name)
+    optional = len(given) == 2 and isinstance(given[1], exp.Boolean) and bool(given[1].this)
+    if value is None and not optional:
+        raise forbidden(
+            f"{who.name} has no attribute {name}", f"ALTER ROLE ... SET {name} = '...', or a claim of its token"
+        )
+    return name, value
+
+
+def constant(value: Any) -> exp.Expr:
+    """An attribute as a constant: text, as PostgreSQL's settings are."""
+    if value is None:
+        return exp.Cast(this=exp.Null(), to=exp.DataType.build("text"))
+    return exp.Literal.string(str(value).lower() if isinstance(value, bool) else str(value))
+
+
+def _inner(compiler: Compiler, source: Source | None = None) -> Compiler:
+    """A compiler for a condition of a policy: it sees everything, and what it reads is noted."""
+    inner = type(compiler)(compiler.session, source or compiler.source, compiler.standing)
+    inner.trusted = True
+    inner.parameters, inner.used, inner.called = compiler.parameters, compiler.used, compiler.called
+    inner.files, inner.by_text = compiler.files, compiler.by_text
+    return inner
+
+
+def _source(text: str) -> Source:
+    return Source(text)
+
+
+def _from(name: str) -> str:
+    schema, _, last = name.rpartition(".")
+    full = f"{quoted(schema)}.{quoted(last)}" if schema else f"public.{quoted(last)}"
+    return f"{full} AS {quoted(last)}"
+
+
+def quoted(name: str) -> str:
+    """A name as SQL writes it, whatever it is.
+
+    >>> quoted("a b")
+    '"a b"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _unwrapped(node: plan.Node) -> plan.Node:
+    """Without a projection that changes nothing, so that indexes of the table are found below."""
+    if not isinstance(node, plan.Project) or len(node.exprs) != len(node.child.types):
+        return node
+    same = all(isinstance(e, ColumnRef) and e.index == i for i, e in enumerate(node.exprs))
+    return node.child if same else node
+
+
+__all__ = ["COMMANDS", "PUBLIC", "alter", "asked", "condition", "create", "drop", "row_security", "visible"]

@@ -1,0 +1,138 @@
+"""Rows that somebody stages, compared with policies: the last place before they are committed.
+
+Rows that come must fulfil WITH CHECK (or USING, where a policy has no other condition), rows that go must be ones that
+whoever acts could see and change. This holds whatever brings the rows: SQL, COPY, a push, a client's table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everview.errors import InputError
+from everview.expr.evaluate import evaluate
+from everview.expr.nodes import Expr
+from everview.language.collection import Collection
+from everview.plan import nodes as plan
+from everview.plan.substitute import substituted
+from everview.runtime.base import RemoteRows, columns_of
+from everview.session.rights.access import forbidden
+from everview.session.rights.acting import COMMAND, Principal, acting
+from everview.sql.answers import asking
+from everview.sql.rights import policies
+from everview.sql.select.query import Compiler
+from everview.sql.text import reading
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.table import Table
+
+MOST_KNOWN = 200
+"""Conditions that are remembered."""
+
+
+def check(core: Core, table: Table, rows: Any, diff: int) -> None:
+    """Refuse rows that policies do not allow whoever acts to make, or to take away."""
+    who = core.access.acting()
+    if who is None:
+        return
+    command = COMMAND.get()
+    if diff > 0:
+        text = policies.condition(core.access, table._label, "UPDATE" if command == "UPDATE" else "INSERT", check=True)
+    else:
+        text = policies.condition(core.access, table._label, "SELECT", "UPDATE" if command == "UPDATE" else "DELETE")
+    if text is None:
+        return
+    if isinstance(rows, RemoteRows):
+        raise InputError("E_UNSUPPORTED", f"{table._label} has policies, which rows on Spark cannot be compared with")
+    codes = rows if isinstance(rows, np.ndarray) else columns_of(rows) if len(rows) else None
+    if codes is None or not codes.size:
+        return
+    if _passing(core, table, _bound(core, table, text, who), codes) < codes.shape[1]:
+        what = "a new row of" if diff > 0 else "a row to be taken from"
+        raise forbidden(f"{what} {table._label} is not allowed by its policies", "rows of others cannot be changed")
+
+
+def check_returned(core: Core, table: Table, rows: Any) -> None:
+    """Refuse to give rows back, by RETURNING, that whoever acts could not read."""
+    core.access.may_read(table._label)
+    text = policies.condition(core.access, table._label, "SELECT")
+    who = core.access.acting()
+    if text is None or who is None or not rows:
+        return
+    codes = table._codec.encode(rows)
+    if _passing(core, table, _bound(core, table, text, who), codes) < codes.shape[1]:
+        raise forbidden(f"RETURNING would give rows of {table._label} that its policies hide", "leave RETURNING out")
+
+
+def _bound(core: Core, table: Table, text: str, who: Principal) -> plan.Node:
+    """The table's rows that fulfil a condition."""
+    known: dict[Any, plan.Node] = core.attached.setdefault("row checks", {})
+    key = table._id, text, who.name, tuple(sorted(who.attributes.items(), key=repr)), core.access.version
+    if key not in known:
+        while len(known) >= MOST_KNOWN:
+            known.pop(next(iter(known)))
+        known[key] = bound(core, table._label, text, who)
+    return known[key]
+
+
+def bound(core: Core, name: str, text: str, who: Principal) -> plan.Node:
+    """The rows of a table or view that fulfil a condition of a policy, for somebody."""
+    source = policies._source(f"SELECT * FROM {policies._from(name)} WHERE {text}")
+    tree = reading.parsed(source)
+    policies.asked(tree, who)
+    compiler = Compiler(core.session, source)
+    compiler.trusted = True
+    with acting(None):
+        return policies._unwrapped(compiler.derived(tree, {}).node)
+
+
+def filter_of(node: plan.Node, table: plan.Node) -> Expr | None:
+    """The condition on a row, if a plan is nothing but a filter over a table; else None."""
+    if isinstance(node, plan.Filter) and node.child == table:
+        return node.predicate
+    return None
+
+
+def _passing(core: Core, table: Table, node: plan.Node, codes: np.ndarray) -> int:
+    """How many of the rows fulfil it."""
+    predicate = filter_of(node, table._node)
+    if predicate is not None:
+        return len(evaluate((), predicate, np.ascontiguousarray(codes), core.interner).kept)
+    rows = plan.Constant(tuple(map(tuple, table._codec.decode_rows(codes))), table._node.types)
+    asked = substituted(node, {table._node: rows})
+    columns = list(table._columns)
+    found = asking.rows(core.session, asked, lambda: Collection(asked, columns, core), None, "once")
+    return int(found.shape[1])
+
+
+def check_shown(core: Core, derivations: Iterable[Any]) -> None:
+    """Refuse reasons in which there are rows that whoever acts could not read."""
+    who = core.access.acting()
+    if who is None:
+        return
+    for part in (part for tree in derivations for part in tree.walk()):
+        if part.source in core.catalog.views:
+            core.access.may_read(part.source)
+        table = core.catalog.tables.get(part.source)
+        if table is None:
+            continue
+        core.access.may_read(part.source)
+        text = policies.condition(core.access, part.source, "SELECT")
+        if text is not None and part.row is not None:
+            codes = table._codec.encode([tuple(part.row)])
+            if not _passing(core, table, _bound(core, table, text, who), codes):
+                raise forbidden("the reasons contain rows that you may not see", "ask about rows of your own")
+
+
+def check_all_shown(core: Core, node: plan.Node) -> None:
+    """Refuse what would tell of rows that are missing, unless whoever acts sees all there are."""
+    if core.access.acting() is None:
+        return
+    for name, table in core.catalog.tables.items():
+        if table._node in set(node.walk()):
+            core.access.may_read(name)
+            if policies.condition(core.access, name, "SELECT") is not None:
+                raise forbidden(f"{name} has rows that you may not see, and this would tell of them")

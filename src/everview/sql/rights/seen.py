@@ -1,0 +1,94 @@
+"""A table or view as whoever acts sees it, for those who come without SQL: HTTP, clients, feeds.
+
+`seen` gives the table or view itself to whom all its rows are shown, a `Share` of it to whom policies show some, and an
+error to whom it does not exist. It is the only way from a name that a stranger gave to a table or view.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from everview.codes.values import encode_value
+from everview.errors import RowErrors
+from everview.expr.functions import conjuncts
+from everview.expr.nodes import Call, ColumnRef, Literal
+from everview.language.collection import Collection
+from everview.plan import nodes as plan
+from everview.session.core import Core, core_of
+from everview.session.rights.access import forbidden
+from everview.sql.answers import asking
+from everview.sql.rights import policies, row_checks
+from everview.sql.rights.shares import Computed, Share, equal_to, fulfilling
+
+if TYPE_CHECKING:
+    from everview.session.session import Session
+
+_KINDS = ("int", "str", "date", "timestamp", "bool", "uuid", "enum")
+"""Kinds of columns of which equal values have equal codes."""
+
+
+def seen(session: Session, name: Any) -> Any:
+    """A table or view by name, as whoever acts sees it."""
+    core = core_of(session)
+    who = core.access.acting()
+    if who is None:
+        return session[name]
+    core.access.may_read(name if isinstance(name, str) else repr(name))
+    found = session[name]
+    text = policies.condition(core.access, name, "SELECT")
+    if text is None:
+        return found
+    node = row_checks.bound(core, name, text, who)
+    predicate = row_checks.filter_of(node, found._node)
+    if predicate is None:
+        columns = list(found._columns)
+        return Computed(found, lambda: asking.rows(session, node, lambda: Collection(node, columns, core), None))
+    route = route_of(core, found._node, predicate)
+    if route is not None:
+        return Share(found, equal_to(*route), route=route, way="delivery")
+    return Share(found, fulfilling(core, predicate), way="delivery")
+
+
+def route_of(core: Core, table: plan.Node, predicate: Any) -> tuple[list[int], tuple[int, ...]] | None:
+    """The columns that must have given codes, and these, if that is all a condition asks; else None."""
+    found: dict[int, int] = {}
+    for part in conjuncts(predicate):
+        if not isinstance(part, Call) or part.op != "eq":
+            return None
+        pair = [(a, b) for a, b in (part.args, part.args[::-1]) if isinstance(a, ColumnRef) and isinstance(b, Literal)]
+        if len(pair) != 1 or pair[0][1].value is None:
+            return None
+        column, literal = pair[0]
+        declared = table.types[column.index]
+        if declared.kind not in _KINDS or declared.optional() != literal.type.optional() or column.index in found:
+            return None
+        found[column.index] = encode_value(declared, literal.value, core.interner)
+    return (list(found), tuple(found.values())) if found else None
+
+
+def readable(session: Session) -> dict[str, plan.Node]:
+    """What plans of whoever acts may read, by name: tables, views, or the part of them that policies show."""
+    core = core_of(session)
+    names = [n for n in (*session.tables, *session.views) if core.access.has("SELECT", "relation", n)]
+    who = core.access.acting()
+    if who is None:
+        return {n: session[n]._node for n in names}
+    found = {}
+    for name in names:
+        text = policies.condition(core.access, name, "SELECT")
+        found[name] = session[name]._node if text is None else row_checks.bound(core, name, text, who)
+    return found
+
+
+def whole(session: Session, name: str, what: str) -> Any:
+    """A table or view for those who see all its rows; others are refused."""
+    found = seen(session, name)
+    if isinstance(found, (Share, Computed)):
+        raise forbidden(f"{name} has rows that you may not see, so {what} would tell of them")
+    return found
+
+
+def without_rows(error: RowErrors) -> RowErrors:
+    """The same error without an example of a row."""
+    error.message = error.message.partition(", for example for ")[0]
+    return error

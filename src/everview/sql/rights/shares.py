@@ -1,0 +1,360 @@
+"""A share: the part of a table or view that one tenant sees, with the methods of the whole.
+
+The rows of all tenants are kept together. A share knows which are its own: those whose codes in some columns are given
+ones (`Part`), found by comparing words, or those that fulfil a condition. It reads contents, history and changes of the
+whole and keeps its own rows, so that whoever asks cannot tell it from a view that holds nothing else.
+
+Changes come from one subscription to the whole, for all shares of it (`Router`): each batch is parted once, by the
+distinct codes in it, and each share is given its piece. The work is per changed row, not per tenant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everview.codes.codec import Codec
+from everview.errors import CompactedError, InputError
+from everview.expr.evaluate import evaluate
+from everview.expr.nodes import Expr
+from everview.session.changes.batch import Batch
+from everview.session.changes.turns import reads
+from everview.session.reads.contents import Row
+from everview.session.reads.followed import Followed
+from everview.session.reads.snapshot import Snapshot, check_time, read_codes
+from everview.session.view import View
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.table import Table
+
+Mask = Callable[[np.ndarray], np.ndarray]
+"""From columns of codes to the numbers of the rows that are one's own."""
+
+Listener = Callable[[Batch], Any]
+
+
+def equal_to(positions: Sequence[int], codes: Sequence[int]) -> Mask:
+    """Rows that have given codes in some columns.
+
+    >>> equal_to([1], [7])(np.array([[1, 2, 3], [7, 8, 7]])).tolist()
+    [0, 2]
+    """
+
+    def mask(columns: np.ndarray) -> np.ndarray:
+        found = np.ones(columns.shape[1], dtype=bool)
+        for position, code in zip(positions, codes, strict=True):
+            found &= columns[position] == code
+        return np.flatnonzero(found)
+
+    return mask
+
+
+def fulfilling(core: Core, predicate: Expr) -> Mask:
+    """Rows that fulfil a condition; one that cannot be computed for a row is not fulfilled."""
+
+    def mask(columns: np.ndarray) -> np.ndarray:
+        if not columns.shape[1]:
+            return np.empty(0, dtype=np.int64)
+        return evaluate((), predicate, np.ascontiguousarray(columns), core.interner).kept
+
+    return mask
+
+
+class Router:
+    """One subscription to a table or view, for all shares of it; on the engine's thread."""
+
+    def __init__(self, of: Followed, positions: Sequence[int]) -> None:
+        self.of = of
+        self.positions = list(positions)
+        self.routes: dict[tuple[int, ...], list[Listener]] = {}
+        self._stop: Any = None
+
+    def listen(self, codes: tuple[int, ...], listener: Listener) -> Callable[[], None]:
+        """Give a listener the rows that have these codes; gives back a function that ends that."""
+        self.routes.setdefault(codes, []).append(listener)
+        if self._stop is None:
+            self._stop = self.of.subscribe(self._route, snapshot=False)
+
+        def leave() -> None:
+            left = [one for one in self.routes.get(codes, []) if one is not listener]
+            if left:
+                self.routes[codes] = left
+            else:
+                self.routes.pop(codes, None)
+            if not self.routes and self._stop is not None:
+                self._stop()
+                self._stop = None
+
+        return leave
+
+    def _route(self, batch: Batch) -> None:
+        """Part a batch by the codes in it."""
+        if not self.positions:
+            for listener in self.routes.get((), ()):
+                listener(batch)
+            return
+        keys = batch._columns[self.positions]
+        if len(self.positions) == 1:
+            distinct, places = np.unique(keys[0], return_inverse=True)
+            found = [(int(code),) for code in distinct.tolist()]
+        else:
+            pairs, places = np.unique(keys, axis=1, return_inverse=True)
+            found = [tuple(column) for column in pairs.T.tolist()]
+        places = places.reshape(-1)
+        order = np.argsort(places, kind="stable")
+        bounds = np.searchsorted(places[order], np.arange(len(found) + 1))
+        for i, codes in enumerate(found):
+            listeners = self.routes.get(codes)
+            if listeners:
+                rows = order[bounds[i] : bounds[i + 1]]
+                piece = Batch(
+                    batch.time, batch._codec, np.ascontiguousarray(batch._columns[:, rows]), batch._diffs[rows]
+                )
+                for listener in listeners:
+                    listener(piece)
+
+
+def routed(of: Followed, positions: Sequence[int]) -> Router:
+    """The router of a table or view by some columns: one for all."""
+    known: dict[Any, Router] = of._core.attached.setdefault("routers", {})
+    key = id(of), tuple(positions)
+    found = known.get(key)
+    if found is None or found.of is not of or of._dropped:
+        for other in [k for k, r in known.items() if r.of._dropped]:
+            del known[other]
+        found = known[key] = Router(of, positions)
+    return found
+
+
+class Share:
+    """The rows of a table or view that are somebody's own."""
+
+    def __init__(
+        self,
+        of: Followed,
+        mask: Mask,
+        *,
+        route: tuple[list[int], tuple[int, ...]] | None = None,
+        hidden: int = 0,
+        since: int = 0,
+        way: str = "",
+        complete: Callable[[], None] | None = None,
+    ) -> None:
+        self._of = of
+        self._core = of._core
+        self._mask = mask
+        self._route = route
+        self._hidden = hidden
+        """columns at the beginning that are nobody's business"""
+        self.way = way
+        self._complete = complete
+        """raises an error if one's own rows could not all be computed; None where they are told with the whole"""
+        self._label, self._kind, self._node = of._label, of._kind, of._node
+        self._columns = of._columns[hidden:]
+        types, names = of._codec.types[hidden:], of._codec.names[hidden:]
+        self._codec = of._codec if not hidden else Codec(types, names, of._core.interner)
+        self._key: tuple[int, ...] = getattr(of, "_key", ())
+        self._installed_at = max(of._installed_at, since)
+        self._fallible: list[Any] = []
+        self._ends: list[Callable[[], None]] = []
+        self.reads: tuple[str, ...] = ()
+        """the tables and views that it is made of, which must be granted as long as it lives"""
+
+    @property
+    def _dropped(self) -> bool:
+        return self._of._dropped
+
+    def _alive(self) -> None:
+        self._of._alive()
+
+    def _refuse_errors(self, time: int | None = None) -> None:
+        """Refuse to give contents that lack rows of one's own; that others' are missing is nobody's business."""
+        if self._complete is None:
+            self._of._refuse_errors(time)
+        elif isinstance(self._of, View) and self._of._fallible:
+            now = self._core.time
+            if self._of._errors_at(now if time is None else min(time, now)):
+                self._complete()
+
+    # contents
+
+    def _part(self, columns: np.ndarray, *others: np.ndarray) -> tuple[np.ndarray, ...]:
+        kept = self._mask(columns)
+        return np.ascontiguousarray(columns[self._hidden :, kept]), *(other[kept] for other in others)
+
+    def _snapshot(self, whole: Snapshot) -> Snapshot:
+        columns, counts = self._part(*whole._contents())
+        return Snapshot.copied(self._core, self._of._arrangement, self._codec, whole.time, (columns, counts))
+
+    def _now(self) -> Snapshot:
+        """The present contents."""
+        direct = self._direct()
+        if direct is None:
+            return self._snapshot(self._of._now())
+        columns, counts = direct
+        time = self._core.runtime.dataflow.time
+        contents = np.ascontiguousarray(columns[self._hidden :]), counts
+        return Snapshot.copied(self._core, self._of._arrangement, self._codec, time, contents)
+
+    def _direct(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The present contents, read from an index that has the codes first; None if there is none."""
+        if self._route is None or not self._route[0] or self._core.transactions.supposed() is not None:
+            return None
+        positions, codes = self._route
+        arrangement = self._of._arrangement
+        if set(arrangement.order[: len(positions)]) != set(positions):
+            return None
+        self._alive()
+        self._core.transactions.catch_up()
+        self._refuse_errors()
+        start = tuple(codes[positions.index(c)] for c in arrangement.order[: len(positions)])
+        return read_codes(self._core.runtime, arrangement, start, self._core.runtime.dataflow.time)
+
+    def as_of(self, time: int) -> Snapshot:
+        """The contents at an earlier time."""
+        check_time("as_of", time)
+        if time < self._installed_at and self._installed_at > self._of._installed_at:
+            raise CompactedError("E_COMPACTED", f"it is kept since time {self._installed_at}", "ask for a later time")
+        self._refuse_errors(time)
+        return self._snapshot(self._whole(time))
+
+    @reads
+    def _whole(self, time: int) -> Snapshot:
+        self._alive()
+        self._core.transactions.catch_up()
+        return Snapshot(self._core, self._of._arrangement, self._of._codec, time)
+
+    def rows(self) -> list[Row]:
+        """All rows."""
+        return self._now().rows()
+
+    def counts(self) -> dict[Row, int]:
+        """Each distinct row with its multiplicity."""
+        return self._now().counts()
+
+    def schema(self) -> dict[str, Any]:
+        """Names and types of the columns."""
+        return {c.name: c.type for c in self._columns}
+
+    def _text(self, rows: int) -> str:
+        return self._now().text(rows)
+
+    def lookup(self, key: Any) -> list[Row]:
+        """Rows with a key, of one's own."""
+        of: Any = self._of
+        found = of.lookup(key)
+        if not found:
+            return []
+        codes = self._of._codec.encode(found)
+        (own,) = self._part(codes)
+        return self._codec.decode_rows(own)
+
+    def errors(self) -> list[tuple[str, int]]:
+        """Nothing that others' rows have to do with."""
+        return []
+
+    # changes
+
+    def _changes(self, since: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        if since < self._installed_at and self._installed_at > self._of._installed_at:
+            raise CompactedError("E_COMPACTED", f"it is kept since time {self._installed_at}", "read its contents")
+        columns, times, diffs = self._part(*self._of._changes(since))
+        return columns, times, diffs
+
+    def changes(self, since: int) -> list[tuple[Row, int, int]]:
+        """[(row, time, diff), ...] after a time."""
+        self._refuse_errors()
+        columns, times, diffs = self._changes(since)
+        return list(zip(self._codec.decode_rows(columns), times.tolist(), diffs.tolist(), strict=True))
+
+    def _present(self) -> Batch:
+        now = self._now()
+        return Batch(now.time, self._codec, *now._contents())
+
+    def subscribe(self, function: Listener, *, snapshot: bool = True) -> Callable[[], None]:
+        """Call a function with each complete time's changes of one's own rows."""
+        self._alive()
+        with self._core.writing:
+            self._core.transactions.catch_up()
+            if snapshot and len(present := self._present()):
+                function(present)
+            if self._route is not None:
+                positions, codes, now = *self._route, self._core.time
+
+                def later(batch: Batch) -> None:
+                    if batch.time > now:  # what a step has changed that is over may not have been told yet
+                        function(self._own(batch))
+
+                return routed(self._of, positions).listen(codes, later)
+            return self._of.subscribe(lambda batch: self._filtered(function, batch), snapshot=False)  # type: ignore[no-any-return]
+
+    def _own(self, batch: Batch) -> Batch:
+        if not self._hidden:
+            return batch
+        return Batch(batch.time, self._codec, np.ascontiguousarray(batch._columns[self._hidden :]), batch._diffs)
+
+    def _filtered(self, function: Listener, batch: Batch) -> None:
+        columns, diffs = self._part(batch._columns, batch._diffs)
+        if len(diffs):
+            function(Batch(batch.time, self._codec, columns, diffs))
+
+    # ending
+
+    def when_closed(self, function: Callable[[], None]) -> None:
+        """Have something done when nobody needs the share any more."""
+        self._ends.append(function)
+
+    def drop(self) -> None:
+        """Nobody needs the share any more; the whole stays, for others."""
+        ends, self._ends = self._ends, []
+        for end in ends:
+            end()
+
+
+class Computed:
+    """What somebody sees of a table or view whose policy asks other tables: computed when it is asked for."""
+
+    def __init__(self, of: Followed | Table, rows: Callable[[], np.ndarray]) -> None:
+        self._of, self._core, self._rows = of, of._core, rows
+        self._label, self._kind, self._node = of._label, of._kind, of._node
+        self._columns, self._codec = of._columns, of._codec
+        self._key: tuple[int, ...] = getattr(of, "_key", ())
+        self._installed_at = of._installed_at
+
+    def _alive(self) -> None:
+        self._of._alive()
+
+    def _now(self) -> Snapshot:
+        columns = np.ascontiguousarray(self._rows())
+        contents = columns, np.ones(columns.shape[1], dtype=np.int64)
+        return Snapshot.copied(self._core, self._of._arrangement, self._codec, self._core.time, contents)
+
+    def rows(self) -> list[Row]:
+        """All rows."""
+        return self._now().rows()
+
+    def counts(self) -> dict[Row, int]:
+        """Each distinct row with its multiplicity."""
+        found: dict[Row, int] = {}
+        for row in self.rows():
+            found[row] = found.get(row, 0) + 1
+        return found
+
+    def _text(self, rows: int) -> str:
+        return self._now().text(rows)
+
+    def errors(self) -> list[tuple[str, int]]:
+        """Nothing that others' rows have to do with."""
+        return []
+
+    def _refused(self, *_: object) -> Any:
+        raise InputError(
+            "E_UNSUPPORTED",
+            f"a policy of {self._label} asks other tables, so this cannot be told",
+            "use SELECT, SUBSCRIBE",
+        )
+
+    as_of = changes = lookup = subscribe = _refused
