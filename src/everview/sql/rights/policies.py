@@ -174,9 +174,9 @@ def _condition(sql: Statements, words: Words, table: str) -> str:
     source = _source(f"SELECT * FROM {_from(table)} WHERE {text}")
     try:
         tree = reading.parsed(source)
-        asked(tree, _Anybody())
         compiler = _inner(sql.compiler(source))
-        parts.whole(tree, source, lambda: compiler.derived(tree, {}))
+        with acting(_Anybody()):
+            parts.whole(tree, source, lambda: compiler.derived(tree, {}))
     except PlanError as error:
         words.at = at
         message = error.message.partition(": ")[2] if isinstance(error, SqlError) else error.message
@@ -188,7 +188,7 @@ class _Anybody(Principal):
     """Somebody who has every attribute, to look at conditions with."""
 
     def __init__(self) -> None:
-        super().__init__("anybody")
+        super().__init__("anybody", free=True)
 
     def setting(self, name: str) -> Any:
         return "0"
