@@ -112,8 +112,8 @@ class Engine:
         self.quotas = Quotas(self)
         """what each role may use, and uses"""
         core_of(session).attached.setdefault("ev", []).append(self.quotas.relation())
-        self.watched: set[Watched] = set()
-        """what is given to somebody as long as they have the right to it; on the engine's thread"""
+        self.watched: dict[int, Watched] = {}
+        """what is told to somebody as long as they have the right to it, by identity; on the engine's thread"""
         self._rights = core_of(session).access.version
         self._waiting: Queue[Job] = Queue()
         self._running: Job | None = None
@@ -310,9 +310,9 @@ class Engine:
         """Take back what somebody has no right to any more."""
         access = core_of(self.session).access
         self._rights = access.version
-        for watched in list(self.watched):
+        for watched in list(self.watched.values()):
             if watched.stamp != stamp_of(self.session, watched.who, watched.reads):
-                self.watched.discard(watched)
+                self.watched.pop(id(watched), None)
                 watched.revoke(forbidden("the rights to what is followed have changed", "subscribe again"))
 
 

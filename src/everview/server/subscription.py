@@ -111,7 +111,7 @@ class Subscription:
             for feed in found:
                 feeds.open(feed)
                 if feed.who is not None:
-                    engine.watched.add(feed)
+                    engine.watched[id(feed)] = feed
             return feeds.read([(f, w.since) for f, w in zip(found, wanted, strict=True)])
 
         async with self._changing:
@@ -251,7 +251,7 @@ class Subscription:
 async def _end(engine: Engine, feed: Feed) -> None:
     """Nobody follows it: neither do we."""
     engine.feeds.forget(feed)
-    engine.watched.discard(feed)
+    engine.watched.pop(id(feed), None)
     with contextlib.suppress(ClosedError):
         await engine.run(partial(_shut, engine.feeds, feed))
 

@@ -296,11 +296,11 @@ def test_a_websocket_is_somebodys_and_ends_with_the_right(tenants: Tenants) -> N
             await socket.send(json.dumps({"type": "subscribe", "views": views}))
             text = ""
             while '"frames"' not in text and '"commit"' not in text:
-                text = await asyncio.wait_for(socket.recv(), 30)
+                text = str(await asyncio.wait_for(socket.recv(), 30))
             assert '"x"' in text and '"1"' not in text.replace('"id"', "").replace('"2"', ""), text
             tenants.sql("REVOKE SELECT ON doc FROM app")
             text = ""
             while "E_FORBIDDEN" not in text:
-                text = await asyncio.wait_for(socket.recv(), 30)
+                text = str(await asyncio.wait_for(socket.recv(), 30))
 
     asyncio.run(main())

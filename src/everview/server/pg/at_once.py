@@ -79,7 +79,7 @@ def _rows(client: Client, bind: Bind) -> tuple[Way, int, bytes] | None:
         if value is None:
             return None
         values.append(read(value))
-    codes = way.quick.found(values)
+    codes = way.quick.found(values, client.who)
     if codes is None or codes.shape[1] > PIECE:
         return None
     return way, codes.shape[1], way.write(way.quick.result.decode_rows(codes))

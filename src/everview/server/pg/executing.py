@@ -107,7 +107,7 @@ async def executed(client: Client, found: Prepared, given: Given) -> Answer:
     command = found.command
     client.check_open(command)
     if found.quick is not None and not client.work.changes and client.work.isolation == READ_COMMITTED:
-        rows = found.quick.answer(given)
+        rows = found.quick.answer(given, client.who)
         if rows is not None:
             return Answer.of_result(rows, f"SELECT {len(rows)}")
     special = _COMMANDS.get(command.first)

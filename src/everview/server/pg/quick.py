@@ -59,25 +59,25 @@ class Quick:
     allowed: tuple[int, Principal | None] = (0, None)
     """for whom it was prepared, and which rights there were: any change of those has it bound again"""
 
-    def answer(self, given: Given) -> Result | None:
-        """The rows; None if this is not the way, or not now: a step is under way."""
+    def answer(self, given: Given, who: Principal | None) -> Result | None:
+        """The rows, for whoever asks; None if this is not the way, or not now: a step is under way."""
         values = given.values or {}
-        codes = self.found([values.get(name) for name, _ in self.encoders])
+        codes = self.found([values.get(name) for name, _ in self.encoders], who)
         return None if codes is None else Result(self.result, codes)
 
-    def found(self, values: Sequence[Any]) -> np.ndarray | None:
+    def found(self, values: Sequence[Any], who: Principal | None) -> np.ndarray | None:
         """The same as codes, by values in the order of the encoders."""
         core = self.core
         if any(v is None for v in values) or not core.lock.acquire(blocking=False):
             return None
         try:
-            return self._read(values) if self._fit() else None
+            return self._read(values) if self._fit(who) else None
         finally:
             core.lock.release()
 
-    def _fit(self) -> bool:
+    def _fit(self, who: Principal | None) -> bool:
         core, of = self.core, self.of
-        if (core.access.version, WHO.get()) != self.allowed:
+        if (core.access.version, who) != self.allowed:
             return False
         if core.closed or core.unsettled or core.stop is not None or core.transactions.queued:
             return False

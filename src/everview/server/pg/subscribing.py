@@ -252,7 +252,7 @@ class Live(Answer):
         self.reads = getattr(view, "reads", ()) or (view._label,)
         self.stamp = stamp_of(session, self.who, self.reads)
         if self.who is not None:
-            self.client.engine.watched.add(self)
+            self.client.engine.watched[id(self)] = self
 
     def revoke(self, error: EverviewError) -> None:
         """Whoever follows it has no right to it any more."""
@@ -264,7 +264,7 @@ class Live(Answer):
 
     def stop(self, session: Session) -> None:
         """No more."""
-        self.client.engine.watched.discard(self)
+        self.client.engine.watched.pop(id(self), None)
         if self._subscription is not None:
             self._subscription.close()
             self._subscription = None
