@@ -84,7 +84,7 @@ def test_progress_line(capsys: pytest.CaptureFixture[str]) -> None:
     db.source("t", [{"x": 1}, {"x": "no"}], schema={"x": int}, bad="quarantine")
     run = db.run(until="caught_up", progress=True)
     assert capsys.readouterr().err.startswith("everview: time 1, t 1 (1 rejected); ")
-    assert str(run).startswith("t 1 rows in 1 steps and ")
+    assert str(run).startswith("t 1 rows in 1 step and ")
     assert str(run).endswith("; time 1; rejected: t 1 (caught_up)")
 
 
@@ -166,7 +166,7 @@ def test_everview_run(
     assert result.exit_code == 0, result.output
     assert [what for what in asked if "toml" not in what] == masters
     assert ("spark.from=toml" in asked) == (kind == "toml" and bool(masters))
-    assert result.output.startswith("orders 3 rows in 1 steps")
+    assert result.output.startswith("orders 3 rows in 1 step ")
     found = {row["country"]: float(row["total"]) for row in pyarrow.parquet.read_table(out).to_pylist()}
     assert found == {"at": 3.0, "ch": 2.0}
 

@@ -196,7 +196,7 @@ def test_refusals(tmp_path: Path) -> None:
     db, t, v = setup()
     out = str(tmp_path / "out")
     v.write_to(ev.io.json(out)).stop()
-    other = "give another directory, or empty this one to have everything written anew"
+    other = "give another directory, or empty this one to start over"
     _, _, stranger = setup()
     refused(
         "E_SINK",

@@ -114,7 +114,7 @@ def test_files_in_ctrl_c_and_on(tmp_path: Path, program: str) -> None:
     driver = start(tmp_path, program, "--until", "caught_up", "--no-progress")
     said = driver.communicate(timeout=300)[0]
     assert driver.returncode == 0, (tmp_path / "errors").read_text()[-3000:]
-    assert said.splitlines()[-1].startswith("orders 2 rows in 1 steps") and said.rstrip().endswith("(caught_up)")
+    assert said.splitlines()[-1].startswith("orders 2 rows in 1 step ") and said.rstrip().endswith("(caught_up)")
     assert held(tmp_path) == {("at", 6): 1, ("ch", 8): 1}
     assert set(Counter(changes(tmp_path)).values()) == {1}, "every change once"
     assert len(changes(tmp_path)) == 2 + 2 + 2

@@ -37,6 +37,7 @@ def _opened(state: str, trust: bool) -> Session:
 @app.command()
 def ls(state: State, trust: Trust = False) -> None:
     """List tables and views with columns, row counts and sizes."""
+    from everview.codes.scalars import counted
     from everview.errors import EverviewError
     from everview.session.core import core_of
     from everview.session.memory import size
@@ -54,7 +55,8 @@ def ls(state: State, trust: Trust = False) -> None:
                 typer.echo(f"{kind:5}  {name}  {rows} rows  ({columns}){f'  -- {said}' if said else ''}")
         marks = core_of(db).runtime.offsets
         for source in sorted({mark.split("/")[1] for mark in marks if mark.startswith("source/")}):
-            typer.echo(f"source {source}  {sum(m.startswith(f'source/{source}/') for m in marks)} positions")
+            kept = sum(m.startswith(f"source/{source}/") for m in marks)
+            typer.echo(f"source {source}  {counted(kept, 'position')}")
 
 
 @app.command()
@@ -141,7 +143,7 @@ def why(
 ) -> None:
     """Explain why a row is in a view, or is not. Shows the table rows it follows from."""
     from everview.cli.rows import as_json, row_of
-    from everview.errors import InputError, did_you_mean
+    from everview.errors import EverviewError, InputError, did_you_mean
     from everview.session.view import View
 
     with _opened(state, trust) as db:
@@ -153,7 +155,12 @@ def why(
         if absent:
             answer: Any = found.why_not(values)
         else:
-            answer = found.why(values, all=number) if number else found.why(values)
+            try:
+                answer = found.why(values, all=number) if number else found.why(values)
+            except EverviewError as error:
+                if error.code == "E_ABSENT":
+                    error.hint = "add --not to see what is missing"
+                raise
         typer.echo(as_json(answer.to_dict()) if json else str(answer))
 
 
@@ -190,6 +197,7 @@ def _said(line: str) -> None:
 
 def check(state: str, deep: bool, trust: bool) -> None:
     """Read a directory through, and say whether it is whole; nothing in it is changed."""
+    from everview.codes.scalars import counted
     from everview.recovery import checking
     from everview.session.core import core_of
 
@@ -197,14 +205,15 @@ def check(state: str, deep: bool, trust: bool) -> None:
         store = core_of(db).runtime.backing.store
         assert store is not None
         pieces = checking.read_through(store)
-        typer.echo(f"{pieces} pieces are whole, time {db.time}: {len(db.tables)} tables, {len(db.views)} views")
+        held = f"{counted(len(db.tables), 'table')}, {counted(len(db.views), 'view')}"
+        typer.echo(f"{counted(pieces, 'file')} verified; time {db.time}, {held}")
         found = db.check() if deep else []
     for line in checking.told(found):
         typer.echo(line, err=True)
     if found:
         raise typer.Exit(1)
     if deep:
-        typer.echo("every view is what its tables say")
+        typer.echo("every view equals what recomputing it gives")
 
 
 @app.command()

@@ -60,7 +60,7 @@ class Call(Sink):
         raise InputError(
             "E_SINK",
             f"{self.describe()} is so far behind that the view does not know its changes any more",
-            "keep more history (db.view(..., history=...)), or remove the file of its position to begin anew",
+            "keep more history (db.view(..., history=...)), or remove its position file to start over",
         )
 
     def _call(self, rows: list[dict[str, Any]], at: int) -> None:

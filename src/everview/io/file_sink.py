@@ -93,7 +93,7 @@ class FileSink(Sink):
                     "mode": f"with mode={found.get('mode')!r}",
                     "columns": f"with other columns: {found.get('columns')}",
                 }[what],
-                "give another directory, or empty this one to have everything written anew",
+                "give another directory, or empty this one to start over",
             )
         if any(not name.startswith(("_", ".")) for name in names):
             raise InputError(

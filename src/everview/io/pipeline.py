@@ -186,7 +186,7 @@ class Pipeline:
     def run(self, until: str | Duration | None, progress: bool | None) -> Run:
         """See `Session.run`."""
         limit = (
-            None if until is None or (isinstance(until, str) and until == "caught_up") else seconds(until, _CAUGHT_UP)
+            None if until is None or (isinstance(until, str) and until == "caught_up") else seconds(until, CAUGHT_UP)
         )
         if progress is not None:
             flag_option("progress", progress)
@@ -290,8 +290,9 @@ class Run:
         bad = ", ".join(f"{name} {rows:,}" for name, rows in self.rejected.items())
         late = ", ".join(f"{name} {rows:,}" for name, rows in self.late.items())
         missing = ", ".join(f"{name} {rows:,}" for name, rows in self.missing.items())
+        steps = self.time - self.started_at
         return (
-            f"{taken} rows in {self.time - self.started_at:,} steps and {self.seconds:.1f} s; time {self.time}"
+            f"{taken} rows in {steps:,} step{'' if steps == 1 else 's'} and {self.seconds:.1f} s; time {self.time}"
             + (f"; rejected: {bad}" if bad else "")
             + (f"; too late: {late}" if late else "")
             + (f"; deletions that found nothing: {missing}" if missing else "")
@@ -299,7 +300,7 @@ class Run:
         )
 
 
-_CAUGHT_UP = '"caught_up", '
+CAUGHT_UP = '"caught_up", '
 """What `until` can be, other than a duration."""
 
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from everview.codes.arrays import decode_arrow, decode_list
-from everview.codes.codec import Codec
 from everview.codes.buffers import null_mask, numbers_of
+from everview.codes.codec import Codec
 from everview.codes.interner import Interner, Words
 from everview.server.pg.answers import Column
 from everview.server.pg.messages import format_of

@@ -297,10 +297,10 @@ class Definitions:
                     table = table._origin
         return view
 
-    def _check_collection(self, collection: Collection) -> None:
+    def _check_collection(self, collection: Any) -> None:
         if not isinstance(collection, Collection):
             hint = "build one from db.table(...)"
-            if hasattr(collection, "agg"):
+            if type(collection).__name__ == "Grouping":
                 hint = "say what to compute of each group: .agg(total=col.amount.sum()), or .top(1, by=...)"
             raise InputError("E_TYPE", f"db.view needs a collection, got {type(collection).__name__}", hint)
         if common_owner(collection) is not self._core:

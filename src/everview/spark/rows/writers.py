@@ -56,7 +56,7 @@ class Writer(Sink):
                 "E_SINK",
                 f"{self.describe()} has columns ({', '.join(found.columns)}), "
                 f"not ({', '.join([*columns, TIME, DIFF])})",
-                "give another table, or drop this one to have everything written anew",
+                "give another table, or drop this one to start over",
             )
         latest = found.selectExpr(f"max(`{TIME}`)").collect()[0][0]
         return None if latest is None else int(latest)
