@@ -84,6 +84,8 @@ class Dataflow:
         self.session = make.make_block(x.EXECUTOR_WORDS)
         make.poke(self.session, x.EXECUTOR_STEP, self.step_block)
         self.at: list[tuple[Operator | Scope | Barrier, int]] = []
+        self._counted: list[Operator] = []
+        """whose traces the executor has, in its order"""
         self._replays: list[tuple[Operator, Sink]] = []
         self._beginnings: list[tuple[Operator, np.ndarray]] = []
         self._new: list[Operator] = []
@@ -227,11 +229,21 @@ class Dataflow:
         forests = [o.forest for o in operators if o.forest]
         self._list(x.EXECUTOR_PROGRAM, x.EXECUTOR_LENGTH, [*words, x.INSTRUCTION_STOP, 0, 0, 0], 4)
         make.poke(self.session, x.EXECUTOR_LENGTH, len(self.at))  # the stop behind the end is for `suppose`
+        self.count_changes()
+        self._counted = [o for o in operators if o.trace is not None]
+        self._list(x.EXECUTOR_COUNTS, x.EXECUTOR_NCOUNTS, [0] * len(traces))
         self._list(x.EXECUTOR_TRACES, x.EXECUTOR_NTRACES, traces)
         self._list(x.EXECUTOR_BATCHERS, x.EXECUTOR_NBATCHERS, batchers)
         self._list(x.EXECUTOR_SCOPES, x.EXECUTOR_NSCOPES, scopes)
         self._list(x.EXECUTOR_FORESTS, x.EXECUTOR_NFORESTS, forests)
         self._stale = False
+
+    def count_changes(self) -> None:
+        """Bring `Operator.changes` up to date: the kernels count what steps add to each trace."""
+        counts = make.peek(self.session, x.EXECUTOR_COUNTS)
+        for place, operator in enumerate(self._counted):
+            operator.changes += int(make.peek(counts, place))
+            make.poke(counts, place, 0)
 
     def _list(self, field: int, count: int, words: list[int], size: int = 1) -> None:
         make.replace_list(self.session, field, np.array(words, dtype=np.int64), count, len(words) // size)
@@ -660,7 +672,7 @@ class Dataflow:
             self.helper.close()
         self.remove(set(self.operators()))
         lists = (x.EXECUTOR_PROGRAM, x.EXECUTOR_TRACES, x.EXECUTOR_BATCHERS, x.EXECUTOR_SCOPES, x.EXECUTOR_FORESTS)
-        for field in lists:
+        for field in (*lists, x.EXECUTOR_COUNTS):
             make.drop_block(make.peek(self.session, field))
         self.root.free()
         self.budgets.free()

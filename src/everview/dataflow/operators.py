@@ -163,6 +163,8 @@ class Operator:
         self.errors_of: Operator | None = None
         self.old = False  # part of a finished installation: a new reader needs a replay
         self.freed = False
+        self.changes = 0
+        """Rows that committed steps have added to its trace, as of `Dataflow.count_changes`."""
         self.spread: Partitioning | HyperCube = ANYWHERE
         """Where its rows are when there are several shards."""
         self.outbox = 0

@@ -16,6 +16,8 @@ Reading order:
     rebuilt              plans made of answers
     chosen               `plan="best"`
     alternatives         EXPLAIN ALTERNATIVES
+    replanned            another plan for a view that lives
+    present, adaptive    plans that follow what is seen: what the present one costs, and when another takes its place
 """
 
 from everview.optimiser.problem import Problem, Relation

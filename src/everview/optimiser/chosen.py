@@ -90,7 +90,7 @@ def with_problems(
     for node, join in joins:
         if len(join.tree.leaves) <= MOST_RELATIONS and _is_whole(join):
             names = _distinct([_name(leaf, labels) for leaf in join.tree.leaves])
-            found.append((node, join, problem_of(join, names, sizes, arranged)))
+            found.append((node, join, problem_of(join, names, sizes, arranged, core.statistics.changes_of)))
     return found
 
 

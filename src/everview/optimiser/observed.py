@@ -1,8 +1,9 @@
 """Problems made of plans: the relations of a join, what is known about them, and what indexes there are.
 
 Rows and values are what `everview.plan.sizes` says, measured where something is arranged and guessed from there on.
-Nobody knows how often relations will change, so each is expected to change once for every row it has, which is what
-loading it takes; a session that has seen otherwise says so (`Optimiser.observe`).
+A relation is expected to change as often as it has so far (`everview.session.statistics`), where that was counted, and
+at least once for every row it has, which is what loading it takes. While a view runs, adaptive plans put the rate of
+late in its place (`everview.optimiser.adaptive`).
 """
 
 from __future__ import annotations
@@ -23,22 +24,36 @@ Arranged = Callable[[plan.Node], Sequence[tuple[int, ...]]]
 STRATEGIES: tuple[AtOnce, ...] = ("delta", "wco")
 
 
-def problem_of(join: NaturalJoin, names: Sequence[str], sizes: Sizes, arranged: Arranged, words: int = 2) -> Problem:
+Changed = Callable[[plan.Node], float | None]
+"""Changes that were seen of a node; None if nobody counted them."""
+
+
+def problem_of(
+    join: NaturalJoin,
+    names: Sequence[str],
+    sizes: Sizes,
+    arranged: Arranged,
+    changed: Changed = lambda node: None,
+    words: int = 2,
+) -> Problem:
     """The problem of a tree of joins; `words` are those that a row of an arrangement has beside its columns."""
     relations = [
-        _relation(name, leaf, of, sizes, arranged, words)
+        _relation(name, leaf, of, sizes, arranged, changed, words)
         for name, leaf, of in zip(names, join.tree.leaves, join.of_leaf, strict=True)
     ]
     return with_pipelines(Problem(tuple(relations)))
 
 
-def _relation(name: str, leaf: plan.Node, of: Sequence[int], sizes: Sizes, arranged: Arranged, words: int) -> Relation:
+def _relation(
+    name: str, leaf: plan.Node, of: Sequence[int], sizes: Sizes, arranged: Arranged, changed: Changed, words: int
+) -> Relation:
     rows = sizes.rows(leaf)
+    changes = max(rows, changed(leaf) or 0.0)
     columns = {1 << v: c for c, v in enumerate(of) if v >= 0}
     values = {bit: min(logarithm(sizes.values(leaf, {c})), logarithm(rows)) for bit, c in columns.items()}
     indexes = {index for order in arranged(leaf) for index in _indexes([of[c] for c in order])}
     width = len(columns) + words
-    return Relation(name, _mask(of), logarithm(rows), logarithm(rows), values, width, frozenset(indexes))
+    return Relation(name, _mask(of), logarithm(rows), logarithm(changes), values, width, frozenset(indexes))
 
 
 def _indexes(order: Sequence[int]) -> set[tuple[int, int]]:

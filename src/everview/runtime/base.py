@@ -189,6 +189,9 @@ class Runtime(Protocol):
     def measure(self) -> Measure:
         """How to measure the state of operators, as of now."""
 
+    def changes(self) -> Callable[[Operator], int]:
+        """How to tell how many changes committed steps have made to operators' traces, as of now."""
+
     def describe(self, joined: Extend) -> list[str]:
         """Where the rows of a join of many inputs are, for `explain`."""
 
@@ -211,6 +214,18 @@ class Runtime(Protocol):
 
     def abandon(self) -> None:
         """Give memory and locks back and write nothing more: the program forgot to close, or is ending."""
+
+
+def row_count(rows: Any) -> int:
+    """How many rows a change has; 0 if they are elsewhere.
+
+    >>> row_count([(1, 2)]), row_count(np.zeros((2, 5)))
+    (1, 5)
+    """
+    shape = getattr(rows, "shape", None)
+    if shape is not None:
+        return int(shape[-1])
+    return len(rows) if isinstance(rows, list) else 0
 
 
 def columns_of(rows: np.ndarray | list[tuple[int, ...]]) -> np.ndarray:

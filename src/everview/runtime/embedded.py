@@ -287,6 +287,10 @@ class EmbeddedRuntime:
     def measure(self) -> Measure:
         return lambda o: o.measure()
 
+    def changes(self) -> Callable[[Operator], int]:
+        self.dataflow.count_changes()
+        return lambda o: o.changes
+
     def where(self) -> str:
         return "in this process"
 

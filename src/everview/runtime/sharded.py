@@ -359,6 +359,7 @@ class ShardedRuntime:
     def _distribute(self, arrangement: Arrangement, columns: np.ndarray, time: int, diff: int, inputs: Inputs) -> None:
         """Add rows of a table to the inputs of the shards they belong to."""
         operator = arrangement.operator
+        operator.changes += columns.shape[1]
         ordered = columns[list(arrangement.order)]
         for shard, here in operator.spread.parts(ordered, self.cluster.shards):
             inputs.setdefault(shard, []).append((operator.number, batcher_rows(ordered[:, here], time, diff)))
@@ -369,6 +370,14 @@ class ShardedRuntime:
     def measure(self) -> Measure:
         measures = self.cluster.measure().tolist()
         return lambda o: tuple(measures[o.number])
+
+    def changes(self) -> Callable[[Operator], int]:
+        shards = self.cluster.dataflows()
+        for shard in shards:
+            shard.count_changes()
+        if not shards:  # in other processes: those of tables, which were sent from here
+            return lambda o: o.changes
+        return lambda o: sum(found.changes for s in shards if (found := s.numbered[o.number]) is not None)
 
     def where(self) -> str:
         return self.cluster.where()

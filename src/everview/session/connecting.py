@@ -22,6 +22,7 @@ def connect(
     threads: int = 1,
     memory: int | str | None = None,
     files: bool = True,
+    adaptive: bool = False,
     **options: Any,
 ) -> Session:
     """Open a session: `everview.connect()` is embedded and in memory, `everview.connect("directory")` durable.
@@ -37,6 +38,8 @@ def connect(
 
     With `files=False` SQL cannot read or write files of its own choice: CREATE SOURCE and CREATE SINK are refused
     (E_FORBIDDEN). Say so where texts of strangers are run.
+
+    With `adaptive=True` the plans of joins follow what happens to the session (`Session.adapt`, docs/optimiser.md).
 
     A directory takes `sync` ("normal": what was acknowledged survives the death of the process, "full": that of the
     machine too) and `read_only` (attach to what another process writes; `db.refresh()` catches up).
@@ -62,4 +65,6 @@ def connect(
         options["memory"] = memory
     session = opened(target, history=history, merge_effort=merge_effort, threads=threads, options=options)
     session._core.may_use_files = files
+    if adaptive is not False:
+        session.adapt(adaptive)
     return session

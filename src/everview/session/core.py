@@ -35,6 +35,7 @@ from everview.session.names.catalog import Catalog
 from everview.session.names.definitions import Definitions, check_count
 from everview.session.names.plan_history import PlanHistory
 from everview.session.rights.access import Access
+from everview.session.statistics import Statistics
 from everview.stopping import Stop, helpers
 from everview.types import DataType
 
@@ -75,6 +76,7 @@ class Core:
         self.by_key = ByKey(self)
         self.definitions = Definitions(self)
         self.plans = PlanHistory()
+        self.statistics = Statistics(self)
         self.functions: dict[str, UserFunction] = {}
         """Python functions that SQL and Datalog may call, by name"""
         self.zone = "UTC"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -110,6 +110,12 @@ def replan(core: Core, view: View, wanted: str) -> int:
     from everview.optimiser.replanned import replan
 
     return replan(core, view, wanted)
+
+
+def adapt(core: Core, on: bool, options: Mapping[str, Any]) -> None:
+    from everview.optimiser.adaptive import adapt
+
+    adapt(core, on, options)
 
 
 # languages

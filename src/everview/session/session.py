@@ -298,6 +298,25 @@ class Session:
         self._core.alive()
         return Together(self._core)
 
+    def adapt(self, on: bool = True, **options: Any) -> None:
+        """Let the plans of this session's joins follow what happens to it, from now on; or, `adapt(False)`, leave them
+        as they are. `connect(adaptive=True)` says the same. Views that were made with `plan=` keep it.
+
+        Options: `every` (1.0 seconds between looks at the statistics), `margin` (1.5: how many times cheaper another
+        plan must be), `ahead` (60 seconds for which it has to be), `trial` (100 transactions for which each of both
+        plans is measured; 0: the model is believed), `worse` (1.1: a plan that takes more than so many times as long
+        goes again). See docs/optimiser.md.
+
+        >>> import everview as ev
+        >>> db = ev.connect()
+        >>> db.adapt(every=5, margin=2)
+        >>> db.adapt(False)
+        """
+        self._core.alive()
+        if not isinstance(on, bool):
+            raise InputError("E_TYPE", f"adapt({on!r}): plans follow or they do not", "give True or False")
+        doors.adapt(self._core, on, options)
+
     def what_if(
         self,
         *,

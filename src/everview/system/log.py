@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import EverviewError
-from everview.runtime.base import ChangeSet, StepOutcome
+from everview.runtime.base import ChangeSet, StepOutcome, row_count
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -34,6 +34,7 @@ class Log:
         self._core = core
         self._sql = sql
         self._number = 0
+        self._beneath = core.runtime.__dict__.get("step")  # somebody else may stand here already
         self._step: Callable[[list[ChangeSet]], StepOutcome] = core.runtime.step
         self._run_one: Callable[[Any], Any] = sql._run_one
         core.runtime.step = self._stepped  # type: ignore[method-assign]
@@ -41,14 +42,17 @@ class Log:
 
     def remove(self) -> None:
         """Note nothing any more."""
-        del self._core.runtime.__dict__["step"]
+        if self._beneath is None:
+            del self._core.runtime.__dict__["step"]
+        else:
+            self._core.runtime.step = self._beneath  # type: ignore[method-assign]
         del self._sql.__dict__["_run_one"]
 
     def _stepped(self, transactions: list[ChangeSet]) -> StepOutcome:
         start = time.perf_counter()
         outcome = self._step(transactions)
         ms = 1000 * (time.perf_counter() - start)
-        rows = sum(_count(rows) for changes in transactions for _, rows, _ in changes)
+        rows = sum(row_count(rows) for changes in transactions for _, rows, _ in changes)
         code = "" if outcome.error is None else getattr(outcome.error, "code", type(outcome.error).__name__)
         now = self._core.runtime.dataflow.time
         self.steps.append((now, _now(), ms, len(transactions), rows, outcome.committed, code))
@@ -68,14 +72,6 @@ class Log:
             self._number += 1
             rows = len(answer) if hasattr(answer, "types") else None
             self.statements.append((self._number, _now(), statement.text.strip()[:LONGEST], ms, rows, code))
-
-
-def _count(rows: Any) -> int:
-    """How many rows a change has."""
-    shape = getattr(rows, "shape", None)
-    if shape is not None:
-        return int(shape[-1])
-    return len(rows) if isinstance(rows, list) else 0
 
 
 def _now() -> dt.datetime:

@@ -56,6 +56,17 @@ def _readers(core: Core) -> dict[int, set[int]]:
     return found
 
 
+def _statistics(core: Core) -> Rows:
+    for of, rows, changes, rate, keys, fan_out, per_change in core.statistics.all():
+        yield of.number, of.describe(), rows, changes, rate, keys, fan_out, per_change
+
+
+def _plans(core: Core) -> Rows:
+    for name, view in core.catalog.views.items():
+        for change, shape in core.plans.changes(core, view):
+            yield name, change.time, shape, change.why
+
+
 def _arrangement_views(core: Core) -> Rows:
     for view in core.catalog.views.values():
         for operator in upstream(core.runtime.dataflow, view._arrangement.operator):
@@ -128,6 +139,21 @@ PRESENT = (
         _arrangements,
     ),
     Relation("arrangement_views", {"operator": int, "view": str}, _arrangement_views),
+    Relation(
+        "statistics",
+        {
+            "operator": int,
+            "name": str,
+            "rows": int,
+            "changes": int,
+            "rate": float,
+            "keys": int,
+            "fan_out": float,
+            "per_change": float | None,
+        },
+        _statistics,
+    ),
+    Relation("plans", {"view": str, "time": int, "plan": str, "why": str}, _plans),
     Relation("memory", {"what": str, "bytes": int}, _memory),
     Relation("errors", {"view": str, "error": str, "rows": int}, _errors),
     Relation("subscriptions", {"relation": str, "subscribers": int}, _subscriptions),

@@ -53,9 +53,13 @@ from everview.kernels.trace.trace import fold, keep_trace, publish, roll_back, s
     EXECUTOR_FORESTS,
     EXECUTOR_NFORESTS,
     EXECUTOR_NEXT_TRACE,
+    EXECUTOR_COUNTS,
+    EXECUTOR_NCOUNTS,
     EXECUTOR_WORDS,
-) = range(14)
-"""EXECUTOR_FORESTS: the contexts of operators whose memory changes in place (see `frontier`); all else is in traces."""
+) = range(16)
+"""EXECUTOR_FORESTS: the contexts of operators whose memory changes in place (see `frontier`); all else is in traces.
+EXECUTOR_COUNTS: how many changes each trace has got from committed steps, in the order of the traces.
+"""
 
 INSTRUCTION_CALL, INSTRUCTION_LOOP, INSTRUCTION_END, INSTRUCTION_STOP = range(4)
 (
@@ -135,7 +139,10 @@ def _settle_traces(session):
         i = add_atomically(session, EXECUTOR_NEXT_TRACE, 1)
         if i >= ld(session, EXECUTOR_NTRACES):
             return 0
-        settle_folded(ld(ld(session, EXECUTOR_TRACES), i))
+        added = settle_folded(ld(ld(session, EXECUTOR_TRACES), i))
+        if added != 0:
+            counts = ld(session, EXECUTOR_COUNTS)
+            st(counts, i, ld(counts, i) + added)
 
 
 @task

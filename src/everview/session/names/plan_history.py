@@ -34,16 +34,20 @@ class PlanHistory:
 
     def lines(self, core: Core, view: View) -> Iterator[str]:
         """What `explain` says about a view's joins."""
+        last = None
+        for change, shape in self.changes(core, view):
+            since = "  from time" if change.join == last else "plan since time"
+            yield f"{since} {change.time}: {shape}, because {change.why}"
+            last = change.join
+
+    def changes(self, core: Core, view: View) -> Iterator[tuple[PlanChanged, str]]:
+        """The changes of each of a view's joins, the last first, and what the join was like from then on."""
         node = core.catalog.canonical(view._node)
         built = core.runtime.builder.built.get(node, node)
         labels = known_names(view._source)[1]
         for join in dict.fromkeys(n for n in built.walk() if n in self.of):
-            *earlier, last = self.of[join]
-            shape = "as it was written" if last.target == join else shown(last.target, labels)
-            yield f"plan since time {last.time}: {shape}, because {last.why}"
-            for change in reversed(earlier):
-                was = "as it was written" if change.target == join else shown(change.target, labels)
-                yield f"  from time {change.time}: {was}, because {change.why}"
+            for change in reversed(self.of[join]):
+                yield change, "as it was written" if change.target == join else shown(change.target, labels)
 
 
 def shown(node: plan.Node, labels: Mapping[plan.Node, str]) -> str:

@@ -1,0 +1,359 @@
+"""Adaptive execution: the plans of a session's joins follow what happens to it (liu-2016, §4.4.4).
+
+Every so often the statistics that were seen (`everview.session.statistics`) are told to the optimiser, which maintains
+the best plan of every join. A join whose plan is no longer the best goes through
+
+    looking     the present plan would cost more than `margin` times the best, for as many transactions as `ahead`
+                says; what a new plan has to build counts as a cost, what the present one has does not
+    before      the processor time of `trial` transactions is measured with the old plan
+    after       plans are swapped (`Definitions.replan`), and as many are measured with the new one
+    settled     a new plan that is not worth it (more than `worse` times the time for each row) is swapped back, and the
+                join is left alone for a while that doubles each time
+
+It stands between a session and what runs its steps. A step pays for one call and a comparison, except while plans are
+on trial. Views that were made with `plan=` keep it, and so do the joins they share with others.
+
+Hazard: processor time of a few small steps is noisy. `trial` should have hundreds of transactions, or few large ones.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from everview.errors import EverviewError, InputError, PlanError, did_you_mean
+from everview.optimiser.chosen import optimiser_of
+from everview.optimiser.model import Model
+from everview.optimiser.present import PresentPlan
+from everview.optimiser.problem import UNIT, Problem, logarithm
+from everview.optimiser.replanned import LivingJoin, living_joins
+from everview.optimiser.rules import Best
+from everview.plan import nodes as plan
+from everview.runtime.base import ChangeSet, StepOutcome, row_count
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+
+Step = Callable[[list[ChangeSet]], StepOutcome]
+
+MOST_PATIENCE = 1 << 20
+"""Looks for which a join is left alone at most."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """When plans change.
+
+    `every` seconds the statistics are looked at; `margin` is how many times cheaper another plan must be, over the next
+    `ahead` seconds; `trial` is the number of transactions that a plan is measured for, 0 to believe the model; a plan
+    that takes more than `worse` times as long goes again.
+    """
+
+    every: float = 1.0
+    margin: float = 1.5
+    ahead: float = 60.0
+    trial: int = 100
+    worse: float = 1.1
+
+    def __post_init__(self) -> None:
+        for name, least in (("every", 0), ("margin", 1), ("ahead", 0), ("trial", 0), ("worse", 1)):
+            given = getattr(self, name)
+            if isinstance(given, bool) or not isinstance(given, (int, float)) or given < least:
+                raise InputError("E_RANGE", f"{name}={given!r}", f"give a number, {least} or more")
+
+
+class Watched:
+    """A join that is looked after."""
+
+    def __init__(self, living: LivingJoin, number: int) -> None:
+        self.living = living
+        self.number = number
+        """of its problem, in the optimiser"""
+        self.told: Problem = living.problem
+        self.best: Best | None = None
+        """the best plan by what the optimiser was told"""
+        self.patience = 0
+        """looks for which it is left alone"""
+        self.wait = 8
+
+    @property
+    def node(self) -> plan.Node:
+        """What it is known by."""
+        return self.living.node
+
+
+@dataclass
+class Trial:
+    """A plan that is tried in place of another."""
+
+    watched: Watched
+    old: plan.Node
+    new: plan.Node
+    why: str
+    left: int
+    seconds: float = 0.0
+    rows: int = 0
+    before: float | None = None
+    """seconds for each row with the old plan"""
+
+    def measured(self) -> float:
+        """Seconds for each row so far."""
+        return self.seconds / max(self.rows, 1)
+
+
+class Adaptive:
+    """Looks after the joins of a session."""
+
+    def __init__(self, core: Core, policy: Policy) -> None:
+        self.core = core
+        self.policy = policy
+        self.switches = 0
+        self.returns = 0
+        self.seconds = 0.0
+        """that looking and swapping took"""
+        self._watched: dict[plan.Node, Watched] = {}
+        self._trial: Trial | None = None
+        self._off = False
+        self._shape: tuple[Any, ...] = ()
+        self._every = 1
+        self._since = time.perf_counter()
+        self._at = core.runtime.dataflow.time
+        self._rate = 0.0
+        self._beneath = core.runtime.__dict__.get("step")
+        self._step: Step = core.runtime.step
+        self._stepped, self._wait = _counting(self._step, self._attend)
+        core.runtime.step = self._stepped  # type: ignore[method-assign, assignment]
+
+    def close(self) -> None:
+        """Leave all plans as they are from now on."""
+        self._off = True
+        runtime = self.core.runtime
+        if runtime.__dict__.get("step") is self._stepped:
+            if self._beneath is None:
+                del runtime.__dict__["step"]
+            else:
+                runtime.step = self._beneath  # type: ignore[method-assign]
+
+    # steps
+
+    def _attend(self, transactions: list[ChangeSet]) -> StepOutcome:
+        """A step for which there is something to do: looks are taken before it, when nothing is under way and nobody
+        waits to be told something.
+        """
+        if self._trial is not None and self._trial.left <= 0:
+            self._next(self._trial)
+        elif self._trial is None and not self._off:
+            self._look_now()
+        if self._trial is not None:
+            return self._measured(self._trial, transactions)
+        self._wait(self._every)
+        return self._step(transactions)
+
+    def _measured(self, trial: Trial, transactions: list[ChangeSet]) -> StepOutcome:
+        start = time.thread_time()
+        outcome = self._step(transactions)
+        trial.seconds += time.thread_time() - start
+        trial.rows += sum(row_count(rows) for changes in transactions for _, rows, _ in changes)
+        trial.left -= len(transactions)
+        return outcome
+
+    # looking
+
+    def _look_now(self) -> None:
+        start = time.perf_counter()
+        now, passed = self.core.runtime.dataflow.time, start - self._since
+        if now > self._at and passed > 0:
+            self._rate = (now - self._at) / passed
+            wanted = self._rate * self.policy.every
+            self._every = int(min(max(wanted, 1), 4 * self._every, 1 << 20))
+        self._at, self._since = now, start
+        try:
+            self.look()
+        except EverviewError as error:  # whoever only changes a row must not hear of it as an error of theirs
+            self._off = True
+            warnings.warn(f"plans do not follow any more: {error}", stacklevel=2)
+        finally:
+            self.seconds += time.perf_counter() - start
+
+    def look(self) -> None:
+        """Tell the optimiser what was seen, and begin with the join that has most to win."""
+        self.core.statistics.look()
+        self._find_joins()
+        for watched in self._watched.values():
+            if watched.patience > 0:
+                watched.patience -= 1
+            elif (found := self.wanted(watched)) is not None:
+                self._begin(watched, *found)
+                return
+
+    def _find_joins(self) -> None:
+        """The joins there are now; problems of others are forgotten. Nothing to do while no operator came or went and
+        relations are about as large as they were.
+        """
+        core = self.core
+        shape = (len(core.runtime.dataflow.numbered), len(core.runtime.dataflow.operators()), *core.catalog.views)
+        if shape == self._shape and not any(self._grown(watched) for watched in self._watched.values()):
+            return
+        self._shape = shape
+        found: dict[plan.Node, LivingJoin] = {}
+        pinned: set[plan.Node] = set()
+        for view in list(core.catalog.views.values()):
+            for living in living_joins(core, view):
+                found[living.node] = living
+                if view._plan is not None:
+                    pinned.add(living.node)
+        for node in pinned:
+            del found[node]
+        for gone in [node for node in self._watched if node not in found]:
+            optimiser_of(core).remove(self._watched.pop(gone).number)
+        for node, living in found.items():
+            if node not in self._watched:
+                self._watched[node] = Watched(living, optimiser_of(core).add(living.problem))
+            self._watched[node].living = living
+
+    def _grown(self, watched: Watched) -> bool:
+        """Whether a relation has other rows than when it was last looked at closely."""
+        rows = self._rows()
+        pairs = zip(watched.living.problem.relations, watched.living.join.tree.leaves, strict=True)
+        known = ((relation.rows, rows(leaf)) for relation, leaf in pairs)
+        return any(now is not None and _moved(before, logarithm(now)) for before, now in known)
+
+    def _rows(self) -> Callable[[plan.Node], float | None]:
+        arrangements, measure = self.core.runtime.builder.arrangements, self.core.runtime.measure()
+
+        def rows(node: plan.Node) -> float | None:
+            kept = arrangements.get((node, ()), [])
+            return float(measure(kept[0].operator)[1]) if kept else None
+
+        return rows
+
+    def wanted(self, watched: Watched) -> tuple[plan.Node, str] | None:
+        """Another plan for a join, and why, if there is one that is enough cheaper."""
+        present = self.core.runtime.builder.chosen.get(watched.node, watched.node)
+        as_tree = PresentPlan(present, watched.living.join.tree.leaves)
+        problem = self._problem(watched, as_tree)
+        if self._tell(watched, problem) or watched.best is None:
+            watched.best = optimiser_of(self.core).best(watched.number)
+        best = watched.best
+        cost = as_tree.cost(Model(problem))
+        if cost <= self.policy.margin * best.cost:
+            return None
+        target = watched.living.by(best)
+        if target == present:
+            return None
+        return target, f"it was {cost / max(best.cost, 1):.1f} times cheaper by what was seen"
+
+    def _problem(self, watched: Watched, present: PresentPlan) -> Problem:
+        """What is known now about a join; changes are those of the time that is looked ahead."""
+        core, transactions = self.core, max(self._rate * self.policy.ahead, 1.0)
+        relations = []
+        for relation, leaf in zip(watched.living.problem.relations, watched.living.join.tree.leaves, strict=True):
+            rate = core.statistics.rate_of(leaf)
+            changes = relation.changes if rate is None else logarithm(rate * transactions)
+            relations.append(replace(relation, changes=changes))
+        problem = Problem(tuple(relations), watched.living.problem.pipelines)
+        return replace(problem, factors=present.factors(problem, self._rows()))
+
+    def _tell(self, watched: Watched, problem: Problem) -> bool:
+        """Have the optimiser maintain its answer; what hardly moved is not said. An index that came or went is another
+        problem. Whether anything was said.
+        """
+        told, optimiser = watched.told, optimiser_of(self.core)
+        if any(a.indexes != b.indexes for a, b in zip(told.relations, problem.relations, strict=True)):
+            optimiser.remove(watched.number)
+            watched.number, watched.told = optimiser.add(problem), problem
+            return True
+        pairs = list(enumerate(zip(told.relations, problem.relations, strict=True)))
+        rows = {r: new.rows for r, (old, new) in pairs if _moved(old.rows, new.rows)}
+        changes = {r: new.changes for r, (old, new) in pairs if _moved(old.changes, new.changes)}
+        values = {
+            (r, v): log for r, (old, new) in pairs for v, log in new.values.items() if _moved(old.values.get(v, 0), log)
+        }
+        masks = {*told.factors, *problem.factors}
+        factors = {m: problem.factors.get(m, 0) for m in masks}
+        factors = {m: log for m, log in factors.items() if _moved(told.factors.get(m, 0), log)}
+        if not (rows or changes or values or factors):
+            return False
+        optimiser.observe(watched.number, rows=rows, changes=changes, values=values, factors=factors)
+        watched.told = problem
+        return True
+
+    # switching
+
+    def _begin(self, watched: Watched, target: plan.Node, why: str) -> None:
+        present = self.core.runtime.builder.chosen.get(watched.node, watched.node)
+        if not self.policy.trial:
+            self._swap(watched, target, why)
+            return
+        self._trial = Trial(watched, present, target, why, self.policy.trial)
+
+    def _next(self, trial: Trial) -> None:
+        """A plan has been measured: the new one's turn, or the end of the trial."""
+        start = time.perf_counter()
+        try:
+            if self._off or trial.watched.node not in self._watched:
+                self._trial = None
+            elif trial.before is None:
+                again = replace(trial, before=trial.measured(), seconds=0.0, rows=0, left=self.policy.trial)
+                self._trial = again if self._swap(trial.watched, trial.new, trial.why) else None
+            else:
+                self._trial = None
+                times = trial.measured() / max(trial.before, 1e-12)
+                if times > self.policy.worse:
+                    self.returns += 1
+                    self._swap(trial.watched, trial.old, f"the other took {times:.2f} times as long on trial")
+                    self._be_patient(trial.watched)
+        finally:
+            self.seconds += time.perf_counter() - start
+
+    def _swap(self, watched: Watched, target: plan.Node, why: str) -> bool:
+        try:
+            self.core.definitions.replan(watched.node, target, why)
+        except PlanError:  # it cannot be exchanged, or not now
+            self._be_patient(watched)
+            return False
+        self.switches += 1
+        return True
+
+    def _be_patient(self, watched: Watched) -> None:
+        watched.patience = watched.wait
+        watched.wait = min(2 * watched.wait, MOST_PATIENCE)
+
+
+def _counting(step: Step, attend: Step) -> tuple[Step, Callable[[int], None]]:
+    """A step that only counts until attention is due, and what says after how many that is. All steps pass here, so it
+    is a closure, which takes a third of the time of a method.
+    """
+    left = 0
+
+    def stepped(transactions: list[ChangeSet]) -> StepOutcome:
+        nonlocal left
+        left -= 1
+        return step(transactions) if left > 0 else attend(transactions)
+
+    def wait(steps: int) -> None:
+        nonlocal left
+        left = steps
+
+    return stepped, wait
+
+
+def _moved(before: int, now: int) -> bool:
+    """Whether a statistic is another than the optimiser knows: by half a doubling."""
+    return abs(before - now) > UNIT // 2
+
+
+def adapt(core: Core, on: bool, options: Mapping[str, Any]) -> None:
+    """Look after a session's joins from now on, or no longer."""
+    known = [field.name for field in fields(Policy)]
+    if unknown := [name for name in options if name not in known]:
+        raise InputError("E_OPTION", f"plans have no option {unknown[0]!r}", did_you_mean(unknown[0], known))
+    policy = Policy(**options) if on else None
+    found = core.attached.pop("adaptive", None)
+    if found is not None:
+        found.close()
+    if policy is not None:
+        core.attached["adaptive"] = Adaptive(core, policy)

@@ -1,0 +1,75 @@
+"""What the plan costs that a join has now, by the model that alternatives are costed with.
+
+What a plan keeps is there already and costs nothing any more; it only goes on paying for changes. So a plan that is to
+take its place must save enough to pay for what it has to build.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from everview.optimiser.model import Model
+from everview.optimiser.problem import Problem, logarithm
+from everview.plan import nodes as plan
+
+Rows = Callable[[plan.Node], float | None]
+"""How many rows a node has that is kept; None if it is not."""
+
+
+class PresentPlan:
+    """A plan of a join: its tree of sets of relations, or how it is joined at once.
+
+    >>> from everview.types import INT
+    >>> a, b, c = (plan.Table(i, (INT,)) for i in range(3))
+    >>> tree = plan.Project(plan.Join(plan.Join(a, c, (0,), (0,)), b, (0,), (0,)), ())
+    >>> present = PresentPlan(tree, [a, b, c])
+    >>> present.strategy, [(left, right) for left, right, _, _ in present.joins]
+    (None, [(5, 2), (1, 4)])
+    """
+
+    def __init__(self, target: plan.Node, leaves: Sequence[plan.Node]) -> None:
+        self.strategy: str | None = None
+        self.joins: list[tuple[int, int, plan.Node, plan.Node]] = []
+        """the masks of both sides, and the nodes, the outermost first"""
+        self._left = list(enumerate(leaves))
+        self._mask(target)
+
+    def _mask(self, node: plan.Node) -> int:
+        place = next((i for i, leaf in self._left if leaf == node), None)
+        if place is not None:  # the same relation may stand in a join several times
+            self._left = [found for found in self._left if found[0] != place]
+            return 1 << place
+        if isinstance(node, plan.MultiJoin):
+            self.strategy = node.strategy
+            return sum(1 << i for i, _ in self._left)
+        if isinstance(node, plan.Join):
+            at = len(self.joins)
+            left, right = self._mask(node.left), self._mask(node.right)
+            self.joins.insert(at, (left, right, node.left, node.right))
+            return left | right
+        children = node.children()
+        return self._mask(children[0]) if len(children) == 1 else 0
+
+    def cost(self, model: Model) -> int:
+        """What it costs to go on with it."""
+        if self.strategy is not None:
+            return model.at_once(self.strategy)
+        total = 0
+        for left, right, _, _ in self.joins:
+            total += model.joining(left, right)
+            total += sum(model.flow(side) for side in (left, right) if side.bit_count() > 1)
+        return total
+
+    def factors(self, problem: Problem, rows: Rows) -> dict[int, int]:
+        """How many times as many rows as expected are kept between its joins, as logarithms."""
+        found: dict[int, int] = {}
+        for mask, node in sorted(self._between(), key=lambda side: side[0].bit_count()):
+            seen = rows(node)
+            if seen is not None and mask not in found:
+                expected = Model(Problem(problem.relations, {}, found)).size(mask)
+                found[mask] = logarithm(seen) - expected
+        return found
+
+    def _between(self) -> Iterator[tuple[int, plan.Node]]:
+        for left, right, left_node, right_node in self.joins:
+            yield from ((m, n) for m, n in ((left, left_node), (right, right_node)) if m.bit_count() > 1)

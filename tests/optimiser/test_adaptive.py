@@ -1,0 +1,204 @@
+"""Plans that follow: forged to switch at every epoch they change no answer; left alone they switch when it pays."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import everview as ev
+from everview import col
+from everview.errors import EverviewError
+from everview.optimiser.adaptive import Adaptive, Policy, Watched
+from everview.plan import nodes as plan
+from everview.session.local_shards import local_shards
+from tests.inside import inside
+from tests.optimiser.test_chosen import shop
+from tests.optimiser.test_replanned import change, in_shards, said, views
+
+
+class Restless(Adaptive):
+    """Wants another plan at every look."""
+
+    def wanted(self, watched: Watched) -> tuple[plan.Node, str] | None:
+        super().wanted(watched)
+        rng = random.Random(self.switches)
+        plans = [watched.living.at_once("delta"), watched.living.at_once("wco"), watched.node]
+        present = self.core.runtime.builder.chosen.get(watched.node, watched.node)
+        return rng.choice([p for p in plans if p != present]), "a test wants it"
+
+    def look(self) -> None:
+        super().look()
+        for watched in self._watched.values():  # all of them, not only the first
+            found = self.wanted(watched)
+            if found is not None:
+                self._begin(watched, *found)
+
+
+def restless(db: ev.Session, trial: int = 0) -> Restless:
+    made = Restless(inside(db), Policy(every=0, trial=trial))
+    inside(db).attached["adaptive"] = made
+    return made
+
+
+@pytest.mark.parametrize("place", [shop, in_shards])
+def test_a_switch_at_every_epoch(place: Callable[[], ev.Session]) -> None:
+    with place() as db, shop() as twin:
+        mine, others = views(db), views(twin)
+        made = restless(db)
+        for step in range(8):
+            for each in (db, twin):
+                change(each, step)
+            for one, other in zip(mine, others, strict=True):
+                assert Counter(one.rows()) == Counter(other.rows()), (step, one)
+                assert said(one, 1) == said(other, 1)
+        assert made.switches >= 16 and db.check() == []
+
+
+def test_a_switch_at_every_epoch_in_a_directory(tmp_path: Path) -> None:
+    with shop() as twin:
+        others = views(twin)
+        with shop(tmp_path) as db:
+            views(db)
+        for step in range(3):
+            db = ev.connect(str(tmp_path))
+            made = restless(db)
+            for number in range(2):
+                for each in (db, twin):
+                    change(each, 10 * step + number)
+            assert made.switches
+            for other in others:
+                assert Counter(db[other._name].rows()) == Counter(other.rows())
+            inside(db).abandon()  # as kill -9
+
+
+CHAIN = """
+CREATE TABLE r (a int NOT NULL, b int NOT NULL);
+CREATE TABLE s (b int NOT NULL, c int NOT NULL);
+CREATE TABLE t (c int NOT NULL, d int NOT NULL);
+CREATE VIEW v AS SELECT r.a, t.d, count(*) AS n FROM r JOIN s ON r.b = s.b JOIN t ON s.c = t.c GROUP BY r.a, t.d
+"""
+
+
+def fill(db: ev.Session) -> None:
+    """Joined as it is written, r and s have very many pairs; s and t have few."""
+    with db.transaction():
+        db["r"].insert([(i, i % 3) for i in range(300)])
+        db["s"].insert([(i % 3, i) for i in range(300)])
+        db["t"].insert([(i, i % 5) for i in range(0, 300, 60)])
+
+
+def work(db: ev.Session, rng: random.Random, count: int) -> None:
+    for _ in range(count):
+        with db.transaction():
+            db["s"].insert([(rng.randrange(3), rng.randrange(300))])
+
+
+@pytest.mark.parametrize("trial", [0, 5])
+def test_a_plan_that_pays_is_taken_and_stays(trial: int) -> None:
+    with ev.connect() as db, ev.connect() as twin:
+        for each in (db, twin):
+            each.sql(CHAIN)
+            fill(each)
+        db.adapt(every=0, trial=trial, ahead=10, worse=100)
+        for each in (db, twin):
+            work(each, random.Random(1), 60)
+        made: Any = inside(db).attached["adaptive"]
+        assert made.switches == 1 and made.returns == 0
+        assert "times cheaper by what was seen" in db["v"].explain()
+        assert db.sql("SELECT view, plan FROM ev.plans").rows()[0][0] == "v"
+        assert Counter(db["v"].rows()) == Counter(twin["v"].rows())
+        db.adapt(False)
+        assert "adaptive" not in inside(db).attached and "step" not in vars(inside(db).runtime)
+
+
+def test_a_plan_that_does_not_pay_goes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ev.connect() as db:
+        db.sql(CHAIN)
+        fill(db)
+        db.adapt(every=0, trial=3, ahead=10)
+        made: Any = inside(db).attached["adaptive"]
+        clock = iter(range(10**9))
+        dear = {True: 1, False: 5}
+        now = [0.0]
+
+        def thread_time() -> float:
+            if next(clock) % 2:
+                now[0] += dear[made._trial.before is None]
+            return now[0]
+
+        monkeypatch.setattr("everview.optimiser.adaptive.time.thread_time", thread_time)
+        work(db, random.Random(1), 10)
+        assert made.returns == 1 and made.switches == 2
+        assert "the other took 5.00 times as long on trial" in db["v"].explain()
+        assert inside(db).runtime.builder.chosen == {}
+        (watched,) = made._watched.values()
+        assert watched.patience > 0 and watched.wait == 16
+        work(db, random.Random(2), 3)
+        assert made.switches == 2  # it is left alone
+
+
+def test_plans_that_were_asked_for_stay() -> None:
+    with ev.connect(adaptive=True) as db:
+        db.sql(CHAIN.replace("CREATE VIEW", "SET plan = 'binary'; CREATE VIEW"))
+        db.adapt(every=0, trial=0)
+        fill(db)
+        work(db, random.Random(1), 20)
+        assert inside(db).runtime.builder.chosen == {}
+
+
+def test_options_are_checked() -> None:
+    with ev.connect() as db:
+        with pytest.raises(EverviewError, match="did you mean 'margin'"):
+            db.adapt(margn=2)
+        with pytest.raises(EverviewError, match="E_RANGE"):
+            db.adapt(margin=0.5)
+        with pytest.raises(EverviewError, match="E_TYPE"):
+            db.adapt(3)  # type: ignore[arg-type]
+
+
+def test_the_log_and_adaptive_plans_get_on() -> None:
+    with ev.connect() as db:
+        db.sql(CHAIN)
+        db.adapt(every=0)
+        db.system.log()
+        fill(db)
+        assert len(db.sql("SELECT * FROM ev.steps").rows()) == 1
+        db.system.log(False)
+        assert "step" in vars(inside(db).runtime)
+        db.adapt(False)
+        fill(db)
+        assert "step" not in vars(inside(db).runtime)
+
+
+@pytest.mark.parametrize("shards", [0, 2])
+def test_statistics_count_what_steps_change(shards: int) -> None:
+    with local_shards(shards) if shards else ev.connect() as db:
+        t, u = db.table("t", {"k": int, "v": int}), db.table("u", {"k": int, "w": int})
+        db.view("both", t.join(u, "k").select(v=col.v, w=col.w))
+        db.view("few", t.filter(col.v < 10).distinct())
+        with db.transaction():
+            t.insert([(i % 4, i) for i in range(100)])
+            u.insert([(i, i) for i in range(4)])
+
+        def seen() -> dict[str, Any]:
+            rows = db.sql("SELECT name, changes, rate, keys, fan_out, per_change FROM ev.statistics").rows()
+            return {name: rest for name, *rest in rows}
+
+        before = seen()
+        assert before["arrange t"][0] == 100 and before["arrange u"][0] == 4
+        assert before["arrange rows"][0] == 100  # both
+        for i in range(10):
+            t.insert([(0, 1000 + i)])
+            u.insert([(1, 100 + i)])
+        now = seen()
+        assert now["arrange t"][0] == 110 and now["arrange u"][0] == 14
+        assert now["arrange t"][1] == now["arrange u"][1] == 0.5
+        assert now["arrange rows"][0] == 100 + 10 + 250
+        with pytest.raises(EverviewError):
+            t.delete([(7, 7)])
+        assert seen()["arrange t"][0] == 110
