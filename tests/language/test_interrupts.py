@@ -6,11 +6,15 @@ The work is done by `tests.language.interrupting`, in a process of its own: a do
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import datetime as dt
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ import pytest
 
 import everview as ev
 from everview.dataflow import shield
+from everview.dataflow.replica import Install
 from everview.session.local_shards import local_shards
 from tests.inside import inside
 
@@ -41,8 +46,10 @@ def test_calls_cut_off_at_random_instants_in_a_directory(how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["signal", "places", "async"])
-def test_calls_cut_off_at_random_instants_on_shards(how: str) -> None:
-    interrupted(13, 25, "shards", how)
+@pytest.mark.parametrize("where", ["shards", "spark"])
+def test_calls_cut_off_at_random_instants_on_shards(where: str, how: str) -> None:
+    """All of them in this process; `spark` is the driver of a session on Spark, with a stand-in for Spark."""
+    interrupted(13, 25, where, how)
 
 
 class Foreign(BaseException):
@@ -86,24 +93,14 @@ def test_a_version_that_was_made_before_the_checkpoint_was_cut_off(
         assert sorted(db["t"].rows()) == [(1,), (2,)]
 
 
-def test_shards_that_may_not_agree_any_more_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    db = local_shards(shards=2)
-    t = db.table("t", {"x": int})
-    v = db.view("v", t.distinct())
-    cluster = inside(db).runtime.cluster
-    step = cluster.step
-
-    def late(*arguments: Any) -> None:
-        step(*arguments)
-        raise Foreign
-
-    monkeypatch.setattr(cluster, "step", late)
-    said: list[str] = []
+def in_another_thread(*calls: Callable[[], Any]) -> list[Any]:
+    """What calls give, or raise, in a thread that is not the main one."""
+    said: list[Any] = []
 
     def work() -> None:
-        for call in (lambda: t.insert([(1,)]), v.rows, v.rows):
+        for call in calls:
             try:
-                call()
+                said.append(call())
             except Foreign:
                 said.append("cut off")
             except ev.ClosedError as error:
@@ -112,7 +109,115 @@ def test_shards_that_may_not_agree_any_more_are_closed(monkeypatch: pytest.Monke
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert said == ["cut off", "E_CLOSED", "E_CLOSED"]
+    return said
+
+
+def test_what_shards_have_computed_and_not_committed_is_thrown_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    db = local_shards(shards=2)
+    t = db.table("t", {"x": int})
+    v = db.view("v", t.distinct())
+    cluster = inside(db).runtime.cluster
+    step = cluster.step
+
+    def late(*arguments: Any) -> None:
+        step(*arguments)
+        monkeypatch.undo()
+        raise Foreign
+
+    monkeypatch.setattr(cluster, "step", late)
+    assert in_another_thread(lambda: t.insert([(1,)]), v.rows, t.rows) == ["cut off", [], []]
+    t.insert([(2,)])
+    assert (v.rows(), t.rows(), db.time) == ([(2,)], [(2,)], 1)
+
+
+def test_what_shards_have_committed_is_there_though_the_caller_was_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    db = local_shards(shards=2)
+    t = db.table("t", {"x": int})
+    v = db.view("v", t.distinct())
+    told: list[Any] = []
+    v.subscribe(lambda batch: told.extend(batch.rows()))
+    me = threading.get_ident()
+    committed = inside(db).runtime._committed
+
+    def slow(*arguments: Any) -> None:
+        number = ctypes.c_ulong(me)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(number, ctypes.py_object(Foreign))
+        time.sleep(0.2)  # the caller is woken by then
+        committed(*arguments)
+
+    monkeypatch.setattr(inside(db).runtime, "_committed", slow)
+    with pytest.raises(Foreign):
+        t.insert([(1,)])
+    monkeypatch.undo()
+    assert (v.rows(), t.rows(), db.time, told) == ([(1,)], [(1,)], 1, [((1,), 1)])
+
+
+def test_a_commit_that_the_driver_could_not_follow_closes_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    db = local_shards(shards=2)
+    t = db.table("t", {"x": int})
+    v = db.view("v", t.distinct())
+
+    def fail(*arguments: Any) -> None:
+        raise Foreign
+
+    monkeypatch.setattr(inside(db).runtime, "fill", fail)
+    assert in_another_thread(lambda: t.insert([(1,)]), v.rows, v.rows) == ["cut off", "E_CLOSED", "E_CLOSED"]
+
+
+def test_shards_that_would_build_something_else_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their rows go to operators by number: once such a fault wrote into other operators' memory."""
+    with local_shards(shards=2) as db:
+        t = db.table("t", {"x": int, "y": int})
+        t.insert([(1, 2)])
+        replica = inside(db).runtime.cluster._shards[1].replica
+        build = replica.build
+
+        def other(command: Any) -> Any:
+            return build(replace(command, node=t.select(x=t.x)._node) if isinstance(command, Install) else command)
+
+        monkeypatch.setattr(replica, "build", other)
+        with pytest.raises(ev.InternalError, match="shard 1 has built other operators"):
+            db.view("v", t.group_by("x").agg(n=ev.count()))
+        monkeypatch.undo()
+        v = db.view("v", t.group_by("x").agg(n=ev.count()))
+        t.insert([(1, 3)])
+        assert v.rows() == [(1, 2)]
+
+
+@pytest.mark.parametrize("made", ["table", "view", "index", "rename"])
+def test_a_definition_is_noted_and_known_or_neither(tmp_path: Path, made: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception that comes out of noting it, when it is noted, must not take it back: what the directory has and the
+    session has not could never be opened again.
+    """
+    db = ev.connect(tmp_path)
+    t = db.table("t", {"x": int})
+    catalog = inside(db).catalog
+    note = catalog.note
+
+    def late(*entries: Any, **named: Any) -> None:
+        note(*entries, **named)
+        monkeypatch.undo()
+        raise Foreign
+
+    calls: dict[str, Callable[[], Any]] = {
+        "table": lambda: db.table("new", {"x": int}, ttl=dt.timedelta(days=1)),
+        "view": lambda: db.view("new", t.distinct()),
+        "index": lambda: db.sql("CREATE INDEX new ON t (x)"),
+        "rename": lambda: db.sql("ALTER TABLE t RENAME TO new"),
+    }
+    monkeypatch.setattr(catalog, "note", late)
+    with pytest.raises(Foreign):
+        calls[made]()
+    t.insert([(1,)])
+    db.checkpoint()
+    db.close()
+    with ev.connect(tmp_path) as db:
+        if made == "index":
+            assert "new" in inside(db).catalog.indexes()
+        else:
+            assert "new" in (*db.tables, *db.views)
+        if made == "table":
+            db.table("new", {"x": int}, ttl=dt.timedelta(days=1))
 
 
 @pytest.mark.slow
@@ -120,8 +225,8 @@ def test_shards_that_may_not_agree_any_more_are_closed(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("how", HOW)
 def test_ten_thousand_interrupts(how: str, seed: int) -> None:
-    interrupted(100 + seed, 400, "embedded", how)
-    interrupted(100 + seed, 100, "durable", how)
+    for where, count in {"embedded": 200, "durable": 100, "shards": 50, "spark": 50}.items():
+        interrupted(100 + seed, count, where, how)
 
 
 def test_an_interrupt_waits_for_the_call_and_comes_out_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

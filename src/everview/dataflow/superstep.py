@@ -139,7 +139,15 @@ class Shard:
     def finish(
         self, epochs: int, large_words: int = INLINE_WORDS, keep: Callable[[int, Image], int] | None = None
     ) -> Added:
-        """All shards are at the last stop: commit, and say what the step added. `epochs` is 0 for an installation.
+        """All shards are at the last stop: commit, and say what the step added. `epochs` is 0 for an installation."""
+        change = self.packed(epochs, large_words, keep)
+        self.commit(epochs)
+        return change
+
+    def packed(
+        self, epochs: int, large_words: int = INLINE_WORDS, keep: Callable[[int, Image], int] | None = None
+    ) -> Added:
+        """All shards are at the last stop: what the step adds. It can still be undone.
 
         Large batches are given to `keep`, if there is one, with their operator's number. It writes them to a file and
         gives the address where the file lies in memory, and there they stay; or 0.
@@ -159,13 +167,16 @@ class Shard:
                     fresh = saved.fresh_image(trace)
                     if address := keep(number, fresh):
                         image.lie_at(trace, address, saved.header(fresh))
-        image.settle_step(dataflow.session)
-        if dataflow.provenance is not None:
-            dataflow.provenance.step_is_committed()
-        dataflow.time += epochs
-        if epochs == 0:
-            dataflow.installed()
         return change
+
+    def commit(self, epochs: int) -> None:
+        """What the step adds is there from now on; no memory is needed for that."""
+        image.settle_step(self.dataflow.session)
+        if self.dataflow.provenance is not None:
+            self.dataflow.provenance.step_is_committed()
+        self.dataflow.time += epochs
+        if epochs == 0:
+            self.dataflow.installed()
 
     def would_add(self, operators: Set[int], epochs: int) -> Added:
         """All shards are at the last stop: what the step adds to some operators; then all is put back."""

@@ -9,7 +9,7 @@ their content, so those that have not changed since the last version are not wri
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from everview.dataflow.operators import Trace
 from everview.errors import ClosedError, EverviewError, MemoryLimitError, StoreError, out_of_memory
 from everview.plan.frozen import Functions
 from everview.plan.trust import NOBODY, Trust
-from everview.recovery.loading import ENTRY, STEP, Loaded
+from everview.recovery.loading import ENTRIES, ENTRY, STEP, Loaded
 from everview.runtime.base import ChangeSet
 from everview.runtime.embedded import EmbeddedRuntime, Restored
 from everview.session.core import Core
@@ -29,7 +29,7 @@ from everview.session.names import entries as catalog_entries
 from everview.session.names.catalog import Unkept
 from everview.session.names.entries import Entry
 from everview.session.names.surviving import surviving
-from everview.store import Ref, Store, garbage, steps
+from everview.store import Ref, Store, garbage, records, steps
 from everview.store.logs import Log, next_version, open_log
 from everview.store.wal import Sync
 
@@ -135,14 +135,14 @@ class Directory:
 
     # entries of the catalog
 
-    def keep(self, entry: bytes) -> None:
-        """Make an entry durable."""
+    def keep(self, entries: Sequence[bytes]) -> None:
+        """Make entries durable, several as one record."""
         self._pending = _Pending(self._wal.size, self._words)
-        self._append(ENTRY + entry)
+        self._append(ENTRY + entries[0] if len(entries) == 1 else ENTRIES + records.encode({}, entries))
         self._wal.done()
 
     def noted(self) -> None:
-        """The catalog knows the entry, too."""
+        """The catalog knows them, too."""
         self._pending = None
 
     def _append(self, record: bytes) -> None:
@@ -214,7 +214,7 @@ class Directory:
 
     def checkpoint(self) -> None:
         """Write all state into files and begin a new log."""
-        self._checkpoint()
+        self.core.catalog.unbroken.run(self._checkpoint)
         self._set_limit()
 
     def _checkpoint(self) -> None:
@@ -340,7 +340,7 @@ class Directory:
     def _checkpoint_or_warn(self) -> None:
         """Make a new version, if there is room on disk and memory: the log has everything anyway."""
         try:
-            self._checkpoint()
+            self.core.catalog.unbroken.run(self._checkpoint)
         except (StoreError, MemoryLimitError) as error:
             if error.code not in ("E_DISK", "E_MEMORY"):
                 raise

@@ -75,16 +75,21 @@ class FollowedShards:
 class ReadOnlyCluster:
     """The shards of a directory that is only read."""
 
+    here = False
+
     def __init__(self, store: Store, replica: Replica) -> None:
         self._store = store
         self._replica = replica
         self.shards = store.manifest.shards
 
-    def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> list[Added]:
+    def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> NoReturn:
         _refuse(self._store)
 
-    def step(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
+    def step(self, step: ShardStep, wanted: Set[int]) -> NoReturn:
         _refuse(self._store)
+
+    def undo(self) -> None:
+        """Nothing is computed here."""
 
     def suppose(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
         raise InputError(

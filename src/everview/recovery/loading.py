@@ -19,10 +19,10 @@ from everview.session.core import Core
 from everview.session.names import entries as catalog_entries
 from everview.session.names.entries import Entry
 from everview.session.names.surviving import surviving
-from everview.store import Manifest, Store, steps
+from everview.store import Manifest, Store, records, steps
 
-STEP, ENTRY = b"S", b"C"
-"""How the log's records begin."""
+STEP, ENTRY, ENTRIES = b"S", b"C", b"D"
+"""How the log's records begin: a step, an entry of the catalog, several entries that were made together."""
 
 
 class Loaded:
@@ -87,10 +87,12 @@ class Loaded:
         shield.hear()  # between records is where opening may be given up
         core, where = self.core, self.store.files.root
         kind, body = payload[:1], memoryview(payload)[1:]
-        entry = catalog_entries.decode(body, where, core.catalog.functions) if kind == ENTRY else None
+        written = [body] if kind == ENTRY else records.decode(body, where)[1] if kind == ENTRIES else []
+        entries = [(catalog_entries.decode(data, where, core.catalog.functions), data) for data in written]
         core.catalog.functions.require(where)
-        if entry is not None:
-            core.definitions.perform(entry, bytes(body))
+        for entry, data in entries:
+            core.definitions.perform(entry, bytes(data))
+        if entries:
             return
         step = steps.decode(body)
         if step.time != self.runtime.dataflow.time:

@@ -36,7 +36,7 @@ from everview.errors import InternalError, StoreError
 from everview.plan.frozen import Functions
 from everview.runtime.base import RemoteRows, RemoteTarget
 from everview.runtime.embedded import EmbeddedRuntime
-from everview.runtime.sharded import OnShards, ShardedRuntime, ShardStep
+from everview.runtime.sharded import Commit, OnShards, ShardedRuntime, ShardStep
 from everview.session.core import Core
 from everview.session.names import entries as catalog_entries
 from everview.session.names.catalog import Unkept
@@ -305,6 +305,7 @@ class _OneShard:
     """The only shard of a session that is being built."""
 
     shards = 1
+    here = False
 
     def __init__(self, origin: EmbeddedRuntime, counterparts: OperatorMatching, commands: Commands) -> None:
         self._commands = commands
@@ -314,20 +315,23 @@ class _OneShard:
         self._shard = Shard(replica, 0, 1)
         self.migration = Migration(replica.dataflow, replica.builder, counterparts, _InTraces())
 
-    def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> list[Added]:
+    def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> Commit:
         self._commands.append(command)
         self._shard.replica.build(command)
         if not isinstance(command, Keep):
             self.fingerprint = self._shard.replica.fingerprint()
             self.migration.settle(self._compute)
-        return []
+        return list
 
     def _compute(self) -> None:
         superstep.run([self._shard], NoOtherShards(), {}, 0)
         self._shard.finish(0)
 
-    def step(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
+    def step(self, step: ShardStep, wanted: Set[int]) -> Commit:
         raise InternalError("E_INTERNAL", "a session that is being moved runs no steps")
+
+    def undo(self) -> None:
+        """What fails here fails as a whole."""
 
     def suppose(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
         raise InternalError("E_INTERNAL", "a session that is being moved supposes nothing")

@@ -20,7 +20,7 @@ from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import Extend
 from everview.dataflow.operators import Arrange, Arrangement, Operator
 from everview.dataflow.swapping import swap
-from everview.errors import MemoryLimitError
+from everview.errors import EverviewError, MemoryLimitError
 from everview.kernels import make
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
@@ -254,6 +254,8 @@ class EmbeddedRuntime:
             try:
                 self.log.committed(transactions)
             except BaseException as another:
+                if not isinstance(another, EverviewError):  # the log is told again when all is settled
+                    return StepOutcome(True, error or another, self.captures.take())
                 error = error or another
         self._under_way = None
         if self.dataflow.provenance is not None:

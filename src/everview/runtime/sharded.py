@@ -6,6 +6,11 @@ every step from then on. All of reading (snapshots, history, lookups, subscripti
 runtime.
 
 A `Cluster` runs steps on the shards. `LocalCluster` has them all in this process.
+
+Whatever happens is one of two things. Shards *compute* what a step or a new view adds; that can be thrown away, on all
+of them, at any moment (`Cluster.undo`). Then it is *committed*, and the replica follows; that is never cut off
+(`everview.dataflow.unbroken`). So whoever finds the session after a call that was cut off waits for a commit under way
+and throws away what was not committed: the shards agree, with each other and with the replica (`settle`).
 """
 
 from __future__ import annotations
@@ -15,20 +20,19 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import wraps
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from everview.codes.interner import Interner
-from everview.dataflow import superstep
+from everview import stopping
+from everview.dataflow import shield, superstep
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import Extend
 from everview.dataflow.operators import Arrangement, Operator
 from everview.dataflow.partitioning import shares
 from everview.dataflow.replica import Added, Command, Install, Keep, MakeTable, Replica, Swap
 from everview.dataflow.superstep import Inputs, NoOtherShards, Shard
-from everview.errors import ClosedError, EverviewError
+from everview.errors import ClosedError, InternalError
 from everview.kernels.trace import image
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
@@ -45,6 +49,7 @@ from everview.runtime.base import (
 )
 from everview.runtime.captures import Captures, Supposed
 from everview.store.offsets import change_offsets
+from everview.unbroken import Unbroken
 
 
 @dataclass(frozen=True)
@@ -60,23 +65,30 @@ class ShardStep:
     """rows that the shards fetch themselves"""
 
 
+Commit = Callable[[], list[Added]]
+"""What was computed, and is to be committed: gives what each shard added, at least to the operators that are wanted."""
+
+T = TypeVar("T")
+
+
 class Cluster(Protocol):
     """Where the shards are."""
 
     shards: int
+    here: bool
+    """whether they compute in this process: then they must not be cut off while they do"""
 
-    def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> list[Added]:
-        """Apply a command on all shards, new operators are brought up to date; gives what each shard added, at least
-        to the operators that are wanted.
-        """
+    def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> Commit:
+        """Apply a command on all shards, and bring new operators up to date; it is not committed yet."""
 
-    def step(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
-        """Run and commit a step on all shards, all or nothing; gives what each shard added, at least to the operators
-        that are wanted.
-        """
+    def step(self, step: ShardStep, wanted: Set[int]) -> Commit:
+        """Run a step on all shards, all or nothing; it is not committed yet."""
 
     def suppose(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
         """Run a step on all shards and undo it; gives what each shard would have added to the operators wanted."""
+
+    def undo(self) -> None:
+        """Throw away whatever was computed, wholly or in part, and not committed; twice does no harm."""
 
     def contents(self, operators: set[int]) -> Iterable[Added]:
         """All that some operators' traces hold now."""
@@ -108,28 +120,65 @@ class Sent(NamedTuple):
 
 
 class LocalCluster:
-    """All shards in this process."""
+    """All shards in this process, made like the driver's replica, and compared with it whenever something is built."""
 
-    def __init__(self, interner: Interner, shards: int, merge_effort: int = 4) -> None:
+    here = True
+
+    def __init__(self, driver_replica: Replica, shards: int) -> None:
         self.shards = shards
-        self._shards = [Shard(Replica(interner, merge_effort), n, shards) for n in range(shards)]
+        self._driver_replica = driver_replica
+        dataflow = driver_replica.dataflow
+        made = (Replica(dataflow.interner, dataflow.merge_effort) for _ in range(shards))
+        self._shards = [Shard(replica, number, shards) for number, replica in enumerate(made)]
 
-    def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> list[Added]:
+    def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> Commit:
+        if isinstance(command, Keep):
+            return lambda: self._drop(command)
         for shard in self._shards:
             shard.replica.build(command)
-        return [] if isinstance(command, Keep) else self.step(ShardStep(inputs, 0), wanted)
+        self._compare()
+        return self._computed(ShardStep(inputs, 0))
 
-    def step(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
+    def _drop(self, command: Keep) -> list[Added]:
+        for shard in self._shards:
+            shard.replica.build(command)
+        return []
+
+    def _compare(self) -> None:
+        """Rows go to operators by number: shards that have others would read each other's rows as something else."""
+        wanted = self._driver_replica.fingerprint()
+        for shard in self._shards:
+            if shard.replica.fingerprint() != wanted:
+                raise InternalError(
+                    "E_INTERNAL",
+                    f"shard {shard.number} has built other operators than the session",
+                    "nothing was changed; please report this, with the statement",
+                )
+
+    def step(self, step: ShardStep, wanted: Set[int]) -> Commit:
+        known = [o is None for o in self._driver_replica.dataflow.numbered]
+        if any([o is None for o in shard.dataflow.numbered] != known for shard in self._shards):
+            self._compare()
+        return self._computed(step)
+
+    def _computed(self, step: ShardStep) -> Commit:
         superstep.run(self._shards, NoOtherShards(), step.inputs, step.epochs)
-        return [shard.finish(step.epochs) for shard in self._shards]
+        added = [shard.packed(step.epochs) for shard in self._shards]
+
+        def commit() -> list[Added]:
+            for shard in self._shards:
+                shard.commit(step.epochs)
+            return added
+
+        return commit
 
     def suppose(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
         superstep.run(self._shards, NoOtherShards(), step.inputs, step.epochs)
-        try:
-            return [shard.would_add(wanted, step.epochs) for shard in self._shards]
-        finally:
-            for shard in self._shards:
-                shard.abort(installing=False)
+        return [shard.would_add(wanted, step.epochs) for shard in self._shards]
+
+    def undo(self) -> None:
+        for shard in self._shards:
+            shard.abort(installing=True)
 
     def contents(self, operators: set[int]) -> Iterable[Added]:
         for shard in self._shards:
@@ -162,32 +211,6 @@ class LocalCluster:
             shard.replica.close()
 
 
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def whole(method: Method) -> Method:
-    """Mark what changes shards and replica one after the other: if it is cut off in the middle they do not agree any
-    more. Our own errors, and signals, which come to the main thread where it is safe, leave them as they were.
-    """
-
-    @wraps(method)
-    def call(self: ShardedRuntime, *arguments: Any, **named: Any) -> Any:
-        outer, self.cut_off = self.cut_off, True
-        try:
-            answer = method(self, *arguments, **named)
-        except BaseException as error:
-            self.cut_off = outer or not _safe(error)
-            raise
-        self.cut_off = outer or (isinstance(answer, StepOutcome) and not _safe(answer.error))
-        return answer
-
-    return call  # type: ignore[return-value]
-
-
-def _safe(error: BaseException | None) -> bool:
-    return error is None or isinstance(error, EverviewError) or threading.current_thread() is threading.main_thread()
-
-
 class Build(Protocol):
     """How what is declared becomes operators."""
 
@@ -211,17 +234,16 @@ class OnShards:
         self._runtime = runtime
 
     def table(self, command: MakeTable) -> Arrangement:
-        return self._runtime.build(command)
+        return made(self._runtime.build(command))
 
     def view(self, command: Install) -> Arrangement:
-        return self._runtime.build(command)
+        return made(self._runtime.build(command))
 
     def swap(self, command: Swap) -> None:
-        self._runtime.swap_on_shards(command)
+        self._runtime.build(command)
 
     def keep(self, command: Keep) -> None:
-        self._runtime.cluster.build(command, {}, frozenset())
-        self._runtime.replica.build(command)
+        self._runtime.drop(command)
 
 
 class ShardedRuntime:
@@ -236,7 +258,11 @@ class ShardedRuntime:
         self.cluster = cluster
         self.replica = replica
         self._filled: set[Operator] = set()
-        self.cut_off = False  # whether shards and replica may not agree any more
+        self._unbroken = Unbroken()
+        self._done: StepOutcome | None = None
+        """what became of the last step, from its commit until somebody was told"""
+        self.cut_off = False
+        """whether a commit failed half-way: shards and replica may not agree any more"""
         self._build: Build = OnShards(self)
 
     # building
@@ -263,65 +289,121 @@ class ShardedRuntime:
     def swap(self, join: plan.Node, target: plan.Node) -> None:
         self._build.swap(Swap(join, target))
 
-    @whole
-    def swap_on_shards(self, command: Swap) -> None:
-        """Have a join by another plan on all shards, and here."""
-        self.replica.build(command)
-        try:
-            with self._serving():
-                added = self.cluster.build(command, {}, self._followed())
-        except BaseException:
-            self.builder.forget_new()
-            raise
-        self.dataflow.installed()
-        self.fill(self._filled, added)
-
-    @whole
     def keep_only(self, roots: list[Operator]) -> None:
         self._build.keep(Keep(tuple(sorted({o.number for o in roots}))))
-        self._filled &= {o for o in self.dataflow.numbered if o is not None}
-        self.captures.forget_freed()
 
-    @whole
-    def build(self, command: MakeTable | Install) -> Arrangement:
+    def drop(self, command: Keep) -> None:
+        """Drop operators on all shards, and here."""
+        commit = self._computed(lambda: self.cluster.build(command, {}, frozenset()))
+
+        def follow(added: list[Added]) -> None:
+            self.replica.build(command)
+            self._filled &= {o for o in self.dataflow.numbered if o is not None}
+            self.captures.forget_freed()
+
+        self._commit(commit, follow)
+
+    def build(self, command: MakeTable | Install | Swap) -> Arrangement | None:
         """Build something on all shards, and here."""
-        arrangement = self.replica.build(command)
-        assert arrangement is not None
         try:
-            inputs: Inputs = {}
-            if isinstance(command, MakeTable) and command.rows:
-                rows = np.array(command.rows, dtype=np.int64).T
-                self._distribute(arrangement, rows, max(self.dataflow.time, 1), 1, inputs)
-            with self._serving():
-                added = self.cluster.build(command, inputs, self._followed())
+            arrangement, inputs = self._unbroken.run(lambda: self._built(command))
+            commit = self._computed(lambda: self.cluster.build(command, inputs, self._followed()))
+            self._commit(commit, self._installed)
         except BaseException:
-            self.builder.forget_new()
+            self._undo()
             raise
+        return arrangement
+
+    def _built(self, command: MakeTable | Install | Swap) -> tuple[Arrangement | None, Inputs]:
+        """Build it here, and say what goes to which shard."""
+        arrangement = self.replica.build(command)
+        inputs: Inputs = {}
+        if isinstance(command, MakeTable) and command.rows:
+            rows = np.array(command.rows, dtype=np.int64).T
+            self._distribute(made(arrangement), rows, max(self.dataflow.time, 1), 1, inputs)
+        return arrangement, inputs
+
+    def _installed(self, added: list[Added]) -> None:
         self.dataflow.installed()
         self.fill(self._filled, added)
-        return arrangement
+
+    # what is thrown away, and what is not
+
+    def _computed(self, compute: Callable[[], T]) -> T:
+        """Have the shards compute something."""
+        if self.cut_off:
+            raise _closed()
+
+        def work() -> T:
+            with self._serving():
+                return compute()
+
+        return self._unbroken.run(work, _hear) if self.cluster.here else work()
+
+    def _commit(self, commit: Commit, follow: Callable[[list[Added]], None]) -> None:
+        """Commit something, and do here what follows from it: both, whatever comes, or neither."""
+        if self.cut_off:
+            raise _closed()
+
+        def work() -> None:
+            added = commit()
+            self.cut_off = True
+            follow(added)
+            self.cut_off = False
+
+        self._unbroken.run(work)
+
+    def _undo(self) -> None:
+        """Throw away what was computed and not committed."""
+        if self.cluster.here:
+            self._unbroken.run(self.cluster.undo)
+        else:
+            self.cluster.undo()
+        self._unbroken.run(self.builder.forget_new)
+
+    def settle(self) -> StepOutcome:
+        """What was being committed is; what was not is thrown away, on all shards."""
+        self._unbroken.wait()
+        if self.cut_off:
+            raise _closed()
+        self.dataflow.serving = 0
+        self._undo()
+        return self._take_done() or COMMITTED
 
     # steps
 
-    @whole
     def step(self, transactions: list[ChangeSet]) -> StepOutcome:
+        self._done = None
         try:
             step = self._shard_step(transactions)
-            with self._serving():
-                added = self.cluster.step(step, self._followed())
+            commit = self._computed(lambda: self.cluster.step(step, self._followed()))
+            self._commit(commit, lambda added: self._committed(step, added))
         except BaseException as error:
-            return StepOutcome(False, error)
-        self.dataflow.time += len(transactions)
-        change_offsets(self.offsets, step.offsets)
-        return self.caught_up(added)
+            self._unbroken.wait()
+            done = self._take_done()
+            if done is None:
+                self._undo()
+                return StepOutcome(False, error)
+            done.error = error
+            return done
+        return self._take_done() or COMMITTED
 
-    @whole
+    def _take_done(self) -> StepOutcome | None:
+        done, self._done = self._done, None
+        return done
+
+    def _committed(self, step: ShardStep, added: list[Added]) -> None:
+        self.dataflow.time += step.epochs
+        change_offsets(self.offsets, step.offsets)
+        self._done = StepOutcome(True)
+        self._done.changes = self.caught_up(added).changes
+
     def suppose(self, changes: ChangeSet, wanted: Collection[Operator]) -> StepOutcome:
         try:
             step = self._shard_step([changes])
-            with self._serving():
-                added = self.cluster.suppose(step, {o.number for o in wanted})
+            added = self._computed(lambda: self.cluster.suppose(step, {o.number for o in wanted}))
         except BaseException as error:
+            self._undo()
             return StepOutcome(False, error)
         return StepOutcome(False, None, Supposed([a.packed for a in added], wanted))
 
@@ -392,12 +474,15 @@ class ShardedRuntime:
 
     # reading
 
-    @whole
     def sync(self, *operators: Operator) -> None:
         new = {o for o in operators if o not in self._filled}
-        if new:
+
+        def follow(nothing: list[Added]) -> None:
             self.fill(new, self.cluster.contents({o.number for o in new}))
             self._filled |= new
+
+        if new:
+            self._commit(list, follow)
 
     def fill(self, operators: set[Operator], added: Iterable[Added]) -> None:
         """Append what the shards say to the replica's traces of some operators."""
@@ -413,28 +498,40 @@ class ShardedRuntime:
                 if traces[number]:
                     image.unpack(traces, np.concatenate([[number], words]), self.dataflow.time)
 
-    def settle(self) -> None:
-        """What shards do they undo themselves, but not what another thread's exception has left half done."""
-        if self.cut_off:
-            raise ClosedError(
-                "E_CLOSED",
-                "an exception that another thread raised in this one cut a change of the shards off, and the session "
-                "is closed",
-                "open its directory again: everything that was acknowledged is there",
-            )
-
     def encode_remote(self, target: RemoteTarget, rows: Any) -> RemoteRows | None:
         return self.cluster.encode_remote(target, rows)
 
     def close(self) -> None:
+        self._unbroken.wait()
         self.cluster.close()
         self.backing.close()
         self.dataflow.close()
 
     def abandon(self) -> None:
+        self._unbroken.wait()
         self.cluster.close()
         self.backing.abandon()
         self.dataflow.close()
+
+
+def made(arrangement: Arrangement | None) -> Arrangement:
+    """What a table or a view has been built as."""
+    assert arrangement is not None
+    return arrangement
+
+
+def _hear() -> None:
+    """Raise what the calling thread is to hear."""
+    shield.hear()
+    stopping.poll()
+
+
+def _closed() -> ClosedError:
+    return ClosedError(
+        "E_CLOSED",
+        "what the shards have committed could not be taken over, and the session is closed",
+        "open its directory again: everything that was acknowledged is there",
+    )
 
 
 def batcher_rows(columns: Sequence[np.ndarray] | np.ndarray, time: int, diff: int | np.ndarray) -> np.ndarray:

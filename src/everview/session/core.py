@@ -140,6 +140,7 @@ class Core:
 
     def settle(self) -> None:
         """Put everything in order, whatever was under way; twice does no harm."""
+        self.catalog.unbroken.wait()
         self.transactions.settle()
         try:
             outcome = self.runtime.settle()
@@ -154,6 +155,7 @@ class Core:
         """Give everything back, once; in a turn."""
         if not self.closed:
             self.changing()
+            self.catalog.unbroken.wait()
             try:
                 self.transactions.catch_up()
             finally:
@@ -167,6 +169,7 @@ class Core:
         """Give memory and locks back and write nothing more, as if the process had died."""
         if not self.closed:
             self.closed = True
+            self.catalog.unbroken.wait()
             self.runtime.abandon()
 
     def __del__(self) -> None:

@@ -26,6 +26,7 @@ from everview.dataflow import pressing
 from everview.dataflow.dataflow import Dataflow
 from everview.errors import EverviewError, InputError, MemoryLimitError, StoppedError
 from everview.stopping import Stop
+from everview.unbroken import StartedApart
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -192,7 +193,7 @@ class Watch:
 
     def _begin(self) -> None:
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._run, daemon=True, name="everview watch")
+            self._thread = StartedApart(target=self._run, daemon=True, name="everview watch")
             self._thread.start()
         self.lock.notify()
 

@@ -19,6 +19,5 @@ def local_shards(shards: int = 2, *, history: int = 1000, merge_effort: int = 4)
     ...     sorted(v.rows())
     [(0, 4), (1, 6), (2, 8), (3, 10)]
     """
-    interner = Interner()
-    runtime = ShardedRuntime(Replica(interner, merge_effort), LocalCluster(interner, shards, merge_effort))
-    return Session(Core(runtime, history=history))
+    replica = Replica(Interner(), merge_effort)
+    return Session(Core(ShardedRuntime(replica, LocalCluster(replica, shards)), history=history))

@@ -15,8 +15,8 @@ In a turn of the main thread signals wait (`everview.dataflow.shield`). What ano
 wait; nor can anybody say where it comes. Therefore a turn that ends with an exception that is not one of ours leaves
 the session `unsettled`, and the next turn begins by settling it (`Core.settle`): the step under way is complete or
 undone, and what no table and no view needs is freed. What is freed is marked as freed before it is, so
-that the worst such an exception can do is lose a few bytes. A durable session that was cut off while it wrote its log
-closes itself.
+that the worst such an exception can do is lose a few bytes. What must be done whole (a commit on several shards, an
+entry that is written and then known) is done where nothing is raised (`everview.unbroken`).
 
 Subscribers are told after the turn, outside the locks: they may read and change the session.
 """

@@ -66,8 +66,7 @@ class Altering:
         self._catalog.check_new(new)
         self._refuse_pipelines(old)
         entry = Renamed(old, new)
-        self._catalog.note(entry)
-        self._rename(entry)
+        self._catalog.note(entry, then=lambda: self._rename(entry))
 
     def rename_columns(self, name: str, columns: tuple[str, ...]) -> None:
         """Give the columns of a table or view other names."""
@@ -78,8 +77,7 @@ class Altering:
         if name in self._catalog.tables:
             self._refuse_followers(self._catalog.tables[name])
         entry = ColumnsRenamed(name, columns)
-        self._catalog.note(entry)
-        self._rename_columns(entry)
+        self._catalog.note(entry, then=lambda: self._rename_columns(entry))
 
     def alter(
         self,
@@ -122,8 +120,9 @@ class Altering:
         try:
             catalog.note(entry)
         except BaseException:
-            self._finish = None
-            core.definitions.free_unused()
+            if not catalog.has_noted(entry):  # else it will be done when the session is settled
+                self._finish = None
+                core.definitions.free_unused()
             raise
         finish()
         self._finish = None

@@ -7,6 +7,7 @@ that keeps them has a `EntryLog`; one in memory has none and keeps no entries.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from everview.errors import InputError
@@ -20,6 +21,7 @@ from everview.session.names.entries import (
     ColumnsRenamed,
     Entry,
     FunctionMade,
+    IndexMade,
     Renamed,
     TableAltered,
     TableMade,
@@ -27,6 +29,7 @@ from everview.session.names.entries import (
     encode,
 )
 from everview.session.names.surviving import surviving
+from everview.unbroken import Unbroken
 
 if TYPE_CHECKING:
     from everview.session.reads.followed import Index
@@ -43,17 +46,17 @@ QUERY = "(query)"
 class EntryLog(Protocol):
     """Where entries are kept."""
 
-    def keep(self, entry: bytes) -> None:
-        """Make an entry durable, or raise."""
+    def keep(self, entries: Sequence[bytes]) -> None:
+        """Make entries durable, all of them, or raise."""
 
     def noted(self) -> None:
-        """The catalog knows the entry, too."""
+        """The catalog knows them, too."""
 
 
 class Unkept:
     """For a session that follows another's catalog: what is made here besides matters here alone."""
 
-    def keep(self, entry: bytes) -> None:
+    def keep(self, entries: Sequence[bytes]) -> None:
         pass
 
     def noted(self) -> None:
@@ -64,6 +67,8 @@ class Catalog:
     """What has a name in a session."""
 
     def __init__(self, trust: Trust = NOBODY) -> None:
+        self.unbroken = Unbroken()
+        """where entries are written and known: both, or neither"""
         self.tables: dict[str, Table] = {}
         self.views: dict[str, View] = {}
         self.next_id = 0
@@ -110,19 +115,31 @@ class Catalog:
 
     # entries
 
-    def note(self, entry: Entry) -> None:
-        """Something was done: keep that."""
-        if self.entry_log is None:
-            return
-        known = len(self.functions)
-        try:
-            data = encode(entry, self.functions)
-            self.entry_log.keep(data)
-        except BaseException:
-            self.functions.go_back(known)
-            raise
-        self.entries.append((entry, data))
-        self.entry_log.noted()
+    def note(self, *entries: Entry, then: Callable[[], None] | None = None) -> None:
+        """Something was done: keep that, and do what follows from it in the books; nothing of it is cut off. An
+        exception of another thread may come out of it although all is done (`has_noted`).
+        """
+        if self.entry_log is not None or then is not None:
+            self.unbroken.run(lambda: self._note(entries, then))
+
+    def _note(self, entries: tuple[Entry, ...], then: Callable[[], None] | None) -> None:
+        if self.entry_log is not None:
+            known = len(self.functions)
+            try:
+                written = [encode(entry, self.functions) for entry in entries]
+                self.entry_log.keep(written)
+            except BaseException:
+                self.functions.go_back(known)
+                raise
+            self.entries.extend(zip(entries, written, strict=True))
+            self.entry_log.noted()
+        if then is not None:
+            then()
+
+    def has_noted(self, entry: Entry) -> bool:
+        """Whether an entry was kept, though an exception came out of that."""
+        self.unbroken.wait()
+        return any(each is entry for each, _ in reversed(self.entries))
 
     def unnoted_views(self) -> list[View]:
         """Views that a turn which was cut off has left: a query's, and those that no entry says were made."""
@@ -138,6 +155,13 @@ class Catalog:
             return []
         noted = {e.name for e, _ in surviving(self.entries) if isinstance(e, TableMade)}
         return [t for n, t in self.tables.items() if n not in noted and not n.startswith(RESERVED_PREFIX)]
+
+    def unnoted_indexes(self) -> list[tuple[Table | View, Index]]:
+        """Indexes by a name that no entry says were made, or an entry says were dropped."""
+        if self.entry_log is None:
+            return []
+        noted = {e.name for e, _ in surviving(self.entries) if isinstance(e, IndexMade)}
+        return [found for name, found in self.indexes().items() if name not in noted]
 
     def give(self, node: plan.Node) -> None:
         """A program declares a view again: its functions are those that the directory misses."""

@@ -93,12 +93,14 @@ class Definitions:
         core.runtime.backing.check_writable(f"table {name!r} cannot be made")
         core.access.may_create(name)
         table = self._new_table(name, schema, key)
-        with self._or_drop(table):
-            label = "" if table._stored_as == name else table._stored_as
-            catalog.note(TableMade(name, tuple((c.name, c.type) for c in table._columns), table._key, table._id, label))
+        label = "" if table._stored_as == name else table._stored_as
+        columns = tuple((c.name, c.type) for c in table._columns)
+        with self._noting(table, TableMade(name, columns, table._key, table._id, label)) as entries:
             if size is not None:
-                self.follow(ArrivalTTL(core, table, size, owner=True))
-            core.access.made("relation", name)
+                follower = ArrivalTTL(core, table, size, owner=True)
+                entries.append(described(follower, core.clock.read()))
+                core.clock.add(follower)
+        core.access.made("relation", name)
         return table
 
     def _new_table(
@@ -168,8 +170,8 @@ class Definitions:
         if found is None:
             self._core.transactions.refuse_supposed("tables cannot be made")
             found = self._make_system_table(name, columns)
-            with self._or_drop(found):
-                self._catalog.note(TableMade(name, tuple((c.name, c.type) for c in columns), found._key, found._id))
+            with self._noting(found, TableMade(name, tuple((c.name, c.type) for c in columns), found._key, found._id)):
+                pass
         return found
 
     def _make_system_table(self, name: str, columns: Sequence[Column]) -> Table:
@@ -215,6 +217,8 @@ class Definitions:
         try:
             self._catalog.note(entry)
         except BaseException:
+            if self._catalog.has_noted(entry):
+                raise
             clock.agenda.remove(lambda f: f is follower)
             if follower.own is not None:
                 del self._catalog.tables[follower.own._label]
@@ -248,15 +252,11 @@ class Definitions:
         view = self._new_view(name, collection, index_by, history, plan)
         if not transient:
             names = tuple(c.name for c in view._columns)
-            with self._or_drop(view):
-                meaning, why = digest(collection._meaning or collection._node), collection._plan_why
-                calls = collection._calls
-                catalog.note(
-                    ViewMade(
-                        name, view._node, names, view._index, history, view._installed_at, plan, meaning, why, calls
-                    )
-                )
-                core.access.made("relation", name, collection._bound)
+            meaning, why = digest(collection._meaning or collection._node), collection._plan_why
+            made = view._node, names, view._index, history, view._installed_at, plan, meaning, why, collection._calls
+            with self._noting(view, ViewMade(name, *made)):
+                pass
+            core.access.made("relation", name, collection._bound)
         return view
 
     def _new_view(
@@ -332,11 +332,13 @@ class Definitions:
             self._core.transactions.catch_up()
         index = self._make_index(of, keys, name)
         if not of._label.startswith(TRANSIENT):
+            entry = IndexMade(of._label, keys, name)
             try:
-                self._catalog.note(IndexMade(of._label, keys, name))
+                self._catalog.note(entry)
             except BaseException:
-                of._more.remove(index)
-                self.collect()
+                if not self._catalog.has_noted(entry):
+                    of._more.remove(index)
+                    self.collect()
                 raise
         return index.arrangement
 
@@ -353,12 +355,14 @@ class Definitions:
         self._core.changing()
         self._core.runtime.backing.check_writable(f"index {name!r} cannot be dropped")
         self._core.transactions.catch_up()
-        self._catalog.note(IndexDropped(name))
-        self._forget_index(name)
+        self._catalog.note(IndexDropped(name), then=lambda: self._forget_index(name))
         self.free_unused()
 
     def _forget_index(self, name: str) -> None:
-        of, index = self._catalog.indexes()[name]
+        self._forget(*self._catalog.indexes()[name])
+
+    @staticmethod
+    def _forget(of: Table | View, index: Index) -> None:
         keep_snapshots(index.arrangement.trace)
         of._more.remove(index)
 
@@ -400,7 +404,8 @@ class Definitions:
         try:
             self._catalog.note(change)
         except BaseException:
-            self._swap(join, before)
+            if not self._catalog.has_noted(change):
+                self._swap(join, before)
             raise
         core.plans.note(change)
 
@@ -442,8 +447,7 @@ class Definitions:
             self._core.access.may_manage("make or drop types")
         self._core.changing()
         self._core.runtime.backing.check_writable("this cannot be said")
-        self._catalog.note(entry)
-        self._said(entry)
+        self._catalog.note(entry, then=lambda: self._said(entry))
 
     def _said(self, entry: TypeMade | TypeDropped | Commented | AccessSet) -> None:
         if isinstance(entry, AccessSet):
@@ -473,8 +477,7 @@ class Definitions:
         self._core.access.may_create(made.name)
         if made.name in self._catalog.sql_functions:
             self._forget_function(made.name)
-        self._catalog.note(made)
-        self._catalog.sql_functions[made.name] = made
+        self._catalog.note(made, then=lambda: self._catalog.sql_functions.update({made.name: made}))
         self._core.access.made("function", made.name)
 
     @reads
@@ -492,8 +495,8 @@ class Definitions:
             self._forget_function(name)
 
     def _forget_function(self, name: str) -> None:
-        self._catalog.note(FunctionDropped(name))
-        del self._catalog.sql_functions[name]
+        functions = self._catalog.sql_functions
+        self._catalog.note(FunctionDropped(name), then=lambda: functions.__delitem__(name))
         self._core.access.forget("function", name)
 
     def users_of(self, function: str) -> list[str]:
@@ -588,6 +591,8 @@ class Definitions:
             del catalog.tables[table._label]
             table._dropped = True
             core.clock.forget(table)
+        for of, index in catalog.unnoted_indexes():
+            self._forget(of, index)
         self.altering.settle()
         core.subscriptions.settle()
         for table in catalog.tables.values():
@@ -596,11 +601,17 @@ class Definitions:
         self.free_unused()
 
     @contextmanager
-    def _or_drop(self, made: Table | View) -> Iterator[None]:
-        """What cannot be noted is taken back."""
+    def _noting(self, made: Table | View, entry: Entry) -> Iterator[list[Entry]]:
+        """Note at the end that something was made, with other entries that belong to it; what cannot be noted is taken
+        back.
+        """
+        entries = [entry]
         try:
-            yield
+            yield entries
+            self._catalog.note(*entries)
         except BaseException as error:
+            if self._catalog.has_noted(entry):
+                raise
             if isinstance(made, View):
                 self.remove_view(made)
                 self.free_unused()

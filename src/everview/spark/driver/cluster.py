@@ -28,13 +28,14 @@ from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.replica import Added, Command, Keep, MakeTable, Replica
 from everview.dataflow.saved import image_of, packed_entries
 from everview.dataflow.superstep import Inputs
-from everview.errors import InputError, StoreError
+from everview.errors import InputError
 from everview.plan.frozen import Functions
 from everview.recovery.stored_shards import all_contents_of, contents_of, measure_of
 from everview.runtime.base import RemoteTarget
-from everview.runtime.sharded import ShardStep
+from everview.runtime.sharded import Commit, ShardStep
 from everview.spark.driver.alive import asking
 from everview.spark.driver.interrupts import put_off
+from everview.spark.driver.interrupts import settle as settle_interrupts
 from everview.spark.driver.job import Answer, Job, bytes_table, table_bytes, write_rows
 from everview.spark.driver.lingering import LINGER, LONGEST
 from everview.spark.driver.merging import INLINE_BYTES, Merger
@@ -49,6 +50,7 @@ from everview.store.manifest import BUILT, DECLARED, Place, Ref
 from everview.store.reshard import Spread
 from everview.store.store import BATCHES, Store
 from everview.store.stored_dictionary import FILE_ENTRIES, RESIDENT_ENTRIES, StoredDictionary
+from everview.unbroken import Unbroken
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,6 +77,8 @@ COLLECT_GRACE = 60.0
 class SparkCluster:
     """Shards whose state is in a store and whose steps are Spark jobs."""
 
+    here = False
+
     def __init__(
         self, spark: SparkSession, store: Store, interner: Interner, driver_replica: Replica, functions: Functions
     ) -> None:
@@ -85,6 +89,8 @@ class SparkCluster:
         self._driver_replica = driver_replica
         self.shards = store.manifest.shards
         self._commands = Commands(functions)
+        self._built = 0  # commands that are committed
+        self._unbroken = Unbroken()
         self._submitter = Submitter(self._spark, store.files.root, self.shards, self._commands.encoded)
         self._lineage: dict[int, str] = {store.manifest.version: ""}
         self._words = len(interner)
@@ -112,24 +118,33 @@ class SparkCluster:
 
     # steps
 
-    def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> list[Added]:
+    def build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> Commit:
         with put_off(), asking(self._spark):
-            before = len(self._commands)
             self._commands.append(command)
             self._submitter.forget_commands()
             try:
                 return self._build(command, inputs, wanted)
             except BaseException:
-                self._commands.go_back(before)
-                self._submitter.forget_commands()
+                self._go_back()
                 raise
 
-    def _build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> list[Added]:
+    def undo(self) -> None:
+        self._unbroken.wait()
+        self._go_back()
+        settle_interrupts()
+
+    def _go_back(self) -> None:
+        if len(self._commands) != self._built:
+            self._commands.go_back(self._built)
+            self._submitter.forget_commands()
+
+    def _build(self, command: Command, inputs: Inputs, wanted: Set[int]) -> Commit:
         commands = (BUILT + self._commands.encoded[-1],)
-        if isinstance(command, Keep):
-            self._drop_lists(command, commands)
-            return []
         dataflow = self._driver_replica.dataflow
+        if isinstance(command, Keep):
+            roots = (o for o in (dataflow.numbered[n] for n in command.roots) if o is not None)
+            numbers = {o.number for o in dataflow.needed(roots)}
+            return lambda: self._drop_lists(numbers, commands)
         sinces = {o.number: dataflow.time for o in dataflow.new() if o.scope.is_root}
         noted: dict[str, Any] = {
             "commands": commands,
@@ -137,19 +152,20 @@ class SparkCluster:
             "fingerprints": (self._driver_replica.fingerprint(),),
         }
         if not inputs and (isinstance(command, MakeTable) or not sinces):
-            self._store.commit(self._store.manifest.time, **noted)  # nothing to compute: workers will follow
-            self.passed()
-            return []
+            return lambda: self._note(**noted)  # nothing to compute: workers will follow
         return self._run_step(ShardStep(inputs, 0), wanted, noted)
 
-    def _drop_lists(self, command: Keep, commands: tuple[bytes, ...]) -> None:
+    def _drop_lists(self, kept: set[int], commands: tuple[bytes, ...]) -> list[Added]:
         """Commit that the batches of operators which no root needs are no longer wanted."""
-        dataflow = self._driver_replica.dataflow
-        roots = (o for o in (dataflow.numbered[n] for n in command.roots) if o is not None)
-        numbers = {o.number for o in dataflow.needed(roots)}
-        gone: dict[Place, list[Ref]] = {p: [] for p in self._store.manifest.lists if p[0] not in numbers}
-        self._store.commit(self._store.manifest.time, replaces=gone, commands=commands)
+        gone: dict[Place, list[Ref]] = {p: [] for p in self._store.manifest.lists if p[0] not in kept}
+        return self._note(replaces=gone, commands=commands)
+
+    def _note(self, **what: Any) -> list[Added]:
+        """Commit what changes no shard's contents."""
+        self._store.commit(self._store.manifest.time, **what)
         self.passed()
+        self._built = len(self._commands)
+        return []
 
     def passed(self) -> None:
         """A version was committed that changes no shard's contents."""
@@ -169,21 +185,23 @@ class SparkCluster:
     def follow(self, command: Command) -> None:
         """A command whose state is in the store already."""
         self._commands.append(command)
+        self._built = len(self._commands)
 
     def knows(self, words: int) -> None:
         """So many entries of the dictionary are in the store."""
         self._words = words
 
-    def keep(self, entry: bytes) -> None:
-        """Make an entry of the catalog durable."""
+    def keep(self, entries: Sequence[bytes]) -> None:
+        """Make entries of the catalog durable."""
         with put_off():
-            self._store.commit(self._driver_replica.dataflow.time, commands=(DECLARED + entry,))
+            commands = tuple(DECLARED + entry for entry in entries)
+            self._store.commit(self._driver_replica.dataflow.time, commands=commands)
             self.passed()
 
     def noted(self) -> None:
         """Entries are committed whole."""
 
-    def step(self, step: ShardStep, wanted: Set[int]) -> list[Added]:
+    def step(self, step: ShardStep, wanted: Set[int]) -> Commit:
         with put_off(), asking(self._spark):
             return self._run_step(step, wanted, {"marks": step.offsets} if step.offsets else {})
 
@@ -194,14 +212,18 @@ class SparkCluster:
                 self._learn(answer)
             return [answer.added(shard) for answer in answers for shard in answer.packed]
 
-    def _run_step(self, step: ShardStep, wanted: Set[int], noted: dict[str, Any]) -> list[Added]:
-        """Run a step and commit it, with what else is noted."""
+    def _run_step(self, step: ShardStep, wanted: Set[int], noted: dict[str, Any]) -> Commit:
+        """Run a step; it is committed with what else is noted."""
         job, answers, words = self._ask(step)
-        added = self._commit(job, answers, wanted, words if job.stored else self._words, noted)
-        for rows in step.remote:
-            if isinstance(rows, EncodedRows):
-                rows.missing = sum(answer.missing.get(rows.table, 0) for answer in answers)
-        return added
+
+        def commit() -> list[Added]:
+            added = self._commit(job, answers, wanted, words if job.stored else self._words, noted)
+            for rows in step.remote:
+                if isinstance(rows, EncodedRows):
+                    rows.missing = sum(answer.missing.get(rows.table, 0) for answer in answers)
+            return added
+
+        return commit
 
     def _ask(self, step: ShardStep, suppose: tuple[int, ...] | None = None) -> tuple[Job, list[Answer], int]:
         """Have tasks run a step: the job, their answers, and the entries of the dictionary when it began."""
@@ -287,10 +309,11 @@ class SparkCluster:
         dictionary = (*job.stored, *self._saved(self._interner.export(saved)))
         self._store.commit(job.time + job.epochs, adds=adds, dictionary=dictionary, **noted)
         self._words = len(self._interner)
+        self._built = len(self._commands)
         self._remember(self._store.manifest.version, job.attempt)
-        with suppress(OSError, StoreError):  # the step is done: lists can be merged next time
+        with suppress(Exception):  # the step is done: lists can be merged next time
             self._tidy({(operator, shard) for operator, shard, _ in adds})
-        self._rest()
+            self._rest()
         return result
 
     def _learn(self, answer: Answer) -> None:
@@ -308,12 +331,16 @@ class SparkCluster:
         """Commit words that came without a step, if they are many, so that they need not be held until one comes."""
         if self._interner.resident < RESIDENT_ENTRIES:
             return
-        with put_off():
+
+        def work() -> None:
             pieces = self._saved(self._interner.export(self._words))
             self._store.commit(self._store.manifest.time, dictionary=pieces)
             self.passed()
             self._words = len(self._interner)
             self._rest()
+
+        with put_off():
+            self._unbroken.run(work)
 
     def _saved(self, entries: pa.Table) -> tuple[Ref, ...]:
         """Entries of the dictionary, put into the store a piece at a time: the whole once more would take memory."""
@@ -382,11 +409,15 @@ class SparkCluster:
 
     def reshard(self, commit: Callable[[], None]) -> None:
         """Take another number of shards over, between two steps: `commit` has the store do so."""
-        with put_off(), asking(self._spark):
+
+        def work() -> None:
             commit()
             self.shards = self._store.manifest.shards
             self.passed()
             self._submitter.reshard(self.shards)
+
+        with put_off(), asking(self._spark):
+            self._unbroken.run(work)
 
     def close(self) -> None:
         self._submitter.leave()  # a merge may be waiting for a slot

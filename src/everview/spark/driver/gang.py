@@ -59,6 +59,7 @@ class Gang(Lingering):
         self._root = root
         self._shards = shards
         self._tasks: _Tasks | None = None
+        self._asked = False  # whether an answer is due
         self._looked = 0.0
         self._until = 0.0  # when it has rested long enough
         super().__init__(context, linger, 0.0)  # it may have all slots
@@ -87,6 +88,9 @@ class Gang(Lingering):
         """Run a step on so many tasks, fewer if they cannot be had; again if members are lost."""
         with self._lock:
             self._begin()
+            if self._asked:  # and cut off before there was an answer
+                self._drop(cancel=True)
+            self._asked = True
             try:
                 if self._tasks is not None and (self._tasks.wanted != tasks or self._give_way()):
                     self._drop(wait=True)
@@ -95,6 +99,7 @@ class Gang(Lingering):
                     self._tasks = _Tasks(self._context, self._root, self._shards, tasks)
                 with heard():
                     outcome = self._tasks.run(job_for, commands, usable)
+                self._asked = False
             except BaseException:  # Ctrl-C, say: tasks must not go on with what nobody wants any more
                 self._drop(cancel=True)
                 raise

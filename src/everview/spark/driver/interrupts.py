@@ -19,11 +19,13 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from everview.dataflow import shield
 from everview.spark.driver.alive import unless_lost
 from everview.stopping import poll
+from everview.unbroken import StartedApart
 
 NOTICE = 0.2
 """Seconds after which a wait looks for interrupts by itself: those that are no signals (`_thread.interrupt_main`, as
@@ -102,6 +104,15 @@ def heard() -> Iterator[None]:
         signal.signal(signal.SIGINT, _note)
 
 
+def settle() -> None:
+    """A call was cut off where interrupts were put off: have them raised again, as before it."""
+    if _usual and threading.current_thread() is threading.main_thread():
+        usual = _usual[0]
+        _usual.clear()
+        if signal.getsignal(signal.SIGINT) is _note:
+            signal.signal(signal.SIGINT, usual)
+
+
 def _note(*what: Any) -> None:
     _missed.append(what)
 
@@ -111,6 +122,12 @@ def _catch_up(handler: Any) -> None:
         what = _missed[-1]
         _missed.clear()
         handler(*what)
+
+
+@cache
+def _job_thread(inheritable: type[Any]) -> type[Any]:
+    """A thread that has what the JVM knows of this one, and begins whatever is raised here."""
+    return type("JobThread", (inheritable, StartedApart), {})
 
 
 class Running:
@@ -126,9 +143,9 @@ class Running:
         self._error: Exception | None = None
         self._over = threading.Event()  # a thread whose `join` is interrupted says that it has ended, also if not
         if isinstance(context, SparkContext):
-            InheritableThread(target=self._watch, daemon=True, name="everview job").start()
+            _job_thread(InheritableThread)(target=self._watch, daemon=True, name="everview job").start()
         elif getattr(context, "beside", False):  # a stand-in for Spark, which runs tasks beside the driver
-            threading.Thread(target=self._watch, daemon=True, name="everview job").start()
+            StartedApart(target=self._watch, daemon=True, name="everview job").start()
         else:  # one that runs them in this thread
             with heard():
                 self._result = collect()
@@ -167,7 +184,7 @@ class Running:
         if not self.over:
             with unless_lost(self._context):
                 self._context.cancelJobsWithTag(self._tag)
-            threading.Thread(target=self._insist, daemon=True, name="everview cancels").start()
+            StartedApart(target=self._insist, daemon=True, name="everview cancels").start()
 
     def _insist(self) -> None:
         """Cancel again until it has ended: Spark may not have heard of the job yet."""

@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from everview.spark.driver.slots import slots
+from everview.unbroken import TimerApart
 
 LINGER = 0.2
 """Seconds for which tasks wait for the next step, at least."""
@@ -65,7 +66,7 @@ class Lingering(ABC):
         self._wait(patience(self._linger, self._pause, self._longest))
 
     def _wait(self, seconds: float) -> None:
-        self._timer = threading.Timer(seconds, self._expire)
+        self._timer = TimerApart(seconds, self._expire)
         self._timer.daemon = True
         self._timer.start()
 

@@ -52,6 +52,7 @@ class LongLivedTask(Lingering):
     def __init__(self, context: Any, linger: float, longest: float) -> None:
         self._one = context.parallelize([0], 1)
         self._call: _Call | None = None
+        self._asked = False  # whether an answer is due
         super().__init__(context, linger, longest)
 
     @property
@@ -62,8 +63,11 @@ class LongLivedTask(Lingering):
         """A step's answer."""
         with self._lock:
             self._begin()
-            if self._call is not None and self._call.over():  # cancelled while nobody needed it
+            if self._asked:  # and cut off before there was an answer, which would be taken for that of this step
+                self._drop(cancel=True)
+            elif self._call is not None and self._call.over():  # cancelled while nobody needed it
                 self._drop()
+            self._asked = True
             for left in reversed(range(TRIES)):
                 if self._call is None:
                     make_room(self, self._context, 1)
@@ -71,6 +75,7 @@ class LongLivedTask(Lingering):
                 try:
                     with heard():
                         answer = self._call.ask(job, commands)
+                    self._asked = False
                     self._rest()
                     return answer
                 except _Gone:

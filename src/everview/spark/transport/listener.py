@@ -20,6 +20,7 @@ from typing import Any
 
 from everview.spark.transport.channel import Channel, channel_of
 from everview.spark.transport.handshake import HELLO, PROOF, Listener, NotAuthenticated
+from everview.unbroken import StartedApart
 
 GRACE = 10.0
 """Seconds in which a caller must have proved itself."""
@@ -45,7 +46,7 @@ class JobListener:
     def open(self, purpose: bytes) -> None:
         """Begin to answer those who call for a purpose; others, and earlier ones, wait in the system's queue."""
         self._purpose = purpose
-        self._keeper = threading.Thread(target=self._keep, daemon=True, name="everview door")
+        self._keeper = StartedApart(target=self._keep, daemon=True, name="everview door")
         self._keeper.start()
 
     def admit(self, seconds: float) -> tuple[int, Channel] | None:
