@@ -63,7 +63,7 @@ format: $(INSTALLED) ## format the code
 
 fast-test: $(WARM)
 	@echo "== pytest: everything but slow tests, $(JOBS) processes"
-	@$(PYTEST) -n $(JOBS) -m "not slow and not spark"
+	@$(PYTEST) -n $(JOBS) -m "not slow and not spark" --durations=25 --durations-min=3
 
 debug-test: $(WARM_DEBUG) ## tests of compiled code in the bounds-checked build
 	@echo "== pytest: tests of compiled code in the bounds-checked build"

@@ -241,6 +241,24 @@ def test_delimiters_are_told_file_by_file(tmp_path: Path, delimiter: str) -> Non
     assert list(t.schema()) == ["a", "b,;|"] and sorted(t) == [(1, 2), (3, 4)]
 
 
+def test_options_and_groups_that_are_not_complete_say_what_is_missing() -> None:
+    db: Any = ev.connect()
+    t = db.table("t", {"x": int})
+    assert "no option 'histroy'" in said(lambda: ev.connect(histroy=3)) and "'history'" in said(
+        lambda: ev.connect(histroy=3)
+    )
+    assert "everview.connect(directory, sync=...)" in said(lambda: ev.connect(sync="full"))
+    assert ".agg(" in said(lambda: db.view("v", t.group_by("x")))
+    assert "build one from db.table" in said(lambda: db.view("v", 3))
+
+
+def test_a_table_that_is_shown_whole_is_in_order() -> None:
+    db: Any = ev.connect()
+    t = db.table("t", {"name": str, "n": int | None})
+    t.insert([("pear", 3), ("fig", None), ("fig", 12), ("東京", 1)])
+    assert str(t).split("\n")[4:] == ["fig     12", "fig   NULL", "pear     3", "東京     1"]
+
+
 # keys
 
 

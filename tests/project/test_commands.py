@@ -7,9 +7,11 @@ import re
 import subprocess
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
-from everview.cli import app
+from everview.cli import app, diagnosis
+from everview.errors import InternalError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -19,12 +21,25 @@ def test_help_lists_the_commands() -> None:
     assert result.exit_code == 0
     for command in ("demo", "run", "doctor", "bench"):
         assert command in result.output
+    assert result.output.index("  demo ") < result.output.index("  sql ") < result.output.index("  doctor ")
+    assert "..." not in result.output.split("Commands:")[1]  # each command's line says what it does, uncut
 
 
 def test_doctor_names_the_kernel_cache() -> None:
     result = CliRunner().invoke(app, ["doctor"])
     assert result.exit_code == 0, result.output
     assert "everview-kernels" in result.output
+
+
+def test_missing_kernels_are_a_message_and_faults_of_ours_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(code: str) -> None:
+        raise InternalError(code, "no kernels", "pip install 'everview[compile]'")
+
+    monkeypatch.setattr(diagnosis, "examine", lambda show: fail("E_KERNELS"))
+    result = CliRunner().invoke(app, ["doctor"])
+    assert result.exit_code == 1 and "[E_KERNELS] no kernels" in result.output
+    monkeypatch.setattr(diagnosis, "examine", lambda show: fail("E_INTERNAL"))
+    assert isinstance(CliRunner().invoke(app, ["doctor"]).exception, InternalError)
 
 
 def test_readme_commands_are_make_targets() -> None:

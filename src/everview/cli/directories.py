@@ -65,7 +65,7 @@ def top(
     once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
     trust: Trust = False,
 ) -> None:
-    """Show memory by table and view, and what dropping each would free."""
+    """Show memory by table and view. Says what dropping each would free."""
     from rich.console import Console, Group
     from rich.live import Live
     from rich.table import Table as Shown
