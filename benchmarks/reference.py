@@ -28,8 +28,9 @@ import numpy as np
 if TYPE_CHECKING:
     import common
 
-CRATES = Path(__file__).resolve().parent / "rust"
-ROOT = CRATES.parent.parent
+CRATES = ("differential", "dbsp")
+WORKSPACE = Path(__file__).resolve().parent / "rust"
+ROOT = WORKSPACE.parent.parent
 
 
 class Missing(Exception):
@@ -43,7 +44,7 @@ def build(crate: str) -> Path:
     target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / ".cache" / "rust")
     command = ["nice", "-n", "10", "cargo", "build", "--release", "--locked", "-j1", "-p", f"reference-{crate}"]
     built = subprocess.run(
-        command, cwd=CRATES, env=os.environ | {"CARGO_TARGET_DIR": str(target)}, stderr=subprocess.PIPE, check=False
+        command, cwd=WORKSPACE, env=os.environ | {"CARGO_TARGET_DIR": str(target)}, stderr=subprocess.PIPE, check=False
     )
     if built.returncode:
         raise Missing(f"reference-{crate} was not built: {built.stderr.decode()[-2000:]}")
@@ -52,7 +53,7 @@ def build(crate: str) -> Path:
 
 def versions() -> dict[str, str]:
     """The crates that are measured, as the lock file has them."""
-    locked = tomllib.loads((CRATES / "Cargo.lock").read_text())["package"]
+    locked = tomllib.loads((WORKSPACE / "Cargo.lock").read_text())["package"]
     return {p["name"]: p["version"] for p in locked if p["name"] in ("differential-dataflow", "dbsp")}
 
 

@@ -124,6 +124,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--no-peers", action="store_true", help="do not run other software")
     parser.add_argument("--spark", action="store_true", help="also stock Spark from scratch, on small graphs")
     parser.add_argument("--reference", action="store_true", help="in turns with the Rust crates, as ratios")
+    parser.add_argument("--crates", default=",".join(reference.CRATES), help="which of them, with a comma between")
     parser.add_argument("--turns", type=int, default=3, help="turns of each with --reference")
     parser.add_argument("--no-record", action="store_true", help="do not add to HISTORY.md")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds after which a benchmark has failed")
@@ -197,11 +198,18 @@ def _compare(chosen: list[Case], options: argparse.Namespace) -> int:
     rows: list[tuple[str, str, dict[str, Any]]] = []
     machines: list[dict[str, Any]] = []
     failed = 0
+    programs: dict[str, Path] = {}
+    for crate in options.crates.split(","):
+        try:
+            programs[crate] = reference.build(crate)
+        except reference.Missing as error:
+            print(f"{crate:24} MISSING: {error}", flush=True)
+            failed += 1
     for case in wanted:
         with tempfile.TemporaryDirectory(prefix="everview-reference-") as directory:
             try:
-                found, machine = _in_turns(case, Path(directory), options)
-            except (reference.Missing, subprocess.TimeoutExpired, SystemExit) as error:
+                found, machine = _in_turns(case, programs, Path(directory), options)
+            except (subprocess.TimeoutExpired, SystemExit) as error:
                 print(f"{case.name:24} FAILED: {error}", flush=True)
                 failed += 1
                 continue
@@ -216,7 +224,9 @@ def _compare(chosen: list[Case], options: argparse.Namespace) -> int:
     return failed
 
 
-def _in_turns(case: Case, directory: Path, options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
+def _in_turns(
+    case: Case, programs: dict[str, Path], directory: Path, options: argparse.Namespace
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """By crate: best figures of both and their ratios; and the machine as our first turn saw it."""
     ours: list[dict[str, float]] = []
     theirs: dict[str, list[dict[str, float]]] = {}
@@ -228,8 +238,9 @@ def _in_turns(case: Case, directory: Path, options: argparse.Namespace) -> tuple
         machine = machine or report["machine"]
         ours.append(reference.figures(report))
         for crate, workload in json.loads((directory / "task.json").read_text())["rivals"]:
-            turned = reference.run(reference.build(crate), workload, directory, options.timeout)
-            theirs.setdefault(crate, []).append(reference.figures(turned))
+            if crate in programs:
+                turned = reference.run(programs[crate], workload, directory, options.timeout)
+                theirs.setdefault(crate, []).append(reference.figures(turned))
     found = {}
     for crate, turns in theirs.items():
         pair = reference.best(ours), reference.best(turns)

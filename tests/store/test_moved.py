@@ -21,6 +21,7 @@ from everview import col
 from everview.expr.language import count, udf
 from everview.kernels.trace.trace import NO_SINCE
 from everview.recovery.directory import Directory
+from everview.runtime.sharded import ShardedRuntime
 from everview.spark.driver import merging
 from everview.spark.session import Committed
 from tests.inside import inside
@@ -33,8 +34,14 @@ from tests.store.disk import full_disk
 pytestmark = pytest.mark.filterwarnings("error:.*computed again")
 
 
+SMALL = -1
+"""Embedded, with two threads and so little memory that state moves into files."""
+
+
 def connect(where: Any, shards: int | None) -> Any:
     """On so many shards; None: embedded."""
+    if shards == SMALL:
+        return ev.connect(where, memory="1MB", threads=2)
     return ev.connect(where) if shards is None else ev.connect(session(), state=str(where), shards=shards)
 
 
@@ -45,14 +52,17 @@ class Moved(Run):
         self.where = where
         self.fate = random.Random(scenario.seed + 1)
         super().__init__(scenario, Runtime("both", lambda: connect(where, self.fate.choice([None, 2]))))
-        self.moved = self.cut = self.kept = 0
+        self.moved = self.cut = self.kept = self.resharded = 0
 
     def _step(self, step: Sequence[Transaction]) -> None:
         super()._step(step)
+        if isinstance(inside(self.db).runtime, ShardedRuntime) and self.fate.random() < 0.3:
+            self.db.reshard(self.fate.choice([1, 2, 3, 4, 7]))  # and the views go on as they are
+            self.resharded += 1
         if self.fate.random() < 0.7:
             before = type(inside(self.db).runtime)
             self.db.close()
-            self.db = connect(self.where, self.fate.choice([None, None, 1, 2, 3]))
+            self.db = connect(self.where, self.fate.choice([None, SMALL, 1, 2, 3]))
             self.moved += type(inside(self.db).runtime) is not before
             self._listen()
 
