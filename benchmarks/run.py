@@ -81,6 +81,7 @@ CASES: list[Case] = [
     Case("sharing", "sharing"),
     Case("merge", "merge"),
     Case("threads", "threads"),
+    Case("scaling", "scaling"),
     Case("rules", "rules"),
     Case("figure1", "figure1"),
     Case("interactive", "interactive"),

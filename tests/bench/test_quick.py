@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
@@ -23,6 +24,7 @@ OTHERS = (
     "ingest",
     *("figure1", "interactive", "patterns", "provenance", "what_if", "why"),
     "lean",
+    "scaling",
 )
 
 
@@ -57,6 +59,19 @@ def test_other(script: str) -> None:
 )
 def test_other_spelling(script: str, arguments: tuple[str, ...]) -> None:
     assert report_of(script, *arguments)["check"]["equals_recompute"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["bfs", "join3"])
+def test_a_rival_is_given_the_same_rows(script: str, tmp_path: Path) -> None:
+    """What `--reference` gives the Rust programs: rows and changes as words, the right answer, what to measure."""
+    report = report_of(script, "--no-peers", "--export", str(tmp_path))
+    task = json.loads((tmp_path / "task.json").read_text())
+    words = {path.stem: np.fromfile(path, dtype="<i8") for path in tmp_path.glob("*.i64")}
+    assert ["differential", script] in task["rivals"]
+    assert len(words["rows"]) == report["load"]["rows"] * task["columns"]
+    assert len(words["old"]) == len(words["new"]) >= sum(task["sizes"][:2]) * task["columns"]
+    assert len(words["expected"]) == 2 * report["check"]["rows"]
 
 
 def test_every_script_is_run() -> None:
