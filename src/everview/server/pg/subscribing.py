@@ -229,7 +229,7 @@ class Live(Answer):
         nothing told twice.
         """
         wanted, work = self.wanted, self.client.work
-        subscription: Subscription = work.inside(session, lambda sql: sql.run(wanted.text))
+        subscription: Subscription = work.inside(session, lambda sql: sql.run(wanted.text), apart=True)
         try:
             view: Any = subscription._view
             now = session.time

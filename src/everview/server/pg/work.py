@@ -198,9 +198,11 @@ class Work:
             return statement
         return replace(statement, notes=replace(statement.notes, as_of=self._began))
 
-    def inside(self, session: Session, function: Callable[[Statements], T]) -> T:
-        """Call a function with the session as this connection sees it."""
-        with self._inside(session) as sql:
+    def inside(self, session: Session, function: Callable[[Statements], T], *, apart: bool = False) -> T:
+        """Call a function with the session as this connection sees it; `apart`: without what its transaction changed,
+        so that what the function changes is no part of that.
+        """
+        with self._inside(session, apart=apart) as sql:
             return function(sql)
 
     def load(self, session: Session, function: Callable[[Statements], T]) -> T:

@@ -125,6 +125,8 @@ def _chosen(sql: Statements, alone: Bound, tree: exp.Expr, source: Source) -> tu
         return "value", None, "an attribute is missing"
     if any(isinstance(n, plan.Loop) for n in alone.query.node.walk()):
         return "value", None, "it has a loop"
+    if sql.core.transactions.pending() is not None:
+        return "value", None, "a transaction is under way"
     if sql.core.runtime.backing.read_only:
         return "value", None, "this session only reads"
     try:
