@@ -94,6 +94,7 @@ CASES: list[Case] = [
     Case("lean", "lean"),
     Case("tpch", "tpch"),
     Case("server", "server"),
+    Case("tenants", "tenants"),
     Case("pgwire", "pgwire"),
     Case("oneoff", "oneoff"),
     Case("nexmark", "nexmark"),

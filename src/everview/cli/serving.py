@@ -42,6 +42,11 @@ def serve(
     ] = False,
     tls_cert: Annotated[str | None, typer.Option(help="TLS certificate file.")] = None,
     tls_key: Annotated[str | None, typer.Option(help="TLS private key file.")] = None,
+    jwt_key: Annotated[
+        Path | None, typer.Option(help="File with the key of JWTs: a secret (HS256) or a public key (RS256, ES256).")
+    ] = None,
+    jwt_audience: Annotated[str | None, typer.Option(help="Audience that JWTs must be for.")] = None,
+    jwt_issuer: Annotated[str | None, typer.Option(help="Issuer that JWTs must be from.")] = None,
     origin: Annotated[list[str] | None, typer.Option(help="Web origin allowed to connect. Repeatable.")] = None,
     name: Annotated[list[str] | None, typer.Option(help="Further host name of this server. Repeatable.")] = None,
     timeout: Annotated[str | None, typer.Option(help="Time limit per statement, such as 30s.")] = None,
@@ -63,6 +68,7 @@ def serve(
         "state": state, "pg": pg, "http": http, "host": host, "token": token, "no_auth": no_auth or None,
         "tls_cert": tls_cert, "tls_key": tls_key, "origin": origin or None, "name": name or None, "timeout": timeout,
         "memory": memory, "history": history, "master": master, "files": files or None, "trust": trust or None,
+        "jwt_key": None if jwt_key is None else str(jwt_key), "jwt_audience": jwt_audience, "jwt_issuer": jwt_issuer,
     }  # fmt: skip
     options = _configured(config) | {n: v for n, v in given.items() if v is not None}
     settings = _settings(options)
@@ -78,7 +84,7 @@ def _show(line: str) -> None:
 _KINDS: dict[str, type | tuple[type, ...]] = {
     "state": str, "pg": int, "http": int, "host": str, "token": str, "no_auth": bool, "tls_cert": str, "tls_key": str,
     "origin": list, "name": list, "timeout": (str, int, float), "memory": (str, int), "history": int, "master": str,
-    "files": bool, "trust": bool,
+    "files": bool, "trust": bool, "jwt_key": str, "jwt_audience": str, "jwt_issuer": str,
 }  # fmt: skip
 """Keys of a configuration, and what each is."""
 
@@ -120,6 +126,9 @@ def _settings(options: dict[str, Any]) -> Settings:
         http=HTTP if alone else options.get("http"),
         pg=PG if alone else options.get("pg"),
         token=token,
+        jwt_key=_read(options["jwt_key"]) if "jwt_key" in options else "",
+        jwt_audience=options.get("jwt_audience", ""),
+        jwt_issuer=options.get("jwt_issuer", ""),
         certificate=options.get("tls_cert", ""),
         private_key=options.get("tls_key", ""),
         origins=tuple(options.get("origin", ())),
@@ -128,6 +137,15 @@ def _settings(options: dict[str, Any]) -> Settings:
         memory=size_of(options["memory"]) if "memory" in options else None,
     )
     return dataclasses.replace(settings, host=options["host"]) if "host" in options else settings
+
+
+def _read(path: str) -> str:
+    from everview.errors import InputError
+
+    try:
+        return Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        raise InputError("E_FILE", f"{path} cannot be read", "give a file with the key of JWTs") from None
 
 
 @contextmanager

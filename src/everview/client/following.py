@@ -118,7 +118,7 @@ class Following:
                 return
             _say(
                 socket,
-                {"type": "hello", "token": self._address.token, "format": "exact", "granularity": self._granularity},
+                {"type": "hello", **self._address.hello, "format": "exact", "granularity": self._granularity},
             )
             wanted = {"type": "subscribe", "id": 1, **self._wanted, "snapshot": self._snapshot or self.time >= 0}
             if self._prefix and self.time >= 0:

@@ -32,14 +32,25 @@ ELSEWHERE = ("source", "run", "read", "function", "attribute", "transact", "retr
 """Methods of a session that are for the program which has it."""
 
 
-def connect(address: str, *, token: str = "", timeout: float = 300.0, certificate: str = "") -> ClientSession:
+def connect(
+    address: str,
+    *,
+    token: str = "",
+    user: str = "",
+    password: str = "",
+    timeout: float = 300.0,
+    certificate: str = "",
+) -> ClientSession:
     """A client of a server: `everview.connect("everview://127.0.0.1:8080", token="...")`, or `everviews://` for TLS.
+    In the place of a token there may be a role's name (`user`) and its `password`.
 
     `timeout` is how many seconds an answer may take; `certificate` is a file with certificates to trust.
     """
     if not isinstance(token, str):
         raise InputError("E_TYPE", "the token is no text", "give the text that everview serve shows")
-    return ClientSession(Transport(address_of(address, token, timeout, certificate)))
+    if not isinstance(user, str) or not isinstance(password, str) or bool(user) != bool(password) or (user and token):
+        raise InputError("E_TYPE", "a token is needed, or a user and a password", "give one of the two")
+    return ClientSession(Transport(address_of(address, token or password, timeout, certificate, user)))
 
 
 class ClientSession:

@@ -7,6 +7,7 @@ instance, fails with E_SERVER and is the caller's to look at.
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import ssl
@@ -44,6 +45,8 @@ class Address:
     secure: bool
     token: str
     timeout: float
+    user: str = ""
+    """a role, which has a password in the place of a token"""
     certificate: str = ""
     """a file with the certificates that are trusted, if not those that the system trusts"""
 
@@ -52,17 +55,29 @@ class Address:
         return ssl.create_default_context(cafile=self.certificate or None) if self.secure else None
 
     @property
+    def authorization(self) -> str:
+        """The header that lets in."""
+        if self.user:
+            return "Basic " + base64.b64encode(f"{self.user}:{self.token}".encode()).decode()
+        return f"Bearer {self.token}" if self.token else ""
+
+    @property
+    def hello(self) -> dict[str, str]:
+        """The same for the first message of a WebSocket."""
+        return {"user": self.user, "password": self.token} if self.user else {"token": self.token}
+
+    @property
     def socket(self) -> str:
         """The address of the WebSocket."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'wss' if self.secure else 'ws'}://{host}:{self.port}/v1/ws"
 
 
-def address_of(text: str, token: str, timeout: float, certificate: str) -> Address:
+def address_of(text: str, token: str, timeout: float, certificate: str, user: str = "") -> Address:
     """An address as people write it.
 
     >>> address_of("everview://127.0.0.1:8080", "", 60, "")
-    Address(host='127.0.0.1', port=8080, secure=False, token='', timeout=60, certificate='')
+    Address(host='127.0.0.1', port=8080, secure=False, token='', timeout=60, user='', certificate='')
     """
     try:
         parts = urlsplit(text)
@@ -75,7 +90,7 @@ def address_of(text: str, token: str, timeout: float, certificate: str) -> Addre
         raise InputError(
             "E_TARGET", "a server's address has a host and a port", "give the token as token=..., never in the address"
         )
-    return Address(parts.hostname, port, parts.scheme == "everviews", token, timeout, certificate)
+    return Address(parts.hostname, port, parts.scheme == "everviews", token, timeout, user, certificate)
 
 
 class Transport:
@@ -111,8 +126,8 @@ class Transport:
 
     def _sent(self, path: str, body: bytes, kind: str, again: bool) -> tuple[int, str, bytes]:
         headers = {"content-type": kind, "x-query-id": self.name}
-        if self.address.token:
-            headers["authorization"] = f"Bearer {self.address.token}"
+        if self.address.authorization:
+            headers["authorization"] = self.address.authorization
         for attempt in (0, 1, 2):
             connection = self._connection()
             fresh = connection.sock is None

@@ -216,7 +216,7 @@ def open_client(address: str, **options: Any) -> ClientSession:
     from everview.client.session import connect
     from everview.errors import InputError, did_you_mean
 
-    known = ("token", "timeout", "certificate")
+    known = ("token", "user", "password", "timeout", "certificate")
     if unknown := [name for name in options if name not in known]:
         raise InputError("E_OPTION", f"a client has no option {unknown[0]!r}", did_you_mean(unknown[0], known))
     return connect(address, **options)

@@ -230,6 +230,22 @@ def test_every_call_of_the_client_refuses_what_was_not_granted(tenants: Tenants)
         assert error.value.code == "E_FORBIDDEN"
 
 
+def test_the_client_logs_in_with_a_password(tenants: Tenants) -> None:
+    with ev.connect(tenants.beside.address, user="bob", password="pw of bob") as db:
+        told: list[Any] = []
+        stop = db["doc"].subscribe(told.append)
+        db["doc"].insert([(5, "b", "y")])
+        tenants.beside.server.engine.loop.call_soon_threadsafe(lambda: None)
+        end = time.monotonic() + 30
+        while sum(len(batch.rows()) for batch in told) < 2 and time.monotonic() < end:
+            time.sleep(0.01)
+        stop()
+        assert sorted(row for batch in told for row, _ in batch.rows()) == [(2, "b", "x"), (5, "b", "y")]
+    with pytest.raises(ev.EverviewError) as error:
+        ev.connect(tenants.beside.address, user="bob", password="pw of ann")
+    assert error.value.code == "E_AUTH"
+
+
 def test_the_client_sees_its_rows_in_every_way(tenants: Tenants) -> None:
     with tenants.client("ann") as db, tenants.client("bob") as other:
         doc = db["doc"]
