@@ -141,6 +141,36 @@ def test_the_command_line_works(plain: Environment, command: tuple[str, ...], ex
     assert (done.returncode, expected in done.stdout) == (0, True), done.stdout + done.stderr
 
 
+@pytest.mark.skipif(shutil.which("objdump") is None or sys.platform != "linux", reason="no objdump, or no ELF files")
+def test_the_platform_tag_is_true(tmp_path: Path) -> None:
+    """The kernels need no library and no version of a symbol, so that any glibc since 2.17 has what they ask for; and
+    of Python only its stable ABI.
+    """
+    with zipfile.ZipFile(wheel()) as archive:
+        (name,) = [n for n in archive.namelist() if n.endswith(".so")]
+        archive.extract(name, tmp_path)
+    heads = subprocess.run(["objdump", "-p", tmp_path / name], capture_output=True, text=True, check=True).stdout
+    assert "NEEDED" not in heads and "Version References" not in heads
+    symbols = subprocess.run(["objdump", "-T", tmp_path / name], capture_output=True, text=True, check=True).stdout
+    asked = {line.split()[-1] for line in symbols.splitlines() if "*UND*" in line}
+    assert asked and asked <= IN_EVERY_LIBC | IN_THE_STABLE_ABI, asked - IN_EVERY_LIBC - IN_THE_STABLE_ABI
+    assert "cp311-abi3-manylinux_2_17" in wheel().name
+
+
+IN_EVERY_LIBC = {
+    *("malloc", "realloc", "free", "memmove", "memset", "memcpy", "_setjmp", "longjmp"),
+    *("pthread_getspecific", "pthread_setspecific", "exp", "exp2", "fmod", "log", "log2", "log10", "pow"),
+}
+"""What kernels ask of the C library: glibc has had all of it since long before 2.17."""
+
+IN_THE_STABLE_ABI = {
+    *("PyBuffer_Release", "PyErr_BadArgument", "PyErr_Occurred", "PyErr_SetObject", "PyEval_RestoreThread"),
+    *("PyEval_SaveThread", "PyLong_AsLongLong", "PyLong_FromLongLong", "PyObject_GetBuffer"),
+    *("PyThread_acquire_lock", "PyThread_release_lock"),
+}
+"""What they ask of CPython; the buffer functions are in the stable ABI since 3.11."""
+
+
 def test_a_build_that_is_not_there_says_what_to_install(plain: Environment) -> None:
     done = plain.run("python", "-c", "import everview; everview.connect()", EVERVIEW_DEBUG="1")
     assert done.returncode == 1
