@@ -12,8 +12,11 @@ cross between nodes (16 for a pair, 16 more for each node of its provenance) and
 The methods: *dred* (delete too much, derive again), *relative* (rows know their immediate derivations; what no base row
 supports is found by search), *eager* and *lazy* absorption (a decision diagram for each row; every derivation, or the
 first and others when it goes), and *ours*: the engine itself, in shards, without provenance, whose messages are counted
-where they leave a shard. The first four are models in Python, so their seconds compare among each other only. A method
-that passes its budget is *not finished*, which is a result. The region query (LI-F14) is not among them.
+where they leave a shard; *frugal* is the same with `plan="frugal"` (MinShip without expressions), *column_lazy* and
+*column_bdd* keep provenance in a column (nodes that are sent are counted too). The first four are models in Python, so
+their seconds compare among each other only. A method that passes its budget is *not finished*, which is a result.
+
+    region    sensors on a grid that are triggered, connected to a seed (LI-F14); only the engine's own methods
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ import common  # noqa: F401 (finds Everview in a checkout)
 import plot
 
 import everview as ev
-from everview.dataflow import superstep
+from everview.session.core import core_of
 from everview.session.local_shards import local_shards
 from everview.why.bdd import FALSE, Diagrams, Exhausted
 
@@ -236,25 +239,25 @@ class Absorption(Model):
         return sum(16 + 16 * len(self.table.below(p)) for p in self.rows.values())
 
 
+def pairs(link: Any) -> Any:
+    """All pairs that are reachable, as the thesis' query has it: link(x, z) meets reachable(z, y) at z."""
+    before = link.rename(x="src", src="dst")
+    return link.iterate(
+        lambda found: found.join(before, on="src").select(src=ev.col.x, dst=ev.col.dst).union_all(link).distinct()
+    )
+
+
 class Ours:
-    """The engine, in shards; `messages` counts what leaves one for another."""
+    """The engine, in shards, which count what leaves one for another."""
 
-    def __init__(self, shards: int) -> None:
-        self.db = local_shards(shards)
+    def __init__(self, shards: int, method: str = "ours", budget: int = 1000) -> None:
+        self.db = local_shards(shards, history=0)
         self.edge = self.db.table("link", {"src": int, "dst": int})
-        self.view = self.db.datalog(
-            "reachable(X, Y) :- link(X, Y). reachable(X, Z) :- link(X, Y), reachable(Y, Z)."
-        ).reachable
-        self.shipped = 0
-        messages = superstep.Shard.messages
+        self.view = self.db.view("reachable", pairs(self.edge), **_kept(method, budget))
 
-        def counted(shard: superstep.Shard) -> Any:
-            found = messages(shard)
-            self.shipped += sum(8 * len(rows) for to, _, rows in found if to != shard.number)
-            return found
-
-        setattr(superstep.Shard, "messages", counted)  # noqa: B010 (no method by type, one at run time)
-        self._restore = messages
+    @property
+    def shipped(self) -> int:
+        return int(core_of(self.db).runtime.cluster.sent().bytes)  # type: ignore[attr-defined]
 
     def insert(self, link: Pair) -> None:
         self.edge.insert([link])
@@ -264,26 +267,76 @@ class Ours:
 
     @property
     def rows(self) -> Any:
-        return self.view.rows()
+        return list(self.view.rows())
 
     def state(self) -> int:
         return int(self.view.stats()["bytes"])
 
     def close(self) -> None:
-        setattr(superstep.Shard, "messages", self._restore)  # noqa: B010
         self.db.close()
+
+
+def _kept(method: str, budget: int) -> dict[str, Any]:
+    """How a view of the engine is kept."""
+    if method.startswith("column"):
+        return {"provenance": ev.Provenance("lazy" if method == "column_lazy" else "bdd", nodes=budget)}
+    return {"plan": "frugal" if method == "frugal" else "rounds"}
+
+
+KEPT_NODES = 2000
+"""Nodes that an expression of a kept column may have."""
+
+ENGINE = ("ours", "frugal", "column_lazy", "column_bdd")
+
+
+def region(side: int, budget: int) -> list[dict[str, Any]]:
+    """Sensors of a grid, three in four of them triggered: those that a seed in the middle is connected to."""
+    rng = random.Random(7)
+    cells = [(x, y) for x in range(side) for y in range(side)]
+    near = [(x * side + y, (x + dx) * side + y + dy) for x, y in cells for dx, dy in ((1, 0), (0, 1), (-1, 0), (0, -1))
+            if 0 <= x + dx < side and 0 <= y + dy < side]  # fmt: skip
+    triggered = [s for s in range(side * side) if rng.random() < 0.75]
+    rng.shuffle(triggered)
+    results = []
+    for method in ENGINE:
+        with local_shards(12, history=0) as db:
+            sensor = db.table("sensor", {"at": int})
+            close = db.table("close", {"at": int, "other": int})
+            seed = db.table("seed", {"region": int, "at": int})
+            start = seed.join(sensor, on="at").select("region", "at")
+
+            def body(found: Any, start: Any = start, close: Any = close, sensor: Any = sensor) -> Any:
+                beside = found.join(close, on="at").select("region", at=ev.col.other).join(sensor, on="at")
+                return beside.select("region", "at").union_all(start).distinct()
+
+            view = db.view("active", start.iterate(body), **_kept(method, min(budget, KEPT_NODES)))
+            close.insert(near)
+            seed.insert([(1, side * side // 2 + side // 2)])
+            sent = core_of(db).runtime.cluster.sent  # type: ignore[attr-defined]
+            before, begun = sent().bytes, time.process_time()
+            found = {"method": method, "sensors": len(triggered)}
+            try:
+                for one in triggered:
+                    sensor.insert([(one,)])
+                found["finished"] = True
+                found["rows"] = len(list(view.rows()))
+            except (ev.MemoryLimitError, ev.RowErrors):
+                found["finished"] = False
+            took = round(time.process_time() - begun, 3)
+            results.append({**found, "insert_s": took, "insert_bytes": sent().bytes - before})
+    return results
 
 
 def made(method: str, shards: int, links: list[Pair], budget: int) -> Any:
     """A method, with nothing in it."""
-    if method == "ours":
-        return Ours(shards)
+    if method in ENGINE:
+        return Ours(shards, method, min(budget, KEPT_NODES))
     if method in ("dred", "relative"):
         return (DRed if method == "dred" else Relative)(shards)
     return Absorption(shards, depth_first(links), lazy=method == "lazy", budget=budget)
 
 
-METHODS = ("dred", "relative", "eager", "lazy", "ours")
+METHODS = ("dred", "relative", "eager", "lazy", *ENGINE)
 
 
 def measure(method: str, shards: int, links: list[Pair], gone: list[Pair], budget: int) -> dict[str, Any]:
@@ -298,10 +351,10 @@ def measure(method: str, shards: int, links: list[Pair], gone: list[Pair], budge
             found[f"{phase}_s"] = round(time.process_time() - start, 3)
             found[f"{phase}_bytes"] = model.shipped - before
         found |= {"rows": len(model.rows), "state_bytes": model.state(), "finished": True}
-    except Exhausted:
+    except (Exhausted, ev.MemoryLimitError, ev.RowErrors):
         found["finished"] = False
     finally:
-        if method == "ours":
+        if method in ENGINE:
             model.close()
     return found
 
@@ -320,6 +373,25 @@ def orders(links: list[Pair], budget: int) -> dict[str, float | None]:
             sizes[name] = round(nodes / len(model.rows), 2)
         except Exhausted:
             sizes[name] = None
+    return sizes
+
+
+def kept_orders(links: list[Pair], budget: int) -> dict[str, float | None]:
+    """The same in the engine: the order it keeps along a walk as links come one by one, and the order of arrival."""
+    sizes: dict[str, float | None] = {}
+    orders: tuple[Any, ...] = ("depth-first", "arrival")
+    for order in orders:
+        with ev.connect(history=0) as db:
+            link = db.table("link", {"src": int, "dst": int})
+            kept = ev.Provenance("bdd", nodes=min(budget, KEPT_NODES), order=order)
+            view = db.view("reachable", pairs(link), provenance=kept)
+            try:
+                for one in links:
+                    link.insert([one])
+                found = [e.size for e in view.provenances().values()]
+                sizes[order] = round(sum(found) / len(found), 2)
+            except (ev.MemoryLimitError, ev.RowErrors):
+                sizes[order] = None
     return sizes
 
 
@@ -361,7 +433,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--budget", type=int, default=400_000, help="nodes of decision diagrams")
     parser.add_argument("--seconds", type=float, default=8.0, help="for paths without selection")
-    parser.add_argument("--plot", help="an SVG file")
+    parser.add_argument("--plot", help="a directory for SVG files")
     parser.add_argument("--quick", action="store_true", help="tiny networks, for tests")
     options = parser.parse_args()
     if options.quick:
@@ -377,19 +449,32 @@ def main() -> None:
         results += [{"network": name, **f} for f in found]
     sparse = networks["sparse"]
     some = random.Random(5).sample(sparse, len(sparse) // 5)
-    by_shards = [measure(m, n, sparse, some, options.budget) for n in (1, 4, 12) for m in ("dred", "lazy", "ours")]
+    compared = ("dred", "lazy", "ours", "frugal", "column_lazy")
+    by_shards = [measure(m, n, sparse, some, options.budget) for n in (1, 4, 12) for m in compared]
     report = {
         "benchmark": "provenance",
         "quick": options.quick,
         "results": results,
         "shards": by_shards,
         "order": {name: orders(links, options.budget) for name, links in networks.items()},
+        "order_kept": {name: kept_orders(links, options.budget) for name, links in networks.items()},
         "selection": selection(sparse, options.seconds),
+        "region": region(5 if options.quick else 9, options.budget),
     }
     if options.plot:
-        series = {m: [float(r.get("delete_bytes", 0)) for r in results if r["method"] == m] for m in METHODS}
-        plot.line_chart(Path(options.plot), "bytes shipped by deletions", "sparse, dense", "bytes", series)
+        draw(Path(options.plot), results, by_shards)
     print(json.dumps(report))
+
+
+def draw(folder: Path, results: list[dict[str, Any]], by_shards: list[dict[str, Any]]) -> None:
+    """Figures 12, 13 and 15 (bytes and seconds, sparse and dense), and 16 (by the number of shards)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for what in ("insert_bytes", "delete_bytes", "insert_s", "delete_s", "state_bytes"):
+        series = {m: [float(r.get(what, 0)) for r in results if r["method"] == m] for m in METHODS}
+        plot.line_chart(folder / f"provenance-{what}.svg", what.replace("_", " "), "sparse, dense", what, series)
+    methods = dict.fromkeys(r["method"] for r in by_shards)
+    sent = {m: [float(r.get("delete_bytes", 0)) for r in by_shards if r["method"] == m] for m in methods}
+    plot.line_chart(folder / "provenance-shards.svg", "bytes sent by deletions", "1, 4, 12 shards", "bytes", sent)
 
 
 if __name__ == "__main__":

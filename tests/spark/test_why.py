@@ -43,3 +43,36 @@ def test_answers_are_those_of_one_process(spark: Any, tmp_path: Path) -> None:
         assert there.fanout.trust(("x", 1), without={"root": ...})
         assert float(there.reach.probability(("c",), {"edge": 0.5})) == 0.25
         assert contents_of(far) == before
+
+
+@pytest.mark.slow
+def test_provenance_kept_in_a_column(spark: Any, tmp_path: Path) -> None:
+    """The same codes as in one process, with nodes that came from other shards; and again when it is opened anew."""
+    edges = [("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("a", "d")]
+
+    def reach(edge: Any) -> Any:
+        onward = edge.rename(dst="src", to="dst")
+        return edge.iterate(
+            lambda found: found.join(onward, on="dst").select("src", dst=ev.col.to).union_all(edge).distinct()
+        )
+
+    with ev.connect() as single:
+        edge = single.table("edge", {"src": str, "dst": str})
+        view = single.view("v", reach(edge), provenance="bdd")
+        edge.insert(edges)
+        edge.delete([("b", "c")])
+        edge.insert([("b", "d")])
+        wanted = sorted(view.rows())
+        texts = {row: str(e) for row, e in view.provenances().items()}
+    with ev.connect(spark, state=str(tmp_path), shards=3) as db:
+        edge = db.table("edge", {"src": str, "dst": str})
+        view = db.view("v", reach(edge), provenance="bdd")
+        edge.insert(edges)
+        edge.delete([("b", "c")])
+        edge.insert([("b", "d")])
+        assert sorted(view.rows()) == wanted
+        assert {row: str(e) for row, e in view.provenances().items()} == texts
+    with ev.connect(spark, state=str(tmp_path)) as db:
+        assert sorted(db["v"].rows()) == wanted
+        db["edge"].delete([("b", "d")])
+        assert ("b", "d") not in {r[:2] for r in db["v"].rows()}

@@ -412,3 +412,50 @@ def test_two_threads_make_the_same_expressions() -> None:
             edge.delete(edges[::7])
             found.append(sorted(view.rows()))
     assert found[0] == found[1]
+
+
+def test_questions_that_the_column_answers_are_sent_there() -> None:
+    with ev.connect() as db:
+        edge = db.table("edge", {"src": int, "dst": int})
+        view = db.view("v", reach(edge), provenance="bdd")
+        edge.insert([(1, 2)])
+        (row,) = view.rows()
+        for ask in (view.why, view.why_not, lambda r: view.trust(r, without="edge")):
+            with pytest.raises(ev.InputError, match="E_PROVENANCE"):
+                ask(row)
+
+
+def test_orders_of_variables() -> None:
+    edges = [(0, 4), (0, 1), (1, 2), (4, 5), (2, 3)]
+    with ev.connect() as db:
+        edge = db.table("edge", {"src": int, "dst": int})
+        walk = db.view("walk", reach(edge), provenance="bdd")
+        came = db.view("came", reach(edge), provenance=Provenance("bdd", order="arrival"))
+        for each in edges:
+            edge.insert([each])
+        check(walk, set(edges), closure)
+        check(came, set(edges), closure)
+        assert [v.row for v in came.provenance((0, 3)).variables()] == [(0, 1), (1, 2), (2, 3)]
+        with pytest.raises(ev.PlanError, match="E_PROVENANCE"):
+            db.view("w", edge, provenance=Provenance("bdd", order="random"))  # type: ignore[arg-type]
+
+
+def test_a_directory_that_was_not_closed(tmp_path: Path) -> None:
+    """The log is run again: the same rows and expressions that are theirs."""
+    import shutil
+
+    edges = {(1, 2), (2, 3), (3, 1), (3, 4), (4, 2)}
+    with ev.connect(tmp_path / "db") as db:
+        edge = db.table("edge", {"src": int, "dst": int})
+        db.view("v", reach(edge), provenance="bdd")
+        edge.insert([(1, 2), (2, 3), (3, 1)])
+        edge.insert([(3, 4)])
+        edge.delete([(2, 3)])
+        edge.insert([(2, 3), (4, 2)])
+        shutil.copytree(tmp_path / "db", tmp_path / "copy")
+    for lock in (tmp_path / "copy").glob("*lock*"):
+        lock.unlink()
+    with ev.connect(tmp_path / "copy") as db:
+        check(db["v"], edges, closure)
+        db["edge"].insert([(4, 5)])
+        check(db["v"], edges | {(4, 5)}, closure)

@@ -40,6 +40,7 @@ from everview.types import BOOL, INT
 
 Kind = Literal["lazy", "bdd"]
 Beyond = Literal["error", "lazy"]
+Order = Literal["depth-first", "arrival"]
 
 TRUE, TOO_LARGE = 1, 2
 """Codes of the expression that is true, and of one that would have too many nodes (`kernels.provenance.nodes`)."""
@@ -56,15 +57,18 @@ COLUMN = "provenance"
 
 @dataclass(frozen=True)
 class Provenance:
-    """What to keep: the kind, the most nodes of an expression, what becomes of a row whose expression has more.
+    """What to keep: the kind, the most nodes of an expression, what becomes of a row whose expression has more, and the
+    order of variables: along a depth-first walk, where a table's first two columns have one type and may be edges, or
+    as rows come.
 
     >>> Provenance("bdd", nodes=50, beyond="lazy")
-    Provenance(kind='bdd', nodes=50, beyond='lazy')
+    Provenance(kind='bdd', nodes=50, beyond='lazy', order='depth-first')
     """
 
     kind: Kind
     nodes: int = MOST_NODES
     beyond: Beyond = "error"
+    order: Order = "depth-first"
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +112,8 @@ def wanted(provenance: Provenance | Kind) -> Provenance:
         raise PlanError("E_PROVENANCE", f"nodes={found.nodes!r} is no budget", "give a number of nodes, at least 1")
     if found.beyond not in ("error", "lazy"):
         raise PlanError("E_PROVENANCE", f"beyond={found.beyond!r}", 'rows beyond the budget become "error" or "lazy"')
+    if found.order not in ("depth-first", "arrival"):
+        raise PlanError("E_PROVENANCE", f"order={found.order!r}", 'variables are in order "depth-first" or "arrival"')
     return found
 
 
@@ -118,11 +124,11 @@ def with_provenance(node: plan.Node, provenance: Provenance) -> plan.Node:
     if found := offence(node):
         raise refused(found)
     if provenance.kind == "lazy":
-        return _checked(_Lazy(provenance.nodes).all_of(node))
-    full = _Full(provenance.nodes).all_of(node)
+        return _checked(_Lazy(provenance).all_of(node))
+    full = _Full(provenance).all_of(node)
     if provenance.beyond == "error":
         return _checked(full)
-    return _either(full, _Lazy(provenance.nodes).all_of(node))
+    return _either(full, _Lazy(provenance).all_of(node))
 
 
 def kept_in(node: plan.Node) -> bool:
@@ -166,8 +172,9 @@ class _Rewriting:
 
     extra: int
 
-    def __init__(self, nodes: int) -> None:
-        self.nodes = nodes
+    def __init__(self, asked: Provenance) -> None:
+        self.nodes = asked.nodes
+        self._walk = asked.order == "depth-first"
         self._done: dict[plan.Node, plan.Node] = {}
 
     def all_of(self, node: plan.Node) -> plan.Node:
@@ -178,6 +185,15 @@ class _Rewriting:
         return found if self.extra == 1 else plan.Project(found, (*refs[:width], refs[-1]))
 
     def distinct(self, node: plan.Node) -> plan.Node:
+        """Each row once."""
+        if isinstance(node, plan.LoopResult):
+            return node  # its body is
+        if isinstance(node, plan.Project) and isinstance(node.child, Labelled):
+            return node
+        return self.one_of_equal(node)
+
+    def one_of_equal(self, node: plan.Node) -> plan.Node:
+        """Of rows that are equal but for the extra columns, one."""
         raise NotImplementedError
 
     def beginning(self) -> tuple[expr.Expr, ...]:
@@ -194,14 +210,14 @@ class _Rewriting:
 
     def loop(self, body: plan.Node, variable: plan.Variable) -> plan.Node:
         """A loop's body."""
-        return self.distinct(body)
+        return self.one_of_equal(body)
 
     def _rewritten(self, node: plan.Node):  # type: ignore[no-untyped-def]  # a generator of everview.plan.deep
         width = len(node.types) if not isinstance(node, plan.Loop) else 0
         if isinstance(node, plan.Table):
             if node.id >= MOST_TABLES:
                 raise refused(f"the session has made more than {MOST_TABLES:,} tables")
-            edges = len(node.types) >= 2 and node.types[0] == node.types[1]
+            edges = self._walk and len(node.types) >= 2 and node.types[0] == node.types[1]
             labelled = Labelled(plan.Threshold(node, "distinct"), edges)
             code = expr.Call(INT, "provenance_variable", (expr.ColumnRef(INT, width),))
             return plan.Project(labelled, (*_refs(node.types), *self.beginning(), code))
@@ -260,7 +276,7 @@ class _Full(_Rewriting):
 
     extra = 1
 
-    def distinct(self, node: plan.Node) -> plan.Node:
+    def one_of_equal(self, node: plan.Node) -> plan.Node:
         return node if isinstance(node, Disjunction) else Disjunction(node, self.nodes)
 
     def beginning(self) -> tuple[expr.Expr, ...]:
@@ -280,7 +296,7 @@ class _Lazy(_Rewriting):
 
     extra = 2
 
-    def distinct(self, node: plan.Node) -> plan.Node:
+    def one_of_equal(self, node: plan.Node) -> plan.Node:
         keys = len(node.types) - 2
         order = ((keys, False), (keys + 1, False))
         found = plan.TopK(node, tuple(range(keys)), order, 1)

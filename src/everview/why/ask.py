@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from everview.codes.values import encode_value
 from everview.errors import InputError, PlanError
 from everview.plan import nodes as plan
+from everview.plan.provenance import kept_in
 from everview.plan.selection import narrowed, readings
 from everview.session.reads.snapshot import check_time
 from everview.why.absence import Absences, WhyNot
@@ -157,4 +158,10 @@ def asked(view: View, time: int | None) -> Question:
     """A view that is alive, about to be asked; in a turn."""
     view._alive()
     view._core.transactions.catch_up()
+    if kept_in(view._node):
+        raise InputError(
+            "E_PROVENANCE",
+            f"view {view._name!r} keeps provenance: that is what its rows are made of",
+            "ask view.provenance(row): .witnesses(), .without(...), .probability(...); or a view without it",
+        )
     return Question(view, time)

@@ -263,11 +263,11 @@ class Reader:
         if table is None:
             raise InternalError("E_INTERNAL", "there is no table of nodes")
         self._table: Nodes = table
-        wanted = {table_of(n) for n in view._node.walk() if isinstance(n, Labelled)}
+        wanted = {(table_of(n), n.edges) for n in view._node.walk() if isinstance(n, Labelled)}
         self._labels = [
             (table_of(node), arrangements[0])
             for (node, _), arrangements in runtime.builder.arrangements.items()
-            if isinstance(node, Labelled) and table_of(node) in wanted
+            if isinstance(node, Labelled) and (table_of(node), node.edges) in wanted
         ]
         self._nodes: dict[int, tuple[int, int, int]] = {}
         self._rows: dict[int, BaseRow] = {}

@@ -134,7 +134,7 @@ class WhatIf:
     @property
     def changed(self) -> tuple[str, ...]:
         """The names of the tables and views that would not be the same."""
-        return tuple(name for name, _ in self._asked().changed())
+        return tuple(self._asked().names_changed())
 
     def errors(self, name: str) -> list[tuple[str, int]]:
         """[(what would go wrong, for how many rows), ...] in a view."""
@@ -276,10 +276,14 @@ class _Answer:
             raise InputError("E_NAME", f"no table or view is called {name!r}", did_you_mean(name, known))
         return self.named[name]
 
+    def names_changed(self) -> list[str]:
+        """Which tables and views would not be the same; nothing is unpacked for that."""
+        shown = (n for n, w in self.named.items() if w._arrangement.trace in self._found)
+        return [name for name in shown if not name.startswith(RESERVED_PREFIX)]
+
     def changed(self) -> list[tuple[str, np.ndarray]]:
-        """Which tables and views would not be the same, and the diffs of the rows that come and go."""
-        shown = ((n, w._arrangement.trace) for n, w in self.named.items() if not n.startswith(RESERVED_PREFIX))
-        return [(name, self._found[trace].diffs) for name, trace in shown if trace in self._found]
+        """The same, with the diffs of the rows that come and go."""
+        return [(name, self._found[self.named[name]._arrangement.trace].diffs) for name in self.names_changed()]
 
     def change(self, arrangement: Arrangement) -> _Change | None:
         """What would change in an arrangement; in one that was made since, for a query, it is in the plan already."""
