@@ -11,8 +11,8 @@ max a shard sends its own best and no others, which is MinShip and aggregate sel
 Both hold as long as no shard's own counts are negative: a derivation is taken back where it was made. So it is, because
 rows of equal keys are joined on one shard. Negation can make counts negative, so nothing below one is touched.
 
-It costs memory on the sender for each row, so it is done where it is asked for (`plan="frugal"`); `rows_sent` says how
-many rows an operator was sent and how many of them changed something.
+It costs memory on the sender for each row, so it is done where it is asked for (`plan="frugal"`). Shards count the rows
+that they send for each operator (`everview.dataflow.superstep.Shard.rows_sent`).
 
 Hazard: what a shard has counted belongs to that number of shards (`everview.dataflow.partitioning.WHERE_MADE`). A store
 with such a view cannot be given another number of them.
