@@ -1,4 +1,4 @@
-"""Tenants: several customers on one server. Each sees, follows and changes its own rows; all of them share one dataflow.
+"""Tenants: several customers on one server. Each sees and changes its own rows; all of them share one dataflow.
 
 The owner makes tables, a policy and roles. Customers come with tokens, over Everview's client, HTTP and WebSocket; the
 policy holds in all of them. One customer's bad row is an error for that customer alone.

@@ -49,6 +49,9 @@ MOST_WAITING = 10_000
 AGAIN = 0.02
 """Seconds after which work that is to stop is asked once more: between two calls of the session it cannot hear."""
 
+LOOK = 1.0
+"""Seconds between looks at whose token has ended."""
+
 READERS = 2
 """Threads for those who read while the engine is busy."""
 
@@ -115,6 +118,7 @@ class Engine:
         self.watched: dict[int, Watched] = {}
         """what is told to somebody as long as they have the right to it, by identity; on the engine's thread"""
         self._rights = core_of(session).access.version
+        self._looked = 0.0
         self._waiting: Queue[Job] = Queue()
         self._running: Job | None = None
         self._closing = False
@@ -302,15 +306,17 @@ class Engine:
             self._waiting.charge(job.whose, took)
         self.jobs += 1
         self.seconds += took
-        if self._rights != core_of(self.session).access.version:
-            self._rights_changed()
+        if self._rights != core_of(self.session).access.version or time.monotonic() > self._looked + LOOK:
+            self._look_at_rights()
         self.loop.call_soon_threadsafe(job.done, answer, error)
 
-    def _rights_changed(self) -> None:
-        """Take back what somebody has no right to any more."""
-        access = core_of(self.session).access
-        self._rights = access.version
+    def _look_at_rights(self) -> None:
+        """Take back what somebody has no right to any more: it was revoked, or their token's time is over."""
+        version, self._looked = core_of(self.session).access.version, time.monotonic()
+        changed, self._rights = version != self._rights, version
         for watched in list(self.watched.values()):
+            if not changed and (watched.who is None or watched.who.until is None):
+                continue
             if watched.stamp != stamp_of(self.session, watched.who, watched.reads):
                 self.watched.pop(id(watched), None)
                 watched.revoke(forbidden("the rights to what is followed have changed", "subscribe again"))

@@ -7,7 +7,7 @@
     a name and a password        of a role with LOGIN; PostgreSQL's clients prove it by SCRAM, HTTP sends it (Basic)
 
 A principal's attributes are the role's, then the token's; the later ones count. All errors are the same, so that nobody
-learns which names there are. Roles are read here from the loop's thread: they are frozen, and replaced as a whole.
+learns which names there are; but PostgreSQL's clients of a role without a password are asked for a token in the clear. Roles are read here from the loop's thread: they are frozen, and replaced as a whole.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import InputError
-from everview.server.jwt import Verifying
+from everview.server.jwt import LEEWAY, Verifying
 from everview.session.core import core_of
 from everview.session.rights.acting import Principal
 from everview.session.rights.passwords import Verifier, digest_of
@@ -78,14 +78,15 @@ class Identity:
         if found is None or not found[0].login or _is_over(found[1].until):
             raise InputError("E_AUTH", "the token is wrong", "CREATE TOKEN makes a new one")
         role, token = found
-        return _principal(role, dict(token.attributes), token.name)
+        return _principal(role, dict(token.attributes), token.name, token.until)
 
     def _of_claims(self, claims: dict[str, Any]) -> Principal:
         name = str(claims.get("role", claims.get("sub", ""))).lower()
         role = self._access.roles.get(name)
         if role is None or not role.login:
             raise InputError("E_AUTH", "the token is wrong, or its time is over", "get a new one")
-        return _principal(role, {k: v for k, v in claims.items() if k not in _NOT_ATTRIBUTES and k != "role"}, "jwt")
+        more = {k: v for k, v in claims.items() if k not in _NOT_ATTRIBUTES and k != "role"}
+        return _principal(role, more, "jwt", float(claims["exp"]) + LEEWAY)
 
     # passwords
 
@@ -127,11 +128,11 @@ class Identity:
         return role is not None and role.login and not role.verifier
 
 
-def _principal(role: Role, more: dict[str, Any], token: str) -> Principal:
+def _principal(role: Role, more: dict[str, Any], token: str, until: float | None = None) -> Principal:
     plain = {
         str(k).lower(): v for k, v in {**role.attributes, **more}.items() if isinstance(v, (str, int, float, bool))
     }
-    return Principal(role.name, plain, token=token)
+    return Principal(role.name, plain, token=token, until=until)
 
 
 def _is_over(until: float | None) -> bool:

@@ -17,7 +17,7 @@ import websockets
 import everview as ev
 from everview.server.http.app import app
 from everview.server.http.calls import CALLS
-from everview.server.jwt import Verifying, sign
+from everview.server.jwt import LEEWAY, Verifying, sign
 from everview.server.serving import Settings
 from everview.types import INT
 from everview.wire.plans import written_type
@@ -130,6 +130,22 @@ def test_postgresql_clients_log_in_as_roles(tenants: Tenants) -> None:
         assert db.execute("SELECT count(*) FROM doc").fetchone() == (3,)
         db.execute("SET ROLE bob")
         assert db.execute("SELECT id FROM doc").fetchall() == [(2,)]
+
+
+def test_what_a_token_follows_ends_with_it(tenants: Tenants) -> None:
+    """A JWT that ends in a moment: the subscription is ended by the server, which nobody has to ask."""
+
+    async def main() -> None:
+        token = sign({"role": "tok", "tenant": "a", "exp": time.time() - LEEWAY + 3}, SECRET)
+        async with websockets.connect(tenants.beside.url.replace("http", "ws") + "/v1/ws") as socket:
+            await socket.send(json.dumps({"type": "hello", "token": token}))
+            await socket.recv()
+            await socket.send(json.dumps({"type": "subscribe", "id": 1, "view": "doc"}))
+            text = ""
+            while "E_FORBIDDEN" not in text:
+                text = str(await asyncio.wait_for(socket.recv(), 30))
+
+    asyncio.run(main())
 
 
 def test_a_client_cannot_set_its_own_attributes(tenants: Tenants) -> None:

@@ -130,6 +130,8 @@ class Access:
 
     def alive(self, who: Principal) -> bool:
         """Whether somebody who was let in would still be: the role is there, and the token."""
+        if who.until is not None and who.until <= time.time():
+            return False
         if who.free:
             return True
         role = self.roles.get(who.role)

@@ -35,6 +35,8 @@ class Principal:
     """what SET ROLE said"""
     token: str = ""
     """the token it came with, by its name"""
+    until: float | None = None
+    """when that token ends, as a moment in seconds"""
     free: bool = False
     """whether it came with the server's own token, and may do everything"""
 
