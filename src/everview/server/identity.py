@@ -7,7 +7,7 @@
     a name and a password        of a role with LOGIN; PostgreSQL's clients prove it by SCRAM, HTTP sends it (Basic)
 
 A principal's attributes are the role's, then the token's; the later ones count. All errors are the same, so that nobody
-learns which names there are. (But PostgreSQL's clients of a role without a password are asked for a token in the clear.)
+learns which names there are. (But PostgreSQL clients of a role without a password are asked for a token in the clear.)
 Roles are read here from the loop's thread: they are frozen, and replaced as a whole.
 """
 
