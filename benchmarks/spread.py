@@ -121,7 +121,7 @@ def steps(spark: Any, rows: int, turns: int) -> dict[str, Any]:
     return found
 
 
-def strings(spark: Any, total: int, each: int = 100_000) -> dict[str, Any]:
+def strings(spark: Any, total: int, each: int = 200_000) -> dict[str, Any]:
     """New strings: the memory of the driver and of the largest worker while they come."""
     state = tempfile.mkdtemp(prefix="everview-")
     seen: list[dict[str, float]] = []

@@ -131,3 +131,22 @@ def test_a_transaction_with_rows_that_were_coded_for_fewer_shards(tmp_path: Path
         cluster.encode_remote = coded
         db.run(until="caught_up")
         assert sorted(t.rows()) == [(i,) for i in range(50)]
+
+
+@pytest.mark.spark
+def test_a_gang_on_spark(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches are split by Spark's tasks, and the gang that comes next has the new shards."""
+    monkeypatch.setattr(resharding, "TASK_BYTES", 0)
+    names = Counter(f"name {i % 700}" for i in range(3000))
+    with ev.connect(spark, state=str(tmp_path), shards=2, alone_rows=0, linger=5.0) as db:
+        t = db.table("t", {"k": int, "name": str})
+        loud = db.view("loud", t.select(name=t.name.upper()).group_by("name").agg(n=ev.count()))
+        t.insert([(i, f"name {i % 700}") for i in range(3000)])
+        for shards in (4, 1):
+            db.reshard(shards)
+            t.insert([(9000 + shards, f"name {shards}")])
+            names[f"name {shards}"] += 1
+            assert sorted(loud.rows()) == sorted((name.upper(), n) for name, n in names.items())
+    with ev.connect(spark, state=str(tmp_path)) as db:
+        assert inside(db).runtime.cluster.shards == 1
+        assert len(db["t"].rows()) == 3002

@@ -58,7 +58,7 @@ class LiveResharding:
 
     def _split(self, requests: Sequence[Request]) -> list[list[tuple[int, Ref]]]:
         """Split batches: here if they are small, else in tasks, so that the state does not pass through the driver."""
-        if sum(request.ref.size for request in requests) < TASK_BYTES:
+        if not requests or sum(request.ref.size for request in requests) < TASK_BYTES:
             return [request.run(self._store.files) for request in requests]
         self._cluster.give_slots()
         context = self._cluster.spark.sparkContext
