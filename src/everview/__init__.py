@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from everview.errors import (
         ClosedError,
         CompactedError,
+        ConstraintError,
         EverviewError,
         InputError,
         InternalError,
@@ -59,6 +60,7 @@ __all__ = [
     "ClosedError",
     "Collection",
     "CompactedError",
+    "ConstraintError",
     "DataType",
     "EverviewError",
     "InputError",
@@ -93,8 +95,8 @@ __all__ = [
 _HOMES = {
     "codes.frozen": "JSON_NULL",
     "codes.intervals": "Interval",
-    "errors": "ClosedError CompactedError EverviewError InputError InternalError LoopError MemoryLimitError PlanError "
-    "RowErrors StoppedError StoreError UdfError",
+    "errors": "ClosedError CompactedError ConstraintError EverviewError InputError InternalError LoopError "
+    "MemoryLimitError PlanError RowErrors StoppedError StoreError UdfError",
     "expr.language": "col count greatest least lit tuple_ udf when",
     "language.collection": "Collection",
     "language.loop": "fixpoint",

@@ -19,9 +19,13 @@ class Meaning(NamedTuple):
 _TEXT = """
 # Values, rows and columns
 E_ABSENT | A row to be deleted, or asked about, does not exist. | Delete rows exactly as they were inserted, or by key.
+E_CHECK | A row breaks a CHECK of its table, or is not what a generated column says. | Correct the row; the message names the constraint.
 E_CODE | A code stands for no known value: the dictionary lacks it. | Load the dictionary that belongs to the data, or encode the values again.
 E_CONFLICT | Two dictionaries disagree about the id of a value, or two changes about a row. | Encode from the values instead of the ids; give one change for each key.
 E_CONSTANT | A constant of a plan has a type that cannot be saved. | Use a value of a column's type.
+E_CONSTRAINT | A constraint of a table would not hold. | Correct the rows that the message shows.
+E_FOREIGN_KEY | A row refers to one of another table that is not there. | Insert that one first, or delete the row that refers to it.
+E_GENERATED | A value was given for a column that is always computed. | Leave the column out, or give DEFAULT.
 E_KEY | A key already exists, is given twice, or does not match the table's key. | Use `upsert` to replace rows, or correct the key.
 E_NEGATIVE | A collection has rows with a negative count. | Read `counts()`, or apply `threshold()` or `distinct()`.
 E_NO_KEY | The call works by key, and the table has none. | Declare the table with `key=`, or delete whole rows.
@@ -31,6 +35,7 @@ E_RANGE | A value is outside what its type or an argument can hold. | Give a val
 E_ROWS | A view holds rows that could not be computed, such as a division by zero. | Correct or delete their inputs, or guard the expression with `when`; `errors()` lists them.
 E_SCHEMA | Columns and types are missing, or cannot be inferred from the data. | Give `schema={"column": type}`.
 E_TYPE | A value, expression or argument has the wrong type. | Cast it, or give what the message asks for.
+E_UNIQUE | Values that are declared UNIQUE would be there twice. | Change one of them, or say ON CONFLICT.
 E_WIDTH | A row or tuple has too many or too few values. | Give one value for each column.
 
 # Queries in any language

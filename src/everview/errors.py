@@ -5,6 +5,7 @@ people and a `hint`:
 
     EverviewError
     ├── InputError        rows, columns or values that do not fit the table         E_TYPE E_WIDTH E_NULL E_RANGE ...
+    │   └── ConstraintError   a table's constraint would not hold                   E_UNIQUE E_CHECK E_FOREIGN_KEY
     ├── PlanError         a query that makes no sense: names, types, shapes         E_COLUMN E_AMBIGUOUS E_TYPE ...
     ├── LoopError         a loop that did not converge within its limit             E_LOOP_LIMIT
     ├── CompactedError    a time that can no longer be read                         E_COMPACTED
@@ -59,6 +60,29 @@ class InputError(EverviewError):
     ...     error.code
     'E_TYPE'
     """
+
+
+class ConstraintError(InputError):
+    """A change that a constraint of a table forbids; nothing was changed.
+
+    >>> import everview as ev
+    >>> db = ev.connect()
+    >>> db.sql("CREATE TABLE item (name text, price int CHECK (price > 0))")
+    >>> try:
+    ...     db["item"].insert([("pear", -1)])
+    ... except ev.ConstraintError as error:
+    ...     error.code, error.table, error.constraint
+    ('E_CHECK', 'item', 'item_price_check')
+    """
+
+    table: str = ""
+    constraint: str = ""
+    guard: str = ""
+    """what the constraint is called inside"""
+    codes: tuple[int, ...] = ()
+    """the row that breaks it, as codes"""
+    failed: bool = False
+    """whether a row's condition could not be computed at all"""
 
 
 class PlanError(EverviewError):

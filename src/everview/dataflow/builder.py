@@ -302,6 +302,10 @@ class Builder:
             )
         operator.fed = node, order
         operator.listen(reordered(flow, order))
+        if isinstance(node, plan.Guard):
+            operator.refuse_above(node.most, node.name)
+            if operator.errors is not None:
+                operator.errors.refuse_above(0, node.name)
         arrangement = Arrangement(operator, order)
         self.arrangements.setdefault(self.key(node), []).append(arrangement)
         if scope is self.scope(node) and not isinstance(node, plan.Table):
@@ -364,6 +368,7 @@ _BUILD: dict[type[plan.Node], Callable[[Builder, Any], Flow]] = {
     plan.Filter: linear.filtered,
     plan.FlatMap: linear.flat_map,
     plan.Negate: linear.negate,
+    plan.Guard: linear.guarded,
     plan.Union: linear.union,
     plan.Join: joins.join,
     plan.MultiJoin: joins.multiway,

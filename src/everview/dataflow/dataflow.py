@@ -27,12 +27,13 @@ from everview.dataflow.lending import Lender
 from everview.dataflow.operators import Activate, Arrange, Arrangement, Operator, PythonMap, Reduce
 from everview.dataflow.scopes import EPOCH_MASK, Scope
 from everview.dataflow.streams import Sink
-from everview.errors import EverviewError, InputError, InternalError, LoopError
+from everview.errors import ConstraintError, EverviewError, InputError, InternalError, LoopError
 from everview.expr.lowering import KernelCall
 from everview.kernels import make, memory
 from everview.kernels.operators import stream as stream_k
 from everview.kernels.run import executor as x
 from everview.kernels.run import step as step_k
+from everview.kernels.trace import guard as guard_k
 from everview.kernels.trace import image
 from everview.kernels.trace import trace as trace_k
 from everview.types import DataType
@@ -542,10 +543,23 @@ class Dataflow:
         if answer == x.ENDED_OVERFLOW:
             return PATHS[make.peek(self.step_block, step_k.STEP_FAULT)]()
         if answer == x.ENDED_VIOLATION:
+            if isinstance(item, Arrange) and item.guards:
+                return self._refused(item)
             return InputError("E_ABSENT", f"table {item.label!r}: a row was deleted that is not there", ABSENT_HINT)
         cell = memory.cell.tolist()
         memory.cell[:4] = 0
         return InternalError("E_MEMORY", f"bad memory access in {item.label!r}: address, index, size {cell[1:4]}")
+
+    def _refused(self, guard: Arrange) -> ConstraintError:
+        """What a constraint forbids, with the codes of the row in the order of its plan's columns. A row that is an
+        error says which it is.
+        """
+        assert guard.trace is not None
+        rows, _, _ = batch_arrays(make.peek(guard.trace.address, trace_k.TRACE_DELTA), guard.trace.cols)
+        error = ConstraintError("E_CONSTRAINT", "a constraint does not hold", "nothing was changed")
+        error.guard, error.failed = guard.guards, guard.errors_of is not None
+        error.codes = tuple(rows[:, make.peek(guard.guard_context, guard_k.GUARD_ROW)].tolist())
+        return error
 
     def _around(self, pc: int) -> Scope:
         """The loop that an instruction is in."""

@@ -119,6 +119,11 @@ def negate(builder: Builder, node: plan.Negate) -> Flow:
     return tuple(b.negate() for b in builder.flow(node.child))
 
 
+def guarded(builder: Builder, node: plan.Guard) -> Flow:
+    """The rows as they are: what looks at them is their arrangement."""
+    return builder.flow(node.child)
+
+
 def union(builder: Builder, node: plan.Union) -> Flow:
     """All branches of all inputs; in a loop with priorities, what it starts with is taken as it enters there."""
     entered: dict[plan.Node, Flow] = {}

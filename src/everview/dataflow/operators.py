@@ -27,6 +27,7 @@ from everview.kernels.reduce import context as reduction_k
 from everview.kernels.reduce import python as reduce_python_k
 from everview.kernels.reduce import reduce as reduce_k
 from everview.kernels.trace import batch as batch_k
+from everview.kernels.trace import guard as guard_k
 from everview.kernels.trace import read as read_k
 from everview.kernels.trace import trace as trace_k
 from everview.kernels.trace.trace import NO_SINCE
@@ -299,6 +300,9 @@ class Arrange(Operator):
         words[arrange_k.ARRANGE_STEP] = dataflow.step_block
         self.context = self.block(words)
         self.checked = False
+        self.guard_context = 0
+        self.guards = ""
+        """what refuses steps that bring a row here, if anything does"""
         dataflow.add(self, at_end=at_end)
 
     def check_deletes(self) -> None:
@@ -308,6 +312,15 @@ class Arrange(Operator):
         words[read_k.CURSOR_TRACE] = self.trace.address
         self.check_context = self.block(words)
         self.checked = True
+
+    def refuse_above(self, most: int, name: str) -> None:
+        """Refuse steps that bring a row here more than `most` times, in the name of a constraint."""
+        assert self.trace is not None
+        words = [0] * guard_k.GUARD_WORDS
+        words[guard_k.GUARD_TRACE] = self.trace.address
+        words[guard_k.GUARD_MOST] = most
+        self.guard_context = self.block(words)
+        self.guards = name
 
     def has_preset(self) -> bool:
         """Whether a bulk load of this step waits already."""
@@ -321,6 +334,8 @@ class Arrange(Operator):
         found = [(arrange_k.arrange.address, self.context)]
         if self.checked:
             found.append((read_k.check.address, self.check_context))
+        if self.guard_context:
+            found.append((guard_k.at_most.address, self.guard_context))
         return found
 
     def set_stream(self, address: int) -> None:

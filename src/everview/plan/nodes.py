@@ -122,7 +122,7 @@ class Node:
 
 def _types_below(node: Node) -> Types:
     """The types of what a node only passes on; no recursion: there may be thousands on top of each other."""
-    while isinstance(node, (Filter, Negate, Threshold, TopK)) and "types" not in node.__dict__:
+    while isinstance(node, (Filter, Negate, Guard, Threshold, TopK)) and "types" not in node.__dict__:
         node = node.child
     return node.types
 
@@ -215,6 +215,21 @@ class Negate(Node):
     """The same rows with opposite multiplicities."""
 
     child: Node
+
+    @cached_property
+    def types(self) -> Types:
+        return _types_below(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Guard(Node):
+    """The same rows, none of which may be there more than `most` times: a step that would bring that about is refused,
+    in the name of a constraint. The rows of a constraint that holds.
+    """
+
+    child: Node
+    most: int
+    name: str
 
     @cached_property
     def types(self) -> Types:

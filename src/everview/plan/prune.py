@@ -134,6 +134,10 @@ class _Pruning:
         if isinstance(node, plan.Negate):
             child, kept = yield node.child, needed
             return plan.Negate(child), kept
+        if isinstance(node, plan.Guard):  # two rows that differ in what nobody reads are still two
+            everything = _everything(node)
+            child, kept = yield node.child, everything
+            return plan.Guard(_take(child, kept, everything), node.most, node.name), everything
         if isinstance(node, plan.Union):
             inputs = []
             for i in node.inputs:

@@ -118,7 +118,7 @@ class Sizes:
                 return float(len(node.rows))
             case plan.Filter():
                 return self.rows(node.child) * kept(node.predicate)
-            case plan.Project() | plan.Negate() | plan.Threshold() | plan.FlatMap():
+            case plan.Project() | plan.Negate() | plan.Guard() | plan.Threshold() | plan.FlatMap():
                 return self.rows(node.child)
             case plan.Reduce() | plan.PythonReduce():
                 return max(1.0, self.rows(node.child) / 10.0) if node.keys else 1.0

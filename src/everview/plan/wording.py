@@ -14,6 +14,7 @@ from everview.plan.check import postorder
 from everview.plan.explain import Explainer, Names, aggregate_text, call_text, describe
 from everview.plan.nodes import (
     Filter,
+    Guard,
     Join,
     Loop,
     LoopResult,
@@ -62,7 +63,7 @@ class _Wording(Explainer):
             case Project():
                 places = {c: e.index for c, e in enumerate(node.exprs) if isinstance(e, ColumnRef)}
                 self._name(node.child, {places[c]: name for c, name in names.items() if c in places})
-            case Filter() | Negate() | Threshold() | TopK():
+            case Filter() | Negate() | Guard() | Threshold() | TopK():
                 self._name(node.child, names)
             case Union():
                 for child in node.inputs:

@@ -41,8 +41,8 @@ from everview.types import DataType
 NODES: dict[str, type[plan.Node]] = {
     c.__name__: c
     for c in (
-        plan.Table, plan.Constant, plan.Project, plan.Filter, plan.FlatMap, plan.Negate, plan.Union, plan.Join,
-        plan.MultiJoin, plan.Threshold, plan.Reduce, plan.TopK, plan.PythonReduce, plan.Variable, plan.Loop,
+        plan.Table, plan.Constant, plan.Project, plan.Filter, plan.FlatMap, plan.Negate, plan.Guard, plan.Union,
+        plan.Join, plan.MultiJoin, plan.Threshold, plan.Reduce, plan.TopK, plan.PythonReduce, plan.Variable, plan.Loop,
         plan.LeanLoop, plan.LoopResult, Window, Labelled, Disjunction,
     )
 }  # fmt: skip

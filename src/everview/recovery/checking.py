@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from everview.errors import RowErrors
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
+from everview.plan.nodes import Guard
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.core import Core
 
@@ -75,7 +76,8 @@ def _computed(core: Core) -> Core:
         for name, view in core.catalog.views.items():
             if not name.startswith("("):  # of a query under way
                 columns = [Column(c.name, c.type) for c in view._columns]
-                fresh.definitions.view(name, Collection(view._node, columns, fresh), plan=view._plan)
+                node = view._node.child if isinstance(view._node, Guard) else view._node  # what breaks it is told
+                fresh.definitions.view(name, Collection(node, columns, fresh), plan=view._plan, rule=view._rule)
     except BaseException:
         fresh.close()
         raise

@@ -6,6 +6,8 @@
     definitions     makes and drops what has a name
     transactions    stages changes and runs them as steps
     by_key          inserts into tables with keys, upserts, deletes by key
+    constraints     what tables must not hold, and what follows from deletions
+    defaults        values of columns that nobody gives
     subscriptions   tells others what a step changed
     clock           what comes and goes because time passes
 
@@ -27,6 +29,8 @@ from everview.expr.language import UserFunction
 from everview.plan.trust import NOBODY, Trust
 from everview.runtime.base import Runtime
 from everview.session.changes.by_key import ByKey
+from everview.session.changes.constraints import Constraints
+from everview.session.changes.defaults import Defaults
 from everview.session.changes.subscriptions import Subscriptions
 from everview.session.changes.transactions import Transactions
 from everview.session.clock.temporal import Clock
@@ -77,6 +81,8 @@ class Core:
         self.definitions = Definitions(self)
         self.plans = PlanHistory()
         self.statistics = Statistics(self)
+        self.constraints = Constraints(self)
+        self.defaults = Defaults(self)
         self.functions: dict[str, UserFunction] = {}
         """Python functions that SQL and Datalog may call, by name"""
         self.zone = "UTC"

@@ -78,6 +78,23 @@ def provenances(view: View) -> Iterator[tuple[tuple[Any, ...], Expression]]:
     return provenances(view)
 
 
+# values that nobody gives
+
+
+def complete(core: Core, table: Table, rows: list[Any]) -> list[Any]:
+    from everview.sql import statements_of
+    from everview.sql.dml import missing
+
+    return missing.completed_dicts(statements_of(core.session), table, rows)
+
+
+def default_value(core: Core, table: Table, column: str) -> Any:
+    from everview.sql import statements_of
+    from everview.sql.dml import missing
+
+    return missing.value(statements_of(core.session), table, column)
+
+
 # the session's own events
 
 

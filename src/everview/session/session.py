@@ -720,7 +720,8 @@ class Session:
     @property
     def views(self) -> tuple[str, ...]:
         """Names of the views."""
-        return tuple(self._core.access.visible(list(self._core.catalog.views)))
+        names = [n for n in list(self._core.catalog.views) if not n.startswith(RESERVED_PREFIX)]
+        return tuple(self._core.access.visible(names))
 
 
 def _is_data(schema: Any) -> bool:

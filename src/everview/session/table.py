@@ -76,6 +76,8 @@ class Table(Followed):
         >>> stock.rows()
         [('pear', 3)]
         """
+        if self._core.catalog.defaults:
+            rows = self._core.defaults.filled(self, rows)
         if not self._key:
             self._change(rows, 1)
             return
@@ -129,6 +131,8 @@ class Table(Followed):
                 "E_NO_KEY", f"table {self._label!r} has no key", 'declare one: db.table(..., key="column")'
             )
         self._alive()
+        if self._core.catalog.defaults:
+            rows = self._core.defaults.filled(self, rows)
         if (few := self._encoded_few(rows)) is not None:
             self._core.by_key.few_upserts(self, few)
         else:

@@ -20,6 +20,7 @@ from everview.plan.nodes import Node
 from everview.session import doors
 from everview.session.changes.turns import reads
 from everview.session.inspect import arrangements, explain, failed_row
+from everview.session.names.rules import Rule
 from everview.session.reads import guests
 from everview.session.reads.contents import Row
 from everview.session.reads.followed import Followed
@@ -72,6 +73,8 @@ class View(Followed):
         self._subscribers = []
         self._fallible: list[Operator] = []
         self._more = []
+        self._rule: Rule | None = None
+        """the constraint that it guards, if it is one's"""
         self._history: int | None = None
         """how many epochs back it can be read, if that was said"""
 

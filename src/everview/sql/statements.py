@@ -38,7 +38,7 @@ from everview.session.session import Session
 from everview.sql.answers import asking, company, lookups, observed
 from everview.sql.answers.result import Result, in_order
 from everview.sql.ddl import altering, comments, defined, definitions, indexes, schemas, settings
-from everview.sql.dml import changes, copies, merging, modifying, own_changes, savepoints
+from everview.sql.dml import changes, copies, merging, modifying, obeying, own_changes, savepoints, volatile
 from everview.sql.dml.savepoints import Savepoint
 from everview.sql.inspection import describing, explaining, reasons, showing
 from everview.sql.rights import grants, policies, roles, sharing
@@ -103,6 +103,8 @@ class Statements:
         self.dialect = "postgres"
         self.role: Principal | None = None
         """who acts in its statements, if SET ROLE said so"""
+        self.last_sequence = ""
+        """the sequence that gave the last number here"""
         self.is_inner = False
         """whether this is the SQL of a session about another"""
 
@@ -177,7 +179,7 @@ class Statements:
         if statement.notes.as_of is not None and not isinstance(node, reading.QUERIES):
             raise source.refuse(node, "only a SELECT can be asked AS OF an earlier time")
         handler = _handler(node, source)
-        reads = handler in _READING and not modifying.changing(node)
+        reads = handler in _READING and not modifying.changing(node) and not volatile.mentioned(source.text)
         if reads and handler is Statements.select and company.there_is(self):
             return company.select(self, node, source)
         return self._in_turn(reads, False, Statements._handle, handler, node, source)
@@ -207,6 +209,7 @@ class Statements:
         source = self.placed(statement.source())
         node = reading.parsed(source)
         look(node)
+        volatile.settled(self, node, source, example=True)
         handler = _handler(node, source)
         defined.mark(node, self.core.catalog)
         if handler is Statements.select and not modifying.changing(node):
@@ -249,8 +252,14 @@ class Statements:
         before = len(staged) if staged is not None else 0
         defined.mark(node, self.core.catalog)
         try:
+            numbered = volatile.settled(self, node, source, example=self.dry)
             do = parts.whole(node, source, lambda: self._bind(handler, node, source))
-            return None if self.dry and handler not in _MAKING else do()
+            answer = None if self.dry and handler not in _MAKING else do()
+            if staged is not None:
+                obeying.after(self.core, staged, before)
+            if numbered and self.core.defaults.waiting and staged is None:
+                self.core.transactions.commit_empty()  # how far sequences are is kept
+            return answer
         except BaseException as error:
             if staged is not None:
                 del staged[before:]  # a statement that fails inside a transaction changes nothing

@@ -98,7 +98,7 @@ def release_at(block, index):
 
 
 @inner
-def _balance(trace, data, cap, i, time):
+def balance(trace, data, cap, i, time):
     """Multiplicity of the row i at `time`."""
     table = ld(trace, TRACE_TABLE)
     cols = ld(trace, TRACE_COLS)
@@ -123,7 +123,7 @@ def check(ctx):
     data = ld(delta, BATCH_DATA)
     for i in range(ld(delta, BATCH_ROWS)):
         if diff_at(delta, data, i, 0) < 0:
-            if _balance(trace, data, ld(delta, BATCH_CAP), i, time_at(delta, data, i)) < 0:
+            if balance(trace, data, ld(delta, BATCH_CAP), i, time_at(delta, data, i)) < 0:
                 st(ctx, CURSOR_ROW, i)
                 return REFUSED
     return 0

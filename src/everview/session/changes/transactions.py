@@ -18,7 +18,7 @@ from everview.dataflow import shield
 from everview.dataflow.dataflow import ABSENT_HINT
 from everview.dataflow.operators import Operator, Trace
 from everview.dataflow.scopes import MAX_EPOCHS
-from everview.errors import EverviewError, InputError, LoopError, MemoryLimitError
+from everview.errors import ConstraintError, EverviewError, InputError, LoopError, MemoryLimitError
 from everview.runtime.base import (
     COMMITTED,
     AbsentRows,
@@ -203,6 +203,22 @@ class Transactions:
             core.changing()
         if backing.read_only:
             backing.check_writable("nothing can be committed")
+        if core.constraints.acting:
+            core.constraints.extend(changes)
+        if core.defaults.waiting:
+            self._accept_numbered(changes)
+        else:
+            self._accept(changes)
+
+    def _accept_numbered(self, changes: ChangeSet) -> None:
+        """The same, and how far sequences are is committed with it."""
+        offsets = self._core.defaults.pending()
+        changes.offsets = {**changes.offsets, **offsets}
+        self._accept(changes)
+        self._core.defaults.kept(offsets)
+
+    def _accept(self, changes: ChangeSet) -> None:
+        core = self._core
         if core.clock.agenda.ranked:
             self._run_timed(changes)
         elif self.queued is not None:
@@ -284,6 +300,8 @@ class Transactions:
         """What went wrong in a step, in the words of tables and views."""
         if isinstance(error, LoopError):
             self._name_loop(error)
+        elif isinstance(error, ConstraintError):
+            return self._core.constraints.explained(error, [c for changes in transactions for c in changes])
         elif isinstance(error, InputError) and error.code == "E_ABSENT":
             return self._absent([c for changes in transactions for c in changes], error)
         elif isinstance(error, (InputError, MemoryLimitError)):

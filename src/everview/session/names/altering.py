@@ -17,6 +17,7 @@ that were made in Python from the table as it was read a table that is gone (E_D
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +35,7 @@ from everview.session.changes.keys import key_twice
 from everview.session.clock.temporal import RESERVED_PREFIX
 from everview.session.inspect import error_operators
 from everview.session.names.entries import ColumnsRenamed, Renamed, TableAltered
+from everview.session.names.rules import with_names
 from everview.session.names.surviving import places, standing_for
 from everview.session.reads.followed import Followed, Index
 from everview.session.reads.snapshot import keep_snapshots, read_codes
@@ -207,8 +209,15 @@ class Altering:
             if entry.old in table._views:
                 table._views = {entry.new if n == entry.old else n for n in table._views}
         catalog.redeclarable.discard(entry.old)
-        for name, column in [about for about in catalog.comments if about[0] == entry.old]:
-            catalog.comments[entry.new, column] = catalog.comments.pop((name, column))
+        for said in (catalog.comments, catalog.defaults):
+            for name, column in [about for about in said if about[0] == entry.old]:
+                said[entry.new, column] = said.pop((name, column))
+        for view in self._core.constraints.all():
+            assert view._rule is not None
+            view._rule = view._rule.renamed(entry.old, entry.new)
+        for name, made in list(catalog.sequences.items()):
+            if made.owner[:1] == (entry.old,):
+                catalog.sequences[name] = replace(made, owner=(entry.new, made.owner[1]))
         self._core.access.renamed(entry.old, entry.new)
 
     def _rename_columns(self, entry: ColumnsRenamed) -> None:
@@ -217,10 +226,18 @@ class Altering:
         before = [c.name for c in found._columns]
         found._columns = tuple(_named(c, n) for c, n in zip(found._columns, entry.columns, strict=True))
         found._codec = Codec(found._node.types, entry.columns, self._core.interner)
-        said = {c: catalog.comments.pop((entry.name, c)) for n, c in [*catalog.comments] if n == entry.name and c}
-        for old, new in zip(before, entry.columns, strict=True):
-            if old in said:
-                catalog.comments[entry.name, new] = said[old]
+        named = dict(zip(before, entry.columns, strict=True))
+        for there in (catalog.comments, catalog.defaults):
+            said = {c: there.pop((entry.name, c)) for n, c in [*there] if n == entry.name and c}
+            there.update({(entry.name, named[old]): text for old, text in said.items()})
+        for about in [a for a in catalog.defaults if a[0] == entry.name]:
+            catalog.defaults[about] = with_names(catalog.defaults[about], named)
+        for view in self._core.constraints.all():
+            assert view._rule is not None
+            view._rule = view._rule.with_columns(entry.name, named)
+        for name, made in list(catalog.sequences.items()):
+            if made.owner[:1] == (entry.name,):
+                catalog.sequences[name] = replace(made, owner=(entry.name, named[made.owner[1]]))
 
     # columns
 
@@ -316,9 +333,9 @@ class Altering:
 
     def _forget_columns(self, table: Table, kept: dict[str, str]) -> None:
         """Comments on columns that go, go with them; others are about the column by its new name."""
-        comments = self._catalog.comments
-        said = {c: comments.pop((table._label, c)) for n, c in [*comments] if n == table._label and c}
-        comments.update({(table._label, new): said[old] for new, old in kept.items() if old in said})
+        for there in (self._catalog.comments, self._catalog.defaults):
+            said = {c: there.pop((table._label, c)) for n, c in [*there] if n == table._label and c}
+            there.update({(table._label, new): said[old] for new, old in kept.items() if old in said})
 
 
 def plan_of(table: Table) -> nodes.Table:

@@ -7,7 +7,8 @@ that keeps them has a `EntryLog`; one in memory has none and keeps no entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from everview.errors import InputError
@@ -23,6 +24,7 @@ from everview.session.names.entries import (
     FunctionMade,
     IndexMade,
     Renamed,
+    SequenceMade,
     TableAltered,
     TableMade,
     ViewMade,
@@ -79,9 +81,14 @@ class Catalog:
         """functions written in SQL, by lower-case name"""
         self.comments: dict[tuple[str, str], str] = {}
         """what people say about tables and views, and about their columns ("" for the whole)"""
+        self.defaults: dict[tuple[str, str], str] = {}
+        """where columns' values come from that are not given (`everview.session.changes.defaults`)"""
+        self.sequences: dict[str, SequenceMade] = {}
         self.entry_log: EntryLog | None = None
         self.entries: list[tuple[Entry, bytes]] = []
         """all there were, each with its record, if they are kept"""
+        self._held: list[bytes] | None = None
+        """records of what is being noted together"""
         self.trust = trust
         """what a directory may run"""
         self.functions = Functions(trust=trust)
@@ -111,6 +118,8 @@ class Catalog:
         self.views.clear()
         self.sql_functions.clear()
         self.comments.clear()
+        self.defaults.clear()
+        self.sequences.clear()
         self.entries.clear()
 
     # entries
@@ -127,12 +136,16 @@ class Catalog:
             known = len(self.functions)
             try:
                 written = [encode(entry, self.functions) for entry in entries]
-                self.entry_log.keep(written)
+                if self._held is None:
+                    self.entry_log.keep(written)
+                else:
+                    self._held += written
             except BaseException:
                 self.functions.go_back(known)
                 raise
             self.entries.extend(zip(entries, written, strict=True))
-            self.entry_log.noted()
+            if self._held is None:
+                self.entry_log.noted()
         if then is not None:
             then()
 
@@ -140,6 +153,26 @@ class Catalog:
         """Whether an entry was kept, though an exception came out of that."""
         self.unbroken.wait()
         return any(each is entry for each, _ in reversed(self.entries))
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What is noted inside is kept as one record at the end: all of it, or nothing."""
+        if self.entry_log is None or self._held is not None:
+            yield
+            return
+        held: list[bytes] = []
+        self._held, before, known = held, len(self.entries), len(self.functions)
+        try:
+            yield
+            if held:
+                self.entry_log.keep(held)
+                self.entry_log.noted()
+        except BaseException:
+            del self.entries[before:]
+            self.functions.go_back(known)
+            raise
+        finally:
+            self._held = None
 
     def unnoted_views(self) -> list[View]:
         """Views that a turn which was cut off has left: a query's, and those that no entry says were made."""

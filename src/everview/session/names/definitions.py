@@ -21,13 +21,14 @@ import numpy as np
 
 from everview.codes.declare import data_type
 from everview.dataflow.operators import Arrangement, Operator
-from everview.errors import EverviewError, InputError, LoopError, PlanError, StoreError, did_you_mean
+from everview.errors import ConstraintError, EverviewError, InputError, LoopError, PlanError, StoreError, did_you_mean
 from everview.expr.resolve import Column
 from everview.language.collection import Collection, check_names, common_owner
 from everview.plan import nodes
 from everview.plan.check import check_closed
 from everview.plan.digest import digest
 from everview.plan.multiway import Choice, check_choice
+from everview.session.changes.constraints import guard
 from everview.session.changes.turns import reads
 from everview.session.clock.follower_entries import described, follower_of
 from everview.session.clock.temporal import RESERVED_PREFIX, ArrivalTTL, Follower
@@ -39,6 +40,8 @@ from everview.session.names.entries import (
     Collected,
     ColumnsRenamed,
     Commented,
+    ConstraintMade,
+    DefaultSet,
     Entry,
     FollowerMade,
     FunctionDropped,
@@ -47,6 +50,8 @@ from everview.session.names.entries import (
     IndexMade,
     PlanChanged,
     Renamed,
+    SequenceDropped,
+    SequenceMade,
     TableAltered,
     TableDropped,
     TableMade,
@@ -56,6 +61,7 @@ from everview.session.names.entries import (
     ViewMade,
 )
 from everview.session.names.rewriting import rewritten
+from everview.session.names.rules import Rule
 from everview.session.reads.followed import Index
 from everview.session.reads.snapshot import keep_snapshots
 from everview.session.table import Table
@@ -63,6 +69,9 @@ from everview.session.view import View
 
 if TYPE_CHECKING:
     from everview.session.core import Core
+
+Said = TypeMade | TypeDropped | Commented | SequenceMade | SequenceDropped | AccessSet
+"""Entries that only say something, and build nothing"""
 
 
 class Definitions:
@@ -235,8 +244,9 @@ class Definitions:
         index_by: str | Sequence[str] | None = None,
         history: int | None = None,
         plan: Choice | None = None,
+        rule: Rule | None = None,
     ) -> View:
-        """See `Session.view`."""
+        """See `Session.view`; a `rule` is what the hidden view of a constraint guards."""
         core, catalog = self._core, self._catalog
         core.changing()
         transient = isinstance(name, str) and name.startswith(TRANSIENT)
@@ -249,7 +259,7 @@ class Definitions:
             core.access.may_create(name)
         if isinstance(collection, Collection) and common_owner(collection) is core:
             collection, plan = rewritten(core, collection, plan)
-        view = self._new_view(name, collection, index_by, history, plan)
+        view = self._new_view(name, collection, index_by, history, plan, rule)
         if not transient:
             names = tuple(c.name for c in view._columns)
             meaning, why = digest(collection._meaning or collection._node), collection._plan_why
@@ -266,9 +276,11 @@ class Definitions:
         index_by: str | Sequence[str] | None,
         history: int | None,
         plan: Choice | None,
+        rule: Rule | None = None,
     ) -> View:
         core = self._core
-        self._catalog.check_new(name)
+        if rule is None:
+            self._catalog.check_new(name)
         check_choice(plan)
         if history is not None:
             check_count("history", history, 0)
@@ -285,6 +297,7 @@ class Definitions:
         view._index = index
         view._plan = plan
         view._history = history
+        view._rule = rule
         view._fallible = error_operators(core.runtime.dataflow, arrangement.operator)
         self._catalog.views[name] = view
         for node in collection._node.walk():
@@ -296,6 +309,49 @@ class Definitions:
                         table._partner._views.add(name)
                     table = table._origin
         return view
+
+    # constraints
+
+    @reads
+    def add_constraint(self, rule: Rule, child: nodes.Node) -> None:
+        """Keep a constraint from now on; what is there must obey it."""
+        core, catalog = self._core, self._catalog
+        core.changing()
+        core.access.may_own("relation", rule.table)
+        core.transactions.refuse_supposed("constraints cannot be made")
+        core.runtime.backing.check_writable(f"constraint {rule.name!r} cannot be made")
+        core.transactions.catch_up()
+        number = 0
+        while (name := f"{RESERVED_PREFIX}constraint {number}") in catalog.views:
+            number += 1
+        collection = self.collection_of(guard(rule, name, child), [f"c{i}" for i in range(len(child.types))])
+        try:
+            view = self._new_view(name, collection, None, 0, None, rule)
+        except ConstraintError as error:
+            raise core.constraints.explained(error, (), rule, child.types) from None
+        with self._or_drop(view):
+            catalog.note(
+                ConstraintMade(
+                    name, view._node, tuple(c.name for c in view._columns), (), 0, view._installed_at, rule=rule
+                )
+            )
+        core.constraints.noticed()
+
+    @reads
+    def drop_constraint(self, rule: Rule) -> None:
+        """Stop keeping a constraint, and its index."""
+        core, view = self._core, self._core.constraints.view_of(rule)
+        core.changing()
+        core.access.may_own("relation", rule.table)
+        core.transactions.refuse_supposed("constraints cannot be dropped")
+        core.runtime.backing.check_writable(f"constraint {rule.name!r} cannot be dropped")
+        core.transactions.catch_up()
+        self._catalog.note(ViewDropped(view._name))
+        self.remove_view(view)
+        self.free_unused()
+        if rule.name in self._catalog.indexes():
+            self.drop_index(rule.name)
+        self._core.constraints.noticed()
 
     def _check_collection(self, collection: Any) -> None:
         if not isinstance(collection, Collection):
@@ -436,34 +492,42 @@ class Definitions:
             self.remove_view(view)
             self.free_unused()
 
-    # names for types, and comments
+    # names for types, comments, defaults and sequences
 
     @reads
-    def say(self, entry: TypeMade | TypeDropped | Commented | AccessSet) -> None:
-        """Keep a name for a type, a comment, a role, or the rights to something."""
+    def say(self, entry: Said) -> None:
+        """Keep a name for a type, a comment, a default, a sequence, a role, or the rights to something."""
         if isinstance(entry, Commented):
             self._core.access.may_own("relation", entry.name)
-        elif isinstance(entry, (TypeMade, TypeDropped)):
-            self._core.access.may_manage("make or drop types")
+        elif isinstance(entry, SequenceMade) and entry.owner:
+            self._core.access.may_own("relation", entry.owner[0])
+        elif isinstance(entry, (TypeMade, TypeDropped, SequenceMade, SequenceDropped)):
+            self._core.access.may_manage("make or drop types and sequences")
         self._core.changing()
         self._core.runtime.backing.check_writable("this cannot be said")
         self._catalog.note(entry, then=lambda: self._said(entry))
 
-    def _said(self, entry: TypeMade | TypeDropped | Commented | AccessSet) -> None:
+    def _said(self, entry: Said) -> None:
         if isinstance(entry, AccessSet):
             self._core.access.said(entry)
         elif isinstance(entry, TypeMade):
             self._core.types[entry.name] = entry.type
         elif isinstance(entry, TypeDropped):
             self._core.types.pop(entry.name, None)
+        elif isinstance(entry, SequenceMade):
+            self._catalog.sequences[entry.name] = entry
+        elif isinstance(entry, SequenceDropped):
+            self._catalog.sequences.pop(entry.name, None)
         else:
-            self._catalog.comments[entry.name, entry.column] = entry.text
+            said = self._catalog.defaults if isinstance(entry, DefaultSet) else self._catalog.comments
+            said[entry.name, entry.column] = entry.text
             if not entry.text:
-                del self._catalog.comments[entry.name, entry.column]
+                del said[entry.name, entry.column]
 
     def _forget_comments(self, name: str) -> None:
-        for about in [a for a in self._catalog.comments if a[0] == name]:
-            del self._catalog.comments[about]
+        for said in (self._catalog.comments, self._catalog.defaults):
+            for about in [a for a in said if a[0] == name]:
+                del said[about]
 
     # functions written in SQL
 
@@ -527,17 +591,29 @@ class Definitions:
         core.transactions.catch_up()
         core.runtime.backing.check_writable(f"table {table._label!r} cannot be dropped")
         for name in (table._label, *(table._views if cascade else ())):
-            if not name.startswith(TRANSIENT):
+            if not name.startswith((TRANSIENT, RESERVED_PREFIX)):
                 core.access.may_own("relation", name)
-        if table._views and not cascade:
+        users = self.users_of_table(table)
+        if users and not cascade:
             raise PlanError(
                 "E_IN_USE",
-                f"table {table._label!r} is read by {', '.join(sorted(table._views))}",
-                "drop those views first, or use drop(cascade=True)",
+                f"table {table._label!r} is read by {', '.join(users)}",
+                "drop those first, or use drop(cascade=True)",
             )
         self._catalog.note(TableDropped(table._label))
         self._catalog.redeclarable -= {table._label, *table._views}
         self._remove_table(table)
+
+    def users_of_table(self, table: Table) -> list[str]:
+        """What reads a table, but for its own constraints; those of other tables by their names."""
+        found: list[str] = []
+        for name in sorted(table._views):
+            rule = self._catalog.views[name]._rule
+            if rule is None:
+                found.append(name)
+            elif rule.table != table._label:
+                found.append(f"{rule.table} (constraint {rule.name})")
+        return found
 
     def _remove_table(self, table: Table) -> None:
         """A table goes, with the views that read it."""
@@ -549,6 +625,9 @@ class Definitions:
         table._dropped = True
         self._forget_comments(table._label)
         self._core.access.forget("relation", table._label)
+        for name in [n for n, s in self._catalog.sequences.items() if s.owner[:1] == (table._label,)]:
+            del self._catalog.sequences[name]
+        self._core.constraints.noticed()
         del tables[table._label]
         self._core.subscriptions.forget(table)
         for hidden in [t for t in tables.values() if t._origin is table]:
@@ -594,6 +673,11 @@ class Definitions:
         for of, index in catalog.unnoted_indexes():
             self._forget(of, index)
         self.altering.settle()
+        catalog.defaults = {about: text for about, text in catalog.defaults.items() if about[0] in catalog.tables}
+        lost = [n for n, s in catalog.sequences.items() if s.owner and s.owner[0] not in catalog.tables]
+        for name in lost:
+            del catalog.sequences[name]
+        core.constraints.noticed()
         core.subscriptions.settle()
         for table in catalog.tables.values():
             table._views &= catalog.views.keys()
@@ -668,7 +752,7 @@ class Definitions:
         elif isinstance(entry, IndexDropped):
             self._forget_index(entry.name)
             self.free_unused()
-        elif isinstance(entry, (TypeMade, TypeDropped, Commented, AccessSet)):
+        elif isinstance(entry, (TypeMade, TypeDropped, Commented, SequenceMade, SequenceDropped, AccessSet)):
             self._said(entry)
         elif isinstance(entry, (TableAltered, Renamed, ColumnsRenamed)):
             self.altering.do(entry)
@@ -679,6 +763,7 @@ class Definitions:
             core.access.forget("function", entry.name)
         elif isinstance(entry, ViewDropped):
             self.remove_view(catalog.views[entry.name])
+            self._core.constraints.noticed()
             self.free_unused()
         else:
             self._remove_table(catalog.tables[entry.name])
@@ -687,8 +772,11 @@ class Definitions:
         source = self.collection_of(entry.node, entry.columns)
         source._plan_why = entry.why
         source._calls = entry.calls
-        view = self._new_view(entry.name, source, [entry.columns[i] for i in entry.index], entry.history, entry.plan)
+        rule = entry.rule if isinstance(entry, ConstraintMade) else None
+        index = [entry.columns[i] for i in entry.index]
+        view = self._new_view(entry.name, source, index, entry.history, entry.plan, rule)
         view._installed_at = entry.time
+        self._core.constraints.noticed()
 
     def collection_of(self, node: nodes.Node, names: Iterable[str]) -> Collection:
         """A collection for a plan; the tables and views in it lend their names to `explain`."""

@@ -14,6 +14,7 @@ from everview.errors import StoreError
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions, freeze, thaw
 from everview.plan.multiway import Choice
+from everview.session.names.rules import NO_RULE, Rule
 from everview.store import records
 from everview.types import DataType
 
@@ -64,6 +65,13 @@ class PlanChanged:
     def target(self) -> plan.Node:
         """The join as it is built."""
         return self.node.inputs[1]
+
+
+@dataclass(frozen=True)
+class ConstraintMade(ViewMade):
+    """A constraint of a table: the hidden view that guards it (`everview.session.changes.constraints`)."""
+
+    rule: Rule = NO_RULE
 
 
 @dataclass(frozen=True)
@@ -156,6 +164,33 @@ class Commented:
 
 
 @dataclass(frozen=True)
+class DefaultSet(Commented):
+    """Where a column's values come from that are not given: `text` says it (`everview.session.changes.defaults`);
+    nowhere any more, if it is empty.
+    """
+
+
+@dataclass(frozen=True)
+class SequenceMade:
+    """Numbers one after the other; `owner` is the column ("table", "column") that it goes with, if there is one."""
+
+    name: str
+    start: int
+    step: int
+    least: int
+    most: int
+    cycle: bool = False
+    owner: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SequenceDropped:
+    """A sequence went."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class TypeMade:
     """A name for a type."""
 
@@ -226,6 +261,10 @@ Entry = (
     | FollowerMade
     | ViewMade
     | PlanChanged
+    | ConstraintMade
+    | DefaultSet
+    | SequenceMade
+    | SequenceDropped
     | IndexMade
     | IndexDropped
     | TableDropped
@@ -244,6 +283,8 @@ def encode(entry: Entry, functions: Functions) -> bytes:
     True
     """
     header: dict[str, Any] = {"entry": type(entry).__name__, **vars(entry)}
+    if isinstance(entry, ConstraintMade):
+        header["rule"] = entry.rule.written()
     parts: list[bytes] = []
     if isinstance(entry, TypeMade):
         header["type"] = repr(entry.type)
@@ -271,7 +312,9 @@ def decode(data: Any, where: str, functions: Functions) -> Entry:
         known["type"] = data_type(known["type"])
     if kind in (TableMade, TableAltered):
         known["columns"] = tuple((name, data_type(declared)) for name, declared in known["columns"])
-    if kind in (ViewMade, PlanChanged, FollowerMade, TableAltered):
+    if kind is ConstraintMade:
+        known["rule"] = Rule.read(known["rule"])
+    if kind in (ViewMade, ConstraintMade, PlanChanged, FollowerMade, TableAltered):
         for used, function in zip(known["node"], parts[1:], strict=True):
             functions.read(used, bytes(function))
         known["node"] = thaw(bytes(parts[0]), functions)

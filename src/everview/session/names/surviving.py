@@ -17,6 +17,8 @@ from everview.session.names.entries import (
     Collected,
     ColumnsRenamed,
     Commented,
+    ConstraintMade,
+    DefaultSet,
     Entry,
     FollowerMade,
     FunctionDropped,
@@ -25,6 +27,8 @@ from everview.session.names.entries import (
     IndexMade,
     PlanChanged,
     Renamed,
+    SequenceDropped,
+    SequenceMade,
     TableAltered,
     TableDropped,
     TableMade,
@@ -33,6 +37,7 @@ from everview.session.names.entries import (
     ViewDropped,
     ViewMade,
 )
+from everview.session.names.rules import with_names
 
 Kept = list[tuple[Entry, bytes]]
 """Entries, each with its record, which is empty where the entry was changed here."""
@@ -65,6 +70,8 @@ def _after(kept: Kept, entry: Entry, data: bytes) -> Kept:
         return [*others, (entry, data)] if entry.value else others
     if isinstance(entry, TypeDropped):
         return _without(kept, lambda e: isinstance(e, TypeMade) and e.name == entry.name)
+    if isinstance(entry, SequenceDropped):
+        return _without(kept, lambda e: isinstance(e, SequenceMade) and e.name == entry.name)
     if isinstance(entry, IndexDropped):
         return _without(kept, lambda e: isinstance(e, IndexMade) and e.name == entry.name)
     if isinstance(entry, TableDropped):
@@ -72,7 +79,7 @@ def _after(kept: Kept, entry: Entry, data: bytes) -> Kept:
         return _without(kept, lambda e: e in gone)
     if isinstance(entry, Commented):
         same = (entry.name, entry.column)
-        others = _without(kept, lambda e: isinstance(e, Commented) and (e.name, e.column) == same)
+        others = _without(kept, lambda e: type(e) is type(entry) and (e.name, e.column) == same)
         return [*others, (entry, data)] if entry.text else others
     if isinstance(entry, Renamed):
         return _changed(kept, lambda e: _renamed(e, entry))
@@ -110,6 +117,7 @@ def _gone_with(entries: list[Entry], table: str) -> set[Entry]:
     """A table's entry, and those of what follows it and of the views that read it."""
     made: set[Entry] = {e for e in entries if isinstance(e, TableMade) and e.name == table}
     made |= {e for e in entries if isinstance(e, FollowerMade) and table in (e.table, e.looks_at)}
+    made |= {e for e in entries if isinstance(e, SequenceMade) and e.owner[:1] == (table,)}
     ids = {e.id for e in made if isinstance(e, (TableMade, FollowerMade))}
     views = {e.name for e in entries if isinstance(e, ViewMade) and _reads(e, ids)}
     made |= {e for e in entries if isinstance(e, PlanChanged) and _reads(e, ids)}
@@ -126,6 +134,12 @@ def _renamed(entry: Entry, to: Renamed) -> Entry:
         return replace(entry, name=to.new, label=entry.label or to.old)
     if isinstance(entry, AccessSet) and (entry.kind, entry.name) == ("relation", to.old):
         return replace(entry, name=to.new)
+    if isinstance(entry, ConstraintMade):
+        rule = entry.rule.renamed(to.old, to.new)
+        return entry if rule == entry.rule else replace(entry, rule=rule)
+    if isinstance(entry, SequenceMade) and to.old in (entry.name, *entry.owner[:1]):
+        owner = (to.new, *entry.owner[1:]) if entry.owner[:1] == (to.old,) else entry.owner
+        return replace(entry, name=to.new if entry.name == to.old else entry.name, owner=owner)
     if isinstance(entry, (ViewMade, Commented)) and entry.name == to.old:
         return replace(entry, name=to.new)
     if isinstance(entry, IndexMade) and entry.view == to.old:
@@ -151,7 +165,13 @@ def _with_columns(kept: Kept, to: ColumnsRenamed) -> Kept:
         if isinstance(entry, ViewMade) and entry.name == to.name:
             return replace(entry, columns=to.columns)
         if isinstance(entry, Commented) and entry.name == to.name and entry.column:
-            return replace(entry, column=before[entry.column])
+            text = with_names(entry.text, before) if isinstance(entry, DefaultSet) else entry.text
+            return replace(entry, column=before[entry.column], text=text)
+        if isinstance(entry, ConstraintMade):
+            rule = entry.rule.with_columns(to.name, before)
+            return entry if rule == entry.rule else replace(entry, rule=rule)
+        if isinstance(entry, SequenceMade) and entry.owner[:1] == (to.name,):
+            return replace(entry, owner=(to.name, before[entry.owner[1]]))
         return entry
 
     return _changed(kept, change)

@@ -1,6 +1,7 @@
 """ALTER TABLE, ALTER VIEW and ALTER INDEX.
 
     ALTER TABLE t ADD COLUMN x int, DROP COLUMN y, ALTER COLUMN z TYPE text, ADD PRIMARY KEY (a)
+    ALTER TABLE t ADD CONSTRAINT c CHECK (x > 0), DROP CONSTRAINT d, ALTER COLUMN x SET DEFAULT 3
     ALTER TABLE t RENAME COLUMN a TO b        ALTER VIEW v RENAME COLUMN a TO b
     ALTER TABLE t RENAME TO u                 ALTER VIEW v RENAME TO w        ALTER INDEX i RENAME TO j
     ALTER VIEW v SET (plan = delta)           best, binary, delta, wco, or DEFAULT: as it was written
@@ -23,10 +24,15 @@ from everview.expr import functions
 from everview.expr.nodes import ColumnRef, Expr, Literal
 from everview.expr.resolve import Column
 from everview.plan import nodes as plan
+from everview.session.changes.defaults import DEFAULT, IDENTITY, IDENTITY_ALWAYS, heard, said
+from everview.session.names.entries import DefaultSet
+from everview.session.names.rules import UNIQUE, Rule
 from everview.session.table import Table
 from everview.session.view import View
 from everview.sql.ddl import schemas
+from everview.sql.ddl.declared import Declared, add, is_generated
 from everview.sql.ddl.definitions import columns_of
+from everview.sql.dml import missing, volatile
 from everview.sql.scalar.names import spelled
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.select.query import Compiler
@@ -116,6 +122,16 @@ class _Alteration:
         self.key = [found._columns[k].name for k in found._key] if isinstance(found, Table) else []
         self.gone: list[str] = []
         """views that go with columns"""
+        self.dropped: list[Rule] = []
+        """constraints that go"""
+        self.remade: list[Rule] = []
+        """constraints of columns that become others: they are made anew"""
+        self.said: list[Callable[[], None]] = []
+        """what is done when the columns are as they are to be"""
+        self.added: list[str] = []
+        """names of constraints that are added"""
+        self.had = [c.name for c in found._columns]
+        self.before = sql.core.constraints.rules(found._label)
 
     def read(self) -> Callable[[], None]:
         """Read the actions; gives what is to be done."""
@@ -140,10 +156,55 @@ class _Alteration:
         table, core = self.found, self.sql.core
         assert isinstance(table, Table)
         gone = [name for name in dict.fromkeys(self.gone) if name in core.catalog.views]
-        node = plan.Project(table._node, tuple(c.value for c in self.columns))
         names = [c.name for c in self.columns]
         key = tuple(names.index(k) for k in self.key)
-        core.definitions.altering.alter(table, node, [Column(c.name, c.type) for c in self.columns], key, gone)
+        same = [(c.name, c.type) for c in table._columns] == [(c.name, c.type) for c in self.columns]
+        same = same and key == table._key and all(_is_same(c.value, i) for i, c in enumerate(self.columns))
+        for rule in dict.fromkeys([*self.dropped, *self.remade]):
+            core.definitions.drop_constraint(rule)
+        if not same:
+            node = plan.Project(table._node, tuple(c.value for c in self.columns))
+            core.definitions.altering.alter(table, node, [Column(c.name, c.type) for c in self.columns], key, gone)
+        try:
+            for rule in dict.fromkeys(self.remade):
+                self._make_again(rule)
+            for say in self.said:
+                say()
+        except BaseException:
+            self._undo(table, same)
+            raise
+
+    def _make_again(self, rule: Rule) -> None:
+        said = columns_of(
+            self.sql, "t", f"(CONSTRAINT {_quoted(rule.name)} {rule.declared()})", None, self._table(rule)
+        )
+        for wanted in said.wanted:
+            add(self.sql, self._table(rule), wanted)
+
+    def _table(self, rule: Rule) -> Table:
+        return self.sql.core.catalog.tables[rule.table]
+
+    def _undo(self, table: Table, same: bool) -> None:
+        """Take back what was done of a statement that cannot be done whole: columns that were added go."""
+        core = self.sql.core
+        for rule in core.constraints.rules(table._label):
+            if rule.name in self.added and rule not in self.before:
+                core.definitions.drop_constraint(rule)
+        kept = [(i, c) for i, c in enumerate(table._columns) if c.name in self.had]
+        if not same and len(kept) < len(table._columns):
+            node = plan.Project(table._node, tuple(ColumnRef(c.type, i) for i, c in kept))
+            names = [c.name for _, c in kept]
+            key = tuple(names.index(table._columns[k].name) for k in table._key)
+            users = [
+                v
+                for v in table._views
+                if any(
+                    v in core.definitions.altering.readers(table, i)
+                    for i, c in enumerate(table._columns)
+                    if c.name not in self.had
+                )
+            ]
+            core.definitions.altering.alter(table, node, [Column(c.name, c.type) for _, c in kept], key, users)
 
     # names
 
@@ -218,17 +279,22 @@ class _Alteration:
         words = self.words
         word = words.choose("ADD", "DROP", "ALTER")
         if word == "ADD":
+            start = words.at
             if words.next_is("CONSTRAINT"):
                 words.name("a name")
-                words.need("PRIMARY", "KEY") if not words.next_is("PRIMARY KEY") else None
-                self._add_key()
+                if words.next_is("PRIMARY", "KEY") or words.next_is("PRIMARY KEY"):
+                    self._add_key()
+                else:
+                    self._add_constraint(start)
+            elif any(words.next_is(*w.split()) or words.next_is(w) for w in ("CHECK", "UNIQUE", "FOREIGN KEY")):
+                self._add_constraint(start)
             elif words.next_is("PRIMARY", "KEY") or words.next_is("PRIMARY KEY"):
                 self._add_key()
             else:
                 self._add_column()
         elif word == "DROP":
             if words.next_is("CONSTRAINT"):
-                self._drop_key()
+                self._drop_constraint()
             else:
                 self._drop_column()
         else:
@@ -247,13 +313,56 @@ class _Alteration:
         if taken:
             words.at = start
             raise words.error(f"{self.found._label} has a column {name} already", "choose another name", "E_DUPLICATE")
-        declared, key = self._declared(text, start)
-        if key:
+        said = self._declared(text, start)
+        declared = said.schema[name]
+        if said.key:
             if self.key:
                 words.at = start
                 raise words.error(f"{self.found._label} has a key already", "DROP CONSTRAINT first", "E_KEY")
             self.key = [name]
-        self.columns.append(_Column(name, declared, Literal(declared.optional(), None)))
+        self.columns.append(_Column(name, declared, self._first_value(said, name, declared, start)))
+        if not said.plain:
+            self._keep_later(said, text)
+
+    def _first_value(self, said: Declared, name: str, declared: DataType, start: int) -> Expr:
+        """What the rows that are there have in a new column."""
+        text = said.defaults.get(name)
+        if text is None:
+            return Literal(declared.optional(), None)
+        found = heard(text)
+        source = replace(self.source, text=f"SELECT {found.text}", known=None)
+        if found.kind in (IDENTITY, IDENTITY_ALWAYS) or volatile.is_volatile(missing.parsed(found.text)):
+            if len(self.sql.core.catalog.tables[self.found._label]):
+                self.words.at = start
+                hint = "add the column without it, UPDATE it, then ALTER COLUMN ... SET DEFAULT"
+                raise self.words.error("each row that is there would need a value of its own", hint, "E_UNSUPPORTED")
+            return Literal(declared.optional(), None)
+        fields = tuple(Field(c.name, self.found._label.rpartition(".")[2]) for c in self.found._columns)
+        scope = Scope(Relation(self.found._node, fields), source)
+        bound = Scalars(Compiler(self.sql.session, source), scope, {}).bind(missing.parsed(found.text).copy())
+        return missing.fitted(bound, declared.optional(declared.nullable or bound.type.nullable), exp.Null(), source)
+
+    def _keep_later(self, said: Declared, text: str) -> None:
+        """Keep defaults and constraints when the columns are there: what they say is bound anew then, because columns
+        may be in other places.
+        """
+        self.added += [w.rule.name for w in said.wanted]
+        label = self.found._label
+
+        def keep() -> None:
+            table = self.sql.core.catalog.tables[label]
+            columns_of(self.sql, "t", f"({text})", self.source, table).keep(self.sql, table)
+
+        self.said.append(keep)
+
+    def _add_constraint(self, start: int) -> None:
+        """ADD [CONSTRAINT name] CHECK | UNIQUE | FOREIGN KEY ..."""
+        text = self._to_comma(start)
+        if text.upper().endswith(" NOT VALID"):
+            raise self.words.error(
+                "NOT VALID would leave rows that break the constraint", "leave it out", "E_UNSUPPORTED"
+            )
+        self._keep_later(self._declared(text, start), text)
 
     def _to_comma(self, start: int) -> str:
         """The text from a token to the comma that ends the action."""
@@ -266,16 +375,16 @@ class _Alteration:
             words.at += 1
         return words.text[words.tokens[start].start : words.tokens[words.at - 1].end + 1]
 
-    def _declared(self, text: str, start: int) -> tuple[DataType, list[str]]:
-        """What a column is declared as, as CREATE TABLE would."""
+    def _declared(self, text: str, start: int) -> Declared:
+        """What a column or constraint is declared as, as CREATE TABLE would."""
+        assert isinstance(self.found, Table)
         try:
-            schema, key = columns_of(self.found._label.replace(".", "_"), f"({text})", self.source)
+            return columns_of(self.sql, "t", f"({text})", self.source, self.found)
         except EverviewError as error:
             end, self.words.at = self.words.at, start
             found = self.words.error(error.message.partition(": ")[2] or error.message, error.hint, error.code)
             self.words.at = end
             raise found from None
-        return next(iter(schema.values())), key
 
     def _drop_column(self) -> None:
         words = self.words
@@ -299,8 +408,24 @@ class _Alteration:
         if column.name in self.key:
             users = sorted({*users, *self._all_users()})
             self.key = []
+        users = self._without_own(users, column.name, cascade)
         self._give_up(users, cascade, at, f"the column {column.name} of {self.found._label}")
         del self.columns[place]
+
+    def _without_own(self, users: list[str], column: str, cascade: bool) -> list[str]:
+        """Constraints that a column takes along: those of its table, with CASCADE those of others; the rest."""
+        left: list[str] = []
+        for name in users:
+            rule = self.sql.core.catalog.views[name]._rule
+            if rule is None:
+                left.append(name)
+            elif is_generated(rule) and rule.columns[0] != column and column in rule.columns:
+                left.append(f"the generated column {rule.columns[0]}")
+            elif rule.reads(self.found._label, column) and (rule.table == self.found._label or cascade):
+                self.dropped.append(rule)
+            elif rule.reads(self.found._label, column):
+                left.append(f"{rule.table} (constraint {rule.name})")
+        return left
 
     def _users(self, column: _Column) -> list[str]:
         """Views that read a column as it is."""
@@ -342,7 +467,7 @@ class _Alteration:
             self.key.append(column.name)
             self._set_type(place, column.type.optional(False), at)
 
-    def _drop_key(self) -> None:
+    def _drop_constraint(self) -> None:
         words = self.words
         optional = words.next_is("IF", "EXISTS")
         at = words.at
@@ -350,13 +475,33 @@ class _Alteration:
         cascade = words.next_is("CASCADE")
         words.next_is("RESTRICT")
         last = self.found._label.rpartition(".")[2]
-        if name.lower() != f"{last}_pkey".lower() or not self.key:
-            if optional:
-                return
+        if name.lower() == f"{last}_pkey".lower() and self.key:
+            referring = [f"{r.table} (constraint {r.name})" for r in self._referring({*self.key})]
+            plain = [u for u in self._all_users() if self.sql.core.catalog.views[u]._rule is None]
+            self._give_up(plain if cascade else [*plain, *referring], cascade, at, f"the key of {self.found._label}")
+            self.dropped += self._referring({*self.key})
+            self.key = []
+            return
+        rules = {r.name: r for r in self.before}
+        exact = spelled(name, rules)
+        if exact in rules:
+            self._drop_rule(rules[exact], cascade, at)
+        elif not optional:
             words.at = at
-            raise words.error(f"{self.found._label} has no constraint {name}", _drop_hint(self.found), "E_NAME")
-        self._give_up(self._all_users(), cascade, at, f"the key of {self.found._label}")
-        self.key = []
+            hint = did_you_mean(name, rules) or _drop_hint(self.found)
+            raise words.error(f"{self.found._label} has no constraint {name}", hint, "E_NAME")
+
+    def _drop_rule(self, rule: Rule, cascade: bool, at: int) -> None:
+        referring = self._referring({*rule.columns}) if rule.kind == UNIQUE else []
+        if referring and not cascade:
+            users = [f"{r.table} (constraint {r.name})" for r in referring]
+            self._give_up(users, False, at, f"the constraint {rule.name}")
+        self.dropped += [rule, *referring]
+
+    def _referring(self, columns: set[str]) -> list[Rule]:
+        """Foreign keys that refer to these columns."""
+        rules = self.sql.core.constraints.referring(self.found._label)
+        return [r for r in rules if {*r.other_columns} == columns]
 
     def _alter_column(self) -> None:
         words = self.words
@@ -375,18 +520,54 @@ class _Alteration:
             self._set_type(place, column.type.optional(), at)
         elif words.next_is("TYPE") or words.next_is("SET", "DATA", "TYPE"):
             self._new_type(place, at)
+        elif words.next_is("SET", "DEFAULT"):
+            self._set_default(column)
+        elif words.next_is("DROP", "DEFAULT") or words.next_is("DROP", "IDENTITY"):
+            words.next_is("IF", "EXISTS")
+            self._say_default(column.name, "")
         else:
-            word = words.tokens[words.at].text if words.at < len(words.tokens) else ""
-            hint = "columns have no defaults" if "DEFAULT" in word.upper() else "TYPE, SET NOT NULL or DROP NOT NULL"
+            hint = "TYPE, SET DEFAULT, DROP DEFAULT, SET NOT NULL or DROP NOT NULL"
             raise words.error("what is to become of the column is not understood", hint)
+
+    def _set_default(self, column: _Column) -> None:
+        words = self.words
+        start = words.at
+        if start >= len(words.tokens):
+            raise words.error("an expression is missing here", "SET DEFAULT 0")
+        text = self._to_comma(start)
+        source = replace(self.source, text=f"SELECT {text}", known=None)
+        tree = reading.parsed(source)
+
+        def bind() -> str:
+            if not isinstance(tree, exp.Select) or len(tree.expressions) != 1:
+                raise source.error(tree, "E_SYNTAX", "SET DEFAULT is followed by one expression")
+            return missing.checked(self.sql, tree.expressions[0], column.type, source)
+
+        self._say_default(column.name, said(DEFAULT, parts.whole(tree, source, bind)))
+
+    def _say_default(self, column: str, text: str) -> None:
+        label, core = self.found._label, self.sql.core
+        if text or (label, column) in core.catalog.defaults:
+            self.said.append(lambda: core.definitions.say(DefaultSet(label, column, text)))
 
     def _set_type(self, place: int, declared: DataType, at: int) -> None:
         column = self.columns[place]
         if declared == column.type:
             return
-        users = self._users(column)
+        users = self._rules_made_again(self._users(column), column.name, declared)
         self._give_up(users, False, at, f"the column {column.name} of {self.found._label}, as it is,")
         self.columns[place] = replace(column, type=declared)
+
+    def _rules_made_again(self, users: list[str], column: str, declared: DataType) -> list[str]:
+        """Views of a column; constraints are made anew when it is another."""
+        left: list[str] = []
+        for name in users:
+            rule = self.sql.core.catalog.views[name]._rule
+            if rule is None:
+                left.append(name)
+            else:
+                self.remade.append(rule)
+        return left
 
     def _new_type(self, place: int, at: int) -> None:
         """TYPE t [USING expression]"""
@@ -397,10 +578,10 @@ class _Alteration:
         if words.at == start:
             raise words.error("a type is missing here", "ALTER COLUMN x TYPE text")
         text = words.text[words.tokens[start].start : words.tokens[words.at - 1].end + 1]
-        declared, _ = self._declared(f"x {text}", start)
-        declared = declared.optional(column.type.nullable)
+        declared = self._declared(f"{_FRESH} {text}", start).schema[_FRESH].optional(column.type.nullable)
         value = self._using() if words.next_is("USING") else column.value
-        self._give_up(self._users(column), False, at, f"the column {column.name} of {self.found._label}, as it is,")
+        users = self._rules_made_again(self._users(column), column.name, declared)
+        self._give_up(users, False, at, f"the column {column.name} of {self.found._label}, as it is,")
         try:
             cast = functions.cast(value, declared.optional(declared.nullable or value.type.nullable))
         except EverviewError as error:
@@ -435,6 +616,18 @@ class _Alteration:
             return Scalars(Compiler(self.sql.session, source), scope, {}).bind(tree.expressions[0])
 
         return parts.whole(tree, source, bind)
+
+
+_FRESH = "everview_column"
+"""A name for a column of which only the type matters"""
+
+
+def _is_same(value: Expr, place: int) -> bool:
+    return isinstance(value, ColumnRef) and value.index == place
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _drop_hint(found: Table | View) -> str:

@@ -26,9 +26,10 @@ from everview.session.core import core_of
 from everview.session.table import Table
 from everview.session.view import View
 from everview.sql.clock import watermarks
-from everview.sql.ddl import defined, schemas, settings
+from everview.sql.ddl import defined, schemas, sequences, settings
+from everview.sql.ddl.declared import Declared, Reading
 from everview.sql.ddl.filled import create_filled
-from everview.sql.scalar import constants, names
+from everview.sql.scalar import constants
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.select import choice
 from everview.sql.select.query import Compiler
@@ -51,6 +52,8 @@ def create(sql: Statements, node: exp.Create, source: Source) -> Do:
         return settings.create_type(sql, node, source)
     if kind == "SCHEMA":
         return schemas.create(sql, node, source)
+    if kind == "SEQUENCE":
+        return sequences.create(sql, node, source)
     if kind not in ("TABLE", "VIEW"):
         raise source.refuse(node, f"CREATE {kind} is not supported", "there are tables, views and schemas")
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
@@ -172,7 +175,8 @@ def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) 
         raise source.refuse(
             node, "CREATE TABLE lists its columns", "CREATE TABLE t (x int); then INSERT INTO t SELECT ..."
         )
-    schema, key = _columns(node.this, source)
+    said = Reading(sql, name, source).read(node.this.expressions, node.this)
+    schema, key = said.schema, said.key
     ttl = _ttl(sql, node, schema, source)
     note = source.notes.watermark
     marks = watermarks.declared(sql.session, note, schema, source) if note is not None else None
@@ -182,11 +186,30 @@ def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) 
     def do() -> Table:
         there = name in sql.core.catalog.tables
         lives = ttl if not isinstance(ttl, Expr) else None
-        table = sql.session.table(name, schema, key=key or None, ttl=lives)
-        _follow(sql.core, table, there, marks, ttl if isinstance(ttl, Expr) else None)
+        with sql.core.catalog.together():
+            table = sql.session.table(name, schema, key=key or None, ttl=lives)
+            try:
+                _follow(sql.core, table, there, marks, ttl if isinstance(ttl, Expr) else None)
+                _keep(sql, table, there, said)
+            except BaseException:
+                if not there:
+                    table.drop()
+                raise
         return table
 
     return do
+
+
+def _keep(sql: Statements, table: Table, there: bool, said: Declared) -> None:
+    """What is said of a table besides its columns; one that was found when the session was opened has it already."""
+    if not there:
+        said.keep(sql, table)
+    elif said.differs(sql):
+        raise InputError(
+            "E_SCHEMA",
+            f"table {table._label!r} exists with other constraints or defaults",
+            "declare it as it was, ALTER it, drop it first, or choose another name",
+        )
 
 
 def _follow(core: Core, table: Table, there: bool, marks: tuple[Expr, Expr] | None, until: Expr | None) -> None:
@@ -210,39 +233,18 @@ def _follow(core: Core, table: Table, there: bool, marks: tuple[Expr, Expr] | No
         )
 
 
-def columns_of(name: str, columns: str, around: Source | None = None) -> tuple[dict[str, Any], list[str]]:
-    """Types of columns as CREATE TABLE lists them, and the key; `around` is the text that they stand in."""
+def columns_of(
+    sql: Statements, name: str, columns: str, around: Source | None = None, table: Table | None = None
+) -> Declared:
+    """What a list of columns says, as CREATE TABLE has it; `around` is the text that it stands in, `table` one that the
+    columns are added to.
+    """
     text = f"CREATE TABLE {name} {columns}"
     source = Source(text) if around is None else replace(around, text=text, known=None)
     listed: exp.Schema = reading.parsed(source).this
     parts.understood(listed.this)
-    return parts.whole(listed, source, lambda: _columns(listed, source))
-
-
-def _columns(listed: exp.Schema, source: Source) -> tuple[dict[str, Any], list[str]]:
-    """The types of listed columns, and which of them are the key."""
-    schema: dict[str, Any] = {}
-    key: list[str] = []
-    for item in listed.expressions:
-        if isinstance(item, exp.ColumnDef):
-            if item.name in schema:
-                raise source.error(item, "E_DUPLICATE", f"two columns are called {item.name}")
-            declared, is_key = _column(item, source)
-            schema[item.name] = declared
-            key += [item.name] if is_key else []
-        elif isinstance(item, exp.PrimaryKey):
-            key += [e.name for e in item.expressions]
-        else:
-            raise source.refuse(item, f"{_constraint(item)} is not supported in CREATE TABLE: nothing would enforce it")
-    for column in key:
-        if key.count(column) > 1:
-            raise source.error(listed, "E_DUPLICATE", f"the key column {column} is there twice")
-        if column not in schema:
-            raise source.error(
-                listed, "E_COLUMN", f"the key column {column} is not there", did_you_mean(column, schema)
-            )
-        schema[column] = schema[column].optional(False)
-    return schema, key
+    label = name if table is None else table._label
+    return parts.whole(listed, source, lambda: Reading(sql, label, source, table).read(listed.expressions, listed))
 
 
 def _ttl(sql: Statements, node: exp.Create, schema: dict[str, Any], source: Source) -> Expr | dt.timedelta | None:
@@ -268,39 +270,6 @@ def _ttl(sql: Statements, node: exp.Create, schema: dict[str, Any], source: Sour
     return functions.cast(bound, TIMESTAMP)
 
 
-def _column(item: exp.ColumnDef, source: Source) -> tuple[Any, bool]:
-    if item.kind is None:
-        raise source.error(item, "E_TYPE", f"the column {item.name} has no type")
-    declared = names.data_type(item.kind, source).optional()
-    is_key = False
-    for constraint in item.args.get("constraints") or []:
-        if isinstance(constraint.kind, exp.NotNullColumnConstraint):
-            declared = declared.optional(bool(constraint.kind.args.get("allow_null")))
-        elif isinstance(constraint.kind, exp.PrimaryKeyColumnConstraint):
-            is_key = True
-        else:
-            what = _constraint(constraint.kind)
-            raise source.refuse(item, f"{what} is not supported in CREATE TABLE: nothing would enforce it")
-    return declared, is_key
-
-
-_CONSTRAINTS: dict[type[exp.Expr], str] = {
-    exp.CheckColumnConstraint: "CHECK",
-    exp.CollateColumnConstraint: "COLLATE",
-    exp.ComputedColumnConstraint: "GENERATED ALWAYS AS",
-    exp.DefaultColumnConstraint: "DEFAULT",
-    exp.ForeignKey: "FOREIGN KEY",
-    exp.GeneratedAsIdentityColumnConstraint: "GENERATED AS IDENTITY",
-    exp.Reference: "REFERENCES",
-    exp.UniqueColumnConstraint: "UNIQUE",
-}
-
-
-def _constraint(node: exp.Expr) -> str:
-    """A constraint in the words that people write."""
-    return _CONSTRAINTS.get(type(node)) or node.sql("postgres")
-
-
 def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
     """DROP TABLE and DROP [MATERIALIZED] VIEW: all that are named, or none."""
     sql.refuse_in_transaction(node, source)
@@ -311,6 +280,8 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
         return settings.drop_type(sql, node, source)
     if kind == "SCHEMA":
         return schemas.drop(sql, node, source)
+    if kind == "SEQUENCE":
+        return sequences.drop(sql, node, source)
     if kind not in ("TABLE", "VIEW"):
         raise source.refuse(node, f"DROP {kind} is not supported")
     there = sql.session.tables if kind == "TABLE" else sql.session.views

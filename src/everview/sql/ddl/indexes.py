@@ -12,6 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from everview.errors import did_you_mean
+from everview.session.names.rules import UNIQUE, Rule
+from everview.sql.ddl import declared
 from everview.sql.scalar.names import spelled
 from everview.sql.text import reading
 from everview.sql.text.words import Words, relation
@@ -26,11 +28,7 @@ def create(sql: Statements, statement: reading.Statement) -> None:
     """CREATE INDEX [CONCURRENTLY] [IF NOT EXISTS] [name] ON t [USING btree] (x, y)"""
     words = Words(statement)
     words.need("CREATE")
-    if words.next_is("UNIQUE"):
-        words.at -= 1
-        raise words.error(
-            "a UNIQUE index is not supported: nothing would enforce it", "PRIMARY KEY does", "E_UNSUPPORTED"
-        )
+    unique = words.next_is("UNIQUE")
     words.need("INDEX")
     sql.refuse_in_transaction(None, statement.source())
     words.next_is("CONCURRENTLY")
@@ -51,8 +49,21 @@ def create(sql: Statements, statement: reading.Statement) -> None:
             return
         words.at = at
         raise words.error(f"there is an index {name} already", "choose another name, or DROP it", "E_NAME")
-    if not sql.dry:
+    if sql.dry:
+        return
+    if unique:
+        _unique(sql, words, of, name, keys)
+    else:
         sql.core.definitions.index(sql.session[of], keys, name)
+
+
+def _unique(sql: Statements, words: Words, of: str, name: str, keys: tuple[int, ...]) -> None:
+    """A UNIQUE index is a constraint of its table."""
+    table = sql.core.catalog.tables.get(of)
+    if table is None:
+        raise words.error(f"{of} is a view: what is unique in it is so or not", "CREATE INDEX", "E_UNSUPPORTED")
+    columns = tuple(table._columns[k].name for k in keys)
+    declared.add(sql, table, declared.Wanted(Rule(name, UNIQUE, of, columns)))
 
 
 def _keys(words: Words, of: str, have: list[str]) -> tuple[int, ...]:
@@ -95,7 +106,9 @@ def drop(sql: Statements, statement: reading.Statement) -> None:
     sql.refuse_in_transaction(None, statement.source())
     words.next_is("CONCURRENTLY")
     optional = words.next_is("IF", "EXISTS")
-    there = {n: of for n, of in sql.core.catalog.indexes().items() if of[0]._label in sql.session}
+    rules = {r.name: r for r in sql.core.constraints.rules() if r.table in sql.session}
+    there = {n for n, of in sql.core.catalog.indexes().items() if of[0]._label in sql.session}
+    there |= {n for n, r in rules.items() if r.kind == UNIQUE}
     found: list[str] = []
     while True:
         at = words.at
@@ -111,4 +124,10 @@ def drop(sql: Statements, statement: reading.Statement) -> None:
     words.next_is("CASCADE") or words.next_is("RESTRICT")
     words.end()
     for name in dict.fromkeys(found) if not sql.dry else ():
-        sql.core.definitions.drop_index(name)
+        if name not in rules:
+            sql.core.definitions.drop_index(name)
+        elif rules[name].kind == UNIQUE and not sql.core.constraints.referred(rules[name]):
+            sql.core.definitions.drop_constraint(rules[name])
+        else:
+            what = f"the index {name} belongs to a constraint"
+            raise words.error(what, "ALTER TABLE ... DROP CONSTRAINT", "E_IN_USE")

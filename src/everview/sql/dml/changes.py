@@ -13,19 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from everview.errors import InputError, PlanError, did_you_mean
-from everview.expr import functions
+from everview.errors import InputError, did_you_mean
 from everview.expr.nodes import Expr
 from everview.expr.nodes import Literal as Constant
 from everview.plan import joins
 from everview.plan import nodes as plan
+from everview.session.changes.constraints import places
+from everview.session.names.rules import UNIQUE
 from everview.session.rights.acting import doing
 from everview.session.table import Table
 from everview.sql.answers.result import Result, Row
 from everview.sql.ddl import schemas
-from everview.sql.dml import own_changes
+from everview.sql.dml import missing, obeying, own_changes
 from everview.sql.dml.affected import Returning
-from everview.sql.dml.conflicts import DoUpdate
+from everview.sql.dml.conflicts import DoNothing, DoUpdate
 from everview.sql.rights import row_checks
 from everview.sql.scalar import constants, names
 from everview.sql.scalar.scalars import Scalars
@@ -33,7 +34,7 @@ from everview.sql.select.query import Compiler, Query
 from everview.sql.select.scopes import HIDDEN_FIELD, Relation, Scope
 from everview.sql.text import parts
 from everview.sql.text.places import Source, SqlError
-from everview.types import INT, STR
+from everview.types import INT
 
 if TYPE_CHECKING:
     from everview.sql.statements import Do, Statements
@@ -51,24 +52,34 @@ def insert(sql: Statements, node: exp.Insert, source: Source) -> Do:
     table = table_of(sql, target, source, "INSERT")
     conflict = _conflict(sql, node, table, source)
     returning = Returning(sql, node, table, source)
-    if node.expression is None:
-        raise source.refuse(node, "DEFAULT VALUES is not supported: columns have no defaults", "give VALUES (...)")
     listed = node.this.expressions if isinstance(node.this, exp.Schema) else None
     at = list(range(len(table._columns))) if listed is None else positions_of(listed, table, source)
-    rows = _given(sql, node, table, at, source)
+    if node.expression is None:
+        node.args.get("default")
+        at, rows = [], _one_empty
+    else:
+        at, rows = _given(sql, node, table, at, source, listed is None)
 
     def change() -> list[Row]:
-        columns = [dict(zip(at, row, strict=True)) for row in rows()]
-        full = [tuple(row.get(i) for i in range(len(table._columns))) for row in columns]
+        full = missing.completed(sql, table, at, rows())
+        if isinstance(conflict, DoNothing):
+            full = conflict.kept(sql, table, full)
+            return insert_rows(sql, table, full, "error")
         if isinstance(conflict, str):
             return insert_rows(sql, table, full, conflict)
         fresh, old, changed = conflict.split(full)
+        changed = missing.generated(sql, table, changed)
         with sql.session.transaction():
-            _replace(sql, table, old, changed)
+            replace_rows(sql, table, old, changed)
             insert_rows(sql, table, fresh, "error")
         return [*fresh, *changed]
 
     return lambda: done(sql, change, returning)
+
+
+def _one_empty() -> list[Row]:
+    """The row of DEFAULT VALUES."""
+    return [()]
 
 
 def done(sql: Statements, change: Rows, returning: Returning) -> Result | None:
@@ -82,15 +93,50 @@ def done(sql: Statements, change: Rows, returning: Returning) -> Result | None:
         return returning.answer(rows)
 
 
-def _given(sql: Statements, node: exp.Insert, table: Table, at: Sequence[int], source: Source) -> Rows:
-    """The rows to insert, as the listed columns want them."""
+def _given(
+    sql: Statements, node: exp.Insert, table: Table, at: list[int], source: Source, first: bool
+) -> tuple[list[int], Rows]:
+    """The rows to insert, as the listed columns want them, and which of these they have values for. `first`: no columns
+    are listed, so fewer values than columns are for the first of them, as in PostgreSQL.
+    """
+    if first and sql.core.defaults.of(table):
+        at = at[: _width(node.expression, len(at))]
+    at = _without_defaults(node.expression, at)
     known = _constants(sql, node.expression, table, at, source) if node.args.get("with_") is None else None
     if known is not None:
-        return lambda: known
+        return at, lambda: known
     query, compiler = sql.bound(node.expression, source, change=node)
     check_width(len(query.names), table, at, node, source)
+    missing.refuse_given(sql, table, at, node, source)
     given = fitted(query, table, at, node, source)
-    return lambda: sql.answer(given, compiler).rows()
+    return at, lambda: sql.answer(given, compiler).rows()
+
+
+def _width(node: exp.Expr, most: int) -> int:
+    """How many values the rows of VALUES have."""
+    if not isinstance(node, exp.Values) or not node.expressions:
+        return most
+    row = node.expressions[0]
+    return min(len(row.expressions) if isinstance(row, exp.Tuple) else 1, most)
+
+
+def is_default(node: exp.Expr) -> bool:
+    """Whether a value is the word DEFAULT."""
+    return isinstance(node, (exp.Var, exp.Column)) and node.name.upper() == "DEFAULT" and not node.args.get("table")
+
+
+def _without_defaults(node: exp.Expr, at: list[int]) -> list[int]:
+    """The columns that some row of VALUES gives something for but DEFAULT; the word goes where all say it."""
+    if not isinstance(node, exp.Values):
+        return at
+    rows = [row for row in node.expressions if isinstance(row, exp.Tuple)]
+    if len(rows) != len(node.expressions) or any(len(r.expressions) != len(at) for r in rows):
+        return at
+    gone = [i for i in range(len(at)) if all(is_default(r.expressions[i]) for r in rows)]
+    if gone and len(gone) < len(at):
+        for row in rows:
+            row.set("expressions", [e for i, e in enumerate(row.expressions) if i not in gone])
+    return [p for i, p in enumerate(at) if i not in gone] if len(gone) < len(at) else at
 
 
 def update(sql: Statements, node: exp.Update, source: Source) -> Do:
@@ -99,6 +145,8 @@ def update(sql: Statements, node: exp.Update, source: Source) -> Do:
     returning = Returning(sql, node, table, source)
     settings = [pair for setting in node.expressions for pair in settings_of(setting, source)]
     new = positions_of([column for column, _ in settings], table, source)
+    settings, reset = _reset(sql, settings, new, table, source)
+    new = [p for p in new if p not in reset]
     select = of_target(node, [value for _, value in settings])
     others = node.args.get("from_")
     if others is not None:
@@ -111,10 +159,26 @@ def update(sql: Statements, node: exp.Update, source: Source) -> Do:
         found = rows() if others is None else _each_once(sql, table, rows(), width)
         old = [row[:width] for row in found]
         changed: list[Row] = [tuple(row[places.get(i, i)] for i in range(width)) for row in found]
-        _replace(sql, table, old, changed)
+        if reset:
+            at = [i for i in range(width) if i not in reset]
+            changed = missing.completed(sql, table, at, [tuple(row[i] for i in at) for row in changed])
+        changed = missing.generated(sql, table, changed)
+        replace_rows(sql, table, old, changed)
         return changed
 
     return lambda: done(sql, change, returning)
+
+
+def _reset(
+    sql: Statements, settings: list[tuple[exp.Expr, exp.Expr]], at: list[int], table: Table, source: Source
+) -> tuple[list[tuple[exp.Expr, exp.Expr]], set[int]]:
+    """Assignments of values, and the columns that are set to DEFAULT."""
+    reset = {p for p, (_, value) in zip(at, settings, strict=True) if is_default(value)}
+    kept = [setting for p, setting in zip(at, settings, strict=True) if p not in reset]
+    for place, (column, _) in zip(at, settings, strict=True):
+        if place not in reset:
+            missing.refuse_given(sql, table, [place], column, source)
+    return kept, reset
 
 
 def settings_of(setting: exp.Expr, source: Source) -> list[tuple[exp.Expr, exp.Expr]]:
@@ -168,13 +232,15 @@ def _each_once(sql: Statements, table: Table, rows: list[Row], width: int) -> li
     return [found[row] for row in own_changes.rows_of(sql.core, table) if row in found]
 
 
-def _replace(sql: Statements, table: Table, old: list[Row], changed: list[Row]) -> None:
-    """Take rows away and put others in their place, all or nothing."""
+def replace_rows(sql: Statements, table: Table, old: list[Row], changed: list[Row]) -> None:
+    """Take rows away and put others in their place, in order, all or nothing."""
     if not old:
         return
     with sql.session.transaction(), doing("UPDATE"):
         table.delete(old)
         insert_rows(sql, table, changed, "error")
+        if sql.core.constraints.referring(table._label):
+            obeying.moved(sql, table, old, changed)
 
 
 def delete(sql: Statements, node: exp.Delete, source: Source) -> Do:
@@ -239,11 +305,17 @@ def _constants(sql: Statements, node: exp.Expr, table: Table, at: Sequence[int],
     for row in node.expressions:
         items = row.expressions if isinstance(row, exp.Tuple) else [row]
         check_width(len(items), table, at, row, source)
-        values = [_fitted_value(scalars.bind(e), table, i, e, source) for e, i in zip(items, at, strict=True)]
-        found = [constants.folded(v, sql.core.interner) for v in values]
-        if not all(isinstance(v, Constant) for v in found):
-            return None
-        rows.append(tuple(v.value for v in found if isinstance(v, Constant)))
+        found: list[Any] = []
+        for item, place in zip(items, at, strict=True):
+            if is_default(item):
+                found.append(missing.NOT_GIVEN)
+                continue
+            missing.refuse_given(sql, table, [place], item, source)
+            value = constants.folded(_fitted_value(scalars.bind(item), table, place, item, source), sql.core.interner)
+            if not isinstance(value, Constant):
+                return None
+            found.append(value.value)
+        rows.append(tuple(found))
     return rows
 
 
@@ -252,35 +324,67 @@ def check_width(given: int, table: Table, at: Sequence[int], node: exp.Expr, sou
         raise source.error(node, "E_WIDTH", f"{given} values for {len(at)} columns of {table._label}")
 
 
-def _check_conflict_keys(clause: exp.OnConflict, table: Table, source: Source) -> None:
-    """ON CONFLICT (columns) names the key: nothing else is unique."""
+Key = tuple[int, ...]
+"""Places of columns that are unique together."""
+
+
+def _uniques(sql: Statements, table: Table) -> list[Key]:
+    """The key, and what is declared UNIQUE besides."""
+    rules = [r for r in sql.core.constraints.rules(table._label) if r.kind == UNIQUE]
+    return [k for k in (table._key, *(places(table, r.columns) for r in rules)) if k]
+
+
+def _conflict_key(sql: Statements, clause: exp.OnConflict, table: Table, source: Source) -> Key | None:
+    """The columns that ON CONFLICT (columns), or ON CONSTRAINT name, means: unique ones; None if it says none."""
     columns = [o.this if isinstance(o, exp.Ordered) else o for o in clause.args.get("conflict_keys") or []]
     for ordered in clause.args.get("conflict_keys") or []:
         parts.understood(ordered)
-    if columns and set(positions_of(columns, table, source)) != set(table._key):
-        key = ", ".join(table._columns[k].name for k in table._key)
-        hint = f"the key is ({key})" if key else f"{table._label} has no key"
-        raise source.error(columns[0], "E_KEY", "these columns are not the key, so they can be there twice", hint)
+    uniques = _uniques(sql, table)
+    named = clause.args.get("constraint")
+    if named is not None:
+        return _named_key(sql, named, table, source)
+    if not columns:
+        return None
+    wanted = set(positions_of(columns, table, source))
+    for key in uniques:
+        if set(key) == wanted:
+            return key
+    known = " or ".join(f"({', '.join(table._columns[k].name for k in key)})" for key in uniques)
+    hint = f"the key is {known}" if known else f"{table._label} has no key"
+    raise source.error(columns[0], "E_KEY", "these columns are not the key, so they can be there twice", hint)
 
 
-def _conflict(sql: Statements, node: exp.Insert, table: Table, source: Source) -> str | DoUpdate:
+def _named_key(sql: Statements, named: exp.Expr, table: Table, source: Source) -> Key:
+    last = table._label.rpartition(".")[2]
+    if table._key and named.name.lower() == f"{last}_pkey".lower():
+        return table._key
+    rules = {r.name: r for r in sql.core.constraints.rules(table._label) if r.kind == UNIQUE}
+    exact = names.spelled(named.name, rules)
+    if exact not in rules:
+        what = f"{table._label} has no unique constraint {named.name}"
+        raise source.error(named, "E_NAME", what, did_you_mean(named.name, rules))
+    return places(table, rules[exact].columns)
+
+
+def _conflict(sql: Statements, node: exp.Insert, table: Table, source: Source) -> str | DoNothing | DoUpdate:
     """What to do with a key that exists: error, nothing, replace the row, or change it."""
     clause = node.args.get("conflict")
     if clause is None:
         return "update" if str(node.args.get("alternative") or "").upper() == "REPLACE" else "error"
     action = clause.args.get("action")
     what = action.name.upper() if action is not None else ""
+    key = _conflict_key(sql, clause, table, source)
     if "NOTHING" in what:
-        _check_conflict_keys(clause, table, source)
-        return "nothing"
+        return DoNothing([key] if key is not None else _uniques(sql, table))
     if "UPDATE" not in what:
         raise source.refuse(node, "ON CONFLICT is followed by DO NOTHING or DO UPDATE SET")
-    _check_conflict_keys(clause, table, source)
     sql.core.access.may("UPDATE", "relation", table._label)
     at = positions_of([s.this for s in clause.expressions], table, source)
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
     name = target.alias or target.name
-    return DoUpdate(sql, clause, name, table, source, at, lambda e, i, s: _fitted_value(e, table, i, s, source))
+    missing.refuse_given(sql, table, at, clause, source)
+    by = key if key is not None else table._key
+    return DoUpdate(sql, clause, name, table, by, source, at, lambda e, i, s: _fitted_value(e, table, i, s, source))
 
 
 def positions_of(columns: Sequence[exp.Expr], table: Table, source: Source) -> list[int]:
@@ -308,55 +412,35 @@ def fitted(query: Query, table: Table, at: Sequence[int], node: exp.Expr, source
 
 
 def _fitted_value(value: Expr, table: Table, position: int, at: exp.Expr, source: Source) -> Expr:
-    """A value as the table's column wants it: quoted constants are read, numbers become wider ones."""
+    """A value as the table's column wants it."""
     column = table._columns[position]
-    if isinstance(value, Constant):
-        if value.value is None:
-            return Constant(column.type.optional(), None)
-        if value.type.kind == "str" and column.type.kind not in ("str", "bytes"):
-            return constants.text_as(value.value, column.type, at, source)
-    same = value.type.kind == column.type.kind
-    numbers = {value.type.kind, column.type.kind} <= functions.NUMBERS | {"numeric"}
-    if not (same or numbers or functions.common_type((value.type, column.type)) is not None):
-        what = f"{table._label}.{column.name} is {column.type!r}, the value is {value.type!r}"
-        raise source.error(at, "E_TYPE", what, "cast it: CAST(x AS type)")
-    try:
-        if column.type.kind == "int" and not same:
-            value = functions.call("round", value)
-        if column.type.kind == "char" and column.type.width:
-            value = functions.call("char_fit", functions.cast(value, STR), Constant(INT, column.type.width))
-        return functions.cast(value, column.type)
-    except PlanError as error:
-        raise source.placed(error, at) from None
+    return missing.fitted(value, column.type, at, source, f"{table._label}.{column.name}")
 
 
 def insert_rows(sql: Statements, table: Table, rows: list[Any], conflict: str) -> list[Any]:
     """Insert rows; gives those that were."""
     if table._key and conflict != "update":
-        rows = _new_keys(sql, table, rows, conflict)
+        rows = _new_keys(sql, table, rows)
     if rows:
         (table.upsert if conflict == "update" and table._key else table.insert)(rows)
     return rows
 
 
-def _new_keys(sql: Statements, table: Table, rows: list[Any], conflict: str) -> list[Any]:
-    """The rows whose keys are not there yet."""
+def _new_keys(sql: Statements, table: Table, rows: list[Any]) -> list[Any]:
+    """Rows whose keys must not be there yet."""
     codes = table._codec.encode(rows)
     keys = [tuple(codes[k, i].item() for k in table._key) for i in range(len(rows))]
     there = {tuple(r[k] for k in table._key) for r in sql.core.transactions.present(table, keys)}
-    kept = []
     for row, key in zip(rows, keys, strict=True):
-        if key not in there:
-            there.add(key)
-            kept.append(row)
-        elif conflict == "error":
+        if key in there:
             shown = ", ".join(repr(row[k]) for k in table._key)
             raise InputError(
                 "E_KEY",
                 f"table {table._label!r} already has a row with key {shown}",
                 "UPDATE it, or INSERT OR REPLACE",
             )
-    return kept
+        there.add(key)
+    return rows
 
 
 def _read_rows(

@@ -17,6 +17,7 @@ from everview.session.rights.acting import doing
 from everview.sql.answers.result import Row
 from everview.sql.dml.affected import Affected
 from everview.sql.text.places import Source
+from everview.types import NULL
 
 if TYPE_CHECKING:
     from everview.session.table import Table
@@ -24,6 +25,42 @@ if TYPE_CHECKING:
 
 Fit = Callable[[Expr, int, exp.Expr], Expr]
 """A value as a column of the table, by position, wants it."""
+
+
+def under(sql: Statements, table: Table, key: tuple[int, ...], codes: np.ndarray) -> np.ndarray:
+    """Rows of a table with the keys of new rows (columns of codes), as the transaction under way sees it."""
+    keys = np.ascontiguousarray(codes[list(key)])
+    keys = np.ascontiguousarray(keys[:, ~(keys == NULL).any(axis=0)])
+    if key == table._key:
+        return sql.core.transactions.current(table, keys)
+    transactions = sql.core.transactions
+    pending = [c for queued in transactions.queued or [] for c in queued] + (transactions.staged or [])
+    return sql.core.constraints.under(table, key, keys, pending)
+
+
+class DoNothing:
+    """ON CONFLICT DO NOTHING: rows of which a key is there already are left out."""
+
+    def __init__(self, keys: Sequence[tuple[int, ...]]) -> None:
+        self.keys = keys
+
+    def kept(self, sql: Statements, table: Table, rows: list[Row]) -> list[Row]:
+        """The rows that are new by all keys."""
+        for key in self.keys:
+            if rows:
+                rows = self._new(sql, table, key, rows)
+        return rows
+
+    def _new(self, sql: Statements, table: Table, key: tuple[int, ...], rows: list[Row]) -> list[Row]:
+        codes = table._codec.encode(rows)
+        there = {tuple(k) for k in under(sql, table, key, codes)[list(key)].T.tolist()}
+        found: list[Row] = []
+        for i, row in enumerate(rows):
+            own = tuple(codes[k, i].item() for k in key)
+            if NULL in own or own not in there:
+                there.add(own)
+                found.append(row)
+        return found
 
 
 class DoUpdate:
@@ -35,13 +72,15 @@ class DoUpdate:
         clause: exp.OnConflict,
         name: str,
         table: Table,
+        key: tuple[int, ...],
         source: Source,
         at: Sequence[int],
         fit: Fit,
     ) -> None:
         self.sql = sql
         self.table = table
-        if not table._key:
+        self.key = key
+        if not key:
             raise source.error(clause, "E_KEY", f"{table._label} has no key, so nothing conflicts", "declare one")
         self.rows = Affected(sql, source, [(name, table), ("excluded", table)])
         values = [fit(self.rows.bound(s.expression), i, s) for s, i in zip(clause.expressions, at, strict=True)]
@@ -55,17 +94,18 @@ class DoUpdate:
         """New rows, rows that go, and what comes in their place."""
         table, width = self.table, len(self.table._columns)
         codes = table._codec.encode(rows)
-        keys = [tuple(codes[k, i].item() for k in table._key) for i in range(len(rows))]
-        there = {tuple(r[k] for k in table._key): r for r in self.sql.core.transactions.present(table, keys)}
+        keys = [tuple(codes[k, i].item() for k in self.key) for i in range(len(rows))]
+        found_there = under(self.sql, table, self.key, codes).T.tolist()
+        there = {tuple(r[k] for k in self.key): r for r in found_there}
         if there:
             with doing("UPDATE"):
-                self.sql.core.access.may_change(table, list(there.values()), -1)
+                self.sql.core.access.may_change(table, [tuple(r) for r in there.values()], -1)
         fresh: list[Row] = []
         pairs: list[Row] = []
         seen: set[tuple[int, ...]] = set()
         for row, key in zip(rows, keys, strict=True):
-            if key in seen:
-                shown = ", ".join(repr(row[k]) for k in table._key)
+            if key in seen and NULL not in key:
+                shown = ", ".join(repr(row[k]) for k in self.key)
                 raise InputError("E_KEY", f"the key {shown} is given twice", "ON CONFLICT changes a row once")
             seen.add(key)
             if key in there:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import TokenType, exp
 
+from everview.codes.codec import Codec
 from everview.errors import InputError, did_you_mean
 from everview.io.file_sink import write_whole
 from everview.io.files import Files
@@ -31,6 +32,7 @@ from everview.io.source import Bad, here
 from everview.session.reads.contents import Contents
 from everview.session.table import Table
 from everview.sql.answers.files import forbidden
+from everview.sql.dml import missing
 from everview.sql.scalar.names import spelled
 from everview.sql.text import parts, reading
 from everview.sql.text.words import Words
@@ -182,15 +184,20 @@ def _load(sql: Statements, words: Words, what: _What, files: Files) -> None:
     table = _table(sql, words, what)
     columns = {c.name: c.type for c in table._columns}
     names = [_column(words, table, column) for column in what.columns] or list(columns)
+    defaults = sql.core.defaults.of(table).keys() - {*names}
     for column, declared in columns.items():
-        if column not in names and not declared.nullable:
+        if column not in names and not declared.nullable and column not in defaults:
             raise words.error(f"{table._label}.{column} cannot be NULL and is not listed", "list it", "E_NULL")
     if isinstance(files.format, Csv):
         files.format.skip = files.format.header is True
         files.format.header = names
     if sql.dry:
         return
-    fitting = Fitting(table._label, table._codec, exact=True)
+    codec = table._codec
+    if defaults:
+        codec = Codec([columns[n] for n in names], names, sql.core.interner)
+    fitting = Fitting(table._label, codec, exact=True)
+    at = [list(columns).index(n) for n in names]
     taken = 0
     with sql.session.transaction():
         files.open({}, {n: columns[n] for n in names}, False)
@@ -200,6 +207,8 @@ def _load(sql: Statements, words: Words, what: _What, files: Files) -> None:
             for record in bad:
                 said = f"{record.place}: {record.reason}: {record.record}"
                 raise words.error(said, "nothing was copied: correct the record", "E_RECORD")
+            if defaults:
+                codes = table._codec.encode(missing.completed(sql, table, at, codec.decode_rows(codes)))
             if table._key:
                 sql.core.by_key.insert(table, codes)
             else:

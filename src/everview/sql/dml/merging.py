@@ -17,7 +17,7 @@ from everview.errors import InputError
 from everview.session.rights.acting import doing
 from everview.session.table import Table
 from everview.sql.answers.result import Row
-from everview.sql.dml import changes, own_changes
+from everview.sql.dml import changes, missing, own_changes
 from everview.sql.dml.affected import Returning
 from everview.sql.dml.changes import Rows
 from everview.sql.text.places import Source
@@ -55,17 +55,24 @@ def merge(sql: Statements, node: exp.Merge, source: Source) -> Do:
     def change() -> list[Row]:
         found = [(when, when.rows()) for when in whens]
         width = len(table._columns)
-        old = [row[:width] for when, rows in found if when.old for row in rows]
         _check_once(sql, table, [row[:width] for when, rows in found if when.old and when.matched for row in rows])
-        new = [tuple(row[i] for i in when.new) for when, rows in found if when.new is not None for row in rows]
-        with sql.session.transaction(), doing("MERGE"):
-            if old:
-                table.delete(old)
-            changes.insert_rows(sql, table, new, "error")
         gone = [row[:width] for when, rows in found if when.old and when.new is None for row in rows]
-        return [*new, *gone]
+        old = [row[:width] for when, rows in found if when.old and when.new is not None for row in rows]
+        changed = missing.generated(sql, table, _new(found, old=True))
+        new = missing.generated(sql, table, _new(found, old=False))
+        with sql.session.transaction(), doing("MERGE"):
+            if gone:
+                table.delete(gone)
+            changes.replace_rows(sql, table, old, changed)
+            changes.insert_rows(sql, table, new, "error")
+        return [*changed, *new, *gone]
 
     return lambda: changes.done(sql, change, returning)
+
+
+def _new(found: list[tuple[_When, list[Row]]], *, old: bool) -> list[Row]:
+    """Rows that come: in the place of others, or besides."""
+    return [tuple(row[i] for i in w.new) for w, rows in found if w.new is not None and w.old == old for row in rows]
 
 
 def _whens(sql: Statements, node: exp.Merge, table: Table, source: Source) -> list[_When]:
@@ -143,8 +150,10 @@ def _inserted(
     select = exp.Select(expressions=list(given.expressions), from_=exp.From(this=node.args["using"].copy()))
     rows = _rows(sql, node, select, [_alone(node, node.this), *tests], source, table, at)
 
+    missing.refuse_given(sql, table, at, then, source)
+
     def full() -> list[Row]:
-        return [tuple(dict(zip(at, row, strict=True)).get(i) for i in range(width)) for row in rows()]
+        return missing.completed(sql, table, at, rows())
 
     return _When(full, False, tuple(range(width)), False)
 

@@ -44,7 +44,14 @@ def create_source(sql: Statements, statement: Statement) -> Any:
     words.need("FROM")
     files, rest = _place(words, _SOURCE_OPTIONS)
     if columns:
-        rest["schema"], key = columns_of(name, columns)
+        said = columns_of(sql, name, columns)
+        if not said.plain:
+            raise words.error(
+                "a source's columns have no defaults or constraints of their own",
+                "CREATE TABLE with them first; the source feeds it then",
+                "E_UNSUPPORTED",
+            )
+        rest["schema"], key = said.schema, said.key
         if key:
             rest.setdefault("key", key)
     if isinstance(rest.get("key"), str):

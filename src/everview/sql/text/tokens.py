@@ -35,6 +35,19 @@ _CLOSING = {
 }  # fmt: skip
 
 
+STOOD_FOR = "everview words"
+"""Where a node that was put in the place of another keeps the words of that one."""
+
+_OWN_WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
+    exp.Version: ("SYSTEM_TIME",),
+    exp.GeneratedAsIdentityColumnConstraint: ("GENERATED", "ALWAYS", "INCREMENT", "MINVALUE", "MAXVALUE"),
+    exp.ComputedColumnConstraint: ("GENERATED", "ALWAYS", "STORED"),
+    exp.SequenceProperties: ("INCREMENT", "MINVALUE", "MAXVALUE", "CYCLE", "CACHE"),
+    exp.Reference: ("ACTION", "INITIALLY", "DEFERRED", "IMMEDIATE", "SIMPLE"),
+}
+"""Words that say nothing but that a node is there."""
+
+
 def stray_commas(tokens: Sequence[Token]) -> Iterator[Token]:
     """Commas that stand between nothing and something."""
     for i, token in enumerate(tokens):
@@ -72,11 +85,16 @@ def dropped(tree: exp.Expr, tokens: Sequence[Token], texts: bool = True) -> Iter
             yield token
 
 
+def words_of(tree: exp.Expr) -> list[str]:
+    """All words that a tree keeps, or is."""
+    return [word for node in tree.walk() for word in _words(node)]
+
+
 def _words(node: exp.Expr) -> Iterator[str]:
     """Words that a node keeps, or is."""
     yield from re.findall("[A-Z]+", type(node).__name__.upper())
-    if isinstance(node, exp.Version):
-        yield "SYSTEM_TIME"
+    yield from _OWN_WORDS.get(type(node), ())
+    yield from node.meta.get(STOOD_FOR, ())
     for part, value in node.args.items():
         if value:
             yield from part.upper().split("_")

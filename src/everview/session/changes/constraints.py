@@ -1,0 +1,260 @@
+"""Constraints of tables: CHECK, UNIQUE and FOREIGN KEY.
+
+A constraint is a hidden view, of the rows that break it or of the keys that must be there once, whose plan ends in a
+`Guard` (`everview.plan.nodes`). The step that would break it is refused by the guard, inside the step, so it does not
+matter which way rows came: SQL, Python, COPY, a source, a server, shards. It costs what its plan costs for the change.
+
+    CHECK         Guard[Project[Filter[t, not condition], what it reads and the key], 0]
+    UNIQUE        Guard[Project[t, columns], 1]                                      NULLs left out
+    FOREIGN KEY   Guard[Project[t, columns] - Project[Join[t, other], columns], 0]   NULLs left out
+
+As a view it is built again by ALTER, by opening a directory, on shards; it goes with its table. UNIQUE and FOREIGN KEY
+also keep an index of the table by their columns, with the constraint's name: rows are looked up in it.
+
+What a foreign key says is to become of the rows that refer to one that goes (CASCADE, SET NULL, SET DEFAULT) is added
+to the transaction before its step (`Constraints.extend`). A guard looks at the ends of transactions; SQL asks after
+each statement of one (`everview.sql.dml.obeying`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everview.codes.codec import Codec
+from everview.codes.values import encode_value
+from everview.dataflow.operators import Arrangement
+from everview.errors import ConstraintError, InputError
+from everview.expr.evaluate import ERRORS
+from everview.plan import nodes as plan
+from everview.runtime.base import Change, ChangeSet, RemoteRows, columns_of
+from everview.session.changes import current_rows
+from everview.session.names.rules import CASCADE, CHECK, FOREIGN_KEY, NO_ACTION, SET_DEFAULT, UNIQUE, Rule
+from everview.types import NULL, DataType
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.table import Table
+    from everview.session.view import View
+
+CODES = {CHECK: "E_CHECK", UNIQUE: "E_UNIQUE", FOREIGN_KEY: "E_FOREIGN_KEY"}
+
+MOST_ROUNDS = 1000
+"""Tables that one deletion may go on to, one after the other."""
+
+
+class Constraints:
+    """The constraints of a session's tables."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self.acting = False
+        """whether any foreign key says what becomes of rows that refer to one that goes"""
+
+    def all(self) -> list[View]:
+        """The hidden views that they are."""
+        return [v for v in self._core.catalog.views.values() if v._rule is not None]
+
+    def rules(self, table: str | None = None) -> list[Rule]:
+        """What there is, of one table or of all."""
+        return [r for v in self.all() if (r := v._rule) is not None and table in (None, r.table)]
+
+    def referring(self, table: str) -> list[Rule]:
+        """The foreign keys that refer to a table."""
+        return [r for r in self.rules() if r.kind == FOREIGN_KEY and r.other == table]
+
+    def referred(self, rule: Rule) -> bool:
+        """Whether a foreign key relies on a UNIQUE."""
+        return any({*r.other_columns} == {*rule.columns} for r in self.referring(rule.table))
+
+    def view_of(self, rule: Rule) -> View:
+        """The hidden view of a constraint."""
+        return next(v for v in self.all() if v._rule == rule)
+
+    def noticed(self) -> None:
+        """Constraints came or went."""
+        self.acting = any(r.on_delete != NO_ACTION for r in self.rules() if r.kind == FOREIGN_KEY)
+
+    # what is wrong
+
+    def explained(
+        self,
+        error: ConstraintError,
+        changes: Iterable[Change],
+        rule: Rule | None = None,
+        types: Sequence[DataType] = (),
+    ) -> ConstraintError:
+        """Say which constraint a row breaks: one that is there, or one that is being made."""
+        view = self._core.catalog.views.get(error.guard)
+        if view is not None and rule is None:
+            rule, types = view._rule, view._node.types
+        if rule is not None and not error.constraint:
+            self._say(error, rule, types, [*changes])
+        return error
+
+    def _say(self, error: ConstraintError, rule: Rule, types: Sequence[DataType], changes: list[Change]) -> None:
+        error.code, error.table, error.constraint = CODES[rule.kind], rule.table, rule.name
+        where = f"table {rule.table!r}"
+        if error.failed:
+            error.message = f"{where}: {rule.declared()} cannot be computed: {ERRORS[error.codes[0]]}"
+        else:
+            names = [f"c{i}" for i in range(len(error.codes))]
+            values = Codec(tuple(types), names, self._core.interner).decode_row(error.codes)
+            parent = rule.kind == FOREIGN_KEY and self._parent_went(rule, error.codes, changes)
+            table = self._core.catalog.tables[rule.table]
+            error.message = f"{where}: {broken(rule, values, parent, shown_columns(rule, table))}"
+        error.message += f" (constraint {rule.name})"
+        error.hint = "nothing was changed"
+        error.args = (error.code, error.message, error.hint)
+
+    def _parent_went(self, rule: Rule, key: tuple[int, ...], changes: list[Change]) -> bool:
+        """Whether it is the row referred to that went, rather than the one that refers to it that came."""
+        came = [(rows, places(t, rule.columns)) for t, rows, diff in changes if t._label == rule.table and diff > 0]
+        return not any(key in _keys(rows, at) for rows, at in came)
+
+    # look-ups
+
+    def index(self, table: Table, columns: Sequence[int]) -> Arrangement | None:
+        """An index of a table that begins with these columns, in this order."""
+        for found in (table._arrangement, *(i.arrangement for i in table._more)):
+            if found.order[: len(columns)] == tuple(columns):
+                return found
+        return None
+
+    def under(self, table: Table, columns: tuple[int, ...], keys: np.ndarray, pending: Iterable[Change]) -> np.ndarray:
+        """Rows of a table under keys, with what is not run yet."""
+        arrangement = self.index(table, columns)
+        if arrangement is None:
+            raise InputError("E_IN_USE", f"table {table._label!r} has lost an index that a constraint needs", "")
+        runtime = self._core.runtime
+        runtime.sync(arrangement.operator)
+        mine = [(columns_of(rows), diff) for t, rows, diff in pending if t is table and len(rows)]
+        counted = [(c, np.full(c.shape[1], diff, dtype=np.int64)) for c, diff in mine]
+        return current_rows.current(arrangement, runtime.dataflow.time, counted, columns, keys)
+
+    # what follows from a deletion
+
+    def extend(self, changes: ChangeSet, start: int = 0) -> None:
+        """Add to a transaction what foreign keys say becomes of rows whose row of the other table goes, from its change
+        number `start` on.
+        """
+        done, rounds = start, 0
+        while done < len(changes):
+            batch, done = changes[done:], len(changes)
+            for parent in {t._label: t for t, rows, diff in batch if diff < 0 and not isinstance(rows, RemoteRows)}:
+                for rule in self.referring(parent):
+                    if rule.on_delete != NO_ACTION:
+                        self._follow(rule, batch, changes)
+            rounds += 1
+            if rounds > MOST_ROUNDS:
+                raise InputError("E_DEPTH", "foreign keys that cascade go on and on", "delete in several statements")
+
+    def _follow(self, rule: Rule, batch: Sequence[Change], changes: ChangeSet) -> None:
+        catalog = self._core.catalog
+        parent, child = catalog.tables[rule.other], catalog.tables[rule.table]
+        there, here = places(parent, rule.other_columns), places(child, rule.columns)
+        pending = [c for queued in self._core.transactions.queued or [] for c in queued] + changes
+        gone = self.gone(parent, there, batch, pending)
+        if not gone.size:
+            return
+        rows = self.under(child, here, gone, pending)
+        if not rows.size:
+            return
+        changes.append((child, rows, -1))
+        if rule.on_delete != CASCADE:
+            changes.append((child, self._emptied(rule, child, here, rows), 1))
+
+    def gone(
+        self, parent: Table, at: tuple[int, ...], batch: Sequence[Change], pending: Sequence[Change]
+    ) -> np.ndarray:
+        """Keys of rows that some changes take away, and that are not there any more."""
+        taken = [columns_of(rows)[list(at)] for t, rows, diff in batch if t is parent and diff < 0 and len(rows)]
+        if not taken:
+            return np.empty((len(at), 0), dtype=np.int64)
+        keys = np.unique(np.concatenate(taken, axis=1), axis=1)
+        keys = np.ascontiguousarray(keys[:, ~(keys == NULL).any(axis=0)])
+        left = self.under(parent, at, keys, pending)
+        if left.size:
+            still = np.isin(current_rows.records(keys), current_rows.records(np.ascontiguousarray(left[list(at)])))
+            keys = np.ascontiguousarray(keys[:, ~still])
+        return keys
+
+    def _emptied(self, rule: Rule, child: Table, at: tuple[int, ...], rows: np.ndarray) -> np.ndarray:
+        """Rows with NULL, or the columns' defaults, where they referred."""
+        changed = rows.copy()
+        for place, column in zip(at, rule.columns, strict=True):
+            if rule.on_delete == SET_DEFAULT:
+                value = self._core.defaults.constant(child, column)
+                changed[place] = encode_value(child._columns[place].type, value, self._core.interner)
+            else:
+                changed[place] = NULL
+        if rule.on_delete != SET_DEFAULT:
+            self.refuse_nulls(rule, child)
+        return changed
+
+    def refuse_nulls(self, rule: Rule, child: Table) -> None:
+        """Refuse to let columns that refer be NULL where they must not be."""
+        for place, column in zip(places(child, rule.columns), rule.columns, strict=True):
+            if not child._columns[place].type.nullable:
+                what = f"table {child._label!r}: {column} would be NULL, which it must not be"
+                raise InputError("E_NULL", f"{what} (constraint {rule.name})", "delete the rows that refer to it first")
+
+
+def shown_columns(rule: Rule, table: Table) -> list[str]:
+    """The columns that tell which row breaks a CHECK: those that it reads, and the key."""
+    key = [table._columns[k].name for k in table._key]
+    return [*rule.columns, *(k for k in key if k not in rule.columns)]
+
+
+def broken(rule: Rule, values: Sequence[Any], parent: bool = False, columns: Sequence[str] = ()) -> str:
+    """What is wrong with a row, or a key.
+
+    >>> broken(Rule("k", UNIQUE, "t", ("x", "y")), (1, "a"))
+    "(x, y) = (1, 'a') is there twice"
+    """
+    key = f"({', '.join(columns if rule.kind == CHECK else rule.columns)}) = ({', '.join(map(repr, values))})"
+    if rule.kind == CHECK:
+        return f"a row with {key} breaks {rule.declared()}"
+    if rule.kind == UNIQUE:
+        return f"{key} is there twice"
+    if parent:
+        return f"{key} still refers to a row of {rule.other} that is gone"
+    return f"{key} refers to no row of {rule.other} ({', '.join(rule.other_columns)})"
+
+
+def violation(
+    core: Core,
+    rule: Rule,
+    table: Table,
+    codes: Sequence[int],
+    *,
+    parent: bool = False,
+    whole: Sequence[DataType] = (),
+) -> ConstraintError:
+    """The error for a key (or a `whole` row) that breaks a constraint."""
+    types = whole or [table._columns[c].type for c in places(table, rule.columns)]
+    values = Codec(tuple(types), [f"c{i}" for i in range(len(types))], core.interner).decode_row(tuple(codes))
+    what = f"table {rule.table!r}: {broken(rule, values, parent, shown_columns(rule, table))} (constraint {rule.name})"
+    error = ConstraintError(CODES[rule.kind], what, "nothing was changed")
+    error.table, error.constraint, error.codes = rule.table, rule.name, tuple(codes)
+    return error
+
+
+def guard(rule: Rule, name: str, child: plan.Node) -> plan.Guard:
+    """What refuses steps for a constraint."""
+    return plan.Guard(child, 1 if rule.kind == UNIQUE else 0, name)
+
+
+def places(table: Table, columns: Sequence[str]) -> tuple[int, ...]:
+    """Where columns are in a table."""
+    names = [c.name for c in table._columns]
+    return tuple(names.index(c) for c in columns)
+
+
+def _keys(rows: Any, at: tuple[int, ...]) -> set[tuple[int, ...]]:
+    """The keys of rows that are here."""
+    if isinstance(rows, RemoteRows):
+        return set()
+    return {tuple(k) for k in columns_of(rows)[list(at)].T.tolist()} if len(rows) else set()

@@ -1,0 +1,512 @@
+"""What CREATE TABLE and ALTER TABLE declare of a table: columns, keys, defaults and constraints.
+
+    id serial PRIMARY KEY, price numeric(10,2) NOT NULL DEFAULT 0 CHECK (price >= 0), UNIQUE (name, shop),
+    FOREIGN KEY (shop) REFERENCES shops (id) ON DELETE CASCADE, total numeric GENERATED ALWAYS AS (price * 2) STORED
+
+Reading gives a `Declared`, which changes nothing; `Declared.keep` then makes the rest of a table that is there.
+How constraints are enforced: `everview.session.changes.constraints`; where missing values come from:
+`everview.session.changes.defaults`. Names are those that PostgreSQL would give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.errors import did_you_mean
+from everview.expr import functions
+from everview.expr.nodes import ColumnRef, Expr
+from everview.plan import nodes as plan
+from everview.session.changes.constraints import shown_columns
+from everview.session.changes.defaults import ALWAYS, DEFAULT, IDENTITY, IDENTITY_ALWAYS, heard, said
+from everview.session.clock.temporal import ArrivalTTL
+from everview.session.names.entries import DefaultSet, SequenceMade
+from everview.session.names.rules import (
+    CASCADE,
+    CHECK,
+    FOREIGN_KEY,
+    NO_ACTION,
+    SET_DEFAULT,
+    SET_NULL,
+    UNIQUE,
+    Rule,
+)
+from everview.session.table import Table
+from everview.sql.ddl import schemas, sequences
+from everview.sql.dml import missing
+from everview.sql.scalar import names
+from everview.sql.scalar.scalars import Scalars
+from everview.sql.select.query import Compiler
+from everview.sql.select.scopes import Field, Relation, Scope
+from everview.sql.text import parts
+from everview.sql.text.places import Source, has_query
+from everview.types import DataType
+
+if TYPE_CHECKING:
+    from everview.sql.statements import Statements
+
+SERIALS = {"SERIAL": (1, 2**31 - 1), "BIGSERIAL": (1, 2**63 - 1), "SMALLSERIAL": (1, 2**15 - 1)}
+
+ACTIONS = {
+    "NO ACTION": NO_ACTION,
+    "RESTRICT": NO_ACTION,
+    "CASCADE": CASCADE,
+    "SET NULL": SET_NULL,
+    "SET DEFAULT": SET_DEFAULT,
+}
+
+_IGNORED = ("NOT DEFERRABLE", "DEFERRABLE", "INITIALLY IMMEDIATE", "INITIALLY DEFERRED", "MATCH SIMPLE")
+"""What a reference may say that is so anyway, or is looked at elsewhere"""
+
+
+@dataclass
+class Wanted:
+    """A constraint that is declared: its rule, and for CHECK the condition over the table's columns."""
+
+    rule: Rule
+    condition: Expr | None = None
+
+
+@dataclass
+class Declared:
+    """What is said of a table."""
+
+    label: str
+    schema: dict[str, DataType] = field(default_factory=dict)
+    key: list[str] = field(default_factory=list)
+    defaults: dict[str, str] = field(default_factory=dict)
+    sequences: list[SequenceMade] = field(default_factory=list)
+    wanted: list[Wanted] = field(default_factory=list)
+
+    @property
+    def plain(self) -> bool:
+        """Whether columns and a key are all there is."""
+        return not (self.defaults or self.sequences or self.wanted)
+
+    def keep(self, sql: Statements, table: Table) -> None:
+        """Keep all of it for a table that is there."""
+        definitions = sql.core.definitions
+        for sequence in self.sequences:
+            definitions.say(sequence)
+        for column, text in self.defaults.items():
+            definitions.say(DefaultSet(self.label, column, text))
+        for wanted in self.wanted:
+            add(sql, table, wanted)
+
+    def differs(self, sql: Statements) -> bool:
+        """Whether a table of this name, which is declared once more, was declared otherwise."""
+        have = {(r.kind, r.columns, r.text, r.other, r.other_columns) for r in sql.core.constraints.rules(self.label)}
+        want = {(w.rule.kind, w.rule.columns, w.rule.text, w.rule.other, w.rule.other_columns) for w in self.wanted}
+        there = {c: t for (n, c), t in sql.core.catalog.defaults.items() if n == self.label}
+        return have != want or there != self.defaults
+
+
+# keeping constraints
+
+
+def add(sql: Statements, table: Table, wanted: Wanted) -> None:
+    """Keep a constraint, and the index that it looks rows up in."""
+    rule, core = wanted.rule, sql.core
+    columns = [c.name for c in table._columns]
+    at = tuple(columns.index(c) for c in rule.columns) if rule.kind != CHECK else ()
+    child = _rows_that_break(sql, table, wanted, at)
+    made = False
+    if at and table._arrangement.order[: len(at)] != at:  # else the table itself is that index
+        core.definitions.index(table, at, rule.name)
+        made = True
+    try:
+        core.definitions.add_constraint(rule, child)
+    except BaseException:
+        if made:
+            core.definitions.drop_index(rule.name)
+        raise
+
+
+def _rows_that_break(sql: Statements, table: Table, wanted: Wanted, at: tuple[int, ...]) -> plan.Node:
+    """What a guard looks at; see `everview.session.changes.constraints`."""
+    rule, node = wanted.rule, table._node
+    if rule.kind == CHECK:
+        assert wanted.condition is not None
+        places = [[c.name for c in table._columns].index(n) for n in shown_columns(rule, table)]
+        broken = plan.Filter(node, functions.call("not", wanted.condition))
+        return plan.Project(broken, tuple(ColumnRef(node.types[c], c) for c in places))
+    types = node.types
+    nulls = [functions.call("is_null", ColumnRef(types[c], c)) for c in at if types[c].nullable]
+    here = node if not nulls else plan.Filter(node, functions.call("not", functions.conjunction(nulls, "or")))
+    keys = tuple(ColumnRef(types[c], c) for c in at)
+    if rule.kind == UNIQUE:
+        return plan.Project(here, keys)
+    parent = sql.core.catalog.tables[rule.other]
+    there = [c.name for c in parent._columns]
+    joined = plan.Join(node, parent._node, at, tuple(there.index(c) for c in rule.other_columns))
+    return plan.Union((plan.Project(here, keys), plan.Negate(plan.Project(joined, keys))))
+
+
+# reading
+
+
+class Reading:
+    """Reads the list of columns and constraints of a table."""
+
+    def __init__(self, sql: Statements, label: str, source: Source, table: Table | None = None) -> None:
+        self.sql = sql
+        self.source = source
+        self.found = Declared(label)
+        self.table = table
+        self._conditions: list[tuple[str | None, exp.Expr, str | None]] = []
+        self._computed: list[tuple[str, exp.Expr, exp.Expr]] = []
+        self._uniques: list[tuple[str | None, list[str], exp.Expr]] = []
+        self._references: list[tuple[str | None, list[str], exp.Reference, exp.Expr]] = []
+        self._given: list[tuple[str, exp.Expr]] = []
+        self._columns: dict[str, DataType] = {}
+        self._kinds: dict[str, exp.DataType] = {}
+        if table is not None:
+            self._columns = {c.name: c.type for c in table._columns}
+
+    def read(self, items: Sequence[exp.Expr], at: exp.Expr) -> Declared:
+        """What a list says; `at` is where it stands."""
+        for item in items:
+            self._item(item)
+        self._columns |= self.found.schema
+        self._keys(at)
+        self._bind()
+        return self.found
+
+    def _item(self, item: exp.Expr) -> None:
+        if isinstance(item, exp.ColumnDef):
+            self._column(item)
+        elif isinstance(item, exp.LikeProperty):
+            self._like(item)
+        elif isinstance(item, exp.Constraint):
+            name = item.this.name
+            for inside in item.expressions:
+                self._constraint(name, inside, None)
+        else:
+            self._constraint(None, item, None)
+
+    # columns
+
+    def _column(self, item: exp.ColumnDef) -> None:
+        if item.name in self.found.schema:
+            raise self.source.error(item, "E_DUPLICATE", f"two columns are called {item.name}")
+        if item.kind is None:
+            raise self.source.error(item, "E_TYPE", f"the column {item.name} has no type")
+        serial = item.kind.this.name if isinstance(item.kind.this, exp.DataType.Type) else ""
+        if serial in SERIALS:
+            parts.understood(item.kind)
+            declared = names.data_type(exp.DataType.build("bigint"), self.source).optional(False)
+            least, most = SERIALS[serial]
+            made = sequences.of_column(self.sql, self.found, item.name, SequenceMade("", 1, 1, least, most))
+            self.found.defaults[item.name] = said(DEFAULT, f"nextval('{made}')")
+        else:
+            declared = names.data_type(item.kind, self.source).optional()
+        self.found.schema[item.name] = declared
+        self._kinds[item.name] = item.kind.copy()
+        for each in item.args.get("constraints") or []:
+            name = each.args.get("this")
+            self._constraint(None if name is None else name.name, each.kind, item.name)
+
+    def _constraint(self, name: str | None, node: exp.Expr, column: str | None) -> None:
+        """One constraint, of the table or of a column."""
+        found, schema = self.found, self.found.schema
+        if isinstance(node, exp.NotNullColumnConstraint) and column is not None:
+            schema[column] = schema[column].optional(bool(node.args.get("allow_null")))
+        elif isinstance(node, exp.PrimaryKeyColumnConstraint) and column is not None:
+            found.key.append(column)
+        elif isinstance(node, exp.PrimaryKey):
+            found.key += [e.name for e in node.expressions]
+        elif isinstance(node, exp.CheckColumnConstraint):
+            if node.args.get("enforced"):
+                raise self.source.refuse(node, "a CHECK that is not enforced means nothing", "leave it out")
+            self._conditions.append((name, node.this, column))
+        elif isinstance(node, exp.UniqueColumnConstraint):
+            self._uniques.append((name, self._unique(node, column), node))
+        elif isinstance(node, exp.ForeignKey):
+            columns = [e.name for e in node.expressions]
+            self._references.append((name, columns, node.args["reference"], node))
+        elif isinstance(node, exp.Reference) and column is not None:
+            self._references.append((name, [column], node, node))
+        elif isinstance(node, exp.DefaultColumnConstraint) and column is not None:
+            self._once(column, node)
+            self._given.append((column, node.this))
+        elif isinstance(node, exp.GeneratedAsIdentityColumnConstraint) and column is not None:
+            self._once(column, node)
+            made = sequences.of_column(self.sql, found, column, sequences.declared(node, self.source))
+            found.defaults[column] = said(IDENTITY_ALWAYS if node.this else IDENTITY, made)
+            schema[column] = schema[column].optional(False)
+        elif isinstance(node, exp.ComputedColumnConstraint) and column is not None:
+            self._once(column, node)
+            parts.understood(node)
+            self._computed.append((column, node.this, node))
+        else:
+            what = _WORDS.get(type(node)) or node.sql("postgres")
+            raise self.source.refuse(node, f"{what} is not supported in CREATE TABLE: nothing would enforce it")
+
+    def _once(self, column: str, node: exp.Expr) -> None:
+        taken = {*self.found.defaults, *(c for c, _ in self._given), *(c for c, _, _ in self._computed)}
+        if column in taken:
+            raise self.source.error(node, "E_DUPLICATE", f"the column {column} has a default already")
+
+    def _unique(self, node: exp.UniqueColumnConstraint, column: str | None) -> list[str]:
+        if node.args.get("nulls"):
+            raise self.source.refuse(node, "NULLS NOT DISTINCT is not supported", "declare the columns NOT NULL")
+        include = node.args.get("include")
+        if include is not None:
+            parts.understood(include)
+        listed = node.args.get("this")
+        return [e.name for e in listed.expressions] if listed is not None else [column or ""]
+
+    def _like(self, item: exp.LikeProperty) -> None:
+        """LIKE t [INCLUDING DEFAULTS | CONSTRAINTS | ALL ...]: columns with their types and NOT NULL"""
+        like = self.sql.core.catalog.tables.get(self.sql.spelled(schemas.written(item.this)))
+        if like is None:
+            raise self.source.error(item, "E_TABLE", f"there is no table {item.this.name}")
+        included = {o.args["value"].name.upper() for o in item.expressions if o.name.upper() == "INCLUDING"}
+        for option in item.expressions:
+            parts.understood(option)
+        everything = "ALL" in included
+        for column in like._columns:
+            self.found.schema[column.name] = column.type
+        had = {c: t for (n, c), t in self.sql.core.catalog.defaults.items() if n == like._label}
+        for column, text in had.items():
+            is_default = text.startswith(DEFAULT) and (everything or "DEFAULTS" in included)
+            if is_default:
+                self.found.defaults[column] = text
+            elif text.startswith(ALWAYS) and (everything or "GENERATED" in included):
+                inside = missing.parsed(text[len(ALWAYS) + 1 :]).copy()
+                self._computed.append((column, inside, item))
+            elif text.startswith(IDENTITY) and (everything or "IDENTITY" in included):
+                found = heard(text)
+                made = self.sql.core.catalog.sequences[found.text]
+                name = sequences.of_column(self.sql, self.found, column, made)
+                self.found.defaults[column] = said(found.kind, name)
+        self._like_rules(like, everything, included)
+
+    def _like_rules(self, like: Table, everything: bool, included: set[str]) -> None:
+        if everything or "INDEXES" in included:
+            self.found.key += [like._columns[k].name for k in like._key]
+        for rule in self.sql.core.constraints.rules(like._label):
+            if rule.kind == CHECK and (everything or "CONSTRAINTS" in included) and not is_generated(rule):
+                self._conditions.append((rule.name, missing.parsed(rule.text).copy(), None))
+            elif rule.kind == UNIQUE and (everything or "INDEXES" in included):
+                self._uniques.append((None, list(rule.columns), exp.Null()))
+
+    # keys and conditions, once all columns are known
+
+    def _spelled(self, column: str, at: exp.Expr) -> str:
+        exact = names.spelled(column, self._columns)
+        if exact not in self._columns:
+            what = f"the column {column} is not there"
+            raise self.source.error(at, "E_COLUMN", what, did_you_mean(column, self._columns))
+        return exact
+
+    def _keys(self, at: exp.Expr) -> None:
+        found = self.found
+        for column in found.key:
+            if found.key.count(column) > 1:
+                raise self.source.error(at, "E_DUPLICATE", f"the key column {column} is there twice")
+            if column not in self._columns:
+                raise self.source.error(
+                    at, "E_COLUMN", f"the key column {column} is not there", did_you_mean(column, self._columns)
+                )
+            if column in found.schema:
+                self._columns[column] = found.schema[column] = found.schema[column].optional(False)
+
+    def _bind(self) -> None:
+        """Bind expressions, and give every constraint a name."""
+        last = self.found.label.rpartition(".")[2]
+        for column, node in self._given:
+            self.found.defaults[column] = said(
+                DEFAULT, missing.checked(self.sql, node, self._columns[column], self.source)
+            )
+        for column, inside, node in self._computed:
+            self._compute(column, inside, node)
+        for name, inside, column in self._conditions:
+            self._check(name, inside, column)
+        for name, columns, node in self._uniques:
+            exact = tuple(self._spelled(c, node) for c in columns)
+            if set(exact) == set(self.found.key):
+                continue
+            made = self._name(name, f"{last}_{'_'.join(exact)}_key", node)
+            self.found.wanted.append(Wanted(Rule(made, UNIQUE, self.found.label, exact)))
+        for name, columns, reference, node in self._references:
+            self._refer(name, [self._spelled(c, node) for c in columns], reference, node)
+
+    def _name(self, name: str | None, base: str, at: exp.Expr | None = None) -> str:
+        """The name that was given, or one that is free."""
+        taken = {w.rule.name for w in self.found.wanted}
+        taken |= {r.name for r in self.sql.core.constraints.rules(self.found.label)} | {
+            *self.sql.core.catalog.indexes()
+        }
+        if name is not None:
+            if name in taken:
+                raise self.source.error(at, "E_NAME", f"there is a constraint {name} already", "choose another name")
+            return name
+        number = 0
+        while (made := f"{base}{number or ''}") in taken:
+            number += 1
+        return made
+
+    def _scope(self, columns: dict[str, DataType] | None = None) -> Scalars:
+        columns = self._columns if columns is None else columns
+        last = self.found.label.rpartition(".")[2]
+        relation = Relation(plan.Table(-1, tuple(columns.values())), tuple(Field(c, last) for c in columns))
+        return Scalars(Compiler(self.sql.session, self.source, standing=True), Scope(relation, self.source), {})
+
+    def _check(self, name: str | None, node: exp.Expr, column: str | None) -> None:
+        text = plain_text(node, self._columns)
+        if has_query(node):
+            raise self.source.refuse(node, "a CHECK looks at one row, so it has no subquery", "use a FOREIGN KEY")
+        condition = self._scope().condition(node)
+        listed = self._read(condition)
+        last = self.found.label.rpartition(".")[2]
+        base = f"{last}_{listed[0]}_check" if len(listed) == 1 else f"{last}_check"
+        made = self._name(name, base, node)
+        self.found.wanted.append(Wanted(Rule(made, CHECK, self.found.label, tuple(listed), text), condition))
+
+    def _read(self, condition: Expr) -> list[str]:
+        """The columns that a condition reads."""
+        read = {e.index for e in condition.walk() if isinstance(e, ColumnRef)}
+        return [c for i, c in enumerate(self._columns) if i in read]
+
+    def _compute(self, column: str, inside: exp.Expr, node: exp.Expr) -> None:
+        """GENERATED ALWAYS AS (expression) STORED: a value that is computed, and guarded"""
+        if has_query(inside):
+            raise self.source.refuse(inside, "a generated column is computed from its row, so it has no subquery")
+        text = plain_text(inside, self._columns)
+        others = {n: t for n, t in self._columns.items() if n not in {c for c, _, _ in self._computed}}
+        self._scope(others).bind(inside)  # not of other generated columns, as in PostgreSQL
+        self.found.defaults[column] = said(ALWAYS, text)
+        cast = exp.cast(inside.copy(), self._type_of(column)) if self._type_of(column) else inside.copy()
+        same = self._scope().condition(exp.NullSafeEQ(this=exp.column(column), expression=cast))
+        last = self.found.label.rpartition(".")[2]
+        made = self._name(None, f"{last}_{column}_generated", node)
+        read = (column, *(c for c in self._read(same) if c != column))
+        rule = Rule(made, CHECK, self.found.label, read, f'"{column}" IS NOT DISTINCT FROM {text}')
+        self.found.wanted.append(Wanted(rule, same))
+
+    def _type_of(self, column: str) -> exp.DataType | None:
+        return self._kinds.get(column)
+
+    # foreign keys
+
+    def _refer(self, name: str | None, columns: list[str], reference: exp.Reference, node: exp.Expr) -> None:
+        target = reference.this
+        listed = [e.name for e in target.expressions] if isinstance(target, exp.Schema) else []
+        table = target.this if isinstance(target, exp.Schema) else target
+        other = self._other(table)
+        own = other is None
+        schema = self._columns if other is None else {c.name: c.type for c in other._columns}
+        key = self._own_key() if other is None else [other._columns[k].name for k in other._key]
+        there = [names.spelled(c, schema) for c in listed] or list(key)
+        label = self.found.label if other is None else other._label
+        if not there:
+            raise self.source.error(node, "E_NO_KEY", f"{label} has no key to refer to", "name its columns")
+        for column in there:
+            if column not in schema:
+                what = f"{label} has no column {column}"
+                raise self.source.error(node, "E_COLUMN", what, did_you_mean(column, schema))
+        if len(there) != len(columns):
+            raise self.source.error(node, "E_WIDTH", f"{len(columns)} columns refer to {len(there)}")
+        columns, there = self._must_be_unique(label, columns, there, key, own, node)
+        for mine, theirs in zip(columns, there, strict=True):
+            self._same_type(mine, self._columns[mine], theirs, schema[theirs], node)
+        if other is not None and any(
+            isinstance(f, ArrivalTTL) or f.owner for f in self.sql.core.clock.agenda.of(other)
+        ):
+            what = f"rows of {label} go when their time is over, whatever refers to them"
+            raise self.source.refuse(node, what, "let the table that refers have the time to live")
+        on_delete, on_update, deferred = self._actions(reference, node, columns)
+        last = self.found.label.rpartition(".")[2]
+        made = self._name(name, f"{last}_{'_'.join(columns)}_fkey", node)
+        rule = Rule(made, FOREIGN_KEY, self.found.label, tuple(columns), "", label, tuple(there))
+        rule = replace(rule, on_delete=on_delete, on_update=on_update, deferred=deferred)
+        self.found.wanted.append(Wanted(rule))
+
+    def _own_key(self) -> list[str]:
+        if self.found.key or self.table is None:
+            return self.found.key
+        return [self.table._columns[k].name for k in self.table._key]
+
+    def _other(self, table: exp.Table) -> Table | None:
+        """The table that is referred to; None: the one that is being declared."""
+        written = schemas.written(table)
+        if self.table is None and written.lower() in (
+            self.found.label.lower(),
+            self.found.label.rpartition(".")[2].lower(),
+        ):
+            parts.understood(table)
+            return None
+        name = self.sql.spelled(written)
+        if self.table is not None and name == self.table._label:
+            return None
+        found = self.sql.core.catalog.tables.get(name)
+        if found is None:
+            hint = did_you_mean(name, self.sql.session.tables)
+            raise self.source.error(table, "E_TABLE", f"there is no table {name} to refer to", hint)
+        return found
+
+    def _must_be_unique(
+        self, label: str, here: list[str], there: list[str], key: list[str], own: bool, node: exp.Expr
+    ) -> tuple[list[str], list[str]]:
+        """What is referred to is a key, or unique: one row at most. Both sides in the order of that."""
+        uniques = [list(r.columns) for r in self.sql.core.constraints.rules(label) if r.kind == UNIQUE]
+        if own:
+            uniques += [list(w.rule.columns) for w in self.found.wanted if w.rule.kind == UNIQUE]
+        for unique in (key, *uniques):
+            if {*unique} == {*there}:
+                return [here[there.index(c)] for c in unique], list(unique)
+        what = f"({', '.join(there)}) of {label} is neither its key nor UNIQUE"
+        raise self.source.error(node, "E_NO_KEY", what, "declare it UNIQUE, or refer to the key")
+
+    def _same_type(self, mine: str, here: DataType, theirs: str, there: DataType, node: exp.Expr) -> None:
+        if here.optional() != there.optional():
+            what = f"{mine} is {here!r}, {theirs} is {there!r}"
+            raise self.source.error(node, "E_TYPE", what, "give both columns the same type")
+
+    def _actions(self, reference: exp.Reference, node: exp.Expr, columns: list[str]) -> tuple[str, str, bool]:
+        found = {"DELETE": NO_ACTION, "UPDATE": NO_ACTION}
+        options = [str(o).upper() for o in reference.args.get("options") or []]
+        for each in ("delete", "update"):
+            if node.args.get(each):
+                options.append(f"ON {each.upper()} {str(node.args[each]).upper()}")
+        for option in options:
+            words = option.split()
+            if words[0] == "ON" and words[1] in found and " ".join(words[2:]) in ACTIONS:
+                found[words[1]] = ACTIONS[" ".join(words[2:])]
+            elif option == "MATCH FULL" and len(columns) == 1:
+                continue
+            elif option not in _IGNORED:
+                raise self.source.refuse(node, f"{option} is not supported in a foreign key")
+        if found["UPDATE"] not in (NO_ACTION, CASCADE, SET_NULL):
+            raise self.source.refuse(node, "ON UPDATE SET DEFAULT is not supported", "NO ACTION, CASCADE or SET NULL")
+        return found["DELETE"], found["UPDATE"], "INITIALLY DEFERRED" in options
+
+
+_WORDS: dict[type[exp.Expr], str] = {
+    exp.CollateColumnConstraint: "COLLATE",
+    exp.ExcludeColumnConstraint: "EXCLUDE",
+}
+
+
+def is_generated(rule: Rule) -> bool:
+    """Whether a CHECK guards a generated column, and so comes with it."""
+    return rule.name.endswith("_generated")
+
+
+def plain_text(node: exp.Expr, columns: Iterable[str]) -> str:
+    """An expression as it can be read again, the columns' names as they are spelled and in quotes, so that they can be
+    changed; nothing of it counts as read.
+    """
+    copy = node.copy()
+    known = list(columns)
+    for column in copy.find_all(exp.Column):
+        identifier = column.args["this"]
+        if isinstance(identifier, exp.Identifier):
+            column.args.pop("table", None)
+            identifier.set("this", names.spelled(str(identifier.args["this"]), known))
+            identifier.set("quoted", True)
+    return copy.sql("postgres")

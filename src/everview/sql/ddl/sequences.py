@@ -1,0 +1,106 @@
+"""CREATE, ALTER and DROP SEQUENCE, and the sequences that serial and identity columns own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from everview.errors import did_you_mean
+from everview.session.names.entries import SequenceDropped, SequenceMade
+from everview.sql.ddl import schemas
+from everview.sql.scalar.names import spelled
+from everview.sql.text import parts
+from everview.sql.text.places import Source
+
+if TYPE_CHECKING:
+    from everview.sql.ddl.declared import Declared
+    from everview.sql.statements import Do, Statements
+
+LARGEST = 2**63 - 1
+
+
+def declared(node: exp.Expr, source: Source) -> SequenceMade:
+    """What START, INCREMENT, MINVALUE, MAXVALUE and CYCLE say."""
+    step = _whole(node.args.get("increment"), 1, source)
+    if step == 0:
+        raise source.error(node, "E_RANGE", "a sequence cannot go on by 0", "INCREMENT BY 1")
+    least = _whole(node.args.get("minvalue"), 1 if step > 0 else -LARGEST, source)
+    most = _whole(node.args.get("maxvalue"), LARGEST if step > 0 else -1, source)
+    start = _whole(node.args.get("start"), least if step > 0 else most, source)
+    options = [str(getattr(o, "name", o)).upper() for o in node.args.get("options") or []]
+    cycle = bool(node.args.get("cycle")) or "CYCLE" in options
+    for option in options:
+        if option not in ("CYCLE", "NO CYCLE", "NO MINVALUE", "NO MAXVALUE"):
+            raise source.refuse(node, f"{option} is not supported in a sequence")
+    for part in ("cache", "this", "on_null"):
+        node.args.get(part)
+    if not least <= start <= most:
+        raise source.error(node, "E_RANGE", f"START {start} is not between {least} and {most}")
+    return SequenceMade("", start, step, least, most, cycle)
+
+
+def _whole(node: Any, otherwise: int, source: Source) -> int:
+    if node is None or isinstance(node, bool):
+        return otherwise
+    sign = -1 if isinstance(node, exp.Neg) else 1
+    inside = node.this if isinstance(node, exp.Neg) else node
+    if not isinstance(inside, exp.Literal) or inside.is_string or not inside.name.isdigit():
+        raise source.error(node, "E_TYPE", "a sequence is told whole numbers", "START WITH 1")
+    return sign * int(inside.name)
+
+
+def of_column(sql: Statements, found: Declared, column: str, made: SequenceMade) -> str:
+    """A sequence that goes with a column; gives its name."""
+    base, number = f"{found.label}_{column}_seq", 0
+    taken = {*sql.core.catalog.sequences, *(s.name for s in found.sequences)}
+    mine = sql.core.catalog.sequences.get(base)
+    while (name := f"{base}{number or ''}") in taken and not (mine and mine.owner == (found.label, column)):
+        number += 1
+    found.sequences.append(replace(made, name=name, owner=(found.label, column)))
+    return name
+
+
+def create(sql: Statements, node: exp.Create, source: Source) -> Do:
+    """CREATE SEQUENCE [IF NOT EXISTS] s [START n] [INCREMENT BY n] ..."""
+    name = schemas.new_name(sql, node.this, source)
+    properties = node.args.get("properties")
+    made = SequenceMade("", 1, 1, 1, LARGEST)
+    for item in properties.expressions if properties is not None else []:
+        if not isinstance(item, exp.SequenceProperties):
+            raise source.refuse(item, f"{item.sql('postgres')} is not supported in CREATE SEQUENCE")
+        made = declared(item, source)
+    there = name in sql.core.catalog.sequences
+    optional = bool(node.args.get("exists"))
+    if (there and not optional) or name in sql.session:
+        raise source.error(node, "E_NAME", f"the name {name} is taken", "choose another, or DROP it first")
+    return lambda: None if there else sql.core.definitions.say(replace(made, name=name))
+
+
+def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
+    """DROP SEQUENCE [IF EXISTS] s, t [CASCADE]"""
+    known = sql.core.catalog.sequences
+    optional, cascade = bool(node.args.get("exists")), bool(node.args.get("cascade"))
+    found: list[str] = []
+    for target in node.args.get("tables") or [node.this]:
+        name = spelled(schemas.written(target), known)
+        if name not in known:
+            if optional:
+                continue
+            raise source.error(target, "E_NAME", f"there is no sequence {name}", did_you_mean(name, known))
+        users = [f"{t}.{c}" for (t, c), text in sql.core.catalog.defaults.items() if name in text]
+        if users and not cascade:
+            what = f"the sequence {name} is used by {', '.join(users)}"
+            raise source.error(target, "E_IN_USE", what, "drop those defaults first")
+        if users:
+            raise source.refuse(target, "CASCADE would take defaults away", "ALTER COLUMN ... DROP DEFAULT first")
+        found.append(name)
+    parts.understood(node)
+
+    def do() -> None:
+        for name in found:
+            sql.core.definitions.say(SequenceDropped(name))
+            sql.core.defaults.forget(name)
+
+    return do

@@ -1,0 +1,160 @@
+"""Calls that give another value each time: nextval, currval, gen_random_uuid, random.
+
+Nothing that is kept up to date can depend on them, so views refuse them. Where a statement is done once (DEFAULT, the
+VALUES of an INSERT, a SELECT without FROM), each call is replaced by its value before the statement is bound.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import uuid
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.errors import InputError, did_you_mean
+from everview.sql.scalar.names import spelled
+from everview.sql.text import tokens
+from everview.sql.text.places import Source
+
+if TYPE_CHECKING:
+    from everview.sql.statements import Statements
+
+NAMES = frozenset({"nextval", "currval", "lastval", "setval", "gen_random_uuid", "uuid_generate_v4", "random"})
+
+_NEXTVAL = re.compile(r"nextval\('([^']+)'(?:::regclass)?\)", re.IGNORECASE)
+
+
+_MENTIONED = re.compile("|".join(sorted(NAMES)), re.IGNORECASE)
+
+
+def mentioned(text: str) -> bool:
+    """Whether a text may have such calls."""
+    return _MENTIONED.search(text) is not None
+
+
+def _name(node: exp.Expr) -> str:
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower()
+    return {"Uuid": "gen_random_uuid", "Rand": "random", "NextValueFor": "nextval"}.get(type(node).__name__, "")
+
+
+def calls(tree: exp.Expr) -> list[exp.Expr]:
+    """The calls in a tree; looking for them reads nothing."""
+    return [n for n in tree.walk() if _name(n) in NAMES]
+
+
+def is_volatile(tree: exp.Expr) -> bool:
+    """Whether an expression is another value each time."""
+    return bool(calls(tree))
+
+
+def only_nextval(text: str) -> str | None:
+    """The sequence, if a text is nothing but its next number.
+
+    >>> only_nextval("nextval('t_id_seq'::regclass)")
+    't_id_seq'
+    """
+    found = _NEXTVAL.fullmatch(text.strip())
+    return None if found is None else found.group(1)
+
+
+def sequence(sql: Statements, name: str) -> str:
+    """A sequence as it was spelled when it was made."""
+    known = sql.core.catalog.sequences
+    exact = spelled(name.strip('"').removeprefix("public."), known)
+    if exact not in known:
+        raise InputError("E_NAME", f"there is no sequence {name}", did_you_mean(name, known))
+    return exact
+
+
+def replaced(sql: Statements, tree: exp.Expr) -> exp.Expr:
+    """A tree with the calls' values in their places."""
+    return _with(tree, lambda call: _valued(sql, call))
+
+
+def stood_in(sql: Statements, tree: exp.Expr) -> exp.Expr:
+    """A tree with values of the same types in their places, without asking for any."""
+    return _with(tree, lambda call: _example(sql, call))
+
+
+def _with(tree: exp.Expr, made: object) -> exp.Expr:
+    for call in calls(tree):
+        new = made(call)  # type: ignore[operator]
+        if call is tree:
+            return new  # type: ignore[no-any-return]
+        call.replace(new)
+    return tree
+
+
+def _example(sql: Statements, call: exp.Expr) -> exp.Expr:
+    name = _name(call)
+    if name in ("nextval", "currval", "setval"):
+        sequence(sql, _argument(call))
+    if name in ("gen_random_uuid", "uuid_generate_v4"):
+        return exp.cast(exp.Literal.string(str(uuid.UUID(int=0))), "uuid")
+    return exp.Literal.number("1e0") if name == "random" else exp.Literal.number(1)
+
+
+def _argument(call: exp.Expr) -> str:
+    """The name that is given, in quotes, with ::regclass or without."""
+    given = call.expressions[0] if call.expressions else call.args.get("this")
+    while isinstance(given, exp.Cast):
+        given = given.this
+    if not isinstance(given, exp.Literal) or not given.is_string:
+        raise InputError("E_PARAMETER", "a sequence is named in quotes", "nextval('t_id_seq')")
+    return given.name
+
+
+def _valued(sql: Statements, call: exp.Expr) -> exp.Expr:
+    name, defaults = _name(call), sql.core.defaults
+    if name in ("gen_random_uuid", "uuid_generate_v4"):
+        return exp.cast(exp.Literal.string(str(uuid.uuid4())), "uuid")
+    if name == "random":
+        return exp.Literal.number(f"{random.random():.17e}")
+    if name == "lastval":
+        return _number(sql.last_sequence and defaults.given_here(sql.last_sequence), "lastval")
+    found = sequence(sql, _argument(call))
+    if name == "nextval":
+        sql.last_sequence = found
+        return _number(defaults.next(found)[0], found)
+    if name == "currval":
+        return _number(defaults.given_here(found), found)
+    new = (
+        int(call.expressions[1].name)
+        if not isinstance(call.expressions[1], exp.Neg)
+        else -int(call.expressions[1].this.name)
+    )
+    called = len(call.expressions) < 3 or call.expressions[2].sql().upper() == "TRUE"
+    made = sql.core.catalog.sequences[found]
+    defaults.put(found, new if called else new - made.step)
+    return _number(new, found)
+
+
+def _number(value: int | str | None, what: str) -> exp.Expr:
+    if not isinstance(value, int):
+        raise InputError("E_NOT_COMPUTED", f"{what} has not given a number here yet", "call nextval first")
+    return exp.Literal.number(value) if value >= 0 else exp.Neg(this=exp.Literal.number(-value))
+
+
+def settled(sql: Statements, node: exp.Expr, source: Source, *, example: bool) -> bool:
+    """Put values in the place of a statement's calls, where that is what they mean; whether there were any."""
+    found = calls(node) if mentioned(source.text) else []
+    if not found:
+        return False
+    asked_once = isinstance(node, exp.Select) and node.args.get("from_") is None
+    for call in found:
+        inside = call.find_ancestor(exp.Values)
+        if not asked_once and not (
+            isinstance(node, exp.Insert) and inside is not None and call.find_ancestor(exp.Select) is None
+        ):
+            raise source.refuse(
+                call,
+                f"{_name(call)} gives another value each time: it cannot be kept or repeated here",
+                "use it in VALUES, in a DEFAULT, or in a SELECT without FROM",
+            )
+        made = _example(sql, call) if example else _valued(sql, call)
+        made.meta[tokens.STOOD_FOR] = tokens.words_of(call)
+        call.replace(made)
+    return True
