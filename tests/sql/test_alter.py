@@ -143,7 +143,7 @@ def test_subscribers_go_on(again: Callable[[ev.Session | None], ev.Session]) -> 
         ("ALTER TABLE t DROP COLUMN aa", "E_COLUMN", "did you mean 'a'"),
         ("ALTER TABLE t DROP COLUMN a", "E_IN_USE", "needed by v, w"),
         ("ALTER TABLE t ALTER COLUMN a TYPE text", "E_IN_USE", "needed by v, w"),
-        ("ALTER TABLE t ALTER COLUMN b SET DEFAULT 'x'", "E_SYNTAX", "TYPE, SET NOT NULL"),
+        ("ALTER TABLE t ALTER COLUMN b SET STATISTICS 3", "E_SYNTAX", "SET DEFAULT"),
         ("ALTER TABLE t RENAME TO v", "E_NAME", "the name v is taken"),
         ("ALTER TABLE t RENAME COLUMN a TO b", "E_DUPLICATE", "has a column b already"),
         ("ALTER TABLE t RENAME COLUMN q TO b", "E_COLUMN", "no column q"),
@@ -164,7 +164,7 @@ def test_what_is_refused_changes_nothing(text: str, code: str, says: str) -> Non
     with pytest.raises(ev.EverviewError) as error:
         db.sql(text)
     assert error.value.code.startswith(code) and says in str(error.value), str(error.value)
-    assert "line 1" in str(error.value) or error.value.code == "E_NULL"
+    assert "line 1" in str(error.value) or error.value.code in ("E_NULL", "E_CHECK", "E_UNIQUE")  # rows are wrong then
     assert before == {name: (db[name].schema(), sorted(db[name].rows())) for name in (*db.tables, *db.views)}
     db.sql("INSERT INTO t VALUES (1, 'y', 1)")
     assert db.check() == []

@@ -156,7 +156,7 @@ class Reading:
         self.source = source
         self.found = Declared(label)
         self.table = table
-        self._conditions: list[tuple[str | None, exp.Expr, str | None]] = []
+        self._conditions: list[tuple[str | None, exp.Expr]] = []
         self._computed: list[tuple[str, exp.Expr, exp.Expr]] = []
         self._uniques: list[tuple[str | None, list[str], exp.Expr]] = []
         self._references: list[tuple[str | None, list[str], exp.Reference, exp.Expr]] = []
@@ -221,7 +221,7 @@ class Reading:
         elif isinstance(node, exp.CheckColumnConstraint):
             if node.args.get("enforced"):
                 raise self.source.refuse(node, "a CHECK that is not enforced means nothing", "leave it out")
-            self._conditions.append((name, node.this, column))
+            self._conditions.append((name, node.this))
         elif isinstance(node, exp.UniqueColumnConstraint):
             self._uniques.append((name, self._unique(node, column), node))
         elif isinstance(node, exp.ForeignKey):
@@ -268,8 +268,8 @@ class Reading:
         for option in item.expressions:
             parts.understood(option)
         everything = "ALL" in included
-        for column in like._columns:
-            self.found.schema[column.name] = column.type
+        for each in like._columns:
+            self.found.schema[each.name] = each.type
         had = {c: t for (n, c), t in self.sql.core.catalog.defaults.items() if n == like._label}
         for column, text in had.items():
             is_default = text.startswith(DEFAULT) and (everything or "DEFAULTS" in included)
@@ -290,7 +290,7 @@ class Reading:
             self.found.key += [like._columns[k].name for k in like._key]
         for rule in self.sql.core.constraints.rules(like._label):
             if rule.kind == CHECK and (everything or "CONSTRAINTS" in included) and not is_generated(rule):
-                self._conditions.append((rule.name, missing.parsed(rule.text).copy(), None))
+                self._conditions.append((rule.name, missing.parsed(rule.text).copy()))
             elif rule.kind == UNIQUE and (everything or "INDEXES" in included):
                 self._uniques.append((None, list(rule.columns), exp.Null()))
 
@@ -324,8 +324,8 @@ class Reading:
             )
         for column, inside, node in self._computed:
             self._compute(column, inside, node)
-        for name, inside, column in self._conditions:
-            self._check(name, inside, column)
+        for name, inside in self._conditions:
+            self._check(name, inside)
         for name, columns, node in self._uniques:
             exact = tuple(self._spelled(c, node) for c in columns)
             if set(exact) == set(self.found.key):
@@ -356,7 +356,7 @@ class Reading:
         relation = Relation(plan.Table(-1, tuple(columns.values())), tuple(Field(c, last) for c in columns))
         return Scalars(Compiler(self.sql.session, self.source, standing=True), Scope(relation, self.source), {})
 
-    def _check(self, name: str | None, node: exp.Expr, column: str | None) -> None:
+    def _check(self, name: str | None, node: exp.Expr) -> None:
         text = plain_text(node, self._columns)
         if has_query(node):
             raise self.source.refuse(node, "a CHECK looks at one row, so it has no subquery", "use a FOREIGN KEY")
@@ -380,16 +380,14 @@ class Reading:
         others = {n: t for n, t in self._columns.items() if n not in {c for c, _, _ in self._computed}}
         self._scope(others).bind(inside)  # not of other generated columns, as in PostgreSQL
         self.found.defaults[column] = said(ALWAYS, text)
-        cast = exp.cast(inside.copy(), self._type_of(column)) if self._type_of(column) else inside.copy()
+        kind = self._kinds.get(column)
+        cast = exp.cast(inside.copy(), kind) if kind is not None else inside.copy()
         same = self._scope().condition(exp.NullSafeEQ(this=exp.column(column), expression=cast))
         last = self.found.label.rpartition(".")[2]
         made = self._name(None, f"{last}_{column}_generated", node)
         read = (column, *(c for c in self._read(same) if c != column))
         rule = Rule(made, CHECK, self.found.label, read, f'"{column}" IS NOT DISTINCT FROM {text}')
         self.found.wanted.append(Wanted(rule, same))
-
-    def _type_of(self, column: str) -> exp.DataType | None:
-        return self._kinds.get(column)
 
     # foreign keys
 

@@ -100,7 +100,7 @@ def _computed(sql: Statements, text: str, target: DataType) -> Any:
     found = _bound(sql, volatile.replaced(sql, parsed(text).copy()), target, source)
     if isinstance(found, Constant):
         return found.value
-    query = Query(plan.Project(plan.ONE_ROW, (found,)), ["x"])
+    query = Query(plan.Project(plan.ONE_ROW, (found,)), ("x",))
     return sql.answer(query, Compiler(sql.session, source)).rows()[0][0]
 
 
