@@ -67,9 +67,9 @@ class ConstraintError(InputError):
 
     >>> import everview as ev
     >>> db = ev.connect()
-    >>> db.sql("CREATE TABLE item (name text, price int CHECK (price > 0))")
+    >>> item = db.sql("CREATE TABLE item (name text, price int CHECK (price > 0))")
     >>> try:
-    ...     db["item"].insert([("pear", -1)])
+    ...     item.insert([("pear", -1)])
     ... except ev.ConstraintError as error:
     ...     error.code, error.table, error.constraint
     ('E_CHECK', 'item', 'item_price_check')

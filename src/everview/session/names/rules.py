@@ -88,8 +88,8 @@ _SIMPLE = re.compile(r'"([a-z_][a-z0-9_]*)"')
 def with_names(text: str, names: Mapping[str, str]) -> str:
     """A text of SQL with other names of columns, all of which are quoted in it.
 
-    >>> with_names('"a" > 3 OR "b" = \'"a"\'', {"a": "new"})
-    '"new" > 3 OR "b" = \'"a"\''
+    >>> with_names('"a" > 3 OR "b" < "a"', {"a": "new"})
+    '"new" > 3 OR "b" < "new"'
     """
 
     def other(found: re.Match[str]) -> str:
