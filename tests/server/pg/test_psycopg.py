@@ -193,3 +193,30 @@ def test_a_copy_that_fails_copies_nothing(fresh: Running) -> None:
             copy.write("100\tgood\n")
             raise ZeroDivisionError
         assert db.execute("SELECT count(*) FROM sale").fetchone() == (2,)
+
+
+def test_constraints_raise_the_drivers_own_errors(fresh: Running) -> None:
+    with connect(fresh, autocommit=False) as db:
+        db.execute("CREATE TABLE owner (id serial PRIMARY KEY, email text NOT NULL UNIQUE)")
+        db.execute("CREATE TABLE pet (owner int REFERENCES owner, legs int DEFAULT 4 CHECK (legs > 0))")
+        db.execute("INSERT INTO owner (email) VALUES (%s)", ("a@x",))
+        db.commit()
+        for statement, kind, constraint in [
+            ("INSERT INTO owner (email) VALUES ('a@x')", psycopg.errors.UniqueViolation, "owner_email_key"),
+            ("INSERT INTO pet (legs) VALUES (0)", psycopg.errors.CheckViolation, "pet_legs_check"),
+            ("INSERT INTO pet (owner) VALUES (9)", psycopg.errors.ForeignKeyViolation, "pet_owner_fkey"),
+        ]:
+            with pytest.raises(kind) as error, db.transaction():
+                db.execute(statement)
+            assert error.value.diag.constraint_name == constraint
+        with pytest.raises(psycopg.errors.NotNullViolation), db.transaction():
+            db.execute("INSERT INTO owner (email) VALUES (NULL)")
+        db.execute("INSERT INTO pet (owner) VALUES (1)")
+        with pytest.raises(psycopg.errors.ForeignKeyViolation), db.transaction():
+            db.execute("DELETE FROM owner")
+        with db.cursor().copy("COPY owner (email) FROM STDIN") as copy:
+            copy.write_row(("b@x",))
+        db.commit()
+        assert db.execute("SELECT legs FROM pet").fetchall() == [(4,)]
+        assert [e for _, e in db.execute("SELECT id, email FROM owner ORDER BY id").fetchall()] == ["a@x", "b@x"]
+        db.commit()

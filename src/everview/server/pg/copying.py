@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from everview.codes.codec import Codec
 from everview.errors import InputError, StoppedError, did_you_mean
 from everview.server.pg import messages, subscribing
 from everview.server.pg.answers import PIECE, Answer
@@ -25,6 +26,7 @@ from everview.server.pg.lexing import Piece
 from everview.server.pg.messages import CopyData, CopyFail
 from everview.server.pg.states import PgError
 from everview.sql.answers.given import Given
+from everview.sql.dml import missing
 from everview.sql.scalar.names import spelled
 from everview.types import DataType
 
@@ -225,7 +227,7 @@ def _types(sql: Statements, wanted: _Copy) -> list[DataType]:
     table = _table(sql, wanted)
     at = _positions(table, wanted.columns)
     for i, column in enumerate(table._columns):
-        if i not in at and not column.type.nullable:
+        if i not in at and not column.type.nullable and column.name not in sql.core.defaults.of(table):
             raise InputError("E_NULL", f"{table._label}.{column.name} cannot be NULL and is not listed", "list it")
     return [table._columns[i].type for i in at]
 
@@ -234,7 +236,8 @@ def _loaded(sql: Statements, wanted: _Copy, found: Sequence[Any]) -> int:
     """Insert what was read; in the connection's transaction, or one of its own."""
     table = _table(sql, wanted)
     at = _positions(table, wanted.columns)
-    parts = [_codes(table, at, rows) for rows in found if len(rows)]
+    completed = len(at) < len(table._columns) and bool(sql.core.defaults.of(table))
+    parts = [(_completed if completed else _codes)(sql, table, at, rows) for rows in found if len(rows)]
     if not parts:
         return 0
     codes = parts[0] if len(parts) == 1 else np.ascontiguousarray(np.concatenate(parts, axis=1))
@@ -245,7 +248,15 @@ def _loaded(sql: Statements, wanted: _Copy, found: Sequence[Any]) -> int:
     return int(codes.shape[1])
 
 
-def _codes(table: Table, at: Sequence[int], rows: Any) -> np.ndarray:
+def _completed(sql: Statements, table: Table, at: Sequence[int], rows: Any) -> np.ndarray:
+    """Rows with the defaults of columns that are not listed."""
+    if isinstance(rows, pa.Table):
+        codec = Codec([table._columns[i].type for i in at], [table._columns[i].name for i in at], sql.core.interner)
+        rows = codec.decode_rows(codec.encode(rows.rename_columns(list(codec.names))))
+    return table._codec.encode(missing.completed(sql, table, at, rows))
+
+
+def _codes(sql: Statements, table: Table, at: Sequence[int], rows: Any) -> np.ndarray:
     names = [c.name for c in table._columns]
     if isinstance(rows, pa.Table):
         columns = {i: rows.column(k) for k, i in enumerate(at)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 
-from everview.errors import EverviewError
+from everview.errors import ConstraintError, EverviewError
 from everview.server.pg.lexing import parameters
 from everview.server.pg.states import PgError, state_of
 from everview.sql.text.places import SqlError
@@ -29,6 +29,8 @@ def fields_of(error: BaseException, severity: str = "ERROR", text: str = "", sta
     place = _place(error, text, start)
     message = _PLACE.sub("", error.message) if place is not None else error.message
     fields |= {"M": message or error.code, "H": error.hint, "R": error.code}
+    if isinstance(error, ConstraintError):
+        fields |= {"s": "public", "t": error.table.rpartition(".")[2], "n": error.constraint}
     if place is not None:
         fields["P"] = str(place + 1)
     return fields

@@ -8,7 +8,8 @@ What a column's missing values are is a text, said once (`DefaultSet`), with a w
     identity always items_id_seq  the same, and no other value may be given
 
 Expressions are SQL's (`everview.sql.dml.missing` computes them). They are computed when rows come in, once for a
-statement, but for numbers of a sequence and the like, which are another for each row. Whoever gives whole rows gives all values.
+statement, but for numbers of a sequence and the like, which are another for each row. Whoever gives whole rows gives
+all values.
 
 A sequence never goes back, also if the transaction that asked is undone. How far it is is committed as an offset with
 the next transaction, whosever it is; so after a crash numbers that are in no committed row may be given again.

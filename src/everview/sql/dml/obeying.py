@@ -2,8 +2,8 @@
 
 A step refuses what breaks a constraint (`everview.session.changes.constraints`), so the end of a transaction is always
 looked at. Inside one, PostgreSQL looks after each statement, and programs rely on it: they catch the error of one
-INSERT and go back to a savepoint. So after a statement of an open transaction its own changes are looked at here, by look-ups; and
-what foreign keys say follows from it is added, so that the next statement sees it.
+INSERT and go back to a savepoint. So after a statement of an open transaction its own changes are looked at here, by
+look-ups; and what foreign keys say follows from it is added, so that the next statement sees it.
 
 Constraints that are INITIALLY DEFERRED wait for the end. So do changes that Python makes inside `db.transaction()`.
 """
