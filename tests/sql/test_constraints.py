@@ -313,3 +313,27 @@ def test_random_changes_against_a_model(shards: int, seed: int) -> None:
         outcomes[refused_step] += 1
         assert (Counter(db["p"].rows()), Counter(db["c"].rows())) == (p, c)
     assert min(outcomes.values()) > 10
+
+
+def test_defaults_of_all_kinds() -> None:
+    db = ev.connect()
+    db.sql("""
+        CREATE SEQUENCE numbers START 1000;
+        CREATE TABLE d (
+            id uuid PRIMARY KEY DEFAULT gen_random_uuid(), a int DEFAULT 1 + 2 * 3, b text DEFAULT 'x' || upper('y'),
+            c date DEFAULT current_date - 7, e float DEFAULT random(), f bool DEFAULT NOT false,
+            g int[] DEFAULT '{1,2}', h interval DEFAULT '1 day',
+            i jsonb DEFAULT '{}'::jsonb, j int DEFAULT NULL, l numeric(8,2) DEFAULT 1.5,
+            m int DEFAULT -1, n int DEFAULT nextval('numbers'), o timestamptz DEFAULT now()
+        );
+        INSERT INTO d DEFAULT VALUES;
+        INSERT INTO d (a, m) VALUES (DEFAULT, 2), (9, DEFAULT)
+    """)
+    rows = db.sql("SELECT a, b, f, g, i, j, l, m, n FROM d ORDER BY n").rows()
+    assert rows == [
+        (7, "xY", True, [1, 2], {}, None, pytest.approx(1.5), -1, 1000),
+        (7, "xY", True, [1, 2], {}, None, pytest.approx(1.5), 2, 1001),
+        (9, "xY", True, [1, 2], {}, None, pytest.approx(1.5), -1, 1002),
+    ]
+    assert len({r for (r,) in db.sql("SELECT id FROM d").rows()}) == 3
+    assert db.sql("SELECT nextval('numbers'), currval('numbers')").rows() == [(1003, 1003)]

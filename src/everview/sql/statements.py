@@ -37,7 +37,7 @@ from everview.session.rights.acting import Principal, acting
 from everview.session.session import Session
 from everview.sql.answers import asking, company, lookups, observed
 from everview.sql.answers.result import Result, in_order
-from everview.sql.ddl import altering, comments, defined, definitions, indexes, schemas, settings
+from everview.sql.ddl import already, altering, comments, defined, definitions, indexes, schemas, settings
 from everview.sql.dml import changes, copies, merging, modifying, obeying, own_changes, savepoints, volatile
 from everview.sql.dml.savepoints import Savepoint
 from everview.sql.inspection import describing, explaining, reasons, showing
@@ -373,6 +373,8 @@ class Statements:
 
     def set_plan(self, node: exp.Set, source: Source) -> Do:
         """SET plan = 'binary' | 'delta' | 'wco' | default, SET ask = 'once' | 'view' | default"""
+        if already.holds(node, source):
+            return lambda: None
         if asking.is_setting(node):
             way = asking.setting(node, source)
 
@@ -417,6 +419,7 @@ class Statements:
         """BEGIN"""
         if self.transaction is not None:
             raise source.error(node, "E_TRANSACTION", "a transaction is open already", "COMMIT or ROLLBACK it")
+        already.check_modes(node, source)
         return self._begin
 
     def _begin(self) -> None:
@@ -483,6 +486,11 @@ _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
     "COPY": copies.copy,
     "ALTER": altering.alter,
     "COMMENT": comments.comment,
+    "REFRESH": already.refresh,
+    "VACUUM": already.tidy,
+    "ANALYZE": already.tidy,
+    "CREATE EXTENSION": already.extension,
+    "START TRANSACTION": already.start,
     "CREATE INDEX": indexes.create,
     "CREATE UNIQUE": indexes.create,
     "DROP INDEX": indexes.drop,

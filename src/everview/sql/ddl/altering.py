@@ -29,7 +29,7 @@ from everview.session.names.entries import DefaultSet
 from everview.session.names.rules import UNIQUE, Rule
 from everview.session.table import Table
 from everview.session.view import View
-from everview.sql.ddl import schemas
+from everview.sql.ddl import schemas, sequences
 from everview.sql.ddl.declared import Declared, add, is_generated
 from everview.sql.ddl.definitions import columns_of
 from everview.sql.dml import missing, volatile
@@ -61,6 +61,9 @@ def alter(sql: Statements, statement: reading.Statement) -> None:
     words.need("ALTER")
     sql.refuse_in_transaction(None, statement.source())
     words.next_is("MATERIALIZED")
+    if words.next_is("SEQUENCE"):
+        sequences.alter(sql, words)
+        return
     kind = words.choose("TABLE", "VIEW", "INDEX")
     optional = words.next_is("IF", "EXISTS")
     words.next_is("ONLY")

@@ -202,12 +202,20 @@ class Reading:
             made = sequences.of_column(self.sql, self.found, item.name, SequenceMade("", 1, 1, least, most))
             self.found.defaults[item.name] = said(DEFAULT, f"nextval('{made}')")
         else:
+            if item.kind.this in _TIMES and item.kind.expressions:
+                self._precision(item.kind)
             declared = names.data_type(item.kind, self.source).optional()
         self.found.schema[item.name] = declared
         self._kinds[item.name] = item.kind.copy()
         for each in item.args.get("constraints") or []:
             name = each.args.get("this")
             self._constraint(None if name is None else name.name, each.kind, item.name)
+
+    def _precision(self, kind: exp.DataType) -> None:
+        """timestamp(6) is what there is; timestamp(3), which Flink writes everywhere, keeps microseconds, too."""
+        if [p.name for p in kind.expressions] not in (["3"], ["6"]):
+            raise self.source.refuse(kind, "moments are kept in microseconds", "write timestamp, or timestamp(6)")
+        parts.understood(kind)
 
     def _constraint(self, name: str | None, node: exp.Expr, column: str | None) -> None:
         """One constraint, of the table or of a column."""
@@ -237,6 +245,13 @@ class Reading:
             made = sequences.of_column(self.sql, found, column, sequences.declared(node, self.source))
             found.defaults[column] = said(IDENTITY_ALWAYS if node.this else IDENTITY, made)
             schema[column] = schema[column].optional(False)
+        elif isinstance(node, exp.AutoIncrementColumnConstraint) and column is not None:  # MySQL's, SQLite's
+            self._once(column, node)
+            made = sequences.of_column(self.sql, found, column, SequenceMade("", 1, 1, 1, sequences.LARGEST))
+            found.defaults[column] = said(IDENTITY, made)
+            schema[column] = schema[column].optional(False)
+        elif isinstance(node, exp.CollateColumnConstraint) and node.this.name.upper() in _COLLATIONS:
+            pass
         elif isinstance(node, exp.ComputedColumnConstraint) and column is not None:
             self._once(column, node)
             parts.understood(node)
@@ -483,6 +498,11 @@ class Reading:
             raise self.source.refuse(node, "ON UPDATE SET DEFAULT is not supported", "NO ACTION, CASCADE or SET NULL")
         return found["DELETE"], found["UPDATE"], "INITIALLY DEFERRED" in options
 
+
+_COLLATIONS = ("C", "POSIX", "UCS_BASIC", "C.UTF-8", "BINARY")
+"""Collations that compare letters by their numbers, as everything here does"""
+
+_TIMES = (exp.DataType.Type.TIMESTAMP, exp.DataType.Type.TIMESTAMPTZ, exp.DataType.Type.TIME)
 
 _WORDS: dict[type[exp.Expr], str] = {
     exp.CollateColumnConstraint: "COLLATE",

@@ -56,11 +56,38 @@ def create(sql: Statements, node: exp.Create, source: Source) -> Do:
         return sequences.create(sql, node, source)
     if kind not in ("TABLE", "VIEW"):
         raise source.refuse(node, f"CREATE {kind} is not supported", "there are tables, views and schemas")
+    _check_temporary(sql, node, source)
     target = node.this.this if isinstance(node.this, exp.Schema) else node.this
     name = _new_name(sql, target, node, source)
     make = _create_table if kind == "TABLE" else create_view
     do = make(sql, name or target.name, node, source)
     return do if name is not None else lambda: sql.session[schemas.new_name(sql, target, source)]
+
+
+def _check_temporary(sql: Statements, node: exp.Create, source: Source) -> None:
+    """TEMPORARY is what everything is in a session in memory. What a directory keeps, and a server's tables, which all
+    its connections see, are not.
+    """
+    properties = node.args.get("properties")
+    for item in properties.expressions if properties is not None else []:
+        if isinstance(item, exp.UnloggedProperty):
+            parts.understood(item)
+        if not isinstance(item, exp.TemporaryProperty):
+            continue
+        parts.understood(item)
+        if sql.core.catalog.entry_log is not None:
+            what = "TEMPORARY is not supported where a directory keeps everything"
+            raise source.refuse(item, what, "leave it out and DROP it, or use a session in memory: connect()")
+        if sql.core.attached.get("sql") is not sql:
+            what = "TEMPORARY is not supported here: all connections see the same tables"
+            raise source.refuse(item, what, "leave it out and DROP it")
+
+
+def _said(node: exp.Create) -> list[exp.Expr]:
+    """Properties that say something about what is made."""
+    properties = node.args.get("properties")
+    said = properties.expressions if properties is not None else []
+    return [p for p in said if not isinstance(p, (exp.TemporaryProperty, exp.UnloggedProperty))]
 
 
 def _new_name(sql: Statements, target: exp.Table, node: exp.Create, source: Source) -> str | None:
@@ -140,11 +167,9 @@ def create_view(sql: Statements, name: str, node: exp.Create, source: Source) ->
 
 def refuse_properties(node: exp.Create, source: Source) -> None:
     """A view is materialized, said or not; WITH (...) and the like mean nothing here."""
-    properties = node.args.get("properties")
-    for item in properties.expressions if properties is not None else []:
+    for item in _said(node):
         if not isinstance(item, exp.MaterializedProperty):
-            word = "TEMPORARY" if isinstance(item, exp.TemporaryProperty) else item.sql("postgres")
-            raise source.refuse(item, f"{word} is not supported in CREATE VIEW")
+            raise source.refuse(item, f"{item.sql('postgres')} is not supported in CREATE VIEW")
 
 
 def _replaced(session: Session, name: str, collection: Collection, how: Choice | None) -> View:
@@ -249,9 +274,8 @@ def columns_of(
 
 def _ttl(sql: Statements, node: exp.Create, schema: dict[str, Any], source: Source) -> Expr | dt.timedelta | None:
     """TTL INTERVAL '5 minutes' (after a row came) or TTL ts + INTERVAL '5 minutes' (by the row's own time)."""
-    properties = node.args.get("properties")
     given = None
-    for item in properties.expressions if properties is not None else []:
+    for item in _said(node):
         if not isinstance(item, exp.MergeTreeTTL) or len(item.expressions) != 1:
             raise source.refuse(item, f"{item.sql('postgres')} is not supported in CREATE TABLE")
         given = item.expressions[0]

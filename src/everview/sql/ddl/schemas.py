@@ -112,8 +112,8 @@ def create(sql: Statements, node: exp.Create, source: Source) -> Do:
     """CREATE SCHEMA [IF NOT EXISTS] s"""
     name = _name(node.this, source)
     there = [PUBLIC, *made(sql.core)]
-    exists = names.spelled(name, there) in there
-    if exists and not node.args.get("exists"):
+    exists, optional = names.spelled(name, there) in there, bool(node.args.get("exists"))
+    if exists and not optional:
         raise source.error(node.this, "E_NAME", f"there is a schema {name} already", "CREATE SCHEMA IF NOT EXISTS")
 
     sql.core.access.may_manage("make schemas")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sqlglot import exp
+from sqlglot import TokenType, exp
 
 from everview.errors import did_you_mean
 from everview.session.names.entries import SequenceDropped, SequenceMade
@@ -13,6 +13,7 @@ from everview.sql.ddl import schemas
 from everview.sql.scalar.names import spelled
 from everview.sql.text import parts
 from everview.sql.text.places import Source
+from everview.sql.text.words import Words
 
 if TYPE_CHECKING:
     from everview.sql.ddl.declared import Declared
@@ -34,8 +35,9 @@ def declared(node: exp.Expr, source: Source) -> SequenceMade:
     for option in options:
         if option not in ("CYCLE", "NO CYCLE", "NO MINVALUE", "NO MAXVALUE"):
             raise source.refuse(node, f"{option} is not supported in a sequence")
-    for part in ("cache", "this", "on_null"):
-        node.args.get(part)
+    for part in ("cache", "this", "on_null"):  # how numbers are kept in stock makes no difference
+        if isinstance(said := node.args.get(part), exp.Expr):
+            parts.understood(said)
     if not least <= start <= most:
         raise source.error(node, "E_RANGE", f"START {start} is not between {least} and {most}")
     return SequenceMade("", start, step, least, most, cycle)
@@ -76,6 +78,27 @@ def create(sql: Statements, node: exp.Create, source: Source) -> Do:
     if (there and not optional) or name in sql.session:
         raise source.error(node, "E_NAME", f"the name {name} is taken", "choose another, or DROP it first")
     return lambda: None if there else sql.core.definitions.say(replace(made, name=name))
+
+
+def alter(sql: Statements, words: Words) -> None:
+    """ALTER SEQUENCE [IF EXISTS] s RESTART [WITH n]"""
+    optional = words.next_is("IF", "EXISTS")
+    at = words.at
+    known = sql.core.catalog.sequences
+    name = spelled(words.name("a sequence"), known)
+    if name not in known:
+        if optional:
+            return
+        words.at = at
+        raise words.error(f"there is no sequence {name}", did_you_mean(name, known), "E_NAME")
+    words.need("RESTART")
+    words.next_is("WITH")
+    made = known[name]
+    number = int(words.take("a number", TokenType.NUMBER)) if words.at < len(words.tokens) else made.start
+    words.end()
+    if not sql.dry:
+        sql.core.defaults.put(name, number - made.step)
+        sql.core.transactions.commit_empty()
 
 
 def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:

@@ -263,13 +263,24 @@ def delete(sql: Statements, node: exp.Delete, source: Source) -> Do:
 
 
 def truncate(sql: Statements, node: exp.TruncateTable, source: Source) -> Do:
-    """TRUNCATE t, u: all of them or none"""
+    """TRUNCATE t, u [RESTART IDENTITY] [CASCADE]: all of them or none; CASCADE: and what refers to them"""
     tables = [table_of(sql, target, source, "TRUNCATE") for target in node.expressions]
+    restart = str(node.args.get("identity") or "").upper() == "RESTART"
+    if str(node.args.get("option") or "").upper() == "CASCADE":
+        for table in tables:  # it grows
+            referring = [sql.core.catalog.tables[r.table] for r in sql.core.constraints.referring(table._label)]
+            for other in referring:
+                if other not in tables:
+                    sql.core.access.may("TRUNCATE", "relation", other._label)
+                    tables.append(other)
 
     def do() -> None:
         with sql.session.transaction():
             for table in tables:
                 table.clear()
+            for made in list(sql.core.catalog.sequences.values()) if restart else ():
+                if made.owner[:1] in [(table._label,) for table in tables]:
+                    sql.core.defaults.put(made.name, made.start - made.step)
 
     return do
 

@@ -140,7 +140,7 @@ def _number(value: int | str | None, what: str) -> exp.Expr:
 
 def settled(sql: Statements, node: exp.Expr, source: Source, *, example: bool) -> bool:
     """Put values in the place of a statement's calls, where that is what they mean; whether there were any."""
-    found = calls(node) if mentioned(source.text) else []
+    found = calls(node) if mentioned(source.text) and not isinstance(node, exp.Create) else []  # DEFAULT is a text
     if not found:
         return False
     asked_once = isinstance(node, exp.Select) and node.args.get("from_") is None

@@ -45,8 +45,28 @@ def _aggregate(name: str) -> Callable[[list[exp.Expr]], exp.Expr]:
 DEFAULT = "postgres"
 
 
+_DOLLAR = "\x01"
+"""What stands for the dollar of a parameter while a text is tokenized."""
+
+_QUOTED = re.compile(
+    r"""'(?:[^'])*'|"[^"]*"|--[^\n]*|/\*.*?\*/|(\$\w*\$).*?\1|(?<![\w$])\$(?=\w+(?![\w$]))""", re.DOTALL
+)
+
+
+def protected(text: str) -> str:
+    """A text in which nobody takes `$1,$` for the beginning of a quoted text; every place is where it was.
+
+    >>> protected("VALUES ($1,$2, '$3', $$ $4 $$)").replace(_DOLLAR, "#")
+    "VALUES (#1,#2, '$3', $$ $4 $$)"
+    """
+    return _QUOTED.sub(lambda m: _DOLLAR if m.group() == "$" else m.group(), text) if "$" in text else text
+
+
 class Everview(Postgres):
     """PostgreSQL's dialect, with our functions left as they are written."""
+
+    class Tokenizer(Postgres.Tokenizer):
+        SINGLE_TOKENS: ClassVar = {**Postgres.Tokenizer.SINGLE_TOKENS, _DOLLAR: TokenType.PARAMETER}
 
     ORIGINAL_NAME_META_KEY = "name"
     INDEX_OFFSET = 0  # a[1] is the first element: the number is left as it is written

@@ -31,7 +31,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from everview.errors import did_you_mean
 from everview.sql.select.choice import hinted
-from everview.sql.text.dialects import DEFAULT, reader
+from everview.sql.text.dialects import DEFAULT, protected, reader
 from everview.sql.text.notes import SESSION, Notes, TableWindow, WatermarkNote
 from everview.sql.text.parts import recorded
 from everview.sql.text.places import Source, SqlError
@@ -118,7 +118,7 @@ def _tokenized(text: str, dialect: str) -> Sequence[Token]:
 
 @lru_cache(KEPT)
 def _tokenized_once(text: str, dialect: str) -> tuple[Token, ...]:
-    return tuple(sqlglot.tokenize(text, read=reader(dialect)))
+    return tuple(sqlglot.tokenize(_guarded(text, dialect), read=reader(dialect)))
 
 
 def _tree(text: str, dialect: str) -> exp.Expr:
@@ -127,7 +127,11 @@ def _tree(text: str, dialect: str) -> exp.Expr:
 
 @lru_cache(KEPT)
 def _tree_once(text: str, dialect: str) -> exp.Expr:
-    return sqlglot.parse_one(text, read=reader(dialect))
+    return sqlglot.parse_one(_guarded(text, dialect), read=reader(dialect))
+
+
+def _guarded(text: str, dialect: str) -> str:
+    return protected(text) if dialect == DEFAULT else text
 
 
 _SET_DIALECT = re.compile(r"\bset\s+dialect\b[^;]*;", re.IGNORECASE)
@@ -186,6 +190,8 @@ def _noted(text: str, tokens: list[Token]) -> Statement:
             notes.as_of = int(words[i + 2])
             named = words[max(0, i - 2) : i] == ["FOR", "SYSTEM_TIME"]
             remove(i - 2 if named else i, i + 2)
+        elif words[i : i + 2] == ["TABLE", "("] and words[i + 2 : i + 3] and words[i + 2] in _WINDOWS:
+            _unwrap(words, i, remove)
         elif words[i : i + 2] == ["WATERMARK", "FOR"] and depth == 1 and words[:2] == ["CREATE", "TABLE"]:
             _note_watermark(text, blank, words, tokens, i, notes, remove)
     if words[0] == "CREATE" and words[-4:] == ["EMIT", "ON", "WINDOW", "CLOSE"]:
@@ -199,6 +205,25 @@ def _noted(text: str, tokens: list[Token]) -> Statement:
         " ".join(words[:2]),
         tuple(kept),
     )
+
+
+_WINDOWS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+
+
+def _unwrap(words: list[str], at: int, remove: Remove) -> None:
+    """TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...)) as Flink and Calcite write it is TUMBLE(t, ts, ...)."""
+    depth = 0
+    for i in range(at + 1, len(words)):
+        depth += (words[i] == "(") - (words[i] == ")")
+        if depth == 0:
+            remove(at, at + 1)
+            remove(i, i)
+            break
+        if words[i] == "TABLE" and words[i - 1] == "(":
+            remove(i, i)
+        elif words[i : i + 2] == ["DESCRIPTOR", "("] and words[i + 3 : i + 4] == [")"]:
+            remove(i, i + 1)
+            remove(i + 3, i + 3)
 
 
 def _note_limit(words: list[str], tokens: list[Token], at: int, notes: Notes, remove: Remove) -> None:

@@ -40,6 +40,7 @@ STOOD_FOR = "everview words"
 
 _OWN_WORDS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.Version: ("SYSTEM_TIME",),
+    exp.UnloggedProperty: ("UNLOGGED",),
     exp.GeneratedAsIdentityColumnConstraint: ("GENERATED", "ALWAYS", "INCREMENT", "MINVALUE", "MAXVALUE"),
     exp.ComputedColumnConstraint: ("GENERATED", "ALWAYS", "STORED"),
     exp.SequenceProperties: ("INCREMENT", "MINVALUE", "MAXVALUE", "CYCLE", "CACHE"),
