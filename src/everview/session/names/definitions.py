@@ -329,12 +329,10 @@ class Definitions:
             view = self._new_view(name, collection, None, 0, None, rule)
         except ConstraintError as error:
             raise core.constraints.explained(error, (), rule, child.types) from None
-        with self._or_drop(view):
-            catalog.note(
-                ConstraintMade(
-                    name, view._node, tuple(c.name for c in view._columns), (), 0, view._installed_at, rule=rule
-                )
-            )
+        names = tuple(c.name for c in view._columns)
+        made = ConstraintMade(name, view._node, names, (), 0, view._installed_at, rule=rule)
+        with self._noting(view, made):
+            pass
         core.constraints.noticed()
 
     @reads
