@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import given
 
 import everview as ev
 from everview import col
@@ -19,6 +21,10 @@ from everview.session.local_shards import local_shards
 from tests.inside import inside
 from tests.optimiser.test_chosen import shop
 from tests.optimiser.test_replanned import change, in_shards, said, views
+from tests.oracle import plans
+from tests.oracle.harness import Runtime, effort
+from tests.oracle.test_random_plans import check
+from tests.sql import test_tpch as tpch
 
 
 class Restless(Adaptive):
@@ -202,3 +208,78 @@ def test_statistics_count_what_steps_change(shards: int) -> None:
         with pytest.raises(EverviewError):
             t.delete([(7, 7)])
         assert seen()["arrange t"][0] == 110
+
+
+def _restless_session(**options: Any) -> ev.Session:
+    db = ev.connect(**options)
+    restless(db)
+    return db
+
+
+def _restless_shards(**options: Any) -> ev.Session:
+    db = local_shards(3, **options)
+    restless(db)
+    return db
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("connect", [_restless_session, _restless_shards])
+def test_random_plans_whose_joins_switch_at_every_epoch(connect: Callable[..., ev.Session]) -> None:
+    runtime = Runtime("restless", connect)
+
+    @effort(15)
+    @given(a=plans.flat_plans, b=plans.flat_plans, c=plans.flat_plans, steps=plans.steps)
+    def flat(a: Any, b: Any, c: Any, steps: Any) -> None:
+        check(runtime, [a, b, c], [(0, 6), (1, 6), (0, 6)], steps)
+
+    flat()
+
+
+PROGRAM = """
+path(X, Z) :- r(X, Y), s(Y, Z), t(Z, W), W < 9.
+wedge(X, W) :- r(X, Y), s(Y, Z), t(Z, W).
+far(X, Y) :- path(X, Y).
+far(X, Z) :- far(X, Y), path(Y, Z).
+lonely(X) :- r(X, Y), not far(X, Y).
+"""
+
+
+def test_datalog_whose_joins_switch_at_every_epoch() -> None:
+    with ev.connect() as db, ev.connect() as twin:
+        rng = random.Random(3)
+        rules = []
+        for each in (db, twin):
+            for name in "rst":
+                each.table(name, {"a": int, "b": int})
+            rules.append(each.datalog(PROGRAM))
+        made = restless(db)
+        for _ in range(6):
+            rows = {name: [(rng.randrange(12), rng.randrange(12)) for _ in range(4)] for name in "rst"}
+            for each in (db, twin):
+                with each.transaction():
+                    for name, new in rows.items():
+                        old = each[name].rows()
+                        each[name].insert(new)
+                        each[name].delete(old[:2])
+            for name in ("path", "wedge", "far", "lonely"):
+                one, other = (getattr(each, name) for each in rules)
+                assert Counter(one.rows()) == Counter(other.rows()), name
+        assert made.switches > 5
+
+
+@pytest.mark.slow
+def test_tpch_whose_joins_switch_at_every_epoch(tmp_path: Path) -> None:
+    data = tpch._generated(tmp_path)
+    run = tpch.Run(data)
+    made = restless(run.db)
+    parts = {name: tpch._parts(table) for name, table in data.items()}
+    for i in range(tpch.PARTS):
+        new = {name: pieces[i] for name, pieces in parts.items()}
+        run.change(1, new)
+        run.now = {name: pa.concat_tables([run.now[name], table]) for name, table in new.items()}
+        assert run.differences() == {}
+    gone = {name: parts[name][0] for name in ("orders", "lineitem", "customer", "supplier")}
+    run.change(-1, gone)
+    run.now = {n: pa.concat_tables(parts[n][1:]) if n in gone else run.now[n] for n in tpch.TABLES}
+    assert run.differences() == {}
+    assert made.switches > 20

@@ -30,7 +30,6 @@ from everview.optimiser.model import Model
 from everview.optimiser.present import PresentPlan
 from everview.optimiser.problem import UNIT, Problem, logarithm
 from everview.optimiser.replanned import LivingJoin, living_joins
-from everview.optimiser.rules import Best
 from everview.plan import nodes as plan
 from everview.runtime.base import ChangeSet, StepOutcome, row_count
 
@@ -73,8 +72,8 @@ class Watched:
         self.number = number
         """of its problem, in the optimiser"""
         self.told: Problem = living.problem
-        self.best: Best | None = None
-        """the best plan by what the optimiser was told"""
+        self.best = -1
+        """what the best plan costs, by what the optimiser was told"""
         self.patience = 0
         """looks for which it is left alone"""
         self.wait = 8
@@ -235,16 +234,15 @@ class Adaptive:
         present = self.core.runtime.builder.chosen.get(watched.node, watched.node)
         as_tree = PresentPlan(present, watched.living.join.tree.leaves)
         problem = self._problem(watched, as_tree)
-        if self._tell(watched, problem) or watched.best is None:
-            watched.best = optimiser_of(self.core).best(watched.number)
-        best = watched.best
+        if self._tell(watched, problem) or watched.best < 0:
+            watched.best = optimiser_of(self.core).cost(watched.number)
         cost = as_tree.cost(Model(problem))
-        if cost <= self.policy.margin * best.cost:
+        if cost <= self.policy.margin * watched.best:
             return None
-        target = watched.living.by(best)
+        target = watched.living.by(optimiser_of(self.core).best(watched.number))
         if target == present:
             return None
-        return target, f"it was {cost / max(best.cost, 1):.1f} times cheaper by what was seen"
+        return target, f"it was {cost / max(watched.best, 1):.1f} times cheaper by what was seen"
 
     def _problem(self, watched: Watched, present: PresentPlan) -> Problem:
         """What is known now about a join; changes are those of the time that is looked ahead."""

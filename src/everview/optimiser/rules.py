@@ -229,7 +229,7 @@ class Optimiser:
         """The cheapest plan as things are."""
         problem = self._known(number)
         root = Or(problem.whole, 0)
-        cost = next(row[3] for row in self.rules.best.lookup((number, *root)))
+        cost = self.cost(number)
         chosen: dict[Or, And] = {}
         todo = [root]
         while todo:
@@ -237,6 +237,11 @@ class Optimiser:
             chosen[goal] = self.chosen(number, goal)
             todo += chosen[goal].needs(problem)
         return Best(cost, chosen)
+
+    def cost(self, number: int) -> int:
+        """What the cheapest plan costs; a fraction of the work of asking for the plan."""
+        root = Or(self._known(number).whole, 0)
+        return next(int(row[3]) for row in self.rules.best.lookup((number, *root)))
 
     def chosen(self, number: int, goal: Or) -> And:
         """The cheapest way to an OR node."""

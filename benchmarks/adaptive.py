@@ -1,0 +1,303 @@
+"""Plans that follow against plans that stay (LI-F28, F29, table 3): CPU of the same stream of changes by each.
+
+    segtolls   Linear Road's SegTollS (liu-2016, table 2) over five windows of one stream of cars, from a generator:
+               2 expressways, 100 segments, each car reports every 30 s, rush hours on one expressway, then the other,
+               and accidents. Slices of 1, 5 and 10 s are transactions
+    six        ten joins of six tables, chains and stars, over skewed data; in each phase another table is very small
+    steady     nothing changes: what following costs then, by turns with a session that does not
+
+Every static plan runs the whole stream from an empty session: as written, backwards, delta, wco. The best of them in
+hindsight is what an oracle would have chosen once. Answers are compared at the end. Prints JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import common  # noqa: F401  (finds a checkout)
+
+import everview as ev
+from everview.optimiser.chosen import optimiser_of
+from everview.session.core import core_of
+
+Row = tuple[int, ...]
+Changes = dict[str, tuple[list[Row], list[Row]]]
+"""Rows that come and rows that go, by table."""
+
+Stream = Callable[[], Iterator[Changes]]
+
+
+def run(make: Callable[[ev.Session, str], ev.View], stream: Stream, way: str, **options: Any) -> dict[str, Any]:
+    """The whole stream by one plan, or by plans that follow: CPU seconds, rows, and the answer."""
+    with ev.connect(history=0) as db:
+        view = make(db, way)
+        begun = time.process_time()
+        if way == "adaptive":
+            db.adapt(**options)
+            optimiser_of(core_of(db))
+        installing = time.process_time() - begun
+        rows, start = 0, time.process_time()
+        for changes in stream():
+            with db.transaction():
+                for table, (come, gone) in changes.items():
+                    if gone:
+                        db[table].delete(gone)
+                    if come:
+                        db[table].insert(come)
+                    rows += len(come) + len(gone)
+        spent = time.process_time() - start
+        found: dict[str, Any] = {
+            "cpu_s": round(spent, 3),
+            "us_per_row": round(1e6 * spent / max(rows, 1), 2),
+            "rows": rows,
+        }
+        adaptive = core_of(db).attached.get("adaptive")
+        if adaptive is not None:
+            found |= {
+                "switches": adaptive.switches,
+                "returns": adaptive.returns,
+                "deciding_wall_s": round(adaptive.seconds, 3),
+                "optimiser_cpu_s": round(installing, 3),
+            }
+        found["answer"] = Counter(view.rows())
+        return found
+
+
+def compare(
+    make: Callable[[ev.Session, str], ev.View], stream: Stream, ways: list[str], **options: Any
+) -> dict[str, Any]:
+    """All static plans and the one that follows, over the same stream."""
+    found = {way: run(make, stream, way, **options) for way in (*ways, "adaptive")}
+    answers = [each.pop("answer") for each in found.values()]
+    if any(answer != answers[0] for answer in answers):
+        raise SystemExit("plans disagree")
+    static = [found[way]["cpu_s"] for way in ways]
+    ours = found["adaptive"]["cpu_s"]
+    return {**found, "to_best": round(ours / min(static), 2), "worst_to_ours": round(max(static) / ours, 2)}
+
+
+def planned(db: ev.Session, query: str, back: str, way: str) -> ev.View:
+    """The view of a query, joined in one of the ways."""
+    text = back if way == "backwards" else query
+    if way in ("delta", "wco", "binary"):
+        text = f"SET plan = '{way}'; CREATE VIEW v AS {text}"
+    else:
+        text = f"CREATE VIEW v AS {text}"
+    db.sql(text)
+    found = db["v"]
+    assert isinstance(found, ev.View)
+    return found
+
+
+# ---------------------------------------------------------------------------------------- Linear Road
+
+REPORT = "(car int, xway int, dir int, seg int, pos int)"
+SELECT = "SELECT r2.xway, r2.dir, r2.seg, count(DISTINCT r5.pos) AS n FROM "
+ON = {
+    "r1": "r1.xway = r2.xway AND r1.dir = r2.dir AND r1.seg = r2.seg",
+    "r3": "r2.xway = r3.xway AND r3.dir = 0 AND r2.seg < r3.seg AND r2.seg > r3.seg - 10",
+}
+GROUP = " WHERE r2.dir = 0 GROUP BY r2.xway, r2.dir, r2.seg"
+CARS = "r3.car = r4.car JOIN r5 ON r3.car = r5.car"
+FORWARD = f"{SELECT} r1 JOIN r2 ON {ON['r1']} JOIN r3 ON {ON['r3']} JOIN r4 ON {CARS}{GROUP}"
+BACKWARD = (
+    f"{SELECT} r5 JOIN r3 ON r3.car = r5.car JOIN r4 ON r3.car = r4.car JOIN r2 ON {ON['r3']} "
+    f"JOIN r1 ON {ON['r1']}{GROUP}"
+)
+
+
+def segtolls(db: ev.Session, way: str) -> ev.View:
+    """SegTollS; grouped by segment, where the thesis' text groups by car and selects segments."""
+    for number in range(1, 6):
+        db.sql(f"CREATE TABLE r{number} {REPORT}")
+    return planned(db, FORWARD, BACKWARD, way)
+
+
+def reports(seconds: int, cars: int, seed: int) -> Iterator[tuple[int, Row]]:
+    """(second, report): cars drive along, slowly in the rush hour of their expressway, and stop at accidents."""
+    rng = random.Random(seed)
+    state = [[c, rng.randrange(2), rng.randrange(2), rng.randrange(528_000), rng.randrange(30)] for c in range(cars)]
+    for second in range(seconds):
+        rush = second * 4 // seconds % 2  # the expressway that is full
+        accident = rng.randrange(528_000) if second % 60 < 20 else -1
+        for car in state:
+            if second % 30 != car[4]:
+                continue
+            if rng.random() < 0.1:
+                car[1] = rush if rng.random() < 0.9 else 1 - rush
+                car[3] = rng.randrange(150_000) if car[1] == rush else rng.randrange(528_000)
+            speed = 900 if car[1] == rush else 3000
+            stopped = accident >= 0 and abs(car[3] - accident) < 20_000
+            car[3] = car[3] if stopped else (car[3] + speed) % 528_000
+            yield second, (car[0], car[1], car[2], car[3] // 5280, car[3])
+
+
+def road(seconds: int, cars: int, slice_s: int, seed: int = 1) -> Iterator[Changes]:
+    """The five windows, changed slice by slice."""
+    long: deque[tuple[int, Row]] = deque()
+    short: deque[tuple[int, Row]] = deque()
+    by_segment: dict[Row, Row] = {}
+    by_car: dict[int, Row] = {}
+    four: dict[int, deque[Row]] = {}
+    changes: Changes = {f"r{n}": ([], []) for n in range(1, 6)}
+    upto = slice_s
+    for second, row in reports(seconds, cars, seed):
+        if second >= upto:
+            yield _netted(changes)
+            changes, upto = {f"r{n}": ([], []) for n in range(1, 6)}, upto + slice_s
+        for name, window, size in (("r1", long, 300), ("r4", short, 30)):
+            window.append((second, row))
+            changes[name][0].append(row)
+            while window[0][0] <= second - size:
+                changes[name][1].append(window.popleft()[1])
+        for name, latest, key in (("r2", by_segment, row[1:4]), ("r3", by_car, row[0])):
+            if key in latest:  # type: ignore[operator]
+                changes[name][1].append(latest[key])  # type: ignore[index]
+            latest[key] = row  # type: ignore[index]
+            changes[name][0].append(row)
+        last = four.setdefault(row[0], deque())
+        last.append(row)
+        changes["r5"][0].append(row)
+        if len(last) > 4:
+            changes["r5"][1].append(last.popleft())
+    yield _netted(changes)
+
+
+def _netted(changes: Changes) -> Changes:
+    """Without what comes and goes in the same slice."""
+    found: Changes = {}
+    for name, (come, gone) in changes.items():
+        new, old = Counter(come), Counter(gone)
+        found[name] = (list((new - old).elements()), list((old - new).elements()))
+    return found
+
+
+# ------------------------------------------------------------------------------------------- six-way joins
+
+
+def six(seed: int, transactions: int = 1000) -> tuple[Callable[[ev.Session, str], ev.View], Stream]:
+    """A join of six tables, and a stream in which another of them is very small in each of four phases."""
+    star = bool(seed % 2)
+    order = list(range(6))
+    random.Random(seed).shuffle(order)
+    on = (
+        [f"t{i}.b = t{i + 1}.a" for i in range(5)]
+        if not star
+        else [f"t0.{c} = t{i + 1}.a" for i, c in enumerate("bcdef")]
+    )
+
+    def query(names: list[int]) -> str:
+        """Joined from left to right along the conditions."""
+        joined, text, left = {names[0]}, f"t{names[0]}", list(range(5))
+        while left:
+            at = next(c for c in left if _ends(star, c)[0] in joined or _ends(star, c)[1] in joined)
+            new = next(e for e in _ends(star, at) if e not in joined)
+            text += f" JOIN t{new} ON {on[at]}"
+            joined.add(new)
+            left.remove(at)
+        return f"SELECT t0.a AS x, count(*) AS n FROM {text} GROUP BY t0.a"
+
+    def make(db: ev.Session, way: str) -> ev.View:
+        for i in range(6):
+            columns = "a b c d e f" if star and i == 0 else "a b"
+            db.sql(f"CREATE TABLE t{i} ({', '.join(f'{c} int NOT NULL' for c in columns.split())})")
+        return planned(db, query([0]), query([5]), way)
+
+    def stream() -> Iterator[Changes]:
+        rng = random.Random(100 + seed)
+        held: list[list[Row]] = [[] for _ in range(6)]
+        width = [6 if star and i == 0 else 2 for i in range(6)]
+        for _ in range(4):
+            small = rng.choice([0, 5] if not star else range(1, 6))
+            for _ in range(transactions):
+                changes: Changes = {}
+                for i in range(6):
+                    size, many = (2, 1) if i == small else (240, 6)
+                    skew = 1.0 + i / 5
+                    come = [tuple(int(50 * rng.random() ** skew) for _ in range(width[i])) for _ in range(many)]
+                    gone = [held[i].pop(rng.randrange(len(held[i]))) for _ in range(max(len(held[i]) + many - size, 0))]
+                    held[i] += come
+                    changes[f"t{i}"] = (come, gone)
+                yield _netted(changes)
+
+    return make, stream
+
+
+def _ends(star: bool, condition: int) -> tuple[int, int]:
+    return (0, condition + 1) if star else (condition, condition + 1)
+
+
+# --------------------------------------------------------------------------------------------------- steady
+
+
+def steady(rounds: int) -> dict[str, float]:
+    """Single inserts below a join of three, by turns with and without plans that follow."""
+    tables = []
+    for adaptive in (False, True):
+        db = ev.connect(adaptive=adaptive)
+        a, b, c = (db.table(name, {"x": int, "y": int}) for name in "abc")
+        db.view("v", a.join(b, a.y == b.x).join(c, b.y == c.x).select(x=a.x, y=c.y))
+        for table in (a, b, c):
+            table.insert([(i, i) for i in range(1000)])
+        tables.append((db, a))
+    times: list[list[float]] = [[], []]
+    for warm in range(rounds):
+        for spent, (_, table) in zip(times, tables, strict=True):
+            start = time.thread_time()
+            for i in range(300):
+                table.insert([(i, i + 1000)])
+            if warm >= rounds // 4:  # by then the optimiser is there, and plans have settled
+                spent.append((time.thread_time() - start) / 300 * 1e6)
+    core = core_of(tables[1][0])
+    return {
+        "us_without": round(min(times[0]), 2),
+        "us_with": round(min(times[1]), 2),
+        "ratio_of_best": round(min(times[1]) / min(times[0]), 3),
+        "ratio_of_medians": round(statistics.median(times[1]) / statistics.median(times[0]), 3),
+        "switches": core.attached["adaptive"].switches,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", default=["segtolls", "six", "steady"])
+    parser.add_argument("--seconds", type=int, default=300, help="of Linear Road")
+    parser.add_argument("--cars", type=int, default=300)
+    parser.add_argument("--joins", type=int, default=10)
+    parser.add_argument("--transactions", type=int, default=1000, help="of each phase of the joins")
+    parser.add_argument("--ways", nargs="*", default=["written", "backwards", "delta", "wco"])
+    given = parser.parse_args()
+    ways = given.ways
+    quick = {"every": 0.2, "trial": 8, "ahead": 20}
+    if "segtolls" in given.what:
+        for slice_s in (1, 5, 10):
+            found = compare(segtolls, lambda s=slice_s: road(given.seconds, given.cars, s), ways, **quick)  # type: ignore[misc]
+            print(json.dumps({"benchmark": "segtolls", "slice_s": slice_s, **found}), flush=True)
+    totals: Counter[str] = Counter()
+    for seed in range(given.joins if "six" in given.what else 0):
+        make, stream = six(seed, given.transactions)
+        found = compare(make, stream, ways, **quick)
+        static = [found[way]["cpu_s"] for way in ways]
+        totals.update({"best": min(static), "worst": max(static), "adaptive": found["adaptive"]["cpu_s"]})
+        print(json.dumps({"benchmark": "six", "seed": seed, **found}), flush=True)
+    if totals:
+        shown = {name: round(spent, 2) for name, spent in totals.items()}
+        to_best, better = totals["adaptive"] / totals["best"], totals["worst"] / totals["adaptive"]
+        print(
+            json.dumps(
+                {"benchmark": "six", "total": shown, "to_best": round(to_best, 2), "worst_to_ours": round(better, 2)}
+            )
+        )
+    if "steady" in given.what:
+        print(json.dumps({"benchmark": "steady", **steady(80)}))
+
+
+if __name__ == "__main__":
+    main()
