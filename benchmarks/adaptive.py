@@ -63,7 +63,7 @@ def run(make: Callable[[ev.Session, str], ev.View], stream: Stream, way: str, **
             found |= {
                 "switches": adaptive.switches,
                 "returns": adaptive.returns,
-                "deciding_wall_s": round(adaptive.seconds, 3),
+                "deciding_s": round(adaptive.seconds, 3),
                 "optimiser_cpu_s": round(installing, 3),
             }
         found["answer"] = Counter(view.rows())

@@ -15,7 +15,7 @@ from hypothesis import given
 import everview as ev
 from everview import col
 from everview.errors import EverviewError
-from everview.optimiser.adaptive import Adaptive, Policy, Watched
+from everview.optimiser.adaptive import Adaptive, Policy, Trial, Watched
 from everview.plan import nodes as plan
 from everview.session.local_shards import local_shards
 from tests.inside import inside
@@ -128,16 +128,7 @@ def test_a_plan_that_does_not_pay_goes_again(monkeypatch: pytest.MonkeyPatch) ->
         fill(db)
         db.adapt(every=0, trial=3, ahead=10)
         made: Any = inside(db).attached["adaptive"]
-        clock = iter(range(10**9))
-        dear = {True: 1, False: 5}
-        now = [0.0]
-
-        def thread_time() -> float:
-            if next(clock) % 2:
-                now[0] += dear[made._trial.before is None]
-            return now[0]
-
-        monkeypatch.setattr("everview.optimiser.adaptive.time.thread_time", thread_time)
+        monkeypatch.setattr(Trial, "measured", lambda trial: 1.0 if trial.before is None else 5.0)
         work(db, random.Random(1), 10)
         assert made.returns == 1 and made.switches == 2
         assert "the other took 5.00 times as long on trial" in db["v"].explain()

@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 Step = Callable[[list[ChangeSet]], StepOutcome]
 
+LEAST_WORK = 50
+"""Times as long as a look took that a session works before the next: looking costs 2 % at most."""
+
 MOST_PATIENCE = 1 << 20
 """Looks for which a join is left alone at most."""
 
@@ -46,9 +49,9 @@ MOST_PATIENCE = 1 << 20
 class Policy:
     """When plans change.
 
-    `every` seconds the statistics are looked at; `margin` is how many times cheaper another plan must be, over the next
-    `ahead` seconds; `trial` is the number of transactions that a plan is measured for, 0 to believe the model; a plan
-    that takes more than `worse` times as long goes again.
+    `every` so many seconds of processor time the statistics are looked at; `margin` is how many times cheaper another
+    plan must be, over the next `ahead` seconds; `trial` is the number of transactions that a plan is measured for, 0 to
+    believe the model; a plan that takes more than `worse` times as long goes again.
     """
 
     every: float = 1.0
@@ -112,13 +115,15 @@ class Adaptive:
         self.switches = 0
         self.returns = 0
         self.seconds = 0.0
-        """that looking and swapping took"""
+        """of processor time that looking and swapping took"""
         self._watched: dict[plan.Node, Watched] = {}
         self._trial: Trial | None = None
         self._off = False
         self._shape: tuple[Any, ...] = ()
         self._every = 1
-        self._since = time.perf_counter()
+        self._since = time.thread_time()
+        self._cost = 0.0
+        """seconds that a look takes"""
         self._at = core.runtime.dataflow.time
         self._rate = 0.0
         self._beneath = core.runtime.__dict__.get("step")
@@ -162,20 +167,22 @@ class Adaptive:
     # looking
 
     def _look_now(self) -> None:
-        start = time.perf_counter()
+        start = time.thread_time()
         now, passed = self.core.runtime.dataflow.time, start - self._since
         if now > self._at and passed > 0:
             self._rate = (now - self._at) / passed
-            wanted = self._rate * self.policy.every
+            wanted = self._rate * max(self.policy.every, self._cost * LEAST_WORK if self.policy.every else 0)
             self._every = int(min(max(wanted, 1), 4 * self._every, 1 << 20))
-        self._at, self._since = now, start
         try:
             self.look()
         except EverviewError as error:  # whoever only changes a row must not hear of it as an error of theirs
             self._off = True
             warnings.warn(f"plans do not follow any more: {error}", stacklevel=2)
         finally:
-            self.seconds += time.perf_counter() - start
+            self._at, self._since = now, time.thread_time()
+            spent = self._since - start
+            self._cost = spent if not self._cost else (spent + self._cost) / 2
+            self.seconds += spent
 
     def look(self) -> None:
         """Tell the optimiser what was seen, and begin with the join that has most to win."""
@@ -290,7 +297,7 @@ class Adaptive:
 
     def _next(self, trial: Trial) -> None:
         """A plan has been measured: the new one's turn, or the end of the trial."""
-        start = time.perf_counter()
+        start = time.thread_time()
         try:
             if self._off or trial.watched.node not in self._watched:
                 self._trial = None
@@ -305,7 +312,7 @@ class Adaptive:
                     self._swap(trial.watched, trial.old, f"the other took {times:.2f} times as long on trial")
                     self._be_patient(trial.watched)
         finally:
-            self.seconds += time.perf_counter() - start
+            self.seconds += time.thread_time() - start
 
     def _swap(self, watched: Watched, target: plan.Node, why: str) -> bool:
         try:

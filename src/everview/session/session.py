@@ -302,10 +302,10 @@ class Session:
         """Let the plans of this session's joins follow what happens to it, from now on; or, `adapt(False)`, leave them
         as they are. `connect(adaptive=True)` says the same. Views that were made with `plan=` keep it.
 
-        Options: `every` (1.0 seconds between looks at the statistics), `margin` (1.5: how many times cheaper another
-        plan must be), `ahead` (60 seconds for which it has to be), `trial` (100 transactions for which each of both
-        plans is measured; 0: the model is believed), `worse` (1.1: a plan that takes more than so many times as long
-        goes again). See docs/optimiser.md.
+        Options: `every` (1.0 seconds of processor time between looks at the statistics), `margin` (1.5: how many times
+        cheaper another plan must be), `ahead` (60 seconds for which it has to be), `trial` (100 transactions for which
+        each of both plans is measured; 0: the model is believed), `worse` (1.1: a plan that takes more than so many
+        times as long goes again). See docs/optimiser.md.
 
         >>> import everview as ev
         >>> db = ev.connect()
