@@ -25,6 +25,7 @@ OTHERS = (
     *("figure1", "interactive", "patterns", "provenance", "what_if", "why"),
     "lean",
     "scaling",
+    "pairs",
 )
 
 

@@ -38,7 +38,7 @@ def test_what_is_committed_is_within_the_budget_and_right() -> None:
     limit = 150_000
     budgeted, plain = session(rows), session(rows)
     views = [
-        db.view("far", Graph(edge, weight="w", budget=b, memory="lean").distance(pair))
+        db.view("far", Graph(edge, weight="w", budget=b, memory="lean").distance(pair), plan="whole")
         for (db, edge, pair), b in ((budgeted, limit), (plain, None))
     ]
     dice = random.Random(5)
@@ -64,7 +64,7 @@ def test_what_is_committed_is_within_the_budget_and_right() -> None:
 def test_a_new_question_is_refused_and_the_others_go_on() -> None:
     rows = graph()
     db, edge, pair = session(rows)
-    far = db.view("far", Graph(edge, weight="w", budget="50kB").distance(pair))
+    far = db.view("far", Graph(edge, weight="w", budget="50kB").distance(pair), plan="whole")
     asked = 0
     with pytest.raises(MemoryLimitError, match="E_BUDGET"):
         for source in range(200):
@@ -83,8 +83,8 @@ def test_the_session_has_a_budget_for_all_graphs() -> None:
     db, edge, pair = session(graph())
     other = db.table("other", {"src": int, "dst": int, "w": int})
     other.insert(graph(2))
-    first = db.view("first", Graph(edge, weight="w", memory="lean").distance(pair))
-    second = db.view("second", Graph(other, memory="lean").distance(pair))
+    first = db.view("first", Graph(edge, weight="w", memory="lean").distance(pair), plan="whole")
+    second = db.view("second", Graph(other, memory="lean").distance(pair), plan="whole")
     assert db.budget("250kB").limit == 250_000
     for source in range(20):
         pair.insert([(source, source + 1)])
@@ -99,7 +99,7 @@ def test_the_session_has_a_budget_for_all_graphs() -> None:
 
 def test_memory_comes_back_when_questions_go() -> None:
     db, edge, pair = session(graph())
-    db.view("far", Graph(edge, weight="w", memory="lean").distance(pair))
+    db.view("far", Graph(edge, weight="w", memory="lean").distance(pair), plan="whole")
     empty = in_bytes(db)
     pair.insert([(s, 7) for s in range(50)])
     full = in_bytes(db)
@@ -111,7 +111,7 @@ def test_memory_comes_back_when_questions_go() -> None:
 def test_the_chance_is_near_the_best() -> None:
     """What the controller drops leaves little of the budget unused: within 15 % of its aim of 85 %."""
     db, edge, pair = session(graph())
-    db.view("far", Graph(edge, weight="w", budget="250kB").distance(pair))
+    db.view("far", Graph(edge, weight="w", budget="250kB").distance(pair), plan="whole")
     pair.insert([(s, 7) for s in range(40)])
     assert 0.7 * 250_000 <= in_bytes(db) <= 250_000
 

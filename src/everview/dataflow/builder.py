@@ -105,7 +105,7 @@ class Builder:
         narrower: list[LoopDecision] = []
         if choice != "rounds":
             pruned, narrower = selected(pruned, self.installed)
-        pruned, loops = as_trees(pruned, self.installed, refused)
+        pruned, loops = as_trees(pruned, self.installed, refused, whole=choice == "whole")
         found, joins = planned(pruned, choice, self.installed, self.indexed)
         if choice == "frugal" and self.dataflow.sharded:
             found = sending_less(found)

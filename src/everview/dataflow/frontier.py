@@ -1,4 +1,4 @@
-"""Recursion over edges as dataflow: one operator that keeps trees, or histories (`everview.kernels.frontier`).
+"""Recursion over edges as dataflow: an operator that keeps trees, histories or balls (`everview.kernels.frontier`).
 
 It reads arrangements of the edges in both directions, the same that joins and other questions read, and one of what it
 starts from. Its output is an arrangement like that of a reduction, and all of its state that is ever written: trees and
@@ -18,6 +18,8 @@ from everview.kernels import make
 from everview.kernels.frontier import forest as forest_k
 from everview.kernels.frontier import histories as histories_k
 from everview.kernels.frontier import history as history_k
+from everview.kernels.frontier import meeting as meeting_k
+from everview.kernels.frontier import pairs as pairs_k
 from everview.kernels.frontier import trees as trees_k
 from everview.plan import nodes as plan
 from everview.plan.frontier import Frontier, Rule
@@ -140,6 +142,72 @@ class Histories(Operator):
         super()._free()
 
 
+class Pairs(Operator):
+    """The distance of every pair that is asked for, kept by half searches from both ends. The columns of its output are
+    the target, the source, the distance.
+    """
+
+    kind = "halves"
+
+    def __init__(
+        self, dataflow: Dataflow, node: Frontier, edges: tuple[Arrangement, Arrangement], asked: Arrangement, label: str
+    ) -> None:
+        super().__init__(dataflow, dataflow.root, 3, label)
+        self.spread = HASH_BY_FIRST
+        self.trace = Trace(dataflow, dataflow.root, 3)
+        self.inputs = [*(a.operator for a in edges), asked.operator]
+        self.spec = (node.rules, node.node, node.value)
+        self.purse = node.purse if node.lean else None
+        words = [0] * meeting_k.PAIRS_WORDS
+        _common(self, words)
+        words[forest_k.FOREST_FORM] = forest_k.FORM_PAIRS
+        words[forest_k.FOREST_OUTPUT] = self.trace.address
+        words[forest_k.FOREST_ASKED] = asked.trace.address
+        words[forest_k.FOREST_FRESH] = 1
+        words[meeting_k.PAIRS_CURRENT] = -1
+        if node.lean:
+            words[meeting_k.PAIRS_BUDGET] = dataflow.budgets.block(node.purse, node.budget)
+        for field, pair in ((meeting_k.PAIRS_AHEAD, edges), (meeting_k.PAIRS_BEHIND, edges[::-1])):
+            forest = [0] * forest_k.FOREST_WORDS
+            _common(self, forest)
+            forest[forest_k.FOREST_RULES] = self.block(_rule(node.rules[0], pair, 0))
+            forest[forest_k.FOREST_NRULES] = 1
+            forest[forest_k.FOREST_QUESTIONS] = 1
+            forest[forest_k.FOREST_KEY] = self.block([0, 0])
+            forest[forest_k.FOREST_NODE] = self.block([0, 0])
+            words[field] = self.block(forest)
+        self.context = self.forest = self.block(words)
+        dataflow.add(self)
+
+    def instructions(self) -> list[Instruction]:
+        return [(pairs_k.keep_pairs.address, self.context)]
+
+    def set_stream(self, address: int) -> None:
+        make.poke(self.context, forest_k.FOREST_STREAM, address)
+
+    def settled(self) -> None:
+        make.poke(self.context, forest_k.FOREST_FRESH, 0)
+
+    def about(self, what: int) -> int:
+        """See `pairs.about_pairs`."""
+        return int(pairs_k.about_pairs(what, self.context))
+
+    def measure(self) -> tuple[int, int, int]:
+        batches, updates, size = super().measure()
+        return batches, updates, size + self.about(pairs_k.PAIRS_BYTES)
+
+    def _free(self) -> None:
+        if self.context:  # 0: there was no memory to make it
+            self.about(pairs_k.DROP_PAIRS)
+        super()._free()
+
+
+def _common(operator: Operator, words: list[int]) -> None:
+    """Where a context finds the step and its times."""
+    words[forest_k.FOREST_SCOPE] = operator.dataflow.root.address
+    words[forest_k.FOREST_STEP] = operator.dataflow.step_block
+
+
 def _context(
     operator: Operator,
     output: Trace,
@@ -149,9 +217,9 @@ def _context(
     size: int,
 ) -> list[int]:
     """The words that the contexts of both forms begin with."""
-    dataflow = operator.dataflow
     flip = -1 if node.largest else 0
     words = [0] * size
+    _common(operator, words)
     words[forest_k.FOREST_RULES] = operator.block(
         [w for r, pair in zip(node.rules, edges, strict=True) for w in _rule(r, pair, flip)]
     )
@@ -160,9 +228,8 @@ def _context(
     words[forest_k.FOREST_START_VALUE] = int(node.value is not None)
     words[forest_k.FOREST_QUESTIONS] = len(node.question)
     words[forest_k.FOREST_FLIP] = flip
+    words[forest_k.FOREST_STATE] = 0 if node.state is None else 1 + node.question.index(node.state)
     words[forest_k.FOREST_OUTPUT] = output.address
-    words[forest_k.FOREST_SCOPE] = dataflow.root.address
-    words[forest_k.FOREST_STEP] = dataflow.step_block
     words[forest_k.FOREST_FRESH] = 1
     words[forest_k.FOREST_KEY] = operator.block([0] * (len(node.question) + 1))
     words[forest_k.FOREST_NODE] = operator.block([0, 0])
@@ -174,7 +241,8 @@ def _rule(rule: Rule, pair: tuple[Arrangement, Arrangement], flip: int) -> list[
     there, back = pair
     weights = [~rule.constant if rule.weight is None else a.order.index(rule.weight) for a in pair]
     bounds = [NO_BOUND if bound is None else bound ^ flip for bound in (rule.most_in, rule.most_out)]
-    return [there.trace.address, back.trace.address, KINDS[rule.along], *weights, *bounds, *rule.share]
+    turns = [0, 0, 0] if rule.states is None else [1, *rule.states[1:]]
+    return [there.trace.address, back.trace.address, KINDS[rule.along], *weights, *bounds, *rule.share, *turns]
 
 
 def _by_ends(builder: Builder, source: plan.Node, first: int, second: int) -> Arrangement:
@@ -193,8 +261,14 @@ def frontier(builder: Builder, node: Frontier) -> Flow:
         source = node.edges[rule.edges]
         edges.append((_by_ends(builder, source, rule.near, rule.far), _by_ends(builder, source, rule.far, rule.near)))
     keys = (*node.question, node.node, *(() if node.value is None else (node.value,)))
-    start = builder.arrange(node.start, keys)
     operator: Operator
+    if node.halves:
+        assert node.asked is not None and node.value is not None
+        operator = Pairs(builder.dataflow, node, edges[0], builder.arrange(node.asked, (0, 1)), node.describe())
+        order = (node.node, *node.question, node.value)
+        builder.arrangements.setdefault(builder.key(node), []).append(Arrangement(operator, order))
+        return columns(operator, node.types, order)
+    start = builder.arrange(node.start, keys)
     if node.lean:
         initial = None if node.initial is None else builder.arrange(node.initial, keys)
         asked = None if node.asked is None else builder.arrange(node.asked, tuple(range(len(node.asked.types))))

@@ -5,7 +5,8 @@ A loop is, if its body is the least (or largest) value for each key, or the dist
     starts   what does not read the loop's variable; what the loop begins with is one of them, or nothing
     rules    the variable joined with edges (anything that does not read it) on its *node* column, which becomes a
              column of the edges; the *value* becomes itself, itself plus a weight, or the worse of itself and a
-             weight; all other columns stay: they are the *question*
+             weight; all other columns stay: they are the *question*. One of them may be a *state*: a rule is for one
+             constant of it, and makes another, as an automaton does that walks along
 
 Then every round's rows are no worse than the last's, the loop comes to rest at the least fixed point, whatever the
 order of the work, and that is what a `Frontier` keeps. Why each condition is needed:
@@ -25,6 +26,9 @@ Whatever is not recognised stays a loop: `recognised` gives the reason.
 *Lean loops* (`plan.LeanLoop`) of this form are kept as histories, values after each round. Then rounds may be counted,
 and values may be added up instead of the best being taken: round by round there is nothing to prove about that. And a
 join that looks vertices up, by node and question, tells the loop which ones to say (`_asking`).
+
+*Pairs.* Where such a join asks a search from one node for the least sum of weights to another, nothing else of the
+search is needed: it is kept as two halves, from both ends (`everview.kernels.frontier.pairs`), lean or not.
 """
 
 from __future__ import annotations
@@ -70,9 +74,10 @@ class LoopDecision:
 
 
 def as_trees(
-    node: plan.Node, arranged: Container[plan.Node] = (), refused: str | None = None
+    node: plan.Node, arranged: Container[plan.Node] = (), refused: str | None = None, *, whole: bool = False
 ) -> tuple[plan.Node, list[LoopDecision]]:
-    """The same rows with monotone loops kept as trees, and what was done with each loop. `refused`: why none shall be.
+    """The same rows with monotone loops kept as trees, and what was done with each loop. `refused`: why none shall be;
+    `whole`: no half searches for pairs.
 
     >>> from everview.types import INT
     >>> edge, start = plan.Table(0, (INT, INT)), plan.Table(1, (INT,))
@@ -82,14 +87,15 @@ def as_trees(
     >>> type(found).__name__, str(why[0])
     ('Frontier', 'loop: trees, because it keeps what is reached along 1 kind(s) of edges, unchanged')
     """
-    rewriting = _Rewriting(arranged, refused)
+    rewriting = _Rewriting(arranged, refused, whole)
     return rewriting.node(node), rewriting.decisions
 
 
 class _Rewriting:
-    def __init__(self, arranged: Container[plan.Node], refused: str | None) -> None:
+    def __init__(self, arranged: Container[plan.Node], refused: str | None, whole: bool) -> None:
         self.arranged = arranged
         self.refused = refused
+        self.whole = whole
         self.done: dict[int, plan.Node] = {}
         self.kept: list[plan.Node] = []  # so that the ids in `done` stay theirs
         self.decisions: list[LoopDecision] = []
@@ -104,10 +110,10 @@ class _Rewriting:
 
     def _node(self, node: plan.Node) -> plan.Node:
         if isinstance(node, plan.Join) and self.refused is None:
-            asking = _asking(node)
+            asking = _asking(node, self.whole)
             if asking is not None:
                 join, found = asking
-                self._decide(LoopDecision("histories", f"it keeps {found.describe()}"))
+                self._decide(LoopDecision("halves" if found.halves else "histories", f"it keeps {found.describe()}"))
                 return over_inputs(join, self.node)
         if isinstance(node, plan.LoopResult):
             try:
@@ -164,8 +170,14 @@ def recognised(result: plan.LoopResult) -> Frontier:
     ):
         raise NotMonotone("it begins with several values for a vertex")
     found = Frontier(start, tuple(edges), rules, node, value, selection.largest, types)
+    if len({rule.states[0] for rule in rules if rule.states is not None}) > 1:
+        raise NotMonotone("several columns that are neither the node nor the value change on the way")
+    if found.state is not None and (types[found.state].kind != "int" or types[found.state].nullable):
+        raise NotMonotone("a state is something else than an integer")
     if not isinstance(loop, plan.LeanLoop):
         return found
+    if found.state is not None:
+        raise NotMonotone("histories have no states")
     rounds = loop.max_rounds
     if rounds is not None and loop.initials[0] is None:
         rounds -= 1  # the first round of a loop that begins with nothing only says its starts
@@ -173,9 +185,10 @@ def recognised(result: plan.LoopResult) -> Frontier:
     return replace(found, lean=True, total=selection.total, **more)  # type: ignore[arg-type]
 
 
-def _asking(join: plan.Join) -> tuple[plan.Join, Frontier] | None:
-    """A join that looks vertices of a lean loop up, by node and question, with a `Frontier` that says only those; and
-    the `Frontier`. None if it is no such join.
+def _asking(join: plan.Join, whole: bool) -> tuple[plan.Join, Frontier] | None:
+    """A join that looks vertices of a loop up, by node and question, with a `Frontier` that says only those; and the
+    `Frontier`. None if it is no such join: only lean loops can say a part, and those whose questions are pairs of nodes
+    (unless their searches shall be `whole`).
     """
     sides = (
         (join.left, join.left_keys, join.right, join.right_keys),
@@ -188,7 +201,7 @@ def _asking(join: plan.Join) -> tuple[plan.Join, Frontier] | None:
             above.append(below)
             columns = tuple(below.exprs[c].index for c in columns)  # type: ignore[attr-defined]
             below = below.child
-        if not isinstance(below, plan.LoopResult) or not isinstance(below.loop, plan.LeanLoop):
+        if not isinstance(below, plan.LoopResult) or (whole and not isinstance(below.loop, plan.LeanLoop)):
             continue
         try:
             found = recognised(below)
@@ -198,13 +211,49 @@ def _asking(join: plan.Join) -> tuple[plan.Join, Frontier] | None:
         if sorted(columns) != sorted(wanted):
             continue
         at = dict(zip(columns, their_keys, strict=True))
+        halves = not whole and _of_pairs(found) and _asks_from(found.start, other, at[found.question[0]])
+        if not halves and not found.lean:
+            continue
         keys = plan.Project(other, tuple(ColumnRef(other.types[at[c]], at[c]) for c in wanted))
-        found = replace(found, asked=plan.Threshold(keys, "distinct"))
+        found = replace(found, asked=plan.Threshold(keys, "distinct"), halves=halves)
         made: plan.Node = found
         for project in reversed(above):
             made = plan.Project(made, project.exprs)
         return replace(join, left=made) if mine is join.left else replace(join, right=made), found
     return None
+
+
+def _of_pairs(found: Frontier) -> bool:
+    """Whether questions are searches from one node each, for the least sum of weights: then a pair of nodes is all that
+    there is to a question, and it can be searched from both ends.
+    """
+    plain = found.value is not None and not found.largest and not found.total and found.rounds is None
+    if not plain or len(found.question) != 1 or len(found.rules) != 1:
+        return False
+    (rule,) = found.rules
+    return rule.along == "add" and rule.most_in is None and rule.most_out is None
+
+
+def _asks_from(start: plan.Node, asking: plan.Node, source: int) -> bool:
+    """Whether a search starts, with nothing, from every node in a column of those who ask, under its own name."""
+    while isinstance(start, plan.Threshold) and start.kind == "distinct":
+        start = start.child
+    if not isinstance(start, plan.Project) or len(start.exprs) != 3:
+        return False
+    nodes = [e for e in start.exprs if isinstance(e, ColumnRef)]
+    zeros = [e for e in start.exprs if isinstance(e, Literal) and e.value == 0 and e.type.kind == "int"]
+    if len(nodes) != 2 or len(zeros) != 1 or nodes[0].index != nodes[1].index:
+        return False
+    below, column = start.child, nodes[0].index
+    while True:
+        if below == asking:
+            return column == source
+        if isinstance(below, plan.Threshold) and below.kind == "distinct":
+            below = below.child
+        elif isinstance(below, plan.Project) and isinstance(below.exprs[column], ColumnRef):
+            column, below = below.exprs[column].index, below.child  # type: ignore[attr-defined]
+        else:
+            return False
 
 
 @dataclass(frozen=True)
@@ -272,9 +321,7 @@ def _parts(loop: plan.Loop, selection: _Selection) -> tuple[list[plan.Node], lis
         elif isinstance(part, plan.Threshold) and part.kind == "distinct":
             todo = [part.child, *todo]  # how often a row is there does not matter to the selection
         else:
-            way = _way(part, selection, free)
-            if way is not None:
-                ways.append(way)
+            ways += _ways(part, selection, free)
     return starts, ways
 
 
@@ -293,13 +340,15 @@ def _unfolded(node: plan.Node) -> tuple[plan.Node, tuple[Expr, ...], list[Expr]]
     return node, outputs, conditions
 
 
-def _way(part: plan.Node, selection: _Selection, free: dict[int, frozenset[tuple[int, int]]]) -> _Way | None:
-    """The variable joined with edges; None if it only goes round as it is, which adds nothing."""
+def _ways(part: plan.Node, selection: _Selection, free: dict[int, frozenset[tuple[int, int]]]) -> list[_Way]:
+    """The variable joined with edges; none if it only goes round as it is, which adds nothing. Several if a union of
+    what is made of the variable is joined: each part by itself.
+    """
     node, outputs, conditions = _unfolded(part)
     outputs = tuple(outputs[c] for c in selection.columns)
     if isinstance(node, plan.Variable):
         if all(isinstance(e, ColumnRef) and e.index == c for c, e in enumerate(outputs)):
-            return None
+            return []
         raise NotMonotone("its rows go round without edges")
     if not isinstance(node, plan.Join):
         raise NotMonotone(f"its variable is read by a {type(node).__name__}")
@@ -308,22 +357,57 @@ def _way(part: plan.Node, selection: _Selection, free: dict[int, frozenset[tuple
         raise NotMonotone("it is joined with itself")
     mine, edges = (node.left, node.right) if on_left else (node.right, node.left)
     my_keys, their_keys = (node.left_keys, node.right_keys) if on_left else (node.right_keys, node.left_keys)
-    variable, mine_outputs, mine_conditions = _unfolded(mine)
-    if not isinstance(variable, plan.Variable):
-        raise NotMonotone(f"its variable is read by a {type(variable).__name__}")
-    if len(my_keys) != 1 or not isinstance(mine_outputs[my_keys[0]], ColumnRef):
-        raise NotMonotone("edges are not joined on one of its columns")
+    return [
+        _way(read, edges, dict(zip(my_keys, their_keys, strict=True)), on_left, outputs, conditions)
+        for read in _read(mine)
+    ]
+
+
+_Read = tuple[plan.Variable, tuple[Expr, ...], list[Expr]]
+
+
+def _read(mine: plan.Node) -> list[_Read]:
+    """How the variable is read: itself, the columns made of it, and conditions; once for each part of a union."""
+    below, outputs, conditions = _unfolded(mine)
+    if isinstance(below, plan.Variable):
+        return [(below, outputs, conditions)]
+    if not isinstance(below, plan.Union):
+        raise NotMonotone(f"its variable is read by a {type(below).__name__}")
+    found: list[_Read] = []
+    for part in below.inputs:
+        for variable, columns, more in _read(part):
+            known = dict(enumerate(columns))
+            both = [*more, *(e.remap(known) for e in conditions)]
+            found.append((variable, tuple(e.remap(known) for e in outputs), both))
+    return found
+
+
+def _way(
+    read: _Read,
+    edges: plan.Node,
+    keys: dict[int, int],
+    on_left: bool,
+    outputs: Sequence[Expr],
+    conditions: Sequence[Expr],
+) -> _Way:
+    """One reading of the variable joined with edges. What is joined on is one of its columns, and constants."""
+    variable, mine_outputs, mine_conditions = read
     width = len(variable.types)
     theirs = [ColumnRef(t, width + i) for i, t in enumerate(edges.types)]
+    fixed = [(mine_outputs[k], theirs[of]) for k, of in keys.items() if isinstance(mine_outputs[k], Literal)]
+    moving = [(mine_outputs[k], of) for k, of in keys.items() if isinstance(mine_outputs[k], ColumnRef)]
+    if len(moving) != 1 or len(moving) + len(fixed) != len(keys) or any(e.value is None for e, _ in fixed):  # type: ignore[attr-defined]
+        raise NotMonotone("edges are not joined on one of its columns")
     sides = (*mine_outputs, *theirs) if on_left else (*theirs, *mine_outputs)
-    at = mine_outputs[my_keys[0]].index  # type: ignore[attr-defined]
-    near = their_keys[0]
+    at = moving[0][0].index  # type: ignore[attr-defined]
+    near = moving[0][1]
     # what is joined on is the edges' as well
     same: dict[int, Expr] = {c: ColumnRef(t, c) for c, t in enumerate(variable.types)}
     same |= {e.index: e for e in theirs}
     same[at] = theirs[near]
     below = {i: e.remap(same) for i, e in enumerate(sides)}
     found = [e.remap(below) for e in conditions] + [e.remap(same) for e in mine_conditions]
+    found += [Call(BOOL, "eq", (column, constant)) for constant, column in fixed]
     if variable.types[at].nullable and edges.types[near].nullable:
         found.append(Call(BOOL, "is_not_null", (theirs[near],)))
     return _Way(width, edges, at, near, tuple(e.remap(below) for e in outputs), found)
@@ -372,10 +456,7 @@ def _initial(loop: plan.Loop, starts: Sequence[plan.Node], selection: _Selection
 
 def _rule(way: _Way, selection: _Selection, node: int, edges: list[plan.Node]) -> Rule:
     """The rule for one way; its edges are put into `edges`, if they are not there."""
-    for c, output in enumerate(way.outputs):
-        own = isinstance(output, ColumnRef) and output.index == c
-        if c not in (node, selection.value) and not own:
-            raise NotMonotone("a column that is neither the node nor the value changes on the way")
+    states = _states(way, selection, node)
     far = _of_edges(way, way.outputs[node], "where an edge leads")
     value = selection.value
     along, weight = ("same", None) if value is None else _along(way, selection, value)
@@ -384,7 +465,8 @@ def _rule(way: _Way, selection: _Selection, node: int, edges: list[plan.Node]) -
     most_in: list[int] = []
     most_out: list[int] = []
     for condition in way.conditions:
-        _sort_out(way, condition, selection, conditions, most_in, most_out)
+        if states is None or condition != _tests(way, states[0], states[1]):
+            _sort_out(way, condition, selection, conditions, most_in, most_out)
     if weight is not None and weight.type.nullable and not _refuses_null(conditions, weight):
         raise NotMonotone("weights may be NULL")
     worst = max if selection.largest else min
@@ -399,7 +481,45 @@ def _rule(way: _Way, selection: _Selection, node: int, edges: list[plan.Node]) -
         worst(most_in, default=None),
         worst(most_out, default=None),
         (0, 1) if share is None else share[1],
+        states,
     )
+
+
+def _states(way: _Way, selection: _Selection, node: int) -> tuple[int, int, int] | None:
+    """(column, from, to) if a way leads from one state to another: a column that is neither the node nor the value is
+    one constant before, and another after. All other such columns stay.
+    """
+    found: list[tuple[int, int, int]] = []
+    for c, output in enumerate(way.outputs):
+        if c in (node, selection.value):
+            continue
+        before = [
+            e.args[1].value
+            for e in way.conditions
+            if isinstance(e, Call) and e.op == "eq" and _is_column(e.args[0], c) and isinstance(e.args[1], Literal)
+        ]
+        before = [b for b in before if isinstance(b, int) and not isinstance(b, bool)]
+        own = isinstance(output, ColumnRef) and output.index == c
+        if before and own:
+            found.append((c, before[0], before[0]))
+        elif before and isinstance(output, Literal) and isinstance(output.value, int):
+            found.append((c, before[0], output.value))
+        elif not own:
+            raise NotMonotone("a column that is neither the node nor the value changes on the way")
+    if len(found) > 1:
+        raise NotMonotone("several columns that are neither the node nor the value change on the way")
+    if found and (selection.total or any(not isinstance(x, int) or isinstance(x, bool) for x in found[0])):
+        raise NotMonotone("a column that is neither the node nor the value changes on the way")
+    return found[0] if found else None
+
+
+def _tests(way: _Way, column: int, value: int) -> Expr | None:
+    """The condition of a way that a column is a constant."""
+    for e in way.conditions:
+        tested = isinstance(e, Call) and e.op == "eq" and _is_column(e.args[0], column)
+        if tested and isinstance(e.args[1], Literal) and e.args[1].value == value:  # type: ignore[attr-defined]
+            return e
+    return None
 
 
 def _of_edges(way: _Way, expr: Expr, what: str) -> Expr:

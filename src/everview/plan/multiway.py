@@ -33,15 +33,16 @@ from everview.plan.deep import Staged, drive, settled
 from everview.plan.keys import unique_columns
 from everview.plan.substitute import over_inputs
 
-Choice = Literal["binary", "delta", "wco", "best", "rounds", "frugal"]
+Choice = Literal["binary", "delta", "wco", "best", "rounds", "whole", "frugal"]
 """How a view is kept: its joins, all in one way or ("best") as is cheapest for what is known now, which is decided
 before a plan comes here (`everview.optimiser`); or ("rounds") its loops as loops, even those that could be kept as
-trees (`everview.plan.monotone`); or ("frugal") so that shards send each other less (`everview.plan.frugal`).
+trees (`everview.plan.monotone`), or ("whole") as trees also where halves would do; or ("frugal") so that shards send
+each other less (`everview.plan.frugal`).
 """
 Joined = Literal["binary", "delta", "wco"]
 AtOnce = Literal["delta", "wco"]
 Test = tuple[str, plan.Operand, plan.Operand]
-CHOICES: tuple[Choice, ...] = ("binary", "delta", "wco", "best", "rounds", "frugal")
+CHOICES: tuple[Choice, ...] = ("binary", "delta", "wco", "best", "rounds", "whole", "frugal")
 
 ASKED = "that was asked for"
 """Why joins are kept as `db.view` is told."""

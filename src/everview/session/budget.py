@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from everview.dataflow.dataflow import Dataflow
-from everview.dataflow.frontier import Histories
+from everview.dataflow.frontier import Histories, Pairs
 from everview.errors import PlanError
 from everview.kernels.frontier import budget as budget_k
 from everview.kernels.frontier import histories as histories_k
+from everview.kernels.frontier import pairs as pairs_k
 from everview.session.core import Core
 
 
@@ -51,4 +52,6 @@ def _state_of(dataflow: Dataflow, purse: str) -> Budget:
     lean = [o for o in dataflow.operators() if isinstance(o, Histories) and o.purse == purse]
     chance = max((o.about(histories_k.HISTORIES_CHANCE) for o in lean), default=0)
     questions = sum(o.about(histories_k.HISTORIES_QUESTIONS) for o in lean)
+    pairs = [o for o in dataflow.operators() if isinstance(o, Pairs) and o.purse == purse]
+    questions += sum(o.about(pairs_k.PAIRS_COUNT) for o in pairs)
     return Budget(known.limit(purse), known.used(purse), chance / budget_k.ALL, questions)

@@ -239,8 +239,9 @@ class Session:
         without intermediate state), "wco" (that, one variable at a time: worst-case optimal), "best" (what is cheapest
         by the rows and indexes there are now, in any order: docs/optimiser.md), or None to choose by their shape and
         the indexes that are there; "frugal", that shards count what they make before they send it
-        (docs/spark.md); or, "rounds", that loops are kept as loops, also where trees would do
-        (docs/graph.md). `explain` shows it. What is kept already, in whatever way, is shared.
+        (docs/spark.md); or, "rounds", that loops are kept as loops, also where trees would do,
+        or, "whole", that distances of pairs are kept by whole searches, not by halves (docs/graph.md). `explain` shows
+        it. What is kept already, in whatever way, is shared.
 
         `provenance` keeps, in a column more, of which rows of tables each row is made (docs/provenance.md): "lazy" by
         its first derivation, "bdd" by all of them, as a Boolean expression; `Provenance` says more. Only for views of

@@ -1,4 +1,4 @@
-"""Recursion over edges without differences of joins, in two forms.
+"""Recursion over edges without differences of joins, in three forms.
 
 *Trees*: one value and one parent for each vertex, repaired where a change cuts a tree. Start with `forest` (what is
 kept, and how a step is undone), then `offers` (what an edge says), `repair` (the parts of an epoch), `trees` (the
@@ -8,5 +8,8 @@ operator).
 edges say, worked out when needed), `rerun` (what a change makes run again), `dropped` and `budget` (what is not kept),
 `histories` (the operator).
 
-Both have `epochs` (the changes of a step) and `undoing` (its end). `guided` keeps nothing: it searches for one path.
+*Pairs*: distances between two nodes by two trees that end where they meet. `balls` (trees with a radius), `meeting`
+(the best edge between two), `asking` and `settling` (pairs come, go, and are made sure of), `pairs` (the operator).
+
+All have `epochs` (the changes of a step) and `undoing` (its end). `guided` keeps nothing: it searches for one path.
 """

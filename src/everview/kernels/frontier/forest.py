@@ -75,18 +75,27 @@ from everview.kernels.memory import free, ld, reserve, st, zeros
     FOREST_FORM,
     FOREST_INITIAL,
     FOREST_ASKED,
+    FOREST_BALLS,
+    FOREST_BALLS_N,
+    FOREST_BALLS_FIND,
+    FOREST_BALLS_FIND_SIZE,
+    FOREST_BALL_LOG,
+    FOREST_BALL_LOG_N,
+    FOREST_STATE,
     FOREST_WORDS,
-) = range(49)
+) = range(56)
 """A context, what follows without its prefix. RULES: RULE_WORDS for each rule. START: the trace of the sources, by
 question, node and value; START_VALUE: whether they have one. OUT_MAP: which word of an entry each column of the output
 is. KEY and NODE: blocks with the key that is sought. PHASE, EPOCH, CURSOR, FUEL: where the work is (see `trees`).
 BUILT: the forest is grown; LOUD: it was in the step under way, with everything said. SERIAL: the number of the epoch,
 never used again; 0 while growing. WILD: edges with weights that trees cannot have (see `repair`). FORM: FORM_TREES or
-FORM_HISTORIES, whose contexts begin with the same words and go on with their own (see `history`); INITIAL and ASKED:
-traces that only those have. The rest are growing blocks with their sizes in word 0, and how many rows they have.
+FORM_HISTORIES or FORM_PAIRS, whose contexts begin with the same words and go on with their own (see `history`,
+`pairs`); INITIAL and ASKED: traces that only those have. BALLS: the registry of balls, if its trees are such (`balls`).
+STATE: which column of the question is a state that rules change, plus one; 0: none. The rest are growing
+blocks with their sizes in word 0, and how many rows they have.
 """
 
-FORM_TREES, FORM_HISTORIES, FORM_OTHER = range(3)
+FORM_TREES, FORM_HISTORIES, FORM_PAIRS, FORM_OTHER = range(4)
 """FORM_OTHER: memory of another kind that changes in place; `undoing` calls its own kernels."""
 
 (
@@ -99,11 +108,15 @@ FORM_TREES, FORM_HISTORIES, FORM_OTHER = range(3)
     RULE_MOST_OUT,
     RULE_TIMES,
     RULE_OF,
+    RULE_TURNS,
+    RULE_FROM,
+    RULE_TO,
     RULE_WORDS,
-) = range(10)
+) = range(13)
 """A rule: the traces of its edges by (near, far, ...) and by (far, near, ...), what an edge makes of a value, the
 columns of the weight (below 0: there is none, and ~column is the constant); no offers from values beyond MOST_IN, nor
-of values beyond MOST_OUT. TIMES and OF: of shares (see `recall`).
+of values beyond MOST_OUT. TIMES and OF: of shares (see `recall`). TURNS: it is for vertices in the state FROM, and
+leads to those in the state TO (FOREST_STATE).
 """
 
 ALONG_SAME, ALONG_ADD, ALONG_WORST, ALONG_SHARE = range(4)
@@ -112,6 +125,7 @@ have none).
 """
 
 (
+    VERTEX_NODE,
     VERTEX_VALUE,
     VERTEX_PARENT,
     VERTEX_DEPTH,
@@ -119,12 +133,11 @@ have none).
     VERTEX_FLAGS,
     VERTEX_STAMP,
     VERTEX_NEXT,
-    VERTEX_NODE,
     VERTEX_QUESTION,
 ) = range(9)
-"""Words of an entry, from QUESTION on the columns of the question. DEPTH counts edges on which the value stays the
-same. BASE is the source's own value if FLAGS has FLAG_BASED. STAMP is the SERIAL under which it was last copied to the
-log.
+"""Words of an entry, from QUESTION on the columns of the question. NODE and what neighbours ask for come first: one
+line of the cache. DEPTH counts edges on which the value stays the same. BASE is the source's own value if FLAGS has
+FLAG_BASED. STAMP is the SERIAL under which it was last copied to the log.
 """
 
 FLAG_BASED, FLAG_SUSPECT = 1, 2
@@ -135,7 +148,7 @@ NO_PARENT, OWN_VALUE = -1, -2
 WORST_VALUE = 2**63 - 1
 
 LOGGED = 6
-"""Words of a copy: the entry's number and its first five words."""
+"""Words of a copy: the entry's number and its five words from VERTEX_VALUE on."""
 
 KEPT = 1 << 16
 """Words up to which a block that only a step needs is kept for the next one."""
@@ -160,6 +173,24 @@ def ask(ctx, entry):
         at = place(ctx, entry) + VERTEX_QUESTION
         for c in range(questions):
             st(key, c, ld(entries, at + c))
+
+
+@inner
+def turned(ctx, rules, rule, at, ahead):
+    """Whether a rule is for the entry at a place (`ahead`: its edges lead away from it, else to it); if so, look for
+    vertices in the state that its edges lead to, or come from.
+    """
+    state = ld(ctx, FOREST_STATE)
+    if state == 0:
+        return True
+    own = ld(ld(ctx, FOREST_ENTRIES), at + VERTEX_QUESTION + state - 1)
+    other = own
+    if ld(rules, rule + RULE_TURNS) != 0:
+        if own != ld(rules, rule + (RULE_FROM if ahead else RULE_TO)):
+            return False
+        other = ld(rules, rule + (RULE_TO if ahead else RULE_FROM))
+    st(ld(ctx, FOREST_KEY), state - 1, other)
+    return True
 
 
 @inner
@@ -361,7 +392,7 @@ def _copy(ctx, entry):
     at = place(ctx, entry)
     st(log, to, entry)
     for w in range(LOGGED - 1):
-        st(log, to + 1 + w, ld(entries, at + w))
+        st(log, to + 1 + w, ld(entries, at + VERTEX_VALUE + w))
     st(ctx, FOREST_LOG_N, n + 1)
     st(entries, at + VERTEX_STAMP, ld(ctx, FOREST_SERIAL))
     return 0
@@ -490,7 +521,7 @@ def undo(ctx):
     while i >= 0:
         at = place(ctx, ld(log, 1 + i * LOGGED))
         for w in range(LOGGED - 1):
-            st(entries, at + w, ld(log, 2 + i * LOGGED + w))
+            st(entries, at + VERTEX_VALUE + w, ld(log, 2 + i * LOGGED + w))
         st(entries, at + VERTEX_FLAGS, ld(entries, at + VERTEX_FLAGS) & ~FLAG_SUSPECT)
         i -= 1
     if ld(ctx, FOREST_LOUD) != 0:
@@ -519,6 +550,16 @@ def empty_forest(ctx):
     return 0
 
 
+@shared
+def standing(ctx):
+    """How many entries have a value."""
+    total = 0
+    for entry in range(ld(ctx, FOREST_ENTRIES_N)):
+        if ld(ld(ctx, FOREST_ENTRIES), place(ctx, entry) + VERTEX_PARENT) != NO_PARENT:
+            total += 1
+    return total
+
+
 @inner
 def forest_words(ctx):
     """Words of memory that a forest takes."""
@@ -536,6 +577,8 @@ def free_forest(ctx):
         block = ld(ctx, field)
         st(ctx, field, 0)
         free(block)
+    for field in (FOREST_ENTRIES_N, FOREST_TABLE_SIZE, FOREST_HEADS_SIZE, FOREST_HEADS_N):
+        st(ctx, field, 0)
     for field in (FOREST_LOG, FOREST_HEAP, FOREST_STACK, FOREST_BAD, FOREST_CHANGES, FOREST_OUT):
         block = ld(ctx, field)
         st(ctx, field, 0)

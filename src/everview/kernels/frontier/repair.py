@@ -28,6 +28,7 @@ alone and worse off: then nobody can take its offer.
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
+from everview.kernels.frontier.balls import enlist, is_open, open_ball, radius_of
 from everview.kernels.frontier.forest import (
     ALONG_ADD,
     FLAG_BASED,
@@ -74,6 +75,7 @@ from everview.kernels.frontier.forest import (
     push,
     suspect,
     touch,
+    turned,
 )
 from everview.kernels.frontier.offers import (
     FAULT_CYCLE,
@@ -140,7 +142,7 @@ def _cut_edge(ctx, rules, rule, delta, row, time):
     parent = first_of(ctx, near)
     while parent != NO_PARENT:
         ask(ctx, parent)
-        child = find(ctx, far)
+        child = find(ctx, far) if turned(ctx, rules, rule, place(ctx, parent), True) else NO_PARENT
         if child != NO_PARENT:
             entries = ld(ctx, FOREST_ENTRIES)
             y = ld(entries, place(ctx, child) + VERTEX_VALUE)
@@ -245,6 +247,8 @@ def _rehang(ctx, rules, entry, time):
         return True
     for r in range(ld(ctx, FOREST_NRULES)):
         rule = r * RULE_WORDS
+        if not turned(ctx, rules, rule, at, False):
+            continue
         trace, column = edges_of(rules, rule, False)
         for b in range(ld(trace, TRACE_COUNT)):
             batch = ld(ld(trace, TRACE_TABLE), b)
@@ -274,6 +278,8 @@ def _rehang(ctx, rules, entry, time):
 def _suspect_children(ctx, rules, entry, node):
     """All that hang from an entry that fell are suspect. Whether the edges are there need not be asked."""
     for r in range(ld(ctx, FOREST_NRULES)):
+        if not turned(ctx, rules, r * RULE_WORDS, place(ctx, entry), True):
+            continue
         trace, _ = edges_of(rules, r * RULE_WORDS, True)
         for b in range(ld(trace, TRACE_COUNT)):
             batch = ld(ld(trace, TRACE_TABLE), b)
@@ -335,6 +341,8 @@ def _best_offer(ctx, rules, entry, time, sure):
         parent = OWN_VALUE
     for r in range(ld(ctx, FOREST_NRULES)):
         rule = r * RULE_WORDS
+        if not turned(ctx, rules, rule, at, False):
+            continue
         trace, column = edges_of(rules, rule, False)
         for b in range(ld(trace, TRACE_COUNT)):
             batch = ld(ld(trace, TRACE_TABLE), b)
@@ -372,6 +380,9 @@ def _regrow(ctx, rules, entry, time):
         if sure or batch == 0 or there(trace, batch, row, time) != 0:
             break
         sure = True
+    if parent != NO_PARENT and best > radius_of(ctx, place(ctx, entry)):
+        open_ball(ctx, place(ctx, entry))
+        parent = NO_PARENT
     if parent != NO_PARENT:
         hold(ctx, entry, best, parent, depth)
     return parent != NO_PARENT, best
@@ -395,6 +406,12 @@ def regrow(ctx, time):
         j += 1
     st(ctx, FOREST_BAD_N, 0)
     return 1
+
+
+@inner
+def _stands(ctx, entry):
+    """Whether an entry (NO_PARENT: no entry) has a value."""
+    return entry != NO_PARENT and ld(ld(ctx, FOREST_ENTRIES), place(ctx, entry) + VERTEX_PARENT) != NO_PARENT
 
 
 @inner
@@ -423,11 +440,16 @@ def _offer_edge(ctx, rules, rule, delta, row):
             x = ld(entries, up + VERTEX_VALUE)
             depth = ld(entries, up + VERTEX_DEPTH)
             offers, y = offered(rules, rule, x, weight)
-            if not offers and fails(rules, rule, x, weight):
+            ask(ctx, parent)
+            applies = turned(ctx, rules, rule, up, True)
+            if applies and not offers and fails(rules, rule, x, weight):
                 st(ld(ctx, FOREST_STEP), STEP_FAULT, FAULT_PATH)
-            if offers:
-                ask(ctx, parent)
-                _take(ctx, find(ctx, far), far, x, y, parent, depth)
+            if applies and offers:
+                child = find(ctx, far)
+                if y <= radius_of(ctx, up):
+                    _take(ctx, child, far, x, y, parent, depth)
+                elif not _stands(ctx, child):
+                    open_ball(ctx, up)
         parent = next_of(ctx, parent)
 
 
@@ -437,6 +459,7 @@ def _take(ctx, child, node, x, y, parent, depth):
     if _better(ctx, child, y):
         if child == NO_PARENT:
             child = new_entry(ctx, node)
+            enlist(ctx, child)
         touch(ctx, child)
         hold(ctx, child, y, parent, _depth(ctx, x, y, depth))
         _queue(ctx, child)
@@ -471,8 +494,11 @@ def _spread_from(ctx, rules, entry, time):
     x = ld(entries, at + VERTEX_VALUE)
     depth = ld(entries, at + VERTEX_DEPTH)
     node = ld(entries, at + VERTEX_NODE)
+    most = radius_of(ctx, at)
     for r in range(ld(ctx, FOREST_NRULES)):
         rule = r * RULE_WORDS
+        if not turned(ctx, rules, rule, at, True):
+            continue
         trace, column = edges_of(rules, rule, True)
         for b in range(ld(trace, TRACE_COUNT)):
             batch = ld(ld(trace, TRACE_TABLE), b)
@@ -489,7 +515,10 @@ def _spread_from(ctx, rules, entry, time):
                 if offers and adds(batch, data, i, time):
                     far = ld(data, cap + i)
                     child = find(ctx, far)
-                    if _better(ctx, child, y) and there(trace, batch, i, time) != 0:
+                    if y > most:
+                        if not is_open(ctx, at) and not _stands(ctx, child) and there(trace, batch, i, time) != 0:
+                            open_ball(ctx, at)
+                    elif _better(ctx, child, y) and there(trace, batch, i, time) != 0:
                         _take(ctx, child, far, x, y, entry, depth)
                 i += 1
             st(ctx, FOREST_FUEL, ld(ctx, FOREST_FUEL) - (i - first) - 1)

@@ -162,8 +162,8 @@ def _say_changes(ctx, time):
     for i in range(ld(ctx, FOREST_LOG_FROM), ld(ctx, FOREST_LOG_N)):
         at = 1 + i * LOGGED
         one = ld(log, at)
-        was = ld(log, at + 1 + VERTEX_PARENT) != NO_PARENT
-        before = ld(log, at + 1 + VERTEX_VALUE)
+        was = ld(log, at + 1 + VERTEX_PARENT - VERTEX_VALUE) != NO_PARENT
+        before = ld(log, at + 1)
         entries = ld(ctx, FOREST_ENTRIES)
         now = place(ctx, one)
         is_now = ld(entries, now + VERTEX_PARENT) != NO_PARENT

@@ -16,6 +16,7 @@ from everview.kernels.frontier.forest import (
     FOREST_WORDS,
     FORM_HISTORIES,
     FORM_OTHER,
+    FORM_PAIRS,
     forget,
     undo,
 )
@@ -41,6 +42,7 @@ from everview.kernels.frontier.history import (
     take_out,
     unbuild,
 )
+from everview.kernels.frontier.pairs import forget_pairs, keep_pairs_blocks, undo_pairs
 from everview.kernels.memory import call_pointer, keep, ld, st
 
 OTHER_UNDO, OTHER_FORGET, OTHER_WORDS = range(FOREST_WORDS, FOREST_WORDS + 3)
@@ -102,6 +104,8 @@ def undo_all(contexts, n):
             undo_history(ctx)
         elif form == FORM_OTHER:
             call_pointer(ld(ctx, OTHER_UNDO), ctx)
+        elif form == FORM_PAIRS:
+            undo_pairs(ctx)
         else:
             undo(ctx)
 
@@ -116,6 +120,8 @@ def forget_all(contexts, n):
             forget_history(ctx)
         elif form == FORM_OTHER:
             call_pointer(ld(ctx, OTHER_FORGET), ctx)
+        elif form == FORM_PAIRS:
+            forget_pairs(ctx)
         else:
             forget(ctx)
 
@@ -133,3 +139,5 @@ def keep_all(contexts, n):
                 keep(ld(records, at + QUESTION_GONE))
             for f in range(ld(ctx, HISTORY_FILTERS_N)):
                 keep(ld(ld(ctx, HISTORY_FILTERS), 1 + 3 * f))
+        elif ld(ctx, FOREST_FORM) == FORM_PAIRS:
+            keep_pairs_blocks(ctx)

@@ -1,0 +1,108 @@
+"""Numbered records that are found by two words: balls by their centre, pairs by their ends.
+
+Four words of a context from `field` on: the block of the records (it grows, its size is in word 0), how many there are,
+and a table of hashes that finds them, with its size. A record's first two words are its key; numbers stay for good, so
+that other memory may name records by them.
+
+Hazard: a new record moves the block; an address of it is read anew after `enrol`.
+"""
+
+from __future__ import annotations
+
+from everview.kernels.build.native import inner, shared
+from everview.kernels.memory import free, ld, reserve, st, zeros
+
+REGISTRY_WORDS = 4
+
+_FACTOR = -7046029254386353131
+
+
+@inner
+def _hash(a, b):
+    h = a * _FACTOR
+    h = (h ^ (h >> 29) ^ b) * _FACTOR
+    return h ^ (h >> 31)
+
+
+@inner
+def record(number, width):
+    """The first word of a record in its block."""
+    return 1 + number * width
+
+
+@inner
+def seek(ctx, field, width, a, b):
+    """The number of the record with a key; -1 if there is none."""
+    size = ld(ctx, field + 3)
+    if size == 0:
+        return -1
+    found = ld(ctx, field + 2)
+    records = ld(ctx, field)
+    slot = _hash(a, b) & (size - 1)
+    while True:
+        number = ld(found, slot) - 1
+        if number < 0:
+            return -1
+        at = record(number, width)
+        if ld(records, at) == a and ld(records, at + 1) == b:
+            return number
+        slot = (slot + 1) & (size - 1)
+
+
+@inner
+def _index(records, found, size, number, width):
+    at = record(number, width)
+    slot = _hash(ld(records, at), ld(records, at + 1)) & (size - 1)
+    while ld(found, slot) != 0:
+        slot = (slot + 1) & (size - 1)
+    st(found, slot, number + 1)
+
+
+@shared
+def _widen(ctx, field, width):
+    size = max(2 * ld(ctx, field + 3), 64)
+    found = zeros(size)
+    for number in range(ld(ctx, field + 1)):
+        _index(ld(ctx, field), found, size, number, width)
+    old = ld(ctx, field + 2)
+    st(ctx, field + 2, found)
+    st(ctx, field + 3, size)
+    free(old)
+    return 0
+
+
+@shared
+def enrol(ctx, field, width, a, b):
+    """The number of the record with a key; a new one, all zero behind the key, if there is none."""
+    number = seek(ctx, field, width, a, b)
+    if number >= 0:
+        return number
+    n = ld(ctx, field + 1)
+    records = reserve(ctx, field, field + 1, width, 1)
+    if 2 * (n + 1) > ld(ctx, field + 3):
+        _widen(ctx, field, width)
+    at = record(n, width)
+    for w in range(width):
+        st(records, at + w, 0)
+    st(records, at, a)
+    st(records, at + 1, b)
+    _index(records, ld(ctx, field + 2), ld(ctx, field + 3), n, width)
+    st(ctx, field + 1, n + 1)
+    return n
+
+
+@inner
+def strike_all(ctx, field):
+    """Forget all records, and give back what they took."""
+    for w in (0, 2):
+        block = ld(ctx, field + w)
+        st(ctx, field + w, 0)
+        free(block)
+    st(ctx, field + 1, 0)
+    st(ctx, field + 3, 0)
+
+
+@inner
+def registry_words(ctx, field):
+    """Words of memory that a registry takes."""
+    return ld(ctx, field + 3) + (0 if ld(ctx, field) == 0 else ld(ld(ctx, field), 0))
