@@ -54,6 +54,7 @@ def run(options: Any) -> dict[str, Any]:
     begin = time.process_time()
     right = set(g.ask(some)) == {row for row in view.rows() if row[:2] in set(some)}
     scratch = (time.process_time() - begin) / len(some) * questions
+    operator: Any
     (operator,) = [o for o in db._core.runtime.dataflow.operators() if o.kind == "halves"]
     return {
         "benchmark": "pairs",
