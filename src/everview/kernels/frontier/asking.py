@@ -32,10 +32,10 @@ from everview.kernels.frontier.meeting import (
     PAIR_NEXT_BEHIND,
     PAIR_SAID,
     PAIR_WORDS,
-    PAIRS,
     PAIRS_AHEAD,
     PAIRS_BEHIND,
     PAIRS_NEW,
+    PAIRS_RECORDS,
     PAIRS_WASTE,
     TO_LOOK,
     doubt,
@@ -73,19 +73,19 @@ def _enlist_pair(forest, ball, pairs, word, number):
 @shared
 def ask_for(ctx, source, target):
     """A pair is asked for."""
-    number = enrol(ctx, PAIRS, PAIR_WORDS, source, target)
+    number = enrol(ctx, PAIRS_RECORDS, PAIR_WORDS, source, target)
     at = pair_at(number)
     ahead, behind = ld(ctx, PAIRS_AHEAD), ld(ctx, PAIRS_BEHIND)
-    if ld(ld(ctx, PAIRS), at + PAIR_LIVE) != 0:
+    if ld(ld(ctx, PAIRS_RECORDS), at + PAIR_LIVE) != 0:
         return 0
-    if ld(ld(ctx, PAIRS), at + PAIR_NEXT_AHEAD) == 0:  # it is new
-        st(ld(ctx, PAIRS), at + PAIR_SAID, WORST_VALUE)
-        st(ld(ctx, PAIRS), at + PAIR_BEST, WORST_VALUE)
+    if ld(ld(ctx, PAIRS_RECORDS), at + PAIR_NEXT_AHEAD) == 0:  # it is new
+        st(ld(ctx, PAIRS_RECORDS), at + PAIR_SAID, WORST_VALUE)
+        st(ld(ctx, PAIRS_RECORDS), at + PAIR_BEST, WORST_VALUE)
     touch_pair(ctx, number)
     doubt(ctx, number, TO_LOOK)
     there_ball = refer(ahead, source)
     back_ball = refer(behind, target)
-    pairs = ld(ctx, PAIRS)
+    pairs = ld(ctx, PAIRS_RECORDS)
     if ld(pairs, at + PAIR_NEXT_AHEAD) == 0:
         st(pairs, at + PAIR_AHEAD, there_ball)
         st(pairs, at + PAIR_BEHIND, back_ball)
@@ -100,14 +100,14 @@ def ask_for(ctx, source, target):
 @shared
 def leave(ctx, source, target):
     """A pair is not asked for any more."""
-    number = seek(ctx, PAIRS, PAIR_WORDS, source, target)
-    if number < 0 or ld(ld(ctx, PAIRS), pair_at(number) + PAIR_LIVE) == 0:
+    number = seek(ctx, PAIRS_RECORDS, PAIR_WORDS, source, target)
+    if number < 0 or ld(ld(ctx, PAIRS_RECORDS), pair_at(number) + PAIR_LIVE) == 0:
         return 0
     touch_pair(ctx, number)
     at = pair_at(number)
-    st(ld(ctx, PAIRS), at + PAIR_LIVE, 0)
-    waste = unrefer(ld(ctx, PAIRS_AHEAD), ld(ld(ctx, PAIRS), at + PAIR_AHEAD))
-    waste += unrefer(ld(ctx, PAIRS_BEHIND), ld(ld(ctx, PAIRS), at + PAIR_BEHIND))
+    st(ld(ctx, PAIRS_RECORDS), at + PAIR_LIVE, 0)
+    waste = unrefer(ld(ctx, PAIRS_AHEAD), ld(ld(ctx, PAIRS_RECORDS), at + PAIR_AHEAD))
+    waste += unrefer(ld(ctx, PAIRS_BEHIND), ld(ld(ctx, PAIRS_RECORDS), at + PAIR_BEHIND))
     st(ctx, PAIRS_WASTE, ld(ctx, PAIRS_WASTE) + waste)
     return 0
 

@@ -63,7 +63,7 @@ from everview.kernels.trace.trace import TRACE_COUNT, TRACE_TABLE
 (
     PAIRS_AHEAD,
     PAIRS_BEHIND,
-    PAIRS,
+    PAIRS_RECORDS,
     PAIRS_N,
     PAIRS_FIND,
     PAIRS_FIND_SIZE,
@@ -88,7 +88,7 @@ from everview.kernels.trace.trace import TRACE_COUNT, TRACE_TABLE
     PAIRS_GROWTHS,
     PAIRS_WORDS,
 ) = range(FOREST_WORDS, FOREST_WORDS + 26)
-"""Words behind those of a forest. AHEAD, BEHIND: the contexts of both forests. PAIRS: the registry of pairs. LOG:
+"""Words behind those of a forest. AHEAD, BEHIND: the contexts of both forests. RECORDS: the registry of pairs. LOG:
 copies of pairs, those of the epoch from LOG_FROM on. TODO: pairs whose distance is in doubt. STAGE, CURRENT, SIDE,
 BEFORE: where the work is (see `pairs`). SEEN, OPENED: how far the logs of entries and balls have been looked at. WASTE:
 entries that nobody needs. NEW: whether the step asks something new; BUDGET, USED: see `budget`. LOOKS, GROWTHS: how
@@ -137,11 +137,11 @@ def touch_pair(ctx, number):
     """A pair is about to change: copy it to the log, unless that was done in this epoch."""
     at = pair_at(number)
     serial = ld(ctx, FOREST_SERIALS)
-    if ld(ld(ctx, PAIRS), at + PAIR_STAMP) != serial:
+    if ld(ld(ctx, PAIRS_RECORDS), at + PAIR_STAMP) != serial:
         log = reserve(ctx, PAIRS_LOG, PAIRS_LOG_N, PAIR_LOGGED, 1)
         n = ld(ctx, PAIRS_LOG_N)
         to = 1 + n * PAIR_LOGGED
-        pairs = ld(ctx, PAIRS)
+        pairs = ld(ctx, PAIRS_RECORDS)
         st(log, to, number)
         for w in range(PAIR_LOGGED - 1):
             st(log, to + 1 + w, ld(pairs, at + PAIR_LIVE + w))
@@ -154,7 +154,7 @@ def touch_pair(ctx, number):
 def doubt(ctx, number, how):
     """Put a pair on the list of those to be settled."""
     todo = reserve(ctx, PAIRS_TODO, PAIRS_TODO_N, 1, 1)
-    pairs = ld(ctx, PAIRS)
+    pairs = ld(ctx, PAIRS_RECORDS)
     at = pair_at(number)
     before = ld(pairs, at + PAIR_DOUBT)
     if before == SETTLED:
@@ -173,7 +173,7 @@ def first_pair(forest, ball):
 
 @inner
 def next_pair(ctx, number, side):
-    return ld(ld(ctx, PAIRS), pair_at(number) + (PAIR_NEXT_AHEAD if side == AHEAD else PAIR_NEXT_BEHIND)) - 1
+    return ld(ld(ctx, PAIRS_RECORDS), pair_at(number) + (PAIR_NEXT_AHEAD if side == AHEAD else PAIR_NEXT_BEHIND)) - 1
 
 
 @inner
@@ -197,7 +197,7 @@ def _length(x, weight, y):
 def _improve(ctx, number, length, near, far):
     """A pair has a better edge."""
     touch_pair(ctx, number)
-    pairs = ld(ctx, PAIRS)
+    pairs = ld(ctx, PAIRS_RECORDS)
     at = pair_at(number)
     st(pairs, at + PAIR_BEST, length)
     st(pairs, at + PAIR_NEAR, near)
@@ -212,7 +212,7 @@ def meet_from(ctx, side, number, node, x, time):
     mine = ld(ctx, PAIRS_AHEAD) if side == AHEAD else ld(ctx, PAIRS_BEHIND)
     other = ld(ctx, PAIRS_BEHIND) if side == AHEAD else ld(ctx, PAIRS_AHEAD)
     at = pair_at(number)
-    ball = ld(ld(ctx, PAIRS), at + (PAIR_BEHIND if side == AHEAD else PAIR_AHEAD))
+    ball = ld(ld(ctx, PAIRS_RECORDS), at + (PAIR_BEHIND if side == AHEAD else PAIR_AHEAD))
     rules = ld(mine, FOREST_RULES)
     trace, column = edges_of(rules, 0, True)
     st(ld(other, FOREST_KEY), 0, ball)
@@ -226,7 +226,7 @@ def meet_from(ctx, side, number, node, x, time):
         while i < rows and ld(data, i) == node:
             seen += 1
             weight = weight_of(mine, data, cap, i, column)
-            best = ld(ld(ctx, PAIRS), at + PAIR_BEST)
+            best = ld(ld(ctx, PAIRS_RECORDS), at + PAIR_BEST)
             if x + weight < best and adds(batch, data, i, time):
                 far = ld(data, cap + i)
                 entry = find(other, far)
@@ -252,8 +252,8 @@ def look(ctx, number, time):
     at = pair_at(number)
     _improve(ctx, number, WORST_VALUE, 0, 0)
     ahead, behind = ld(ctx, PAIRS_AHEAD), ld(ctx, PAIRS_BEHIND)
-    there_at = ball_at(ld(ld(ctx, PAIRS), at + PAIR_AHEAD))
-    back_at = ball_at(ld(ld(ctx, PAIRS), at + PAIR_BEHIND))
+    there_at = ball_at(ld(ld(ctx, PAIRS_RECORDS), at + PAIR_AHEAD))
+    back_at = ball_at(ld(ld(ctx, PAIRS_RECORDS), at + PAIR_BEHIND))
     side = AHEAD
     if ld(ld(behind, FOREST_BALLS), back_at + BALL_SIZE) < ld(ld(ahead, FOREST_BALLS), there_at + BALL_SIZE):
         side = BEHIND
@@ -286,7 +286,7 @@ def meet_changed(ctx, side, begin, time):
         worse = was and (not stands or value > before)
         number = first_pair(forest, ld(entries, up + VERTEX_QUESTION)) if better or worse else -1
         while number >= 0:
-            pairs = ld(ctx, PAIRS)
+            pairs = ld(ctx, PAIRS_RECORDS)
             at = pair_at(number)
             if ld(pairs, at + PAIR_LIVE) != 0:
                 if better:
@@ -307,7 +307,7 @@ def _through(behind, ball, x, weight, far):
 @inner
 def _gone(ctx, number, x, best, time):
     """The best edge of a pair may have gone: it is looked for again unless a parallel one is as good."""
-    pairs = ld(ctx, PAIRS)
+    pairs = ld(ctx, PAIRS_RECORDS)
     at = pair_at(number)
     ahead, behind = ld(ctx, PAIRS_AHEAD), ld(ctx, PAIRS_BEHIND)
     far = ld(pairs, at + PAIR_FAR)
@@ -329,7 +329,7 @@ def meet_edge(ctx, near, far, weight, came, time):
             x = ld(entries, up + VERTEX_VALUE)
             number = first_pair(ahead, ld(entries, up + VERTEX_QUESTION))
             while number >= 0:
-                pairs = ld(ctx, PAIRS)
+                pairs = ld(ctx, PAIRS_RECORDS)
                 at = pair_at(number)
                 best = ld(pairs, at + PAIR_BEST)
                 if ld(pairs, at + PAIR_LIVE) != 0:
@@ -348,7 +348,7 @@ def meet_edge(ctx, near, far, weight, came, time):
 @inner
 def is_exact(ctx, number):
     """Whether the best edge of a pair gives its distance: radii are large enough, or one ball holds all there is."""
-    pairs = ld(ctx, PAIRS)
+    pairs = ld(ctx, PAIRS_RECORDS)
     at = pair_at(number)
     if ld(pairs, at + PAIR_SOURCE) == ld(pairs, at + PAIR_TARGET):
         return True

@@ -108,7 +108,6 @@ from everview.kernels.frontier.meeting import (
     PAIR_SAID,
     PAIR_SOURCE,
     PAIR_TARGET,
-    PAIRS,
     PAIRS_AHEAD,
     PAIRS_BEHIND,
     PAIRS_BUDGET,
@@ -126,6 +125,7 @@ from everview.kernels.frontier.meeting import (
     PAIRS_OPENED_AHEAD,
     PAIRS_OPENED_BEHIND,
     PAIRS_OPENING,
+    PAIRS_RECORDS,
     PAIRS_SEEN_AHEAD,
     PAIRS_SEEN_BEHIND,
     PAIRS_SETTLING,
@@ -212,7 +212,7 @@ def _anew(ctx):
     if not wild:
         st(ahead, FOREST_HEAP_N, 0)
     for number in range(ld(ctx, PAIRS_N)):
-        if ld(ld(ctx, PAIRS), pair_at(number) + PAIR_LIVE) != 0:
+        if ld(ld(ctx, PAIRS_RECORDS), pair_at(number) + PAIR_LIVE) != 0:
             doubt(ctx, number, TO_LOOK)
     st(ctx, FOREST_PHASE, PAIRS_MENDING)
     st(ctx, PAIRS_STAGE, SPREAD_ANEW)
@@ -277,7 +277,7 @@ def _doubt_opened(ctx, side):
         if was_closed and ld(ld(forest, FOREST_BALLS), at + BALL_OPEN) != 0:
             number = first_pair(forest, ball)
             while number >= 0:
-                if ld(ld(ctx, PAIRS), pair_at(number) + PAIR_LIVE) != 0:
+                if ld(ld(ctx, PAIRS_RECORDS), pair_at(number) + PAIR_LIVE) != 0:
                     doubt(ctx, number, IN_DOUBT)
                 number = next_pair(ctx, number, side)
 
@@ -314,7 +314,7 @@ def _say(ctx, number, value, time, diff):
     out = reserve(ctx, FOREST_OUT, FOREST_OUT_N, 5, 1)
     n = ld(ctx, FOREST_OUT_N)
     to = 1 + n * 5
-    pairs = ld(ctx, PAIRS)
+    pairs = ld(ctx, PAIRS_RECORDS)
     at = pair_at(number)
     st(out, to, ld(pairs, at + PAIR_TARGET))
     st(out, to + 1, ld(pairs, at + PAIR_SOURCE))
@@ -328,14 +328,14 @@ def _say(ctx, number, value, time, diff):
 def _say_pair(ctx, number, time):
     """Say how a pair has changed."""
     at = pair_at(number)
-    said = ld(ld(ctx, PAIRS), at + PAIR_SAID)
-    now = ld(ld(ctx, PAIRS), at + PAIR_BEST) if ld(ld(ctx, PAIRS), at + PAIR_LIVE) != 0 else WORST_VALUE
+    said = ld(ld(ctx, PAIRS_RECORDS), at + PAIR_SAID)
+    now = ld(ld(ctx, PAIRS_RECORDS), at + PAIR_BEST) if ld(ld(ctx, PAIRS_RECORDS), at + PAIR_LIVE) != 0 else WORST_VALUE
     if now != said:
         if said != WORST_VALUE:
             _say(ctx, number, said, time, -1)
         if now != WORST_VALUE:
             _say(ctx, number, now, time, 1)
-        st(ld(ctx, PAIRS), at + PAIR_SAID, now)
+        st(ld(ctx, PAIRS_RECORDS), at + PAIR_SAID, now)
 
 
 @shared
@@ -344,7 +344,7 @@ def _say_changes(ctx, time):
     for i in range(ld(ctx, PAIRS_LOG_FROM), ld(ctx, PAIRS_LOG_N)):
         number = ld(ld(ctx, PAIRS_LOG), 1 + i * PAIR_LOGGED)
         _say_pair(ctx, number, time)
-        if ld(ld(ctx, PAIRS), pair_at(number) + PAIR_LIVE) == 0:
+        if ld(ld(ctx, PAIRS_RECORDS), pair_at(number) + PAIR_LIVE) == 0:
             shrink_left(ctx, number, time)
         else:
             shrink_both(ctx, number, time)
@@ -359,7 +359,11 @@ def _finish_growing(ctx, base):
         if loud:
             _say_pair(ctx, number, base + 1)
         else:
-            st(ld(ctx, PAIRS), pair_at(number) + PAIR_SAID, ld(ld(ctx, PAIRS), pair_at(number) + PAIR_BEST))
+            st(
+                ld(ctx, PAIRS_RECORDS),
+                pair_at(number) + PAIR_SAID,
+                ld(ld(ctx, PAIRS_RECORDS), pair_at(number) + PAIR_BEST),
+            )
     st(ctx, PAIRS_LOG_N, 0)
     for forest in (ld(ctx, PAIRS_AHEAD), ld(ctx, PAIRS_BEHIND)):
         st(forest, FOREST_LOG_N, 0)
@@ -377,7 +381,7 @@ def _finish_growing(ctx, base):
 @inner
 def pairs_words(ctx):
     """Words of memory that the operator takes when a step is over."""
-    words = PAIRS_WORDS + registry_words(ctx, PAIRS)
+    words = PAIRS_WORDS + registry_words(ctx, PAIRS_RECORDS)
     for forest in (ld(ctx, PAIRS_AHEAD), ld(ctx, PAIRS_BEHIND)):
         words += forest_words(forest) + registry_words(forest, FOREST_BALLS)
     return words
@@ -410,7 +414,7 @@ def _plant(ctx, time):
         wild = count_wild(forest, ld(forest, FOREST_RULES), 0, time)
         st(forest, FOREST_WILD, wild)
         st(forest, FOREST_WILD_BEFORE, wild)
-    strike_all(ctx, PAIRS)
+    strike_all(ctx, PAIRS_RECORDS)
     st(ctx, PAIRS_LOG_N, 0)
     st(ctx, PAIRS_TODO_N, 0)
     st(ctx, PAIRS_WASTE, 0)
@@ -539,7 +543,7 @@ def undo_pairs(ctx):
     """The step failed, wherever it was: balls and pairs are as they were before, or, if they were being grown, not
     there.
     """
-    pairs = ld(ctx, PAIRS)
+    pairs = ld(ctx, PAIRS_RECORDS)
     for i in range(ld(ctx, PAIRS_TODO_N)):
         st(pairs, pair_at(ld(ld(ctx, PAIRS_TODO), 1 + i)) + PAIR_DOUBT, SETTLED)
     log = ld(ctx, PAIRS_LOG)
@@ -568,7 +572,7 @@ def _free_state(ctx):
     for forest in (ld(ctx, PAIRS_AHEAD), ld(ctx, PAIRS_BEHIND)):
         strike_all(forest, FOREST_BALLS)
         free_forest(forest)
-    strike_all(ctx, PAIRS)
+    strike_all(ctx, PAIRS_RECORDS)
 
 
 @inner
@@ -608,7 +612,7 @@ def about_pairs(what, ctx):
     if what == PAIRS_COUNT:
         live = 0
         for number in range(ld(ctx, PAIRS_N)):
-            live += ld(ld(ctx, PAIRS), pair_at(number) + PAIR_LIVE)
+            live += ld(ld(ctx, PAIRS_RECORDS), pair_at(number) + PAIR_LIVE)
         return live
     if what == PAIRS_ENTRIES:
         return ld(ld(ctx, PAIRS_AHEAD), FOREST_ENTRIES_N) + ld(ld(ctx, PAIRS_BEHIND), FOREST_ENTRIES_N)

@@ -14,13 +14,13 @@ from everview.kernels.memory import free, ld, reserve, st, zeros
 
 REGISTRY_WORDS = 4
 
-_FACTOR = -7046029254386353131
+_KEY_FACTOR = -7046029254386353131
 
 
 @inner
 def _hash(a, b):
-    h = a * _FACTOR
-    h = (h ^ (h >> 29) ^ b) * _FACTOR
+    h = a * _KEY_FACTOR
+    h = (h ^ (h >> 29) ^ b) * _KEY_FACTOR
     return h ^ (h >> 31)
 
 

@@ -48,7 +48,6 @@ from everview.kernels.frontier.meeting import (
     PAIR_NEAR,
     PAIR_SOURCE,
     PAIR_TARGET,
-    PAIRS,
     PAIRS_AHEAD,
     PAIRS_BEFORE,
     PAIRS_BEHIND,
@@ -56,6 +55,7 @@ from everview.kernels.frontier.meeting import (
     PAIRS_GROWTHS,
     PAIRS_OPENED_AHEAD,
     PAIRS_OPENED_BEHIND,
+    PAIRS_RECORDS,
     PAIRS_SEEN_AHEAD,
     PAIRS_SEEN_BEHIND,
     PAIRS_SETTLING,
@@ -114,9 +114,9 @@ def _next_in_doubt(ctx):
         return -1, SETTLED
     number = ld(ld(ctx, PAIRS_TODO), 1 + n)
     at = pair_at(number) + PAIR_DOUBT
-    how = ld(ld(ctx, PAIRS), at)
+    how = ld(ld(ctx, PAIRS_RECORDS), at)
     st(ctx, PAIRS_TODO_N, n)
-    st(ld(ctx, PAIRS), at, SETTLED)
+    st(ld(ctx, PAIRS_RECORDS), at, SETTLED)
     return number, how
 
 
@@ -127,16 +127,20 @@ def _begin_pair(ctx, time):
     if number < 0:
         return 0
     at = pair_at(number)
-    pairs = ld(ctx, PAIRS)
+    pairs = ld(ctx, PAIRS_RECORDS)
     if ld(pairs, at + PAIR_LIVE) == 0:
         return 1
     ahead = ld(ctx, PAIRS_AHEAD)
     if ld(ahead, FOREST_WILD) > 0:
         touch_pair(ctx, number)
-        st(ld(ctx, PAIRS), at + PAIR_BEST, value_in(ahead, ld(pairs, at + PAIR_AHEAD), ld(pairs, at + PAIR_TARGET)))
+        st(
+            ld(ctx, PAIRS_RECORDS),
+            at + PAIR_BEST,
+            value_in(ahead, ld(pairs, at + PAIR_AHEAD), ld(pairs, at + PAIR_TARGET)),
+        )
     elif ld(pairs, at + PAIR_SOURCE) == ld(pairs, at + PAIR_TARGET):
         touch_pair(ctx, number)
-        st(ld(ctx, PAIRS), at + PAIR_BEST, 0)
+        st(ld(ctx, PAIRS_RECORDS), at + PAIR_BEST, 0)
     else:
         if how == TO_LOOK:
             look(ctx, number, time)
@@ -147,7 +151,7 @@ def _begin_pair(ctx, time):
 @inner
 def _grow(ctx, number):
     """Let the ball of a pair grow that is smaller, for each of the pairs that share it."""
-    pairs = ld(ctx, PAIRS)
+    pairs = ld(ctx, PAIRS_RECORDS)
     at = pair_at(number)
     ahead, behind = ld(ctx, PAIRS_AHEAD), ld(ctx, PAIRS_BEHIND)
     there_ball, back_ball = ld(pairs, at + PAIR_AHEAD), ld(pairs, at + PAIR_BEHIND)
@@ -179,10 +183,10 @@ def _grown(ctx, time):
     at = pair_at(ld(ctx, PAIRS_CURRENT))
     ahead, behind = ld(ctx, PAIRS_AHEAD), ld(ctx, PAIRS_BEHIND)
     if side == AHEAD:
-        adapt_step(ahead, ld(ld(ctx, PAIRS), at + PAIR_AHEAD), ld(ctx, PAIRS_BEFORE))
+        adapt_step(ahead, ld(ld(ctx, PAIRS_RECORDS), at + PAIR_AHEAD), ld(ctx, PAIRS_BEFORE))
         meet_changed(ctx, AHEAD, ld(ctx, PAIRS_SEEN_AHEAD), time)
     else:
-        adapt_step(behind, ld(ld(ctx, PAIRS), at + PAIR_BEHIND), ld(ctx, PAIRS_BEFORE))
+        adapt_step(behind, ld(ld(ctx, PAIRS_RECORDS), at + PAIR_BEHIND), ld(ctx, PAIRS_BEFORE))
         meet_changed(ctx, BEHIND, ld(ctx, PAIRS_SEEN_BEHIND), time)
     if ld(ctx, FOREST_BUILT) == 0:  # there is nothing to go back to
         for forest in (ahead, behind):
@@ -224,7 +228,7 @@ def _needed(ctx, side, ball, least):
     number = first_pair(forest, ball)
     while number >= 0:
         at = pair_at(number)
-        pairs = ld(ctx, PAIRS)
+        pairs = ld(ctx, PAIRS_RECORDS)
         if ld(pairs, at + PAIR_LIVE) != 0 and ld(pairs, at + PAIR_SOURCE) != ld(pairs, at + PAIR_TARGET):
             best = ld(pairs, at + PAIR_BEST)
             if best == WORST_VALUE or ld(pairs, at + PAIR_DOUBT) != SETTLED:
@@ -240,7 +244,7 @@ def _look_again(ctx, side, forest, ball, time):
     """The best edges of pairs may have begun or ended in the part of a ball that is gone: there are others as good."""
     number = first_pair(forest, ball)
     while number >= 0:
-        pairs = ld(ctx, PAIRS)
+        pairs = ld(ctx, PAIRS_RECORDS)
         at = pair_at(number)
         if ld(pairs, at + PAIR_LIVE) != 0 and ld(pairs, at + PAIR_SOURCE) != ld(pairs, at + PAIR_TARGET):
             end = ld(pairs, at + (PAIR_NEAR if side == AHEAD else PAIR_FAR))
@@ -265,7 +269,7 @@ def _shrink(ctx, side, ball, least, time):
 @inner
 def shrink_both(ctx, number, time):
     """If the balls of a pair reach much farther than they need, each gives half of that back."""
-    pairs = ld(ctx, PAIRS)
+    pairs = ld(ctx, PAIRS_RECORDS)
     at = pair_at(number)
     best = ld(pairs, at + PAIR_BEST)
     wild = ld(ld(ctx, PAIRS_AHEAD), FOREST_WILD) > 0
@@ -286,7 +290,7 @@ def shrink_both(ctx, number, time):
 @inner
 def shrink_left(ctx, number, time):
     """The balls of a pair that left may serve much less now: look when the number of their pairs has halved."""
-    pairs = ld(ctx, PAIRS)
+    pairs = ld(ctx, PAIRS_RECORDS)
     at = pair_at(number)
     for side in (AHEAD, BEHIND):
         forest = ld(ctx, PAIRS_AHEAD) if side == AHEAD else ld(ctx, PAIRS_BEHIND)
