@@ -257,7 +257,47 @@ class World:
         after.prepared.add("ready")
         return run
 
+    def _rename(self, after: Model) -> Action:
+        names = sorted(set(after.views) - {"watched"})
+        if not names:
+            return self._create(after)
+        old, new = self.rng.choice(names), self.name()
+        after.views[new] = after.views.pop(old)
+        return lambda: self.db.sql(f"ALTER VIEW {old} RENAME TO {new}")
+
+    def _index(self, after: Model) -> Action:
+        index = self.name()
+
+        def run() -> None:
+            self.db.sql(f"CREATE INDEX {index} ON watched (y)")
+            self.db.sql(f"DROP INDEX {index}")
+
+        return run
+
     # reading
+
+    def _what_if(self, after: Model) -> Action:
+        rows, name = [self.row(), self.row()], self.rng.choice(sorted(after.views))
+        there = after.copy()
+        there.t.update(rows)
+        expected = there.contents(after.views[name])
+
+        def run() -> None:
+            with self.db.what_if() as supposed:
+                self.t.insert(rows)
+                _same(self.db[name].rows(), expected, f"what if, {name}")
+                assert supposed is not None
+
+        return run
+
+    def _limited(self, after: Model) -> Action:
+        kind = self.rng.randrange(4)
+
+        def run() -> None:
+            with self.db.limits(seconds=60, memory="4GB"):
+                _same(self.db.sql(TEXTS[kind]).rows(), after.contents(kind))
+
+        return run
 
     def _select(self, after: Model) -> Action:
         kind = self.rng.randrange(4)
@@ -320,7 +360,8 @@ class World:
 
 ACTIONS = [
     "insert", "insert", "delete", "upsert", "transaction", "batch", "sql_changes", "create", "create", "drop", "drop",
-    "datalog", "table", "prepare", "select", "select", "read", "read", "checkpoint",
+    "datalog", "table", "prepare", "select", "select", "read", "read", "checkpoint", "rename", "index", "what_if",
+    "limited",
 ]  # fmt: skip
 
 

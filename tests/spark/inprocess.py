@@ -66,6 +66,11 @@ class Context:
             before, host._hosts = host._hosts, self._memories[self._turn]
             try:
                 found = task()
+            except Exception:
+                raise
+            except BaseException:  # what cuts the driver off would not reach a worker, or end it
+                self._memories[self._turn] = {}
+                raise
             finally:
                 host._hosts = before
         return found

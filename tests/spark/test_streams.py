@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import everview as ev
+from everview.spark.rows import frames
 from everview.spark.rows.streams import Stream
 from tests.inside import inside
 
@@ -85,6 +86,37 @@ def test_a_stream_one_transaction_per_batch(spark: Any, tmp_path: Path) -> None:
     put(folder, "9.json", [{"x": 9}, {"x": 10}])
     assert db.run(until="caught_up").rows == {"t": 2}
     assert sorted(t.rows()) == [(0,), (1,), (2,), (9,), (10,)]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_files_of_one_batch_replace_each_other_in_the_order_of_their_times(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: bool
+) -> None:
+    """Spark itself reads large files first, whenever they came. Rows of a large batch are put in order by Spark."""
+    if large:
+        monkeypatch.setattr(frames, "LARGE_BYTES", 0)
+    arrivals = {"b": 1, "c": 2, "a": 3, "d": 3}  # the names say something else, but for the last two
+    (tmp_path / "in").mkdir()
+    for name, moment in arrivals.items():
+        values = [f"{name}{i}" for i in range(3)]
+        rows = [{"k": k, "v": v} for k in range(5) for v in values] + [{"k": name, "v": "own"}] * (40 * moment)
+        path = tmp_path / "in" / f"{name}.json"
+        path.write_text("".join(json.dumps({**row, "k": str(row["k"])}) + "\n" for row in rows))
+        os.utime(path, (1_700_000_000 + moment, 1_700_000_000 + moment))
+    with ev.connect(spark, state=str(tmp_path / "state"), shards=2) as db:
+        stream = spark.readStream.schema("k string, v string").json(str(tmp_path / "in"))
+        db.source("t", stream.where("v is not null").select("k", "v"), key="k")
+        db.run(until="caught_up")
+        assert db.time == 1, "all files are one batch"
+        assert dict(db["t"].rows()) == {**dict.fromkeys("01234", "d2"), **dict.fromkeys("abcd", "own")}
+
+
+def test_a_stream_that_keeps_state_is_left_as_it_is(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    stream = spark.readStream.schema("k string, v string").json(str(tmp_path / "in"))
+    assert frames.with_file_order(stream.where("k > 'a'")).columns == ["k", "v", *frames.FILE_ORDER]
+    for kept in (stream.dropDuplicates(["k"]), stream.groupBy("k").count(), spark.readStream.format("rate").load()):
+        assert frames.with_file_order(kept).columns == kept.columns
 
 
 def test_two_streams_and_a_file_side_by_side(spark: Any, tmp_path: Path) -> None:

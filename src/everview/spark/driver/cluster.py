@@ -393,7 +393,8 @@ class SparkCluster:
         )
         with asking(self._spark):
             self._submitter.give_slots()  # those who encode need some
-            return encode_rows(rows.frame, target.fitting, target.place, target.how, place)
+            frame = rows.frame if target.how == "append" else rows.in_order()
+            return encode_rows(frame, target.fitting, target.place, target.how, place)
 
     def resharding(self, shards: int) -> LiveResharding:
         """The way to another number of shards."""

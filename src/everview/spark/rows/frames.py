@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from everview.errors import InputError
 from everview.io.source import Chunk, Distant, Source, Wanted
@@ -94,11 +96,52 @@ LARGE_BYTES = 8 << 20
 """Size, as Spark estimates it, from which a DataFrame's rows are left where they are."""
 
 
+FILE_ORDER = ("everview: file's time", "everview: file", "everview: place in it")
+"""Columns that a stream of files is given, to know the order of its rows."""
+
+
+def with_file_order(frame: DataFrame) -> DataFrame:
+    """A stream with `FILE_ORDER`, if its rows come from files and Spark says from which: not through an aggregate, a
+    join, or anything else that keeps state.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql.functions import col
+
+    plan: Any = frame._jdf.queryExecution().analyzed()
+    if any(word in str(plan.toString()) for word in KEEP_STATE):
+        return frame
+    fields = ("file_modification_time", "file_path", "file_block_start")
+    try:
+        return frame.select(
+            "*", *(col(f"_metadata.{f}").alias(name) for f, name in zip(fields, FILE_ORDER, strict=True))
+        )
+    except PySparkException:
+        return frame
+
+
+KEEP_STATE = ("Aggregate", "Join", "Deduplicate", "GroupState", "MapGroups", "Union")
+"""Parts of plans behind which nobody knows a row's file, or whose state would have other columns."""
+
+
 class FrameRows(Distant):
-    """A DataFrame's rows."""
+    """A DataFrame's rows. Those of files, if it has the columns for that, come in the order of the files' times, then
+    of their names; without, in Spark's order, which begins with large files.
+    """
 
     def __init__(self, frame: DataFrame) -> None:
-        self.frame = frame
+        self._given = frame
+        self._by_file = FILE_ORDER[0] in frame.columns
+        self.frame = frame.drop(*FILE_ORDER) if self._by_file else frame
+
+    def in_order(self) -> DataFrame:
+        """The rows for somebody to whom their order matters."""
+        from pyspark.sql.functions import monotonically_increasing_id
+
+        if not self._by_file:
+            return self.frame
+        row = "everview: row"  # the place in a task's rows: those of one piece of a file are in one task
+        found = self._given.withColumn(row, monotonically_increasing_id()).sort(*FILE_ORDER, row)
+        return found.drop(*FILE_ORDER, row)
 
     @property
     def large(self) -> bool:
@@ -108,10 +151,15 @@ class FrameRows(Distant):
 
     def fetch(self) -> pa.Table:
         try:
-            table: pa.Table = self.frame.toArrow()
+            table: pa.Table = self._given.toArrow()
         except Exception as error:
             raise unreadable(f"DataFrame({', '.join(self.frame.columns)})", error) from error
-        return table
+        if not self._by_file:
+            return table
+        if pc.count_distinct(table[FILE_ORDER[1]]).as_py() > 1:
+            place = pa.table({**{n: table[n] for n in FILE_ORDER}, "row": pa.array(np.arange(len(table)))})
+            table = table.take(pc.sort_indices(place, [(name, "ascending") for name in place.column_names]))
+        return table.drop_columns(list(FILE_ORDER))
 
 
 class Frame(Source):

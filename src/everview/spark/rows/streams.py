@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from everview.errors import EverviewError, InputError
 from everview.io.source import Chunk, Distant, Source, Wanted
-from everview.spark.rows.frames import FrameRows, first_line, frame_schema
+from everview.spark.rows.frames import FrameRows, first_line, frame_schema, with_file_order
 from everview.store.files import open_files
 from everview.store.hdfs import SCHEMES, HdfsFiles
 from everview.store.names import folder_of
@@ -101,7 +101,8 @@ class Stream(Source):
         self._wake = wake
         self._stopping, self._offered, self._taken = False, None, False
         where = for_spark(self._checkpoint)
-        writer = self._frame.writeStream.foreachBatch(self._batch).option("checkpointLocation", where)
+        frame = with_file_order(self._frame)
+        writer = frame.writeStream.foreachBatch(self._batch).option("checkpointLocation", where)
         with self._lock:  # no batch is looked at before the query's identity is known
             try:
                 self._query = (writer if follow else writer.trigger(availableNow=True)).start()
