@@ -22,7 +22,10 @@ import pytest
 
 import everview as ev
 from everview.dataflow import shield
+from everview.dataflow.partitioning import HyperCube, Partitioning
 from everview.dataflow.replica import Install
+from everview.plan.frontier import Rule
+from everview.plan.spelled import spelled
 from everview.session.local_shards import local_shards
 from tests.inside import inside
 
@@ -343,3 +346,11 @@ def test_shields_inside_each_other() -> None:
         outer()
     assert said == ["inner", "outer", "open"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("kind", [Partitioning, HyperCube, Rule])
+def test_texts_that_name_state_note_nothing(kind: type) -> None:
+    """A text that notes what is being written is `...` for good after an exception at the wrong instant: a fingerprint
+    that was made of it could not be made again, and the directory not be opened.
+    """
+    assert kind.__repr__ is spelled

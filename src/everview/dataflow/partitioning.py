@@ -32,15 +32,18 @@ import numpy as np
 
 from everview.errors import InputError
 from everview.kernels.run import exchange
+from everview.plan.spelled import spelled
 
 Variables = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Partitioning:
     """One of the ways without copies."""
 
     label: str
+
+    __repr__ = spelled  # fingerprints are made of it
 
     def __str__(self) -> str:
         return self.label
@@ -78,7 +81,7 @@ HASH_BY_FIRST, SINGLE_SHARD, ANYWHERE, WHERE_MADE, EVERYWHERE = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class HyperCube:
     """In the cells of a grid: see the module.
 
@@ -94,6 +97,8 @@ class HyperCube:
 
     inputs: tuple[Variables, ...]
     columns: Variables
+
+    __repr__ = spelled
 
     def __str__(self) -> str:
         return f"in cells of {self.inputs} by {self.columns}"

@@ -15,11 +15,12 @@ from functools import cached_property
 from typing import Literal
 
 from everview.plan.nodes import Node, Types
+from everview.plan.spelled import spelled
 
 Along = Literal["same", "add", "worst", "share"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Rule:
     """How values go along edges: from column `near` to column `far` of input number `edges`.
 
@@ -40,6 +41,8 @@ class Rule:
     most_out: int | None = None
     share: tuple[int, int] = (0, 1)
     states: tuple[int, int, int] | None = None
+
+    __repr__ = spelled  # identities of operators are made of it
 
 
 @dataclass(frozen=True, eq=False)
