@@ -231,8 +231,9 @@ class Dataflow:
         self._list(x.EXECUTOR_PROGRAM, x.EXECUTOR_LENGTH, [*words, x.INSTRUCTION_STOP, 0, 0, 0], 4)
         make.poke(self.session, x.EXECUTOR_LENGTH, len(self.at))  # the stop behind the end is for `suppose`
         self.count_changes()
-        self._counted = [o for o in operators if o.trace is not None]
+        self._counted = []  # until there is a block that has a word for each of them: there may be no memory for it
         self._list(x.EXECUTOR_COUNTS, x.EXECUTOR_NCOUNTS, [0] * len(traces))
+        self._counted = [o for o in operators if o.trace is not None]
         self._list(x.EXECUTOR_TRACES, x.EXECUTOR_NTRACES, traces)
         self._list(x.EXECUTOR_BATCHERS, x.EXECUTOR_NBATCHERS, batchers)
         self._list(x.EXECUTOR_SCOPES, x.EXECUTOR_NSCOPES, scopes)
