@@ -92,6 +92,8 @@ CASES: list[Case] = [
     Case("durable", "durable"),
     Case("ingest", "ingest"),
     Case("lean", "lean"),
+    Case("pairs", "pairs"),
+    Case("adaptive", "adaptive"),
     Case("tpch", "tpch"),
     Case("server", "server"),
     Case("tenants", "tenants"),

@@ -76,7 +76,7 @@ def test_counted_events(tmp_path: Path, seed: int) -> None:
 def test_a_row_that_is_not_there_is_named(tmp_path: Path) -> None:
     with Pair(tmp_path / "state", DIFFS) as pair:
         pair.take([{"id": 1, "name": "pear", "_diff": 2}])
-        with pytest.raises(ev.InputError, match=r"E_ABSENT\] table 't': cannot delete \(1, 'pear'\), which is not"):
+        with pytest.raises(ev.InputError, match=r"E_ABSENT\] table 't': cannot delete \(1, 'pear'\): there is no such"):
             pair.take([{"id": 7, "name": "fig", "_diff": 1}, {"id": 1, "name": "pear", "_diff": -3}])
         _, source, t, _ = pair.feeds[0]
         assert t.rows() == [(1, "pear")] * 2 and source.waiting

@@ -157,7 +157,6 @@ def test_explain_forms() -> None:
         ("COMMENT ON COLUMN a IS 'x'", "E_SYNTAX", "COMMENT ON COLUMN table.a"),
         ("COMMENT ON TABLE t SI 'x'", "E_SYNTAX", "IS is missing"),
         ("COMMENT ON TABLE t IS x", "E_SYNTAX", "a text in quotes"),
-        ("CREATE UNIQUE INDEX i ON t (a)", "E_UNSUPPORTED", "PRIMARY KEY"),
         ("CREATE INDEX i ON tt (a)", "E_TABLE", "did you mean 't'"),
         ("CREATE INDEX i ON t (aa)", "E_COLUMN", "did you mean 'a'"),
         ("CREATE INDEX i ON t (a + 1)", "E_SYNTAX", "an index is by columns"),

@@ -74,7 +74,7 @@ def test_options(tmp_path: Path) -> None:
         ev.connect(tmp_path, sync="sometimes")
     with pytest.raises(ev.InputError, match="E_TARGET"):
         ev.connect(42)
-    with pytest.raises(ev.InputError, match=r"E_TARGET.*sync"):
+    with pytest.raises(ev.InputError, match=r"E_OPTION.*sync"):
         ev.connect(sync="full")
     with ev.connect(tmp_path / "a" / "b", sync="full") as db:
         db.table("t", {"x": int}).insert([(1,)])

@@ -185,7 +185,8 @@ class Watch:
     def stop(self, core: Core, error: Callable[[], EverviewError]) -> bool:
         """Have the call under way stop; False if there is none."""
         with self.lock:
-            if core.closed or not core.unsettled or core.lock._is_owned():
+            own = core.lock._is_owned() or core.runtime.dataflow.serving == threading.get_ident()
+            if core.closed or not core.unsettled or own:  # a function that a call runs does not stop that call
                 return False
             self._stop(core, error)
             self._begin()
