@@ -10,13 +10,13 @@ Functions do not travel: a server runs no code of its clients.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from everview.errors import InputError, PlanError, StoreError
 from everview.plan import nodes as plan
 from everview.plan.frozen import Functions, freeze, functions_of, thaw
 from everview.plan.substitute import substituted
-from everview.types import DataType
+from everview.types import DataType, Kind
 
 LONGEST = 4 * 1024 * 1024
 """Letters of the longest plan that is read."""
@@ -71,6 +71,20 @@ def written_type(declared: DataType) -> list[Any]:
 
 
 def type_of(data: Any) -> DataType:
-    """The type that data is."""
-    kind, nullable, scale, items, names, width = data
-    return DataType(kind, nullable, scale, tuple(type_of(i) for i in items), tuple(names), width)
+    """The type that data is; it may come from a stranger.
+
+    >>> type_of(["int", "yes", 0, [], [], 0])
+    Traceback (most recent call last):
+    everview.errors.InputError: [E_MESSAGE] ['int', 'yes', 0, [], [], 0] is not a type
+      hint: is the client as new as the server?
+    """
+    try:
+        kind, nullable, scale, items, names, width = data
+        inner, labels = tuple(type_of(i) for i in items), tuple(names)
+        fits = kind in get_args(Kind) and type(nullable) is bool and all(type(n) is str for n in labels)
+        fits = fits and type(scale) is int and type(width) is int
+    except (TypeError, ValueError):
+        fits = False
+    if not fits:
+        raise InputError("E_MESSAGE", f"{str(data)[:60]} is not a type", "is the client as new as the server?")
+    return DataType(kind, nullable, scale, inner, labels, width)

@@ -1,8 +1,8 @@
-"""Random tenants, policies and statements, by every protocol, against an oracle that filters in Python.
+"""Random tenants, policies and statements in one session, against an oracle that filters in Python.
 
 The oracle has the rows of one table as a list, and each tenant's policy as a function of a row. After every statement
-each tenant's view of the world is compared: by SQL over PostgreSQL's protocol and over HTTP, by Everview's own client,
-and by what its subscriptions have told so far, of the table and of queries, kept in each of the three ways.
+each tenant's view of the world is compared: by SQL, and by what its subscriptions have told so far, of the table and of
+queries. `test_isolation` and `test_doors` go through the protocols.
 """
 
 from __future__ import annotations
