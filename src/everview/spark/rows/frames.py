@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 def frame_source(frame: DataFrame) -> Source:
     """The source for a DataFrame, streaming or not."""
+    if not hasattr(type(frame), "isStreaming"):
+        raise InputError(
+            "E_SOURCE", f"a {type(frame).__name__} is not a DataFrame", "give what spark.read or spark.readStream makes"
+        )
     if frame.isStreaming:
         from everview.spark.rows.streams import Stream
 
