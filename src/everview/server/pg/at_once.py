@@ -92,15 +92,14 @@ def _way(client: Client, found: Prepared, quick: Quick, bind: Bind) -> Way | Non
     key = bind.formats, bind.results, client.settings.zone
     if key not in found.ways:
         found.ways[key] = _made(found, quick, *key)
-    way: Way | None = found.ways[key]
+    way: Way = found.ways[key]
     return way
 
 
-def _made(found: Prepared, quick: Quick, formats: Sequence[int], results: Sequence[int], zone: str) -> Way | None:
+def _made(found: Prepared, quick: Quick, formats: Sequence[int], results: Sequence[int], zone: str) -> Way:
     columns, count = found.columns or [], len(found.oids)
-    fits = len(formats) in (0, 1, count) and len(results) in (0, 1, len(columns))
-    if not fits or any(f not in (0, 1) for f in (*formats, *results)):
-        return None
+    messages.check_formats(formats, count)
+    messages.check_formats(results, len(columns))
     types = found.given.types_of(count)
     readers = []
     for name, _ in quick.encoders:

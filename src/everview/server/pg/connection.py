@@ -19,7 +19,18 @@ from everview.server.pg.commands import Command
 from everview.server.pg.faults import fields_of
 from everview.server.pg.formats import reader
 from everview.server.pg.lexing import split
-from everview.server.pg.messages import Bind, Close, Describe, Execute, Message, Parse, Plain, Query, format_of
+from everview.server.pg.messages import (
+    Bind,
+    Close,
+    Describe,
+    Execute,
+    Message,
+    Parse,
+    Plain,
+    Query,
+    check_formats,
+    format_of,
+)
 from everview.server.pg.states import PgError
 from everview.server.pg.wire import Gone
 from everview.sql.answers.given import Given
@@ -185,8 +196,8 @@ class Connection:
         count = len(found.oids)
         if len(message.values) != count:
             raise PgError("E_MESSAGE", "08P01", f"{len(message.values)} values for {count} parameters", "give one each")
-        _check_formats(message.formats, count)
-        _check_formats(message.results, len(found.columns or ()))
+        check_formats(message.formats, count)
+        check_formats(message.results, len(found.columns or ()))
         if message.portal and message.portal in client.portals:
             raise PgError("E_DUPLICATE", "42P03", f"there is a portal {message.portal} already", "close it first")
         if len(client.portals) >= MOST_PREPARED:
@@ -316,10 +327,3 @@ class Connection:
         if isinstance(error, copying.Ended):  # the client was told already
             return
         self.wire.put(messages.error_response(fields_of(error, severity, text, start)))
-
-
-def _check_formats(formats: Sequence[int], count: int) -> None:
-    if any(f not in (0, 1) for f in formats):
-        raise messages.violation("a format is 0 (text) or 1 (binary)")
-    if len(formats) not in (0, 1, count):
-        raise messages.violation(f"{len(formats)} formats for {count} values")

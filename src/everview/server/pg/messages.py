@@ -314,6 +314,14 @@ def format_of(formats: Sequence[int], i: int) -> int:
     return formats[0] if len(formats) == 1 else formats[i]
 
 
+def check_formats(formats: Sequence[int], count: int) -> None:
+    """Refuse formats that are none, or not one for each of some values."""
+    if any(f not in (0, 1) for f in formats):
+        raise violation("a format is 0 (text) or 1 (binary)")
+    if len(formats) not in (0, 1, count):
+        raise violation(f"{len(formats)} formats for {count} values")
+
+
 def parameter_description(oids: Sequence[int]) -> bytes:
     """Types of a statement's parameters."""
     return message(b"t", struct.pack(f">H{len(oids)}I", len(oids), *oids))
