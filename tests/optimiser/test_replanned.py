@@ -287,7 +287,7 @@ def test_a_plan_that_says_something_else_is_refused() -> None:
         wanted = Counter(view.rows())
         assert wanted != before
         with pytest.raises(EverviewError, match="would hold other rows"):
-            core.definitions.replan(node, wrong, "a test")
+            core.definitions.plans.replan(node, wrong, "a test")
         assert Counter(view.rows()) == wanted and core.runtime.builder.chosen == {}
         change(db, 3)
         assert db.check() == []

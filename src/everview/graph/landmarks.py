@@ -56,7 +56,7 @@ def _table_of(g: Graph, nodes: list[Any]) -> Table:
     name = f"{edges._label}_landmarks"
     found = edges._core.catalog.tables.get(name)
     if found is None:
-        found = edges._core.definitions.table(name, {"node": g.node_type.optional(False)}, None, None)
+        found = edges._core.definitions.tables.make(name, {"node": g.node_type.optional(False)}, None, None)
         found.insert([(node,) for node in nodes])
     return found
 
@@ -146,4 +146,4 @@ class Search:
         for arrangement in self._core.runtime.builder.existing(of._node):
             if arrangement.order[: len(keys)] == keys and arrangement.operator.scope.is_root:
                 return arrangement
-        return self._core.definitions.index(of, keys)
+        return self._core.definitions.indexes.make(of, keys)

@@ -316,7 +316,7 @@ class Adaptive:
 
     def _swap(self, watched: Watched, target: plan.Node, why: str) -> bool:
         try:
-            self.core.definitions.replan(watched.node, target, why)
+            self.core.definitions.plans.replan(watched.node, target, why)
         except PlanError:  # it cannot be exchanged, or not now
             self._be_patient(watched)
             return False

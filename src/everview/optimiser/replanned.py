@@ -60,7 +60,7 @@ def replan(core: Core, view: View, wanted: str) -> int:
     for living in living_joins(core, view):
         target = _TARGETS[wanted](core, living)
         if target != chosen.get(living.node, living.node):
-            core.definitions.replan(living.node, target, f"view.replan({wanted!r}) asked for it")
+            core.definitions.plans.replan(living.node, target, f"view.replan({wanted!r}) asked for it")
             changed += 1
     return changed
 

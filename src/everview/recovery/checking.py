@@ -72,12 +72,12 @@ def _computed(core: Core) -> Core:
     fresh = Core(EmbeddedRuntime(), history=0)
     try:
         for name, table in core.catalog.tables.items():
-            fresh.definitions.copy_table(name, table).insert(table.rows())
+            fresh.definitions.tables.copy(name, table).insert(table.rows())
         for name, view in core.catalog.views.items():
             if not name.startswith("("):  # of a query under way
                 columns = [Column(c.name, c.type) for c in view._columns]
                 node = view._node.child if isinstance(view._node, Guard) else view._node  # what breaks it is told
-                fresh.definitions.view(name, Collection(node, columns, fresh), plan=view._plan, rule=view._rule)
+                fresh.definitions.views.make(name, Collection(node, columns, fresh), plan=view._plan, rule=view._rule)
     except BaseException:
         fresh.close()
         raise

@@ -322,7 +322,7 @@ class Directory:
         try:
             with runtime.filling(Restored()):
                 for entry, _ in entries:
-                    trial.definitions.perform(entry)
+                    trial.definitions.replay.perform(entry)
             return saved.held(runtime.dataflow).keys() <= saved.held(self.runtime.dataflow).keys()
         finally:
             trial.close()

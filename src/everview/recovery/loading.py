@@ -52,7 +52,7 @@ class Loaded:
         entries = [(catalog_entries.decode(data, where, functions), data) for data in manifest.commands]
         with runtime.filling(Restored()):
             for entry, data in entries:
-                self.core.definitions.perform(entry, data)
+                self.core.definitions.replay.perform(entry, data)
         if saved.held(runtime.dataflow).keys() <= set(manifest.fingerprints):
             self._put_back(manifest)
         else:
@@ -79,7 +79,7 @@ class Loaded:
         restoring = Restoring(dataflow, Kept(self.store, manifest, self.runtime.spilling))
         with self.runtime.filling(restoring):
             for entry, data in surviving(entries):
-                self.core.definitions.perform(entry, data)
+                self.core.definitions.replay.perform(entry, data)
             restoring.fill()
 
     def replay(self, payload: bytes) -> None:
@@ -91,7 +91,7 @@ class Loaded:
         entries = [(catalog_entries.decode(data, where, core.catalog.functions), data) for data in written]
         core.catalog.functions.require(where)
         for entry, data in entries:
-            core.definitions.perform(entry, bytes(data))
+            core.definitions.replay.perform(entry, bytes(data))
         if entries:
             return
         step = steps.decode(body)

@@ -194,9 +194,9 @@ def _take_over(
     migration = Migration(runtime.dataflow, runtime.builder, counterparts, _InLists(store))
     with runtime.filling(TakenOver(migration)):
         for entry in entries:
-            core.definitions.perform(entry)
+            core.definitions.replay.perform(entry)
         if migration.leftovers():  # shards let go of what no view reads whenever they are opened
-            core.definitions.perform(catalog_entries.Collected())
+            core.definitions.replay.perform(catalog_entries.Collected())
         if migration.leftovers():
             raise StateLost
         migration.fill()
@@ -254,7 +254,7 @@ def _write_shards(
     try:
         with runtime.building(WithoutRows(runtime)):
             for entry in entries:
-                core.definitions.perform(entry)
+                core.definitions.replay.perform(entry)
         if cluster.migration.leftovers():
             raise StateLost
         lists, sinces = _split_up(cluster.migration, store, shards, origin.dataflow.time)

@@ -62,7 +62,7 @@ class StoredShards:
         entries = [(self._entry(data), data) for data in manifest.declared]
         with runtime.building(Found(runtime, self._store)):
             for entry, data in surviving(entries):  # the operators of what was dropped are gone
-                core.definitions.perform(entry, data)
+                core.definitions.replay.perform(entry, data)
         runtime.offsets = dict(manifest.marks)
         core.catalog.redeclarable = {*core.catalog.tables, *core.catalog.views}
 
@@ -90,7 +90,7 @@ class StoredShards:
                 check_built(self._runtime.replica.fingerprint(), commit.fingerprints, self._store.files.root)
             else:
                 with self._runtime.building(Found(self._runtime, self._store)):
-                    self._core.definitions.perform(self._entry(data[1:]), data[1:])
+                    self._core.definitions.replay.perform(self._entry(data[1:]), data[1:])
         self._runtime.dataflow.time = commit.time
         change_offsets(self._runtime.offsets, commit.marks)
         self._core.subscriptions.take(self._runtime.caught_up(contents_of(self._store, commit.adds)).changes)

@@ -35,8 +35,9 @@ from everview.session.changes.subscriptions import Subscriptions
 from everview.session.changes.transactions import Transactions
 from everview.session.clock.temporal import Clock
 from everview.session.limits import WATCH, Limits
+from everview.session.names.arguments import check_count
 from everview.session.names.catalog import Catalog
-from everview.session.names.definitions import Definitions, check_count
+from everview.session.names.definitions import Definitions
 from everview.session.names.plan_history import PlanHistory
 from everview.session.rights.access import Access
 from everview.session.statistics import Statistics

@@ -31,7 +31,7 @@ from everview.session.clock.temporal import RESERVED_PREFIX, moment_of
 from everview.session.core import Core
 from everview.session.limits import Limits, cancel, size_of
 from everview.session.memory import Memory, memory
-from everview.session.names.definitions import check_count
+from everview.session.names.arguments import check_count
 from everview.session.names.rewriting import provenanced
 from everview.session.reads.what_if import WhatIf
 from everview.session.table import Table
@@ -193,7 +193,7 @@ class Session:
 
     @reads
     def _table(self, name: str, schema: Any, key: Any, ttl: dt.timedelta | None) -> Table:
-        return self._core.definitions.table(name, schema, key, ttl)
+        return self._core.definitions.tables.make(name, schema, key, ttl)
 
     def read(
         self,
@@ -249,7 +249,7 @@ class Session:
         """
         if provenance is not None and isinstance(collection, Collection):
             collection = provenanced(collection, provenance)
-        return self._core.definitions.view(name, collection, index_by, history, plan)
+        return self._core.definitions.views.make(name, collection, index_by, history, plan)
 
     # transactions
 

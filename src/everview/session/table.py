@@ -155,7 +155,7 @@ class Table(Followed):
                 f"table {self._label!r} is changed by the transaction under way",
                 "end the transaction first",
             )
-        core.definitions.drop_table(self, cascade)
+        core.definitions.tables.drop(self, cascade)
 
     def _change(self, rows: Any, diff: int) -> None:
         if self._dropped:

@@ -140,7 +140,7 @@ class View(Followed):
         if set(arrangement.order[: len(columns)]) != set(columns):
             if self._core.transactions.supposed() is not None:
                 return search(self._now(), columns, key)
-            arrangement = self._core.definitions.index(self, columns)
+            arrangement = self._core.definitions.indexes.make(self, columns)
         return read_key(self._core, arrangement, self._codec, columns, key)
 
     @reads
@@ -393,4 +393,4 @@ class View(Followed):
         """Stop keeping the view; frees what nothing else needs."""
         self._alive()
         self._core.changing()
-        self._core.definitions.drop_view(self)
+        self._core.definitions.views.drop(self)

@@ -51,7 +51,7 @@ class ClockFlags(Follower):
         columns = [*table._columns, *(Column(f"flag{i}", BOOL.optional()) for i in range(len(moments)))]
         flagged = self._flagged(rows, self.seen)
         name = f"{table._stored_as} flags"
-        self.own = core.definitions.hidden_table(name, columns, range(len(columns)), flagged, table)
+        self.own = core.definitions.tables.hidden(name, columns, range(len(columns)), flagged, table)
 
     def _known(self, expr: Expr) -> Arrangement:
         """The table's rows by a moment, without those that have none."""
@@ -107,7 +107,7 @@ class Ticks(Follower):
         self.unit = unit
         self.core = core
         self.start = begin(moment_of(core.clock.read()), unit)
-        own = core.definitions.hidden_table(f"present {unit}", [Column("start", TIMESTAMP)], (0,), self._row(), None)
+        own = core.definitions.tables.hidden(f"present {unit}", [Column("start", TIMESTAMP)], (0,), self._row(), None)
         super().__init__(core, own)
         self.own = own
         self._wait()

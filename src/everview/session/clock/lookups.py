@@ -47,7 +47,7 @@ class LookupJoin(Follower):
         ]
         there = words(self._joined(contents(core.runtime, table)), len(columns))
         name = f"{table._stored_as} with {other._stored_as}"
-        self.own = core.definitions.hidden_table(name, columns, range(len(columns)), there, table)
+        self.own = core.definitions.tables.hidden(name, columns, range(len(columns)), there, table)
         self.own._partner = other
 
     def indexes(self) -> list[Arrangement]:

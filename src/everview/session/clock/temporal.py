@@ -468,7 +468,7 @@ class TemporalFilter(Follower):
         self._wait(rows, self.seen)
         kept = rows[:, self._pass(rows, self.seen)]
         name, order = f"{table._stored_as} now", range(rows.shape[0])
-        self.own = core.definitions.hidden_table(name, table._columns, order, kept, table)
+        self.own = core.definitions.tables.hidden(name, table._columns, order, kept, table)
 
     def indexes(self) -> list[Arrangement]:
         return self._indexes
@@ -547,7 +547,7 @@ class ArrivalTTL(Follower):
         rows = contents(core.runtime, table)
         columns = [*table._columns, Column("until", TIMESTAMP)]
         name = f"{table._stored_as} [size {size / 1e6:g} s]"
-        self.own = core.definitions.hidden_table(
+        self.own = core.definitions.tables.hidden(
             name, columns, range(len(columns)), self._dated(rows, core.clock.read()), table
         )
         last = len(columns) - 1
@@ -625,7 +625,7 @@ class LastRows(Follower):
         by = "".join(f" by {', '.join(table._columns[p].name for p in partition)}" for _ in partition[:1])
         name = f"{table._stored_as} [last {size}{by}]"
         _, (_, new, _) = self.changes([(contents(core.runtime, table), 1)], [], 0, 0)
-        self.own = core.definitions.hidden_table(name, columns, order, new, table)
+        self.own = core.definitions.tables.hidden(name, columns, order, new, table)
 
     def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
         parts: dict[tuple[int, ...], tuple[list[tuple[int, ...]], set[tuple[int, ...]]]] = {}

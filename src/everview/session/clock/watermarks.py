@@ -49,7 +49,7 @@ class Watermark(Follower):
         """the watermark; NULL before any row with a time has come"""
         self._move(contents(core.runtime, table))
         columns = [Column("watermark", TIMESTAMP.optional()), Column("late", INT)]
-        self.own = core.definitions.hidden_table(f"{table._stored_as} watermark", columns, (0, 1), self._row(), table)
+        self.own = core.definitions.tables.hidden(f"{table._stored_as} watermark", columns, (0, 1), self._row(), table)
 
     def _row(self) -> Words:
         return words([(self.reached, self.late)], 2)
@@ -120,7 +120,7 @@ class ClosedWindows(Follower):
         self._wait(contents(core.runtime, table))
         closed = words(((end,) for end in self._close()), 1)
         column = [Column("window_end", TIMESTAMP)]
-        self.own = core.definitions.hidden_table(f"{table._stored_as} closed", column, (0,), closed, table)
+        self.own = core.definitions.tables.hidden(f"{table._stored_as} closed", column, (0,), closed, table)
 
     def queues(self) -> list[Moments]:
         return [self.queue, self._waiting]

@@ -3,7 +3,8 @@
 Read in this order:
 
     catalog, entries   the names, and every definition as data, so that a directory can repeat it
-    definitions        making and dropping
+    definitions        making and dropping: what tables, views, indexes, guards (constraints), sql_functions,
+                       plan_swaps and remarks share; replay does again what entries say
     rewriting, estimates    what is made of a plan before it is installed
     altering           ALTER
     surviving          which entries are still needed

@@ -288,7 +288,7 @@ class Altering:
             for name in entry.gone:
                 if name in catalog.views:
                     catalog.redeclarable.discard(name)
-                    core.definitions.remove_view(catalog.views[name])
+                    core.definitions.views.remove(catalog.views[name])
             keep_snapshots(table._arrangement.trace)
             self._forget_columns(table, {columns[new].name: table._columns[old].name for old, new in moved.items()})
             runtime.builder.forget_plans_of(plan_of(table))

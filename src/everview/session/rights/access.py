@@ -54,7 +54,7 @@ class Access:
 
     def set_role(self, role: Role) -> None:
         """Make a role, or change it."""
-        self._core.definitions.say(AccessSet("role", role.name, written(role)))
+        self._core.definitions.remarks.add(AccessSet("role", role.name, written(role)))
 
     def drop_role(self, name: str) -> None:
         """Drop a role; whoever was a member of it is not any more, and what was granted to it is not."""
@@ -66,11 +66,11 @@ class Access:
             if name in rights.grants:
                 grants = {r: g for r, g in rights.grants.items() if r != name}
                 self.set_rights(kind, thing, replace(rights, grants=grants))
-        self._core.definitions.say(AccessSet("role", name, ""))
+        self._core.definitions.remarks.add(AccessSet("role", name, ""))
 
     def set_rights(self, kind: str, name: str, rights: Rights) -> None:
         """Say whose a thing is, and what others may do with it."""
-        self._core.definitions.say(AccessSet(kind, name, "" if rights == NO_RIGHTS else written(rights)))
+        self._core.definitions.remarks.add(AccessSet(kind, name, "" if rights == NO_RIGHTS else written(rights)))
 
     def said(self, entry: AccessSet) -> None:
         """What an entry says is so from now on."""

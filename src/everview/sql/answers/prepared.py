@@ -168,7 +168,7 @@ class Prepared:
 
     def _table(self) -> Table:
         columns = [Column(f"${n}", t) for n, t in self._types.items()]
-        return self._core.definitions.system_table(f"{RESERVED_PREFIX}{self.name} parameters", columns)
+        return self._core.definitions.tables.system(f"{RESERVED_PREFIX}{self.name} parameters", columns)
 
     def _install(self, source: Source, node: exp.Expr) -> tuple[Query, View]:
         compiler = Compiler(self._session, source, standing=True)

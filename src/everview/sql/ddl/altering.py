@@ -109,8 +109,8 @@ def _rename_index(sql: Statements, words: Words, old: str, new: str) -> None:
     if new in sql.core.catalog.indexes():
         raise words.error(f"there is an index {new} already", "choose another name", "E_NAME")
     definitions = sql.core.definitions
-    definitions.index(of, index.keys, new)  # it shares what the old one keeps
-    definitions.drop_index(old)
+    definitions.indexes.make(of, index.keys, new)  # it shares what the old one keeps
+    definitions.indexes.drop(old)
 
 
 class _Alteration:
@@ -164,7 +164,7 @@ class _Alteration:
         same = [(c.name, c.type) for c in table._columns] == [(c.name, c.type) for c in self.columns]
         same = same and key == table._key and all(_is_same(c.value, i) for i, c in enumerate(self.columns))
         for rule in dict.fromkeys([*self.dropped, *self.remade]):
-            core.definitions.drop_constraint(rule)
+            core.definitions.guards.drop(rule)
         if not same:
             node = plan.Project(table._node, tuple(c.value for c in self.columns))
             core.definitions.altering.alter(table, node, [Column(c.name, c.type) for c in self.columns], key, gone)
@@ -192,7 +192,7 @@ class _Alteration:
         core = self.sql.core
         for rule in core.constraints.rules(table._label):
             if rule.name in self.added and rule not in self.before:
-                core.definitions.drop_constraint(rule)
+                core.definitions.guards.drop(rule)
         kept = [(i, c) for i, c in enumerate(table._columns) if c.name in self.had]
         if not same and len(kept) < len(table._columns):
             node = plan.Project(table._node, tuple(ColumnRef(c.type, i) for i, c in kept))
@@ -551,7 +551,7 @@ class _Alteration:
     def _say_default(self, column: str, text: str) -> None:
         label, core = self.found._label, self.sql.core
         if text or (label, column) in core.catalog.defaults:
-            self.said.append(lambda: core.definitions.say(DefaultSet(label, column, text)))
+            self.said.append(lambda: core.definitions.remarks.add(DefaultSet(label, column, text)))
 
     def _set_type(self, place: int, declared: DataType, at: int) -> None:
         column = self.columns[place]

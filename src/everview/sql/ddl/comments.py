@@ -36,7 +36,7 @@ def comment(sql: Statements, statement: reading.Statement) -> None:
     text = "" if words.next_is("NULL") else words.take("a text in quotes, or NULL", TokenType.STRING)
     words.end()
     if not sql.dry and (text or (name, column) in sql.core.catalog.comments):
-        sql.core.definitions.say(Commented(name, column, text))
+        sql.core.definitions.remarks.add(Commented(name, column, text))
 
 
 def _found(sql: Statements, words: Words, kind: str, written: str, column: str, at: int) -> tuple[str, str]:

@@ -90,9 +90,9 @@ class Declared:
         """Keep all of it for a table that is there."""
         definitions = sql.core.definitions
         for sequence in self.sequences:
-            definitions.say(sequence)
+            definitions.remarks.add(sequence)
         for column, text in self.defaults.items():
-            definitions.say(DefaultSet(self.label, column, text))
+            definitions.remarks.add(DefaultSet(self.label, column, text))
         for wanted in self.wanted:
             add(sql, table, wanted)
 
@@ -115,13 +115,13 @@ def add(sql: Statements, table: Table, wanted: Wanted) -> None:
     child = _rows_that_break(sql, table, wanted, at)
     made = False
     if at and table._arrangement.order[: len(at)] != at:  # else the table itself is that index
-        core.definitions.index(table, at, rule.name)
+        core.definitions.indexes.make(table, at, rule.name)
         made = True
     try:
-        core.definitions.add_constraint(rule, child)
+        core.definitions.guards.add(rule, child)
     except BaseException:
         if made:
-            core.definitions.drop_index(rule.name)
+            core.definitions.indexes.drop(rule.name)
         raise
 
 

@@ -105,7 +105,7 @@ def create(sql: Statements, statement: reading.Statement) -> None:
     made, body_at = _read(reader, name.text.lower(), sql.dialect)
     _check_name(sql, made.name, name, replaced, reader.source)
     _check(sql, made, reader, body_at)
-    sql.core.definitions.add_function(made)
+    sql.core.definitions.functions.add(made)
 
 
 def _read(reader: _Reader, name: str, dialect: str) -> tuple[FunctionMade, int]:
@@ -233,7 +233,7 @@ def _check_name(sql: Statements, name: str, token: Token, replaced: bool, source
         raise source.error_at(
             token.start, "E_NAME", f"the function {name} is there already", "CREATE OR REPLACE, or DROP it"
         )
-    users = sql.core.definitions.users_of(name)
+    users = sql.core.definitions.functions.users_of(name)
     if users:
         raise source.error_at(
             token.start,
@@ -395,7 +395,7 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
             node, "E_FUNCTION", f"the function {found[0]} has {len(known[found[0]].parameters)} parameters"
         )
     for name in found:
-        users = [u for u in sql.core.definitions.users_of(name) if u not in found]
+        users = [u for u in sql.core.definitions.functions.users_of(name) if u not in found]
         if users and not cascade:
             raise source.error(
                 node, "E_IN_USE", f"the function {name} is used by {', '.join(users)}", "drop those first, or CASCADE"
@@ -403,6 +403,6 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
 
     def do() -> None:
         for name in dict.fromkeys(found):
-            sql.core.definitions.drop_function(name)
+            sql.core.definitions.functions.drop(name)
 
     return do

@@ -54,7 +54,7 @@ def create(sql: Statements, statement: reading.Statement) -> None:
     if unique:
         _unique(sql, words, of, name, keys)
     else:
-        sql.core.definitions.index(sql.session[of], keys, name)
+        sql.core.definitions.indexes.make(sql.session[of], keys, name)
 
 
 def _unique(sql: Statements, words: Words, of: str, name: str, keys: tuple[int, ...]) -> None:
@@ -125,9 +125,9 @@ def drop(sql: Statements, statement: reading.Statement) -> None:
     words.end()
     for name in dict.fromkeys(found) if not sql.dry else ():
         if name not in rules:
-            sql.core.definitions.drop_index(name)
+            sql.core.definitions.indexes.drop(name)
         elif rules[name].kind == UNIQUE and not sql.core.constraints.referred(rules[name]):
-            sql.core.definitions.drop_constraint(rules[name])
+            sql.core.definitions.guards.drop(rules[name])
         else:
             what = f"the index {name} belongs to a constraint"
             raise words.error(what, "ALTER TABLE ... DROP CONSTRAINT", "E_IN_USE")

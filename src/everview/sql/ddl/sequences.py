@@ -77,7 +77,7 @@ def create(sql: Statements, node: exp.Create, source: Source) -> Do:
     optional = bool(node.args.get("exists"))
     if (there and not optional) or name in sql.session:
         raise source.error(node, "E_NAME", f"the name {name} is taken", "choose another, or DROP it first")
-    return lambda: None if there else sql.core.definitions.say(replace(made, name=name))
+    return lambda: None if there else sql.core.definitions.remarks.add(replace(made, name=name))
 
 
 def alter(sql: Statements, words: Words) -> None:
@@ -123,7 +123,7 @@ def drop(sql: Statements, node: exp.Drop, source: Source) -> Do:
 
     def do() -> None:
         for name in found:
-            sql.core.definitions.say(SequenceDropped(name))
+            sql.core.definitions.remarks.add(SequenceDropped(name))
             sql.core.defaults.forget(name)
 
     return do

@@ -61,7 +61,7 @@ def create_type(sql: Statements, node: exp.Create, source: Source) -> Do:
     made = _enum(node, source)
 
     def do() -> None:
-        sql.core.definitions.say(TypeMade(name, made))
+        sql.core.definitions.remarks.add(TypeMade(name, made))
 
     return do
 
@@ -97,7 +97,7 @@ def drop_type(sql: Statements, node: exp.Drop, source: Source) -> Do:
 
     def do() -> None:
         for name in found:
-            sql.core.definitions.say(TypeDropped(name))
+            sql.core.definitions.remarks.add(TypeDropped(name))
 
     return do
 

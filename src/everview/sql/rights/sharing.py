@@ -195,7 +195,7 @@ def _planted(sql: Statements, routed: Bound) -> Trunk:
     """A dataflow for all values of the attributes."""
     core = sql.core
     columns = [Column(f"${n}", t) for n, t in routed.types.items()]
-    values = core.definitions.system_table(f"{RESERVED_PREFIX}shared {digest(routed.node)[:16]} values", columns)
+    values = core.definitions.tables.system(f"{RESERVED_PREFIX}shared {digest(routed.node)[:16]} values", columns)
     if stale := core.transactions.present(values, None):  # of a server that was killed
         core.transactions.stage(values, stale, -1)
     try:

@@ -1,0 +1,72 @@
+"""Further arrangements of tables and views, for look-ups by other columns, and CREATE INDEX."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from everview.dataflow.operators import Arrangement
+from everview.session.changes.turns import reads
+from everview.session.names.catalog import TRANSIENT
+from everview.session.names.entries import IndexDropped, IndexMade
+from everview.session.reads.followed import Index
+from everview.session.reads.snapshot import keep_snapshots
+from everview.session.table import Table
+from everview.session.view import View
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.names.definitions import Definitions
+
+
+class Indexes:
+    """The further indexes of tables and views, made and dropped."""
+
+    def __init__(self, core: Core, definitions: Definitions) -> None:
+        self._core = core
+        self._catalog = core.catalog
+        self._definitions = definitions
+
+    @reads
+    def make(self, of: Table | View, keys: tuple[int, ...], name: str = "") -> Arrangement:
+        """A further arrangement of a view (or table), for look-ups by other columns."""
+        of._alive()
+        if name:
+            self._core.access.may_own("relation", of._label)
+            self._core.changing()
+            self._core.runtime.backing.check_writable(f"index {name!r} cannot be made")
+            self._core.transactions.catch_up()
+        index = self.build(of, keys, name)
+        if not of._label.startswith(TRANSIENT):
+            entry = IndexMade(of._label, keys, name)
+            try:
+                self._catalog.note(entry)
+            except BaseException:
+                if not self._catalog.has_noted(entry):
+                    of._more.remove(index)
+                    self._definitions.collect()
+                raise
+        return index.arrangement
+
+    def build(self, of: Table | View, keys: tuple[int, ...], name: str = "") -> Index:
+        choice = of._plan if isinstance(of, View) else None
+        index = Index(keys, self._definitions.install(of._node, keys, choice=choice), name)
+        of._more.append(index)
+        return index
+
+    @reads
+    def drop(self, name: str) -> None:
+        """Stop keeping an index that has a name."""
+        self._core.access.may_own("relation", self._catalog.indexes()[name][0]._label)
+        self._core.changing()
+        self._core.runtime.backing.check_writable(f"index {name!r} cannot be dropped")
+        self._core.transactions.catch_up()
+        self._catalog.note(IndexDropped(name), then=lambda: self.forget(name))
+        self._definitions.free_unused()
+
+    def forget(self, name: str) -> None:
+        self.remove(*self._catalog.indexes()[name])
+
+    @staticmethod
+    def remove(of: Table | View, index: Index) -> None:
+        keep_snapshots(index.arrangement.trace)
+        of._more.remove(index)

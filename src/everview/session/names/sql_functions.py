@@ -1,0 +1,61 @@
+"""Functions written in SQL: kept as text, with the views and functions that call them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from everview.session.changes.turns import reads
+from everview.session.names.entries import FunctionDropped, FunctionMade
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.names.definitions import Definitions
+
+
+class SqlFunctions:
+    """The functions of CREATE FUNCTION ... LANGUAGE SQL."""
+
+    def __init__(self, core: Core, definitions: Definitions) -> None:
+        self._core = core
+        self._catalog = core.catalog
+        self._definitions = definitions
+
+    @reads
+    def add(self, made: FunctionMade) -> None:
+        """Keep a function written in SQL, in the place of one of that name."""
+        self._core.transactions.refuse_supposed("functions cannot be made")
+        self._core.runtime.backing.check_writable(f"function {made.name!r} cannot be made")
+        if made.name in self._catalog.sql_functions:
+            self._core.access.may_own("function", made.name)
+        self._core.access.may_create(made.name)
+        if made.name in self._catalog.sql_functions:
+            self._forget(made.name)
+        self._catalog.note(made, then=lambda: self._catalog.sql_functions.update({made.name: made}))
+        self._core.access.made("function", made.name)
+
+    @reads
+    def drop(self, name: str) -> None:
+        """Stop keeping a function, and the views that call it."""
+        self._core.transactions.refuse_supposed("functions cannot be dropped")
+        self._core.runtime.backing.check_writable(f"function {name!r} cannot be dropped")
+        self._core.access.may_own("function", name)
+        for user in self.users_of(name):
+            if user in self._catalog.views:
+                self._definitions.views.drop(self._catalog.views[user])
+            elif user in self._catalog.sql_functions:
+                self.drop(user)
+        if name in self._catalog.sql_functions:
+            self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        functions = self._catalog.sql_functions
+        self._catalog.note(FunctionDropped(name), then=lambda: functions.__delitem__(name))
+        self._core.access.forget("function", name)
+
+    def users_of(self, function: str) -> list[str]:
+        """Views that call a function written in SQL, and functions whose text has its name."""
+        views = [name for name, view in self._catalog.views.items() if function in view._source._calls]
+        word = re.compile(rf"\b{re.escape(function)}\s*\(", re.IGNORECASE)
+        others = [f.name for f in self._catalog.sql_functions.values() if f.name != function and word.search(f.body)]
+        return sorted([*views, *others])

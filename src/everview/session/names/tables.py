@@ -1,0 +1,219 @@
+"""Making and dropping tables: people's, views' hidden ones, the system's own.
+
+A table is an index of its rows. One that was found when a directory was opened may be declared again by the program,
+which gets it if it is the same. Dropping a table takes the views that read it along.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from everview.codes.declare import data_type
+from everview.errors import InputError, PlanError
+from everview.expr.resolve import Column
+from everview.plan import nodes
+from everview.session.changes.turns import reads
+from everview.session.clock.follower_entries import described
+from everview.session.clock.temporal import RESERVED_PREFIX, ArrivalTTL
+from everview.session.names.altering import plan_of
+from everview.session.names.arguments import names_of, places_of
+from everview.session.names.catalog import TRANSIENT
+from everview.session.names.entries import TableDropped, TableMade
+from everview.session.reads.snapshot import keep_snapshots
+from everview.session.table import Table
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.names.definitions import Definitions
+
+
+class Tables:
+    """The tables of a session, made and dropped."""
+
+    def __init__(self, core: Core, definitions: Definitions) -> None:
+        self._core = core
+        self._catalog = core.catalog
+        self._definitions = definitions
+
+    @reads
+    def make(
+        self, name: str, schema: Mapping[str, Any], key: str | Sequence[str] | None, ttl: dt.timedelta | None
+    ) -> Table:
+        """See `Session.table`."""
+        core, catalog = self._core, self._catalog
+        core.changing()
+        core.transactions.refuse_supposed("tables cannot be made")
+        if ttl is not None and not isinstance(ttl, dt.timedelta):
+            raise InputError("E_TYPE", f"ttl={ttl!r}", "give how long rows live, as a timedelta")
+        if not isinstance(schema, Mapping):
+            raise InputError("E_SCHEMA", f"table {name!r}: {schema!r} does not say columns", 'give {"column": type}')
+        size = None if ttl is None else ttl // dt.timedelta(microseconds=1)
+        if isinstance(name, str) and name in catalog.redeclarable and name in catalog.tables:
+            return self._same(catalog.tables[name], schema, key, size)
+        core.runtime.backing.check_writable(f"table {name!r} cannot be made")
+        core.access.may_create(name)
+        table = self.declare(name, schema, key)
+        label = "" if table._stored_as == name else table._stored_as
+        columns = tuple((c.name, c.type) for c in table._columns)
+        with self._definitions.noting(table, TableMade(name, columns, table._key, table._id, label)) as entries:
+            if size is not None:
+                follower = ArrivalTTL(core, table, size, owner=True)
+                entries.append(described(follower, core.clock.read()))
+                core.clock.add(follower)
+        core.access.made("relation", name)
+        return table
+
+    def declare(self, name: str, schema: Mapping[str, Any], key: str | Sequence[str] | None, label: str = "") -> Table:
+        self._catalog.check_new(name)
+        if not schema:
+            raise InputError("E_SCHEMA", f"table {name!r} has no columns", 'give a schema: {"column": type}')
+        for column in schema:
+            if not isinstance(column, str) or not column:
+                raise InputError(
+                    "E_NAME", f"table {name!r}: {column!r} is not a column name", "give a non-empty string"
+                )
+        columns = [Column(n, data_type(t)) for n, t in schema.items()]
+        at = places_of(f"the key of table {name!r}", key, list(schema))
+        if not label and any(t._stored_as == name for t in self._catalog.tables.values()):
+            label = f"{RESERVED_PREFIX}{self._catalog.next_id} {name}"  # one that was renamed is stored by that name
+        return self._build(name, columns, at, nodes.keys_first(at, len(columns)), label=label)
+
+    def _build(
+        self,
+        name: str,
+        columns: Sequence[Column],
+        key: tuple[int, ...],
+        order: tuple[int, ...],
+        rows: Sequence[tuple[int, ...]] = (),
+        label: str = "",
+    ) -> Table:
+        """A table by a new name; `rows` (codes) are in it from the beginning. `label`: what its operator is called, if
+        not so, too.
+        """
+        core, catalog = self._core, self._catalog
+        node = nodes.Table(catalog.next_id, tuple(c.type for c in columns), key)
+        catalog.next_id += 1
+        table = Table(core, name, columns, node, key)
+        table._stored_as = label or name
+        table._arrangement = core.runtime.add_table(node, order, table._stored_as, core.history, rows)
+        catalog.tables[name] = table
+        return table
+
+    def copy(self, name: str, table: Table) -> Table:
+        """An empty table like another session's, which the same plans can read."""
+        self._catalog.next_id = table._id
+        return self._build(name, table._columns, table._key, table._arrangement.order)
+
+    @reads
+    def hidden(
+        self, name: str, columns: Sequence[Column], order: Iterable[int], rows: np.ndarray, origin: Table | None
+    ) -> Table:
+        """A table that belongs to views, with rows that are there from the present time on."""
+        core = self._core
+        core.transactions.catch_up()
+        full = f"{RESERVED_PREFIX}{name}"
+        while full in self._catalog.tables:
+            full += "'"
+        present = [tuple(row) for row in rows.T.tolist()]
+        table = self._build(full, columns, (), tuple(order), present)
+        table._origin = origin
+        return table
+
+    @reads
+    def system(self, name: str, columns: Sequence[Column]) -> Table:
+        """A table of the system's own, by all its columns; one that is there already is found again."""
+        self._core.alive()
+        self._core.transactions.catch_up()
+        found = self._catalog.tables.get(name)
+        if found is None:
+            self._core.transactions.refuse_supposed("tables cannot be made")
+            found = self.make_system_table(name, columns)
+            with self._definitions.noting(
+                found, TableMade(name, tuple((c.name, c.type) for c in columns), found._key, found._id)
+            ):
+                pass
+        return found
+
+    def make_system_table(self, name: str, columns: Sequence[Column]) -> Table:
+        order = tuple(range(len(columns)))
+        return self._build(name, columns, order, order)
+
+    def _same(self, table: Table, schema: Mapping[str, Any], key: str | Sequence[str] | None, ttl: int | None) -> Table:
+        """A table that was found when the session was opened, if it is declared as it was."""
+        have = [(c.name, c.type) for c in table._columns]
+        followers = self._core.clock.followers
+        lives = [f.size for f in followers if isinstance(f, ArrivalTTL) and f.owner and f.table is table]
+        keys = list(names_of(f"the key of table {table._label!r}", key))
+        if (
+            [(n, data_type(t)) for n, t in schema.items()] != have
+            or keys != [have[i][0] for i in table._key]
+            or lives != ([] if ttl is None else [ttl])
+        ):
+            shown = ", ".join(f"{n} {t!r}" for n, t in have)
+            keyed = f", key {', '.join(have[i][0] for i in table._key)}" if table._key else ""
+            keyed += "".join(f", ttl {life / 1e6:g} s" for life in lives)
+            raise InputError(
+                "E_SCHEMA",
+                f"table {table._label!r} exists with other columns, another key or ttl: ({shown}{keyed})",
+                f"use it as it is with db[{table._label!r}], drop it first, or choose another name",
+            )
+        self._catalog.redeclarable.discard(table._label)
+        return table
+
+    @reads
+    def drop(self, table: Table, cascade: bool) -> None:
+        """Stop keeping a table."""
+        core = self._core
+        table._alive()
+        core.transactions.refuse_supposed("tables cannot be dropped")
+        core.transactions.catch_up()
+        core.runtime.backing.check_writable(f"table {table._label!r} cannot be dropped")
+        for name in (table._label, *(table._views if cascade else ())):
+            if not name.startswith((TRANSIENT, RESERVED_PREFIX)):
+                core.access.may_own("relation", name)
+        users = self.users_of(table)
+        if users and not cascade:
+            raise PlanError(
+                "E_IN_USE",
+                f"table {table._label!r} is read by {', '.join(users)}",
+                "drop those first, or use drop(cascade=True)",
+            )
+        self._catalog.note(TableDropped(table._label))
+        self._catalog.redeclarable -= {table._label, *table._views}
+        self.remove(table)
+
+    def users_of(self, table: Table) -> list[str]:
+        """What reads a table, but for its own constraints; those of other tables by their names."""
+        found: list[str] = []
+        for name in sorted(table._views):
+            rule = self._catalog.views[name]._rule
+            if rule is None:
+                found.append(name)
+            elif rule.table != table._label:
+                found.append(f"{rule.table} (constraint {rule.name})")
+        return found
+
+    def remove(self, table: Table) -> None:
+        """A table goes, with the views that read it."""
+        tables = self._catalog.tables
+        for name in sorted(table._views):
+            self._definitions.views.remove(self._catalog.views[name])
+        for arrangement in (table._arrangement, *(index.arrangement for index in table._more)):
+            keep_snapshots(arrangement.trace)
+        table._dropped = True
+        self._definitions.remarks.forget(table._label)
+        self._core.access.forget("relation", table._label)
+        for name in [n for n, s in self._catalog.sequences.items() if s.owner[:1] == (table._label,)]:
+            del self._catalog.sequences[name]
+        self._core.constraints.noticed()
+        del tables[table._label]
+        self._core.subscriptions.forget(table)
+        for hidden in [t for t in tables.values() if t._origin is table]:
+            del tables[hidden._label]
+        self._core.clock.forget(table)
+        self._core.runtime.builder.forget_plans_of(plan_of(table))
+        self._definitions.free_unused()

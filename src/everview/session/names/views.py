@@ -1,0 +1,181 @@
+"""Making and dropping views.
+
+A view is an index of its plan's rows, built on whatever is there already. What is dropped only loses its name; the
+operators that nobody else needs are freed afterwards (`Definitions.free_unused`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from everview.errors import InputError, LoopError, PlanError
+from everview.language.collection import Collection, check_names, common_owner
+from everview.plan import nodes
+from everview.plan.check import check_closed
+from everview.plan.digest import digest
+from everview.plan.multiway import Choice, check_choice
+from everview.session.changes.turns import reads
+from everview.session.inspect import error_operators
+from everview.session.names.arguments import check_count, names_of, places_of
+from everview.session.names.catalog import TRANSIENT
+from everview.session.names.entries import ViewDropped, ViewMade
+from everview.session.names.rewriting import rewritten
+from everview.session.names.rules import Rule
+from everview.session.reads.snapshot import keep_snapshots
+from everview.session.table import Table
+from everview.session.view import View
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+    from everview.session.names.definitions import Definitions
+
+
+class Views:
+    """The views of a session, made and dropped."""
+
+    def __init__(self, core: Core, definitions: Definitions) -> None:
+        self._core = core
+        self._catalog = core.catalog
+        self._definitions = definitions
+
+    @reads
+    def make(
+        self,
+        name: str,
+        collection: Collection,
+        index_by: str | Sequence[str] | None = None,
+        history: int | None = None,
+        plan: Choice | None = None,
+        rule: Rule | None = None,
+    ) -> View:
+        """See `Session.view`; a `rule` is what the hidden view of a constraint guards."""
+        core, catalog = self._core, self._catalog
+        core.changing()
+        transient = isinstance(name, str) and name.startswith(TRANSIENT)
+        if not transient:
+            core.transactions.refuse_supposed("views cannot be made")
+        if isinstance(name, str) and name in catalog.redeclarable and name in catalog.views:
+            return self._same(catalog.views[name], collection, index_by)
+        if not transient:
+            core.runtime.backing.check_writable(f"view {name!r} cannot be made")
+            core.access.may_create(name)
+        if isinstance(collection, Collection) and common_owner(collection) is core:
+            collection, plan = rewritten(core, collection, plan)
+        view = self.declare(name, collection, index_by, history, plan, rule)
+        if not transient:
+            names = tuple(c.name for c in view._columns)
+            meaning, why = digest(collection._meaning or collection._node), collection._plan_why
+            made = view._node, names, view._index, history, view._installed_at, plan, meaning, why, collection._calls
+            with self._definitions.noting(view, ViewMade(name, *made)):
+                pass
+            core.access.made("relation", name, collection._bound)
+        return view
+
+    def declare(
+        self,
+        name: str,
+        collection: Collection,
+        index_by: str | Sequence[str] | None,
+        history: int | None,
+        plan: Choice | None,
+        rule: Rule | None = None,
+    ) -> View:
+        core = self._core
+        if rule is None:
+            self._catalog.check_new(name)
+        check_choice(plan)
+        if history is not None:
+            check_count("history", history, 0)
+        self._check_collection(collection)
+        index = places_of("index_by", index_by, [c.name for c in collection._columns])
+        core.transactions.catch_up()
+        kept = core.history if history is None else history
+        try:
+            arrangement = self._definitions.install(collection._node, index, kept, plan)
+        except LoopError as error:
+            error.message = f"view {name!r}: {error.message}"
+            raise
+        view = View(core, name, collection, collection._node, arrangement)
+        view._index = index
+        view._plan = plan
+        view._history = history
+        view._rule = rule
+        view._fallible = error_operators(core.runtime.dataflow, arrangement.operator)
+        self._catalog.views[name] = view
+        for node in collection._node.walk():
+            if isinstance(node, nodes.Table):
+                table: Table | None = self._catalog.table_of(node)
+                while table is not None:
+                    table._views.add(name)
+                    if table._partner is not None:
+                        table._partner._views.add(name)
+                    table = table._origin
+        return view
+
+    def _check_collection(self, collection: Any) -> None:
+        if not isinstance(collection, Collection):
+            hint = "build one from db.table(...)"
+            if type(collection).__name__ == "Grouping":
+                hint = "say what to compute of each group: .agg(total=col.amount.sum()), or .top(1, by=...)"
+            raise InputError("E_TYPE", f"db.view needs a collection, got {type(collection).__name__}", hint)
+        if common_owner(collection) is not self._core:
+            raise PlanError(
+                "E_SESSION", "the collection belongs to another session", "build it from this session's tables"
+            )
+        check_names(collection)
+        check_closed(collection._node)
+        for node in collection._node.walk():
+            if isinstance(node, nodes.Table) and node.id not in self._core.runtime.builder.tables:
+                raise PlanError(
+                    "E_DROPPED", "the collection reads a table that was dropped", "build it from existing tables"
+                )
+
+    def _same(self, view: View, collection: Collection, index_by: str | Sequence[str] | None) -> View:
+        """A view that was found when the session was opened, if it is defined as it was."""
+        names = [c.name for c in view._columns]
+        wanted = list(names_of("index_by", index_by))
+        if (
+            not isinstance(collection, Collection)
+            or [c.name for c in collection._columns] != names
+            or wanted != [names[i] for i in view._index]
+            or not self._catalog.defines(view, collection)
+        ):
+            raise PlanError(
+                "E_NAME",
+                f"view {view._name!r} exists with another definition",
+                f"use it as it is with db[{view._name!r}], drop it first, or choose another name",
+            )
+        self._catalog.redeclarable.discard(view._name)
+        self._catalog.give(collection._node)
+        return view
+
+    @reads
+    def drop(self, view: View) -> None:
+        """Stop keeping a view."""
+        core = self._core
+        view._alive()
+        core.transactions.catch_up()
+        self._catalog.redeclarable.discard(view._name)
+        if view._name.startswith(TRANSIENT):
+            self.remove(view)
+            self._definitions.collect()
+        else:
+            core.access.may_own("relation", view._name)
+            core.transactions.refuse_supposed("views cannot be dropped")
+            core.runtime.backing.check_writable(f"view {view._name!r} cannot be dropped")
+            self._catalog.note(ViewDropped(view._name))
+            self.remove(view)
+            self._definitions.free_unused()
+
+    def remove(self, view: View) -> None:
+        """A view goes; what only it needed is freed by `free_unused`."""
+        for arrangement in (view._arrangement, *(index.arrangement for index in view._more)):
+            keep_snapshots(arrangement.trace)
+        self._definitions.remarks.forget(view._name)
+        self._core.access.forget("relation", view._name)
+        view._dropped = True
+        del self._catalog.views[view._name]
+        self._core.subscriptions.forget(view)
+        for table in self._catalog.tables.values():
+            table._views.discard(view._name)
