@@ -291,7 +291,7 @@ def run_prepared(load: Callable[[bool], Workload], options: argparse.Namespace) 
 
 def write_perf_map() -> None:
     """Tell `perf report` where compiled kernels are: /tmp/perf-<pid>.map, a symbol reaching up to the next one."""
-    from everview.kernels.build.archive import library
+    from everview.kernels.build.libraries import library
 
     places = sorted((address, name) for name, address in library().addresses().items())
     ends = [address for address, _ in places[1:]] + [places[-1][0] + 65536]

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from everview.kernels.build import archive, cache, cpus
+from everview.kernels.build import archive, cache, cpus, libraries
 
 FOR_CPU, INTO = "EVERVIEW_COMPILE_FOR", "EVERVIEW_COMPILE_INTO"
 """Where the compiling process is told what `--cpu` and `--into` say."""
@@ -90,7 +90,7 @@ def main(arguments: list[str]) -> int:
             return 0
         environment |= {"EVERVIEW_COMPILING": "1", FOR_CPU: chosen.cpu, INTO: os.path.abspath(chosen.into)}
     elif not chosen.debug or cache.build_mode() == "debug":
-        archive.library()
+        libraries.library()
         return 0
     return subprocess.run([sys.executable, "-m", "everview.warm"], env=environment, check=False).returncode
 

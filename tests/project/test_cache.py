@@ -102,7 +102,7 @@ def test_a_failed_compilation_is_an_error_with_a_hint(tmp_path: Path, monkeypatc
 
 def test_a_missing_kernel_is_an_error_with_a_hint() -> None:
     with pytest.raises(InternalError, match=r"everview_nowhere_nothing is not in .*delete that file"):
-        archive.library().address("everview_nowhere_nothing")
+        libraries.library().address("everview_nowhere_nothing")
 
 
 def test_a_process_that_runs_kernels_does_not_import_numba() -> None:

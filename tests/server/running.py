@@ -12,7 +12,8 @@ import httpx
 
 import everview as ev
 from everview.server.beside import Beside
-from everview.server.serving import Server, Settings
+from everview.server.serving import Server
+from everview.server.settings import Settings
 
 TOKEN = "a token for tests"
 

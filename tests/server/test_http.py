@@ -250,7 +250,7 @@ def test_health_and_figures(http: httpx.Client, server: Running) -> None:
 
 def test_the_document_names_every_route(http: httpx.Client) -> None:
     from everview.server.http.app import app
-    from everview.server.serving import Settings
+    from everview.server.settings import Settings
 
     guard: Any = app(None, Settings(), "")  # type: ignore[arg-type]
     routes = {route.path for route in guard.app.routes} - {"/", "/everview.js", "/openapi.json", "/v1/call"}

@@ -25,7 +25,7 @@ import pytest
 from pyarrow import fs
 
 from everview.errors import StoreError
-from everview.store.files import open_files
+from everview.store.locations import open_files
 from tests.spark.clusters import ROOT
 from tests.spark.jars import HDFS, S3_SERVER, jars, python_package
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import everview as ev
 from everview.store.batches import Image, from_arrow, from_bytes, open_batch, to_arrow, to_bytes, write_batch
-from everview.store.files import open_files
+from everview.store.locations import open_files
 
 
 @st.composite

@@ -11,7 +11,7 @@ import pytest
 from pyarrow import fs
 
 import everview as ev
-from everview.store.files import open_files
+from everview.store.locations import open_files
 from tests.store.servers import az, hdfs, s3
 from tests.store.test_killed import kill_again_and_again
 

@@ -226,7 +226,7 @@ def repair(
 ) -> None:
     """Report damage to a directory and what can be recovered. Changes nothing unless an option says so."""
     from everview.store import repair as store
-    from everview.store.files import open_files
+    from everview.store.locations import open_files
 
     files = open_files(state)
     if set_aside:

@@ -14,7 +14,7 @@ import typer
 from everview.cli.app import TRUST, app
 
 if TYPE_CHECKING:
-    from everview.server.serving import Settings
+    from everview.server.settings import Settings
     from everview.session.session import Session
 
 HTTP, PG = 8080, 6432
@@ -113,7 +113,7 @@ def _settings(options: dict[str, Any]) -> Settings:
     """How the server is reached."""
     from everview.errors import InputError
     from everview.io.durations import seconds
-    from everview.server.serving import Settings, random_token
+    from everview.server.settings import Settings, random_token
     from everview.session.limits import size_of
 
     if options.get("no_auth") and options.get("token"):

@@ -19,7 +19,7 @@ def spark_on_this_machine(master: str, conf: Mapping[str, Any]) -> SparkSession:
 
 
 def frame_source(frame: Any) -> Source:
-    from everview.spark.rows.frames import frame_source
+    from everview.spark.rows.sources import frame_source
 
     return frame_source(frame)
 

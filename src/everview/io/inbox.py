@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from everview.io.checks import path_of, reaching, text_option
 from everview.io.listing import Found, Place
-from everview.store.files import Files, open_files
+from everview.store.files import Files
+from everview.store.locations import open_files
 from everview.store.names import folder_of
 
 INBOX = "inbox"

@@ -22,6 +22,7 @@ from everview.io.checks import answered, choice_option
 from everview.io.durations import Duration, seconds
 from everview.io.file_sink import FileSink
 from everview.io.files import Files
+from everview.io.given import as_source
 from everview.io.sink import Foreach, Sink, SinkMode
 from everview.session.changes.batch import Batch
 from everview.session.changes.subscriber import Subscriber
@@ -189,8 +190,6 @@ def as_sink(given: Any) -> Sink:
     if isinstance(given, Sink):
         return given
     if isinstance(given, str):
-        from everview.io.pipeline import as_source
-
         given = as_source(given)
     if isinstance(given, Files):
         return FileSink(given)

@@ -12,11 +12,10 @@ that was set by hand (`db.advance(moment)`) stands still in a run, too.
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -25,19 +24,18 @@ import pyarrow as pa
 
 from everview.codes.declare import data_type
 from everview.errors import InputError, did_you_mean
-from everview.io import changes, doors, notebooks
+from everview.io import changes, notebooks
 from everview.io.checks import answered, choice_option, flag_option, names_option, schema_option, text_option
 from everview.io.durations import Duration, seconds
 from everview.io.feed import DEAD_LETTERS, MODES, Feed, Missing, Mode, Policy, Rules
+from everview.io.given import as_source
+from everview.io.outlet import Outlet
 from everview.io.progress import Progress
-from everview.io.rows import Rows
 from everview.io.source import Source
 from everview.session.table import Table
 from everview.types import STR, DataType
 
 if TYPE_CHECKING:
-    from everview.io.files import Files
-    from everview.io.outlet import Outlet
     from everview.io.sink import Sink
     from everview.session.core import Core
     from everview.session.view import View
@@ -115,8 +113,6 @@ class Pipeline:
         if self.planned is not None:
             self.planned.append((view, sink, mode))
             return None
-        from everview.io.outlet import Outlet
-
         return Outlet(self, view, sink, mode, every)
 
     def _directory(self) -> str | None:
@@ -376,37 +372,3 @@ def types_of(found: pa.Schema, keys: tuple[str, ...]) -> dict[str, DataType]:
             ) from None
         types[column.name] = declared.optional(False) if column.name in keys else declared
     return types
-
-
-def as_source(given: Any) -> Source:
-    """The source that something means: a source, a path, a Spark DataFrame, rows, a table, or a function."""
-    if isinstance(given, Source):
-        return given
-    if isinstance(given, (str, os.PathLike)):
-        return by_suffix(os.fspath(given))
-    if type(given).__module__.startswith("pyspark.sql"):
-        return doors.frame_source(given)
-    return Rows(given)
-
-
-def by_suffix(path: str) -> Files:
-    """The files that a path means, by the ending of its name."""
-    from everview import io
-
-    makers: dict[str, Callable[[str], Files]] = {
-        ".csv": io.csv,
-        ".json": io.json,
-        ".jsonl": io.json,
-        ".ndjson": io.json,
-        ".parquet": io.parquet,
-        ".arrow": io.arrow,
-        ".feather": io.arrow,
-    }
-    for suffix, make in makers.items():
-        if path.endswith((suffix, suffix + ".gz")):
-            return make(path)
-    raise InputError(
-        "E_FORMAT",
-        f"the format of {path!r} cannot be inferred from its name",
-        "use ev.io.csv(path), ev.io.json(path), ...",
-    )

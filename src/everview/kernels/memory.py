@@ -85,7 +85,7 @@ _keep_memory()
 
 
 def _cell_words() -> Any:
-    from everview.kernels.build.archive import library
+    from everview.kernels.build.libraries import library
 
     words = ctypes.c_int64 * CELL_WORDS
     return words() if COMPILING else words.from_address(library().cell())

@@ -10,7 +10,6 @@ Joins inside loops stay as they are: how many rows go around is not known before
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -40,8 +39,7 @@ _optimisers: WeakKeyDictionary[Core, Optimiser] = WeakKeyDictionary()
 def optimiser_of(core: Core) -> Optimiser:
     """The session's optimiser."""
     if core not in _optimisers:
-        made = _optimisers[core] = Optimiser()
-        weakref.finalize(core, made.close)
+        _optimisers[core] = Optimiser()  # forgotten with the session, and then its own session is abandoned
     return _optimisers[core]
 
 

@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 
-def components(reads: dict[str, list[str]]) -> list[list[str]]:
-    """Groups of names that read each other, those that are read first (Tarjan).
+
+def components(reads: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """Groups of names that read each other, those that are read first (Tarjan). A chain may be as long as memory
+    allows: no call is made for a step of it.
 
     >>> components({"a": ["b"], "b": ["c", "b"], "c": ["b", "d"], "d": []})
     [['d'], ['b', 'c'], ['a']]
+    >>> len(components({str(i): [str(i + 1)] if i < 5000 else [] for i in range(5001)}))
+    5001
     """
     found: list[list[str]] = []
     number: dict[str, int] = {}
     low: dict[str, int] = {}
-    path: list[str] = []
+    path: dict[str, None] = {}
+    entered: list[tuple[str, Iterator[str]]] = []
 
-    def visit(name: str) -> None:
+    def enter(name: str) -> None:
         number[name] = low[name] = len(number)
-        path.append(name)
-        for other in reads[name]:
-            if other not in number:
-                visit(other)
-                low[name] = min(low[name], low[other])
+        path[name] = None
+        entered.append((name, iter(reads[name])))
+
+    def leave(name: str) -> None:
+        entered.pop()
+        if entered:
+            parent = entered[-1][0]
+            low[parent] = min(low[parent], low[name])
+        if low[name] == number[name]:
+            group: list[str] = []
+            while not group or group[-1] != name:
+                group.append(path.popitem()[0])
+            found.append(group[::-1])
+
+    for start in reads:
+        if start not in number:
+            enter(start)
+        while entered:
+            name, others = entered[-1]
+            other = next(others, None)
+            if other is None:
+                leave(name)
+            elif other not in number:
+                enter(other)
             elif other in path:
                 low[name] = min(low[name], number[other])
-        if low[name] == number[name]:
-            at = path.index(name)
-            found.append(path[at:])
-            del path[at:]
-
-    for name in reads:
-        if name not in number:
-            visit(name)
     return found

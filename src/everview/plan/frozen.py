@@ -91,7 +91,7 @@ class Functions:
         """Learn a function from its bytes: one that was given, or whose code may be run; else it is `Missing`."""
         data = bytes(data)
         if data[: len(records.MAGIC)] != records.MAGIC:  # as it once was
-            data = legacy.described(data, self.trust)
+            data = legacy.described(data, self.trust, described)
         function = self._coded[data] if data in self._coded else self._resolved(data)
         self._functions[name] = function
         self._names[function] = name

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from everview.errors import StoreError
@@ -41,13 +42,11 @@ def thaw(data: bytes, functions: Functions) -> Node:
     return nodes[-1]
 
 
-def described(data: bytes, trust: Trust) -> bytes:
-    """A function as it is written today."""
-    from everview.plan import frozen
-
+def described(data: bytes, trust: Trust, write: Callable[[Any, bytes], bytes]) -> bytes:
+    """A function as `write` writes it today."""
     permit(trust)
     try:
-        return frozen.described(pickle.loads(data), data)
+        return write(pickle.loads(data), data)
     except Exception as error:
         raise StoreError(
             "E_FUNCTION",

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from everview.server.serving import Server, Settings, random_token
+from everview.server.serving import Server
+from everview.server.settings import Settings, random_token
 
 if TYPE_CHECKING:
     from everview.session.session import Session

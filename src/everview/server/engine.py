@@ -32,6 +32,7 @@ from everview.errors import ClosedError, EverviewError, InputError
 from everview.server.fairness import Queue
 from everview.server.feeds import Feeds
 from everview.server.quotas import Quotas
+from everview.server.stamps import stamp_of
 from everview.server.subscription import GRANULARITY, Subscription, Wanted
 from everview.session.core import core_of
 from everview.session.limits import cancelled
@@ -331,17 +332,6 @@ class Watched(Protocol):
 
     def revoke(self, error: EverviewError) -> None:
         """It is over; on the engine's thread."""
-
-
-def stamp_of(session: Session, who: Principal | None, reads: Sequence[str]) -> str:
-    """What somebody's right to some tables and views depends on, as a text: it is another if anything of that is."""
-    access = core_of(session).access
-    if who is None:
-        return ""
-    roles = sorted(access.all_roles(who.name))
-    free = [access.is_free(who), any(access.roles[r].bypass for r in roles if r in access.roles)]
-    things = [("relation", n) for n in reads] + [("schema", n.rpartition(".")[0]) for n in reads if "." in n]
-    return repr([access.alive(who), free, roles, [access.rights.get(thing) for thing in things]])
 
 
 def least(one: T | None, other: T | None) -> T | None:

@@ -31,6 +31,7 @@ import numpy as np
 from everview.errors import ClosedError, CompactedError, EverviewError
 from everview.plan.digest import digest
 from everview.server.chunks import Chunk, summed
+from everview.server.stamps import stamp_of
 from everview.server.turnstile import Turnstile
 from everview.session.changes.batch import Batch
 from everview.session.core import core_of
@@ -84,7 +85,7 @@ class Feed:
         """who opened it, if it is not for everybody"""
         self.reads: tuple[str, ...] = ()
         self.stamp = ""
-        """what the right to it depends on (`everview.server.engine.stamp_of`)"""
+        """what the right to it depends on (`everview.server.stamps.stamp_of`)"""
         self._end: Callable[[Feed, EverviewError], None] | None = None
         self._ring: deque[Chunk] = deque()
         self._cells = 0
@@ -116,8 +117,6 @@ class Feed:
         self.who = core_of(session).access.acting()
         self.reads = getattr(found._view, "reads", ()) or (found._view._label,)
         if self.who is not None:
-            from everview.server.engine import stamp_of
-
             self.stamp = stamp_of(session, self.who, self.reads)
         self.floor = at
 

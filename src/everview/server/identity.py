@@ -26,7 +26,7 @@ from everview.session.rights.passwords import Verifier, digest_of
 
 if TYPE_CHECKING:
     from everview.server.engine import Engine
-    from everview.server.serving import Settings
+    from everview.server.settings import Settings
     from everview.session.rights.access import Access
     from everview.session.rights.roles import Role
 

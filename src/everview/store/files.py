@@ -31,7 +31,6 @@ from pyarrow import fs
 
 from everview.errors import InputError, StoreError
 from everview.store.disk import DISK, Disk
-from everview.store.names import is_path
 
 FULL = {errno.ENOSPC, errno.EFBIG, errno.EDQUOT}
 """What the system says when there is no room."""
@@ -117,44 +116,6 @@ class Files(ABC):
     def near(self, name: str) -> Path | None:
         """A file of this machine with the same contents, if there can be one: one to be mapped (`store.nearby`)."""
         return None if self.local is None else self.local / name
-
-
-def open_files(location: str | os.PathLike[str] | Files, filesystem: fs.FileSystem | None = None) -> Files:
-    """The files at a local path, at a URI (s3://..., webhdfs://...), or of a given filesystem.
-
-    >>> import tempfile
-    >>> files = open_files(tempfile.mkdtemp())
-    >>> files.create("log/1", b"one"), files.create("log/1", b"two"), files.read("log/1")
-    (True, False, b'one')
-    """
-    if isinstance(location, Files):
-        return location
-    text = os.fspath(location)
-    if not is_path(text):
-        raise InputError("E_TARGET", f"{text!r} is not a path", "give the path of a directory, or a URI")
-    if filesystem is not None:
-        return RemoteFiles(filesystem, text)
-    if "://" in text:
-        from everview.store import hdfs  # which are kinds of `Files`
-        from everview.store.objects import SCHEMES, ObjectFiles
-
-        scheme = text.split("://")[0].lower()
-        if scheme in SCHEMES:
-            return ObjectFiles(text)
-        if scheme in hdfs.SCHEMES:
-            return hdfs.HdfsFiles(text)
-        if scheme in ("hdfs", "viewfs"):
-            raise InputError(
-                "E_TARGET",
-                f"{text!r}: HDFS is reached through WebHDFS here",
-                "give webhdfs://namenode:9870/path, with the name node's HTTP port",
-            )
-        try:
-            found, path = fs.FileSystem.from_uri(text)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise InputError("E_TARGET", f"cannot open {text!r}: {error}", "give a local path or a URI") from None
-        return LocalFiles(Path(path)) if isinstance(found, fs.LocalFileSystem) else RemoteFiles(found, path, text)
-    return LocalFiles(Path(text))
 
 
 def no_room(where: str, error: OSError) -> StoreError:

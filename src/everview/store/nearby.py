@@ -33,7 +33,7 @@ LIMIT = 16 << 30
 def with_copies(files: Files) -> Files:
     """The files, with copies of batches nearby if they are not local.
 
-    >>> from everview.store.files import open_files
+    >>> from everview.store.locations import open_files
     >>> str(with_copies(open_files("/tmp/state")).near("batches/1.arrow"))
     '/tmp/state/batches/1.arrow'
     """

@@ -27,7 +27,8 @@ from pathlib import Path
 from everview.errors import InputError, StoreError
 from everview.store import attempts, wal, wal_objects, witness
 from everview.store import manifest as m
-from everview.store.files import Files, LocalFiles, open_files
+from everview.store.files import Files, LocalFiles
+from everview.store.locations import open_files
 from everview.store.manifest import Manifest
 from everview.store.owner import Owner
 from everview.store.store import BATCHES, CHECKPOINT, LOG, VERSION, WAL, numbered

@@ -33,7 +33,8 @@ from everview.errors import StoreError
 from everview.store import manifest as m
 from everview.store import pins, witness
 from everview.store.batches import Image, from_bytes, open_batch, to_arrow, to_bytes
-from everview.store.files import Files, open_files
+from everview.store.files import Files
+from everview.store.locations import open_files
 from everview.store.manifest import Commit, Manifest, Place, Ref
 from everview.store.owner import Owner
 from everview.store.pins import Pin

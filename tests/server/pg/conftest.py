@@ -12,7 +12,8 @@ import pytest
 
 import everview as ev
 from everview.server.pg.listener import PgListener
-from everview.server.serving import Server, Settings
+from everview.server.serving import Server
+from everview.server.settings import Settings
 
 SETUP = """
     CREATE TABLE sale (id int PRIMARY KEY, shop text NOT NULL, amount decimal(10, 2), day date, at timestamp,

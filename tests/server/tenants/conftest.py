@@ -13,7 +13,8 @@ import pytest
 import everview as ev
 from everview.server.beside import Beside
 from everview.server.pg.listener import PgListener
-from everview.server.serving import Server, Settings
+from everview.server.serving import Server
+from everview.server.settings import Settings
 
 SECRET = "a secret that signs JWTs, of more than 32 bytes"
 

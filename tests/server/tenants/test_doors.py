@@ -18,7 +18,7 @@ import everview as ev
 from everview.server.http.app import app
 from everview.server.http.calls import CALLS
 from everview.server.jwt import LEEWAY, Verifying, sign
-from everview.server.serving import Settings
+from everview.server.settings import Settings
 from everview.types import INT
 from everview.wire.plans import written_type
 from tests.server.tenants.conftest import SECRET, Tenants

@@ -17,12 +17,11 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from everview.kernels.build.libraries import Library
+    pass
 
 OUTSIDE = {
     "libc": (
@@ -124,17 +123,3 @@ def _terminal() -> Any:
     except (AttributeError, OSError, ValueError):
         return None
     return sys.stderr
-
-
-@cache
-def library() -> Library:
-    """The kernels of these sources, compiled first if they are not yet."""
-    from everview.kernels.build import cache as place
-    from everview.kernels.build.libraries import Archived, Shared
-
-    path = place.archive_path()
-    if path.suffix == place.SHARED:
-        return Shared(path)
-    if not path.exists():
-        have_made(path)
-    return Archived(path)

@@ -12,10 +12,12 @@ import contextlib
 import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from everview.kernels.build.archive import ATTEMPT, CELL, OUTSIDE, read
+from everview.kernels.build import cache as place
+from everview.kernels.build.archive import ATTEMPT, CELL, OUTSIDE, have_made, read
 
 METH_FASTCALL = 0x80
 
@@ -132,3 +134,14 @@ class Shared(Library):
     def addresses(self) -> dict[str, int]:
         """Those asked for so far; profilers find all of them in the file."""
         return {name: at for name, at in self._found.items() if name.startswith("everview_") and name != CELL}
+
+
+@cache
+def library() -> Library:
+    """The kernels of these sources, compiled first if they are not yet."""
+    path = place.archive_path()
+    if path.suffix == place.SHARED:
+        return Shared(path)
+    if not path.exists():
+        have_made(path)
+    return Archived(path)

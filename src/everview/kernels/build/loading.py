@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from everview.kernels.build.archive import library, symbol_of
+from everview.kernels.build.archive import symbol_of
+from everview.kernels.build.libraries import library
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from everview.errors import EverviewError, InputError
 from everview.server.engine import Engine
 from everview.server.http.guard import STATUS
 from everview.server.http.shown import columns_shown, dumped, rows_shown
-from everview.server.serving import Settings
+from everview.server.settings import Settings
 from everview.session.core import core_of
 from everview.session.rights.acting import WHO
 from everview.wire.envelopes import ARROW, arrow_stream

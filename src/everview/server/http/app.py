@@ -18,7 +18,7 @@ from everview.server.http.events import events
 from everview.server.http.guard import Guard
 from everview.server.http.sockets import AGAIN_LATER, Socket
 from everview.server.identity import Identity
-from everview.server.serving import Settings
+from everview.server.settings import Settings
 
 PAGE = """<!doctype html><meta charset="utf-8"><title>Everview</title>
 <p>This is a server of <b>Everview</b>. It speaks <a href="/openapi.json">HTTP</a> and WebSocket; a module for pages is

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from everview.errors import EverviewError, InputError
 from everview.server.identity import Identity
-from everview.server.serving import Settings, is_local
+from everview.server.settings import Settings, is_local
 from everview.session.rights.acting import NOBODY, WHO
 from everview.wire.mistakes import told
 

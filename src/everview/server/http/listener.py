@@ -19,7 +19,7 @@ from everview.server.engine import Engine
 from everview.server.http.app import app
 from everview.server.http.parting import Parting
 from everview.server.http.resuming import incarnation_of
-from everview.server.serving import Settings
+from everview.server.settings import Settings
 
 LONGEST_SAID = 1024 * 1024
 """Bytes of the longest message over a WebSocket: what is wanted is short, rows come by HTTP, and the first message is

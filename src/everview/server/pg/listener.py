@@ -31,7 +31,7 @@ from everview.session.rights.acting import NOBODY, WHO, Principal
 
 if TYPE_CHECKING:
     from everview.server.engine import Engine
-    from everview.server.serving import Settings
+    from everview.server.settings import Settings
 
 LOG = logging.getLogger("everview.server.pg")
 

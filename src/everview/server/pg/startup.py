@@ -25,7 +25,7 @@ from everview.server.pg.messages import Password, violation
 from everview.server.pg.scram import MECHANISM, Conversation
 from everview.server.pg.states import PgError
 from everview.server.pg.wire import Wire
-from everview.server.serving import is_local
+from everview.server.settings import is_local
 from everview.session.rights.acting import Principal
 
 PATIENCE = 30.0

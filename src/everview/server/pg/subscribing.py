@@ -33,13 +33,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from everview.errors import EverviewError, InputError, StoppedError, did_you_mean
-from everview.server.engine import stamp_of
 from everview.server.pg import messages
 from everview.server.pg.answers import Answer, Column, RowWriter
 from everview.server.pg.commands import Command, Reader
 from everview.server.pg.copy_forms import Form, RowsOut
 from everview.server.pg.states import PgError
 from everview.server.pg.wire import Gone
+from everview.server.stamps import stamp_of
 from everview.session.changes.batch import Batch
 from everview.session.core import core_of
 from everview.session.reads.snapshot import consolidated

@@ -28,7 +28,7 @@ from typing import Any
 from everview.errors import EverviewError, InternalError
 from everview.spark.driver.interrupts import NOTICE, Running, heard
 from everview.spark.driver.lingering import Lingering, all_leave
-from everview.spark.driver.long_lived_task import REACH_SECONDS, UNREACHABLE, Unreachable, addresses
+from everview.spark.driver.long_lived_task import Unreachable, addresses
 from everview.spark.driver.versions import guarded, other_in
 from everview.spark.gang.coordinator import TRIES, Coordinator, Outcome, Phase, Usable
 from everview.spark.gang.messages import AGAIN, Order, ToMember, read, written
@@ -36,6 +36,7 @@ from everview.spark.transport.channel import Channel
 from everview.spark.transport.handshake import new_secret
 from everview.spark.transport.listener import JobListener
 from everview.spark.transport.message import Buffer
+from everview.spark.transport.step_line import REACH_SECONDS, UNREACHABLE
 from everview.spark.workers.gang_member import GANG
 from everview.stopping import poll
 

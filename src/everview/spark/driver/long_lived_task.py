@@ -19,27 +19,24 @@ from __future__ import annotations
 
 import select
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from everview.errors import EverviewError, InternalError
 from everview.spark.driver.interrupts import NOTICE, Running, heard
 from everview.spark.driver.lingering import Lingering, make_room
 from everview.spark.driver.versions import checked, guarded
-from everview.spark.transport.channel import Channel, call
+from everview.spark.transport.channel import Channel
 from everview.spark.transport.handshake import new_secret
 from everview.spark.transport.listener import JobListener
-from everview.spark.transport.message import Buffer, pack, unpack
+from everview.spark.transport.message import Buffer, pack
+from everview.spark.transport.step_line import PURPOSE, REACH_SECONDS, UNREACHABLE
 from everview.stopping import poll
 
 TRIES = 4
 """How often a step is sent to a task that is gone before it has answered, as often as Spark tries tasks."""
 
-PURPOSE = b"steps"
 EVERYWHERE = ("0.0.0.0", "::", "[::]", "")
-UNREACHABLE = b"unreachable"
-REACH_SECONDS = 10.0
-"""Seconds in which a worker must have reached the driver."""
 
 
 class Unreachable(Exception):
@@ -188,22 +185,3 @@ def addresses(conf: Any) -> tuple[str, list[str]]:
     host = conf.get("spark.driver.host", "127.0.0.1")
     bind = conf.get("spark.driver.bindAddress", host)
     return host.strip("[]"), [host, bind] if bind in EVERYWHERE else [bind]
-
-
-def reach(address: tuple[str, int], secret: bytes) -> Channel:
-    """In a worker: the line to the driver."""
-    return call(address, secret, PURPOSE, 0, REACH_SECONDS)
-
-
-def steps(line: Channel) -> Iterator[tuple[Buffer, Sequence[bytes]]]:
-    """In a worker: the steps that the driver sends until it hangs up, each with all commands. Answers go back on the
-    same line.
-    """
-    commands: Sequence[bytes] = ()
-    while True:
-        try:
-            header, (job, *more) = unpack(line.receive())
-        except (InternalError, ConnectionError):
-            return
-        commands = commands if header["same"] else [bytes(each) for each in more]
-        yield job, commands

@@ -39,8 +39,9 @@ from everview.spark.workers.tasks import drain
 from everview.store import garbage
 from everview.store.batches import Image, to_bytes, write_batch
 from everview.store.chunked_merge import Spool, cut
-from everview.store.files import Files, open_files
+from everview.store.files import Files
 from everview.store.garbage import Tally
+from everview.store.locations import open_files
 from everview.store.manifest import Place, Ref
 from everview.store.mapped import read_image
 from everview.store.nearby import with_copies

@@ -37,7 +37,8 @@ from everview.session.clock.temporal import values_of
 from everview.spark.driver.job import bytes_table, table_bytes
 from everview.spark.rows.encoded import FOLDER, EncodedRows, Part
 from everview.spark.rows.frames import unreadable
-from everview.store.files import Files, open_files
+from everview.store.files import Files
+from everview.store.locations import open_files
 from everview.store.stored_dictionary import RESIDENT_ENTRIES
 from everview.types import NULL, DataType
 

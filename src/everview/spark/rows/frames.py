@@ -22,19 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def frame_source(frame: DataFrame) -> Source:
-    """The source for a DataFrame, streaming or not."""
-    if not hasattr(type(frame), "isStreaming"):
-        raise InputError(
-            "E_SOURCE", f"a {type(frame).__name__} is not a DataFrame", "give what spark.read or spark.readStream makes"
-        )
-    if frame.isStreaming:
-        from everview.spark.rows.streams import Stream
-
-        return Stream(frame)
-    return Frame(frame)
-
-
 def frame_schema(frame: DataFrame) -> pa.Schema:
     """A DataFrame's columns in Arrow's terms."""
     return pa.schema([_arrow_field(each) for each in frame.schema.fields])

@@ -26,8 +26,8 @@ import pyarrow as pa
 from everview.errors import EverviewError, InputError
 from everview.io.source import Chunk, Distant, Source, Wanted
 from everview.spark.rows.frames import FrameRows, first_line, frame_schema, with_file_order
-from everview.store.files import open_files
 from everview.store.hdfs import SCHEMES, HdfsFiles
+from everview.store.locations import open_files
 from everview.store.names import folder_of
 
 if TYPE_CHECKING:

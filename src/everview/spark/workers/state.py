@@ -47,7 +47,8 @@ from everview.spark.workers import address_space as room
 from everview.spark.workers.address_space import NoAddressSpace
 from everview.store import manifest as m
 from everview.store.batches import Image, write_batch
-from everview.store.files import Files, open_files
+from everview.store.files import Files
+from everview.store.locations import open_files
 from everview.store.manifest import Commit, Manifest, Place, Ref
 from everview.store.mapped import read_image
 from everview.store.nearby import with_copies

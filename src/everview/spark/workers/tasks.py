@@ -11,15 +11,15 @@ from typing import Any
 
 from everview.dataflow.superstep import NoOtherShards
 from everview.spark.driver.job import Job
-from everview.spark.driver.long_lived_task import REACH_SECONDS, UNREACHABLE, reach, steps
 from everview.spark.gang.member import Member
 from everview.spark.transport.channel import call
 from everview.spark.transport.exchange import meet
 from everview.spark.transport.handshake import NotAuthenticated
 from everview.spark.transport.message import Buffer
+from everview.spark.transport.step_line import REACH_SECONDS, UNREACHABLE, reach, steps
 from everview.spark.workers.gang_member import GANG, SocketLines, StepsOnShards
 from everview.spark.workers.state import worker_shards
-from everview.store.files import open_files
+from everview.store.locations import open_files
 from everview.store.manifest import Ref
 from everview.store.nearby import with_copies
 from everview.store.reshard import Request

@@ -19,8 +19,9 @@ from everview.codes.codec import Codec
 from everview.errors import InputError
 from everview.io.files import Files
 from everview.io.fitting import Fitting
+from everview.io.given import by_suffix
 from everview.io.once import name_of
-from everview.io.pipeline import by_suffix, types_of
+from everview.io.pipeline import types_of
 from everview.io.source import Bad, here
 from everview.plan import nodes as plan
 from everview.sql.select.scopes import Field, Relation

@@ -11,56 +11,24 @@ windows there are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from everview.errors import did_you_mean
-from everview.expr import functions
 from everview.expr.nodes import Expr
 from everview.plan import joins
 from everview.plan import nodes as plan
 from everview.session.clock.watermarks import ClosedWindows, Watermark
-from everview.sql.scalar import names
-from everview.sql.scalar.scalars import Scalars
 from everview.sql.select.base_tables import base_table, over_table
-from everview.sql.select.scopes import Field, Relation, Scope
-from everview.sql.text import reading
-from everview.sql.text.notes import WatermarkNote
-from everview.sql.text.places import Source
-from everview.types import TIMESTAMP
 
 if TYPE_CHECKING:
     from everview.session.core import Core
-    from everview.session.session import Session
     from everview.session.table import Table
     from everview.sql.select.query import Compiler
 
 MOMENTS = ("date", "timestamp", "timestamptz")
 MOST_ENDS = 100
 """Windows that one row may be in for EMIT ON WINDOW CLOSE."""
-
-
-def declared(session: Session, note: WatermarkNote, schema: dict[str, Any], source: Source) -> tuple[Expr, Expr]:
-    """The column and the expression of a WATERMARK, over the columns of the table."""
-    from everview.sql.select.query import Compiler  # which imports what imports this
-
-    have = list(schema)
-    name = names.spelled(note.column, have)
-    if name not in have:
-        raise source.error_at(
-            note.start, "E_COLUMN", f"the table has no column {note.column}", did_you_mean(note.column, have)
-        )
-    relation = Relation(plan.Table(-1, tuple(schema.values())), tuple(map(Field, schema)))
-    inner = Source(note.text, dialect=source.dialect, zone=source.zone)
-    select = reading.parsed(inner)
-    wanted: exp.Expr = select.expressions[0]
-    bound = Scalars(Compiler(session, inner, standing=True), Scope(relation, inner), {}).bind(wanted)
-    column = relation.ref(have.index(name))
-    for expr in (column, bound):
-        if expr.type.kind not in MOMENTS:
-            raise inner.error(wanted, "E_TYPE", f"a watermark is a date or timestamp, not {expr.type!r}")
-    return functions.cast(column, TIMESTAMP), functions.cast(bound, TIMESTAMP)
 
 
 def closed(compiler: Compiler, made: plan.Node, below: plan.Node, moment: Expr, ends: list[Expr], strict: bool,

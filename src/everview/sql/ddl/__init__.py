@@ -7,5 +7,6 @@ Read in this order:
     altering, comments     ALTER, COMMENT ON
     indexes                CREATE INDEX
     defined                CREATE FUNCTION ... LANGUAGE SQL
+    watermark              WATERMARK FOR in CREATE TABLE
     settings               CREATE TYPE, SET TIME ZONE
 """

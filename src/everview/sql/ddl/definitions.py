@@ -25,8 +25,7 @@ from everview.session.clock.watermarks import Watermark
 from everview.session.core import core_of
 from everview.session.table import Table
 from everview.session.view import View
-from everview.sql.clock import watermarks
-from everview.sql.ddl import defined, schemas, sequences, settings
+from everview.sql.ddl import defined, schemas, sequences, settings, watermark
 from everview.sql.ddl.declared import Declared, Reading
 from everview.sql.ddl.filled import create_filled
 from everview.sql.scalar import constants
@@ -204,7 +203,7 @@ def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) 
     schema, key = said.schema, said.key
     ttl = _ttl(sql, node, schema, source)
     note = source.notes.watermark
-    marks = watermarks.declared(sql.session, note, schema, source) if note is not None else None
+    marks = watermark.declared(sql.session, note, schema, source) if note is not None else None
     if source.notes.emit_at is not None:
         raise source.error_at(source.notes.emit_at, "E_UNSUPPORTED", "EMIT ON WINDOW CLOSE is for views")
 

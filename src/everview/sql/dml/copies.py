@@ -27,7 +27,7 @@ from everview.io.file_sink import write_whole
 from everview.io.files import Files
 from everview.io.fitting import Fitting
 from everview.io.formats import Arrow, Csv, Format, Json, Parquet
-from everview.io.pipeline import by_suffix
+from everview.io.given import by_suffix
 from everview.io.source import Bad, here
 from everview.session.reads.contents import Contents
 from everview.session.table import Table

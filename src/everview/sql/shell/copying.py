@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from everview.errors import InputError
+from everview.io.given import by_suffix
 from everview.io.once import load
-from everview.io.pipeline import by_suffix
 from everview.session.reads.shown import counted
 from everview.session.table import Table
 

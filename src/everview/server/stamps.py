@@ -1,0 +1,23 @@
+"""What a right depends on, as a text that changes when anything of that does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from everview.session.core import core_of
+
+if TYPE_CHECKING:
+    from everview.session.rights.acting import Principal
+    from everview.session.session import Session
+
+
+def stamp_of(session: Session, who: Principal | None, reads: Sequence[str]) -> str:
+    """What somebody's right to some tables and views depends on, as a text: it is another if anything of that is."""
+    access = core_of(session).access
+    if who is None:
+        return ""
+    roles = sorted(access.all_roles(who.name))
+    free = [access.is_free(who), any(access.roles[r].bypass for r in roles if r in access.roles)]
+    things = [("relation", n) for n in reads] + [("schema", n.rpartition(".")[0]) for n in reads if "." in n]
+    return repr([access.alive(who), free, roles, [access.rights.get(thing) for thing in things]])
