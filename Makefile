@@ -7,6 +7,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
+# Hundreds of processes are started, and without bytecode each would first compile 300 modules: a second of CPU.
+unexport PYTHONDONTWRITEBYTECODE
 
 # `make test PYTHON=python3.12` has an environment of its own, .venv-3.12, beside .venv.
 ifeq ($(origin PYTHON),command line)
@@ -24,6 +26,8 @@ JOBS ?= 2
 MINUTES ?= 60
 SEED ?= 1
 PYTEST := $(PY) -m pytest -q
+# Tests of a file stay together, so that what a file sets up is set up once; a process that is done takes from others.
+SPREAD := -n $(JOBS) --dist worksteal
 # What the bounds-checked build runs again: everything that reaches compiled code. One that does not exist is an error.
 DEBUG_TESTS ?= tests/codes tests/expr tests/language tests/oracle tests/graph tests/datalog tests/sql tests/store tests/once tests/optimiser \
                tests/system tests/why
@@ -43,14 +47,13 @@ setup: $(WARM) ## make .venv, install packages, compile kernels
 demo: $(WARM) ## where does the money go? a story of less than a minute, and a page to look at
 	@$(PY) -m everview.cli demo
 
-# Both builds compile side by side, one core each; the stages themselves run one after the other, cheapest first.
-test: lint ## lint, tests, a part of them in the debug build, a sample of the slow ones, Spark, the wheel
-	@$(MAKE) --no-print-directory -j2 $(WARM) $(WARM_DEBUG)
+# Jobs of one core go side by side, two at a time; the stages with $(JOBS) processes one after the other.
+test: $(INSTALLED) ## lint, tests, a part of them in the debug build, a sample of the slow ones, Spark, the wheel
+	@$(MAKE) --no-print-directory -j2 --output-sync=target $(WARM) $(WARM_DEBUG) lint wheel
 	@$(MAKE) --no-print-directory fast-test
 	@$(MAKE) --no-print-directory debug-test
 	@$(MAKE) --no-print-directory slow-sample
-	@$(MAKE) --no-print-directory spark-test
-	@$(MAKE) --no-print-directory wheel-test
+	@$(MAKE) --no-print-directory -j2 --output-sync=target spark-test wheel-test
 
 lint: $(INSTALLED) ## ruff and mypy
 	@echo "== ruff: style, likely mistakes, formatting"
@@ -64,16 +67,16 @@ format: $(INSTALLED) ## format the code
 
 fast-test: $(WARM)
 	@echo "== pytest: everything but slow tests, $(JOBS) processes"
-	@$(PYTEST) -n $(JOBS) -m "not slow and not spark" --durations=25 --durations-min=3
+	@$(PYTEST) $(SPREAD) -m "not slow and not spark" --durations=25 --durations-min=3
 
 debug-test: $(WARM_DEBUG) ## tests of compiled code in the bounds-checked build
 	@echo "== pytest: tests of compiled code in the bounds-checked build"
 	@for d in $(DEBUG_TESTS); do [ -d $$d ] || { echo "DEBUG_TESTS: there is no directory $$d" >&2; exit 1; }; done
-	@EVERVIEW_DEBUG=1 $(PYTEST) -n $(JOBS) -m "not slow and not spark" --per-file 6 $(DEBUG_TESTS)
+	@EVERVIEW_DEBUG=1 $(PYTEST) $(SPREAD) -m "not slow and not spark" --per-file 6 $(DEBUG_TESTS)
 
 slow-sample: $(WARM)
 	@echo "== pytest: one slow test of each file"
-	@$(PYTEST) -n $(JOBS) -m "slow and not long and not spark" --per-file 1 || [ $$? -eq 5 ]
+	@$(PYTEST) $(SPREAD) -m "slow and not long and not spark" --per-file 1 || [ $$? -eq 5 ]
 
 # One process: Spark itself uses the cores, and every process would start a JVM of its own.
 spark-test: $(WARM) ## tests on a local Spark (not the slow ones)

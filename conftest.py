@@ -73,7 +73,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Page | Non
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--per-file N`: a quick sample that still touches every file."""
-    parser.addoption("--per-file", type=int, default=0, help="run only the first N selected tests of each file")
+    parser.addoption("--per-file", type=int, default=0, help="run only N of the selected tests of each file")
 
 
 @pytest.hookimpl(trylast=True)
@@ -82,10 +82,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     limit = config.getoption("--per-file")
     if not limit:
         return
-    seen: Counter[Path] = Counter()
-    kept, left = [], []
-    for item in items:
-        seen[item.path] += 1
-        (kept if seen[item.path] <= limit else left).append(item)
-    config.hook.pytest_deselected(items=left)
-    items[:] = kept
+    chosen = set(_sample(items, limit))
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = [item for item in items if item in chosen]
+
+
+def _sample(items: list[pytest.Item], limit: int) -> Iterator[pytest.Item]:
+    """So many tests of each file, and as many different ones as there are: parameters come second."""
+    files: dict[Path, list[tuple[int, int, pytest.Item]]] = {}
+    seen: Counter[tuple[Path, str]] = Counter()
+    for place, item in enumerate(items):
+        test = (item.path, getattr(item, "originalname", item.name))
+        files.setdefault(item.path, []).append((seen[test], place, item))
+        seen[test] += 1
+    for found in files.values():
+        yield from (item for _, _, item in sorted(found, key=lambda one: one[:2])[:limit])

@@ -23,6 +23,8 @@ from everview.kernels.build.native import DEBUG
 from everview.kernels.guarding import CELL_LIVE_BLOCKS
 from everview.kernels.memory import cell
 from everview.kernels.run import executor
+from everview.session.local_shards import local_shards
+from tests.inside import inside
 from tests.oracle import graphs
 from tests.oracle.harness import Runtime
 
@@ -488,3 +490,18 @@ def test_a_closed_session(runtime: Runtime) -> None:
         with pytest.raises(ev.ClosedError) as caught:
             use()
         assert caught.value.code == "E_CLOSED"
+
+
+def test_a_session_that_was_given_up_can_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    db = local_shards(shards=2)
+    t = db.table("t", {"x": int})
+
+    def fails(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(inside(db).runtime, "_committed", fails)
+    with pytest.raises(MemoryError):
+        t.insert([(1,)])
+    db.close()  # what the shards have committed cannot be taken over, so that it is closed already
+    with pytest.raises(ev.ClosedError):
+        t.rows()

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from everview.dataflow.shield import shielded
-from everview.errors import InputError, did_you_mean
+from everview.errors import ClosedError, InputError, did_you_mean
 from everview.expr.language import UserFunction, declared
 from everview.language.collection import Collection
 from everview.plan.multiway import Choice
@@ -71,12 +71,19 @@ class Session:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    @reads
     def close(self) -> None:
         """Free everything; the session, its tables and views are unusable afterwards. Other threads' calls that are
         under way end first, those that wait get E_CLOSED. A durable session writes what is only in its log into files,
         if that is much, and lets others open the directory.
         """
+        try:
+            self._close()
+        except ClosedError:
+            if not self._core.closed:  # a session that had to be given up is closed already, which is what was asked
+                raise
+
+    @reads
+    def _close(self) -> None:
         self._core.close()
 
     def __repr__(self) -> str:

@@ -17,7 +17,7 @@ import pytest
 
 from everview.codes.frozen import FrozenList
 from everview.codes.intervals import Interval
-from everview.server.pg import messages
+from everview.server.pg import listener, messages
 from everview.server.pg.formats import reader, writer
 from everview.server.pg.messages import Field, decode
 from everview.server.pg.oids import oid_of
@@ -386,3 +386,9 @@ def test_tokens_are_in_no_answer_and_no_log(caplog: pytest.LogCaptureFixture, tm
         client.close()
     finally:
         server.stop()
+
+
+def test_a_server_that_nobody_uses_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It used to wait for its own accepting of connections, which closing a socket does not wake."""
+    monkeypatch.setattr(listener, "GRACE", 600.0)
+    running().stop()  # has 60 seconds

@@ -55,6 +55,7 @@ class PgListener:
         self._login = Login(Identity(engine, settings), _context(settings))
         self._numbers = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._accepting: list[asyncio.Task[None]] = []
         self._sockets: list[socket.socket] = []
         self._wires: set[Wire] = set()
 
@@ -67,7 +68,7 @@ class PgListener:
             bound = _bound(family, str(address[0]), self.port or port)
             self.port = bound.getsockname()[1]
             self._sockets.append(bound)
-            self._task(self._accept(bound))
+            self._accepting.append(asyncio.create_task(self._accept(bound)))
         user = "everview"
         secured = "?sslmode=require" if self._login.context is not None else ""
         line = f"PostgreSQL  psql 'postgresql://{user}@{host}:{self.port}/everview{secured}'"
@@ -75,6 +76,9 @@ class PgListener:
 
     async def stop(self) -> None:
         """Accept no more, and tell those there are to go."""
+        for accepting in self._accepting:  # closing a socket would not wake one that waits for it
+            accepting.cancel()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
         for bound in self._sockets:
             bound.close()
         closed = PgError("E_CLOSED", "57P01", "the server is shutting down", "connect again when it is back")
