@@ -19,6 +19,7 @@ class Meaning(NamedTuple):
 _TEXT = """
 # Values, rows and columns
 E_ABSENT | A row to be deleted, or asked about, does not exist. | Delete rows exactly as they were inserted, or by key.
+E_APPEND | A row of a closed window would be deleted or changed, and EMIT ON WINDOW CLOSE has told the window. | Correct it by a new row, or drop the view first.
 E_CHECK | A row breaks a CHECK of its table, or is not what a generated column says. | Correct the row; the message names the constraint.
 E_CODE | A code stands for no known value: the dictionary lacks it. | Load the dictionary that belongs to the data, or encode the values again.
 E_CONFLICT | Two dictionaries disagree about the id of a value, or two changes about a row. | Encode from the values instead of the ids; give one change for each key.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -289,6 +290,15 @@ STATEMENTS = [
     "INSERT INTO u (a, cc) VALUES (8, 8)",
     "ALTER TABLE u DROP COLUMN d CASCADE, ALTER COLUMN e TYPE text",  # with y
     "ALTER VIEW v RENAME TO v2",
+    "ALTER TABLE u ADD g int DEFAULT 4 CHECK (g > 3), ADD CONSTRAINT low CHECK (a < 1000)",
+    "DELETE FROM u",
+    "INSERT INTO u (a) VALUES (1), (2), (3)",
+    "ALTER TABLE u ADD UNIQUE (a), ADD i int GENERATED ALWAYS AS (a * 2) STORED",
+    "CREATE TABLE child (a int REFERENCES u (a))",
+    "INSERT INTO child SELECT a FROM u",
+    "ALTER TABLE u ALTER COLUMN g TYPE bigint, DROP CONSTRAINT low, ADD h int DEFAULT 3, ALTER g SET DEFAULT 5",
+    "ALTER TABLE u DROP CONSTRAINT u_a_key CASCADE",
+    "ALTER TABLE u DROP COLUMN g, DROP COLUMN h",
     "ALTER TABLE u DROP COLUMN cc CASCADE, ADD COLUMN f text",  # with v2
 ]
 
@@ -327,3 +337,71 @@ def test_a_death_at_any_record_leaves_a_statement_done_or_not(
         with ev.connect(copy) as db:
             assert told(db) in states, text
             assert db.check() == [], text
+
+
+def whole(db: ev.Session) -> Any:
+    """What a session holds, with its constraints, defaults and comments."""
+    core = db._core
+    rules = sorted(str(v._rule) for v in core.constraints.all())
+    return told(db), rules, dict(core.catalog.defaults), dict(core.catalog.comments), sorted(core.catalog.sequences)
+
+
+FAILING = [
+    "ALTER TABLE t ADD COLUMN c int DEFAULT 1, ADD CONSTRAINT no CHECK (a > 100)",
+    "ALTER TABLE t DROP CONSTRAINT low, DROP COLUMN n, ADD CONSTRAINT no CHECK (a > 100)",
+    "ALTER TABLE t ALTER COLUMN b TYPE int USING length(b), ADD UNIQUE (b)",
+    "ALTER TABLE t ALTER COLUMN a TYPE text, ADD c serial, ADD CHECK (c < 2)",
+    "ALTER TABLE t DROP CONSTRAINT low, ALTER COLUMN b TYPE int USING b::int",
+    "ALTER TABLE t DROP CONSTRAINT t_a_key CASCADE, ADD PRIMARY KEY (n)",
+    "ALTER TABLE t ALTER b SET DEFAULT 'new', ADD FOREIGN KEY (a) REFERENCES p",
+]
+
+
+@pytest.mark.parametrize("text", FAILING)
+@pytest.mark.parametrize("shards", [0, 2])
+def test_a_statement_that_fails_half_way_leaves_the_table_as_it_was(text: str, shards: int, tmp_path: Path) -> None:
+    db = local_shards(shards=shards) if shards else ev.connect(tmp_path / "db")
+    db.sql("""
+        CREATE TABLE p (k int PRIMARY KEY);
+        CREATE TABLE t (a int UNIQUE, b text DEFAULT 'x', n int, CONSTRAINT low CHECK (a < 100));
+        CREATE TABLE child (a int REFERENCES t (a));
+        COMMENT ON COLUMN t.n IS 'a number';
+        INSERT INTO t VALUES (1, 'one', 1), (2, 'two', 1), (3, 'three', NULL);
+        INSERT INTO child VALUES (1), (2);
+        CREATE VIEW v AS SELECT a, count(*) AS c FROM t GROUP BY a
+    """)
+    before = whole(db)
+    with pytest.raises(ev.EverviewError):
+        db.sql(text)
+    assert whole(db) == before
+    for refused in ("INSERT INTO t VALUES (100, '', 1)", "INSERT INTO t VALUES (1, '', 1)", "DELETE FROM t"):
+        with pytest.raises(ev.ConstraintError):
+            db.sql(refused)
+    db.sql("INSERT INTO t (a) VALUES (9)")
+    assert (9, "x", None) in db["t"].rows() and (9, 1) in db["v"].rows()
+    assert db.check() == []
+    if not shards:
+        now = whole(db)
+        db.close()
+        db = ev.connect(tmp_path / "db")
+        assert whole(db) == now
+
+
+def test_what_becomes_of_earlier_times_is_said() -> None:
+    db = ev.connect(history=10)
+    db.sql("CREATE TABLE t (a int, b int); CREATE VIEW v AS SELECT a FROM t; INSERT INTO t VALUES (1, 2)")
+    with pytest.warns(UserWarning, match="earlier times of t, v cannot be read any more"):
+        db.sql("ALTER TABLE t ADD COLUMN c int")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        db.sql("ALTER TABLE t RENAME COLUMN c TO d; ALTER TABLE t RENAME TO u")
+        ev.connect(history=0).sql("CREATE TABLE t (a int); INSERT INTO t VALUES (1); ALTER TABLE t ADD b int")
+
+
+def test_views_stay_if_what_follows_the_clock_holds_a_table_back() -> None:
+    db = ev.connect()
+    db.sql("CREATE TABLE t (a int, at timestamp) TTL INTERVAL '1 day'")
+    db.sql("CREATE VIEW v AS SELECT a FROM t")
+    with pytest.raises(ev.InputError, match="E_IN_USE"):
+        db.sql("ALTER TABLE t DROP COLUMN a CASCADE")
+    assert list(db.views) == ["v"]

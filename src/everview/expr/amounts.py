@@ -1,8 +1,8 @@
 """Functions of numerics, intervals, times and zones, and casts between types that the compiled machine does not know.
 
-Numerics: `add sub mod` have the larger scale, `mul` the sum of both, `div` at least 16 digits after the point; a result
-that has more digits than its scale is rounded half away from zero only in `div`, and fails if it needs more than 38
-digits in all (see `everview.expr.typed` for the scales). Numerics of a free scale keep all digits that a result has, up
+Numerics: `add sub mod` have the larger scale, `mul` the sum of both, `div` is of a free scale; a result that
+has more digits than its scale is rounded half away from zero only in `div`, and fails if it needs more than 38 digits
+in all (see `everview.expr.typed` for the scales). Numerics of a free scale keep all digits that a result has, up
 to 38 before and 38 after the point; quotients have as many as PostgreSQL gives them.
 
 Intervals and moments are PostgreSQL's: months first (the day is cut to the month's last), then days, then the time.
@@ -175,7 +175,7 @@ def _divided(call: Call) -> Function:
     def run(a: Decimal, b: Decimal) -> Decimal:
         if not b:
             raise RowFailure(ERROR_DIVISION)
-        scale = given if given < FREE else _quotient_scale(a, b)
+        scale = given if given < FREE else quotient_scale(a, b)
         exact = Fraction(a) / Fraction(b) * 10**scale
         whole = abs(exact.numerator) * 2 + exact.denominator
         found = whole // (2 * exact.denominator)
@@ -184,8 +184,8 @@ def _divided(call: Call) -> Function:
     return run
 
 
-def _quotient_scale(a: Decimal, b: Decimal) -> int:
-    """Digits after the point of a quotient of numbers without a scale: PostgreSQL's rule, 16 that count at least.
+def quotient_scale(a: Decimal, b: Decimal) -> int:
+    """Digits after the point of a quotient: PostgreSQL's rule, 16 that count at least.
 
     PostgreSQL has numbers as digits to the base 10,000; `weight` is the place of the first of them.
     """

@@ -286,6 +286,15 @@ class _Evaluation:
             result = np.where(result == NULL, self._where(arg, rows, result == NULL, NULL), result)
         return result
 
+    def attempt(self, expr: Call, rows: Words) -> Words:
+        """NULL for rows whose cast fails. It is computed apart: where it stands by itself, its failures count."""
+        cast, source = expr.args
+        self.value(source, rows)
+        apart = _Evaluation(self.columns, self.interner)
+        apart.errors = self.errors.copy()
+        codes = apart.value(cast, rows)
+        return np.where(apart.errors[rows] == self.errors[rows], codes, NULL)
+
     # ---- tuples
 
     def tuple_make(self, expr: Call, rows: Words) -> Words:
@@ -325,6 +334,7 @@ _LAZY: dict[str, Callable[[_Evaluation, Call, Words], Words]] = {
     "case": _Evaluation.case,
     "coalesce": _Evaluation.coalesce,
     "if_null": _Evaluation.coalesce,
+    "attempt": _Evaluation.attempt,
 }
 _TUPLES: dict[str, Callable[[_Evaluation, Call, Words], Words]] = {
     "tuple_make": _Evaluation.tuple_make,

@@ -282,6 +282,18 @@ class _Making:
 
         return run
 
+    def attempt(self, expr: Call) -> Single:
+        cast, source = (self.single(x) for x in expr.args)
+
+        def run(row: Row) -> int:
+            source(row)  # its failures are not the cast's
+            try:
+                return cast(row)
+            except RowFailure:
+                return NULL
+
+        return run
+
 
 _LAZY: dict[str, Callable[[_Making, Call], Single]] = {
     "and": _Making.logic,
@@ -289,6 +301,7 @@ _LAZY: dict[str, Callable[[_Making, Call], Single]] = {
     "case": _Making.case,
     "coalesce": _Making.coalesce,
     "if_null": _Making.coalesce,
+    "attempt": _Making.attempt,
 }
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {
     "eq": operator.eq,

@@ -283,7 +283,7 @@ def _div(types: Types) -> tuple[Types, DataType]:
     t = _common(types, NUMBERS | {"numeric"})
     if t.kind != "numeric":
         return _to_float(types)
-    return (numeric(types[0].scale), numeric(types[1].scale)), typed.quotient(*types)
+    return (numeric(types[0].scale), numeric(types[1].scale)), typed.QUOTIENT
 
 
 def _to_float(types: Types) -> tuple[Types, DataType]:
@@ -313,6 +313,10 @@ def _round(types: Types) -> tuple[Types, DataType]:
 def _sign(types: Types) -> tuple[Types, DataType]:
     _need(types[0].kind in NUMBERS | {"numeric"})
     return types, FLOAT if types[0].kind == "float" else INT
+
+
+def _attempt(types: Types) -> tuple[Types, DataType]:
+    return types, types[0].optional()
 
 
 def _equality(types: Types) -> tuple[Types, DataType]:
@@ -459,6 +463,7 @@ def _table() -> dict[str, Function]:
     add("coalesce", "the first that is not NULL", _first_value, 1, None, custom=True)
     add("if_null", "a, or b where a is NULL", _first_value, 2, custom=True)
     add("nullif", "NULL where a = b, else a", _nullif, 2, custom=True)
+    add("attempt", "a cast a of b, or NULL where it fails", _attempt, 2, custom=True)
     add("case", "the value after the first true condition, else the last", _case, 3, None, custom=True)
 
     add("cast_int", "as int", _cast(INT, "float bool decimal str date timestamp"), 1, fails=True)

@@ -1,8 +1,8 @@
 """Types of the functions in `everview.expr.valued`: what they take and give.
 
-Scales of numerics: `add sub mod` have the larger of both; `mul` the sum of both; `div` the larger of both, but 16 at
-least; avg that of its values, but 6 at least. An int or a decimal beside a numeric becomes one. What has a free scale
-(`everview.types.FREE`) or needs more than 38 digits after the point is of a free scale.
+Scales of numerics: `add sub mod` have the larger of both, `mul` the sum of both. Quotients and averages are of a free
+scale, with as many digits as PostgreSQL gives them. An int or a decimal beside a numeric becomes one. What has a free
+scale (`everview.types.FREE`) or needs more than 38 digits after the point is of a free scale.
 """
 
 from __future__ import annotations
@@ -34,10 +34,7 @@ Types = tuple[DataType, ...]
 Rule = Callable[[Types], tuple[Types, DataType]]
 
 DIVISION_SCALE = 16
-"""Digits after the point that a quotient of numerics has at least."""
-
-AVERAGE_SCALE = 6
-"""Digits after the point that an average of numerics has at least."""
+"""Digits that count which a quotient of numerics has at least."""
 
 STRS = array(STR)
 
@@ -51,9 +48,8 @@ def product(a: DataType, b: DataType) -> DataType:
     return numeric(min(a.scale + b.scale, FREE))
 
 
-def quotient(a: DataType, b: DataType) -> DataType:
-    """The type of a quotient of numerics."""
-    return numeric(max(a.scale, b.scale, DIVISION_SCALE))
+QUOTIENT = numeric(FREE)
+"""The type of a quotient or an average of numerics: every value has the digits that PostgreSQL gives it."""
 
 
 def castable(source: DataType, target: DataType) -> bool | None:

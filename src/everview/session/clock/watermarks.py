@@ -11,7 +11,8 @@ What is before the watermark is complete, so a window that ends there can be tol
     ClosedWindows    the ends of windows up to the watermark, in a table of their own
 
 A view with EMIT ON WINDOW CLOSE joins its windows with that table by their ends. So a step costs what closes in it,
-and what is still open is arranged, but not shown. An end whose rows were deleted stays there, which does no harm.
+and what is still open is arranged, but not shown. Rows of a closed window
+can be neither deleted nor updated (E_APPEND), so such a view only gains rows. The table's TTL may still forget them.
 
 Both are followers (`everview.session.clock.temporal`), though it is not the clock that they follow: what they add is
 part of the transaction that brings the rows.
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from everview.errors import InputError
 from everview.expr.nodes import Expr
 from everview.expr.resolve import Column
 from everview.session.clock.agenda import Moments
@@ -51,6 +53,9 @@ class Watermark(Follower):
         columns = [Column("watermark", TIMESTAMP.optional()), Column("late", INT)]
         self.own = core.definitions.tables.hidden(f"{table._stored_as} watermark", columns, (0, 1), self._row(), table)
 
+        self.restored: list[tuple[int, ...]] = []
+        """rows that the last transaction's late ones would have replaced"""
+
     def _row(self) -> Words:
         return words([(self.reached, self.late)], 2)
 
@@ -64,9 +69,10 @@ class Watermark(Follower):
         old, made = self._row(), list[Change]()
         dropped = self._late(mine)
         width = rows_of(self.table)
+        self.restored = self._replaced(mine, dropped) if dropped else []
         if dropped:
             made.append((self.table, words((row for row, n in dropped.items() for _ in range(n)), width), -1))
-            made.append((self.table, words(self._replaced(mine, dropped), width), 1))
+            made.append((self.table, words(self.restored, width), 1))
             self.late += dropped.total()
         for rows, diff in mine:
             if diff > 0:
@@ -139,10 +145,34 @@ class ClosedWindows(Follower):
         self._wait(contents(self.core.runtime, self.table))
 
     def changes(self, mine: list[tuple[Words, int]], moments: list[int], before: int, now: int) -> list[Change]:
+        self._refuse_corrections(mine)
         for rows, diff in mine:
             if diff > 0:
                 self._wait(rows)
         return [(self.own, words(((end,) for end in self._close()), 1), 1)]
+
+    def _refuse_corrections(self, mine: list[tuple[Words, int]]) -> None:
+        """What was told of a closed window is told for good: its rows can be neither deleted nor changed."""
+        leaving: Counter[tuple[int, ...]] = Counter()
+        for rows, diff in mine:
+            if diff < 0 and self.closed != NULL:
+                ends = self._values(self.ends, rows)
+                time = self._values([self.watermark.time], rows)[0]
+                told = ((ends <= self.closed) & (ends > time) & (time != NULL)).any(axis=0)
+                leaving.update(map(tuple, rows[:, told].T.tolist()))
+        if not leaving:
+            return
+        leaving.subtract(self.watermark.restored)
+        for rows, diff in mine:
+            if diff > 0:  # the same row again: nothing changes
+                leaving.subtract(row for row in map(tuple, rows.T.tolist()) if row in leaving)
+        for row in +leaving:
+            values = self.table._codec.decode_row(row)
+            raise InputError(
+                "E_APPEND",
+                f"{self.table._label}: {values} is in a window that is closed, and that EMIT ON WINDOW CLOSE has told",
+                "drop the views with EMIT ON WINDOW CLOSE first; rows that are older go by the table's TTL",
+            )
 
     def _reached(self) -> int:
         """Up to which end windows are closed by the watermark."""

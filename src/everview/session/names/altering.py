@@ -97,6 +97,7 @@ class Altering:
         for one in (table._label, *gone):
             core.access.may_own("relation", one)
         self._refuse_pipelines(table._label)
+        self._refuse_followers(table, gone)
         if gone and core.clock.agenda.of(table):  # a table cannot be altered while views of it follow the clock
             for name in gone:
                 catalog.views[name].drop()
@@ -129,6 +130,18 @@ class Altering:
         finish()
         self._finish = None
         core.definitions.free_unused()
+
+    def without_history(self, table: Table) -> list[str]:
+        """What will have no earlier times if a table becomes another: it, and the views that read it."""
+        core = self._core
+        found: list[tuple[Table | View, int | None]] = [(table, None)]
+        views = sorted(self._catalog.views.items())
+        found += [(v, v._history) for n, v in views if n in table._views and v._rule is None]
+        return [
+            each._label
+            for each, history in found
+            if each._installed_at < core.time and (core.history if history is None else history)
+        ]
 
     def readers(self, table: Table, column: int) -> list[str]:
         """The views that read a column of a table."""
@@ -174,10 +187,10 @@ class Altering:
                 "make a view of it that has the names and columns you want",
             )
 
-    def _refuse_followers(self, table: Table) -> None:
-        """What follows the clock keeps tables of its own, which have columns like the table's."""
+    def _refuse_followers(self, table: Table, gone: Sequence[str] = ()) -> None:
+        """What follows the clock keeps tables of its own, which have columns like the table's; unless it goes."""
         looked_at = any(getattr(f, "other", None) is table for f in self._core.clock.followers)
-        if looked_at or self._core.clock.agenda.of(table):
+        if looked_at or any(f.owner or not f.mirror._views <= {*gone} for f in self._core.clock.agenda.of(table)):
             raise InputError(
                 "E_IN_USE",
                 f"table {table._label!r} has a time to live, or views that follow the clock",

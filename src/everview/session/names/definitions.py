@@ -55,6 +55,8 @@ class Definitions:
         self.remarks = Remarks(core, self)
         self.altering = Altering(core)
         self.replay = Replay(core, self)
+        self.held: list[Operator] | None = None
+        """operators that are kept though nothing is read from them, while something can be taken back"""
 
     def install(
         self, node: nodes.Node, keys: tuple[int, ...], history: int = 0, choice: Choice | None = None
@@ -120,18 +122,23 @@ class Definitions:
     def free_unused(self) -> bool:
         """Free what no table and no view needs; whether followers of the clock were among it."""
         core, clock = self._core, self._core.clock
-        unused = clock.unused()
+        unused = clock.unused() if self.held is None else []
         for table in unused:
             clock.forget(table)
             del self._catalog.tables[table._label]
+        core.runtime.keep_only([*self.roots(), *(self.held or ())])
+        return bool(unused)
+
+    def roots(self) -> list[Operator]:
+        """The operators that tables and views are read from."""
+        clock = self._core.clock
         roots: list[Operator] = [t._arrangement.operator for t in self._catalog.tables.values()]
         roots.extend(i.arrangement.operator for t in self._catalog.tables.values() for i in t._more)
         for view in self._catalog.views.values():
             roots.append(view._arrangement.operator)
             roots.extend(index.arrangement.operator for index in view._more)
         roots.extend(a.operator for a in clock.indexes())
-        core.runtime.keep_only(roots)
-        return bool(unused)
+        return roots
 
     def settle(self) -> None:
         """After a turn that was cut off: free what was being made or dropped, whatever no name leads to. What is not

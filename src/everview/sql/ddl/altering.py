@@ -13,6 +13,7 @@ read cannot be dropped or get another type, unless CASCADE drops them too.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ from everview.plan import nodes as plan
 from everview.session.changes.defaults import DEFAULT, IDENTITY, IDENTITY_ALWAYS, heard, said
 from everview.session.names.entries import DefaultSet
 from everview.session.names.rules import UNIQUE, Rule
+from everview.session.names.taken_back import all_or_nothing
 from everview.session.table import Table
 from everview.session.view import View
 from everview.sql.ddl import schemas, sequences
@@ -133,7 +135,6 @@ class _Alteration:
         """what is done when the columns are as they are to be"""
         self.added: list[str] = []
         """names of constraints that are added"""
-        self.had = [c.name for c in found._columns]
         self.before = sql.core.constraints.rules(found._label)
 
     def read(self) -> Callable[[], None]:
@@ -163,19 +164,21 @@ class _Alteration:
         key = tuple(names.index(k) for k in self.key)
         same = [(c.name, c.type) for c in table._columns] == [(c.name, c.type) for c in self.columns]
         same = same and key == table._key and all(_is_same(c.value, i) for i, c in enumerate(self.columns))
-        for rule in dict.fromkeys([*self.dropped, *self.remade]):
-            core.definitions.guards.drop(rule)
-        if not same:
-            node = plan.Project(table._node, tuple(c.value for c in self.columns))
-            core.definitions.altering.alter(table, node, [Column(c.name, c.type) for c in self.columns], key, gone)
-        try:
+        lost = [] if same else [n for n in core.definitions.altering.without_history(table) if n not in gone]
+        with all_or_nothing(core), core.catalog.together():
+            for rule in dict.fromkeys([*self.dropped, *self.remade]):
+                core.definitions.guards.drop(rule)
+            if not same:
+                node = plan.Project(table._node, tuple(c.value for c in self.columns))
+                columns = [Column(c.name, c.type) for c in self.columns]
+                core.definitions.altering.alter(table, node, columns, key, gone)
             for rule in dict.fromkeys(self.remade):
                 self._make_again(rule)
             for say in self.said:
                 say()
-        except BaseException:
-            self._undo(table, same)
-            raise
+        if lost:
+            told = f"ALTER TABLE {table._label}: earlier times of {', '.join(lost)} cannot be read any more"
+            warnings.warn(told, stacklevel=2)
 
     def _make_again(self, rule: Rule) -> None:
         said = columns_of(
@@ -186,28 +189,6 @@ class _Alteration:
 
     def _table(self, rule: Rule) -> Table:
         return self.sql.core.catalog.tables[rule.table]
-
-    def _undo(self, table: Table, same: bool) -> None:
-        """Take back what was done of a statement that cannot be done whole: columns that were added go."""
-        core = self.sql.core
-        for rule in core.constraints.rules(table._label):
-            if rule.name in self.added and rule not in self.before:
-                core.definitions.guards.drop(rule)
-        kept = [(i, c) for i, c in enumerate(table._columns) if c.name in self.had]
-        if not same and len(kept) < len(table._columns):
-            node = plan.Project(table._node, tuple(ColumnRef(c.type, i) for i, c in kept))
-            names = [c.name for _, c in kept]
-            key = tuple(names.index(table._columns[k].name) for k in table._key)
-            users = [
-                v
-                for v in table._views
-                if any(
-                    v in core.definitions.altering.readers(table, i)
-                    for i, c in enumerate(table._columns)
-                    if c.name not in self.had
-                )
-            ]
-            core.definitions.altering.alter(table, node, [Column(c.name, c.type) for _, c in kept], key, users)
 
     # names
 

@@ -78,7 +78,7 @@ PARTS: dict[type[exp.Expr], tuple[str, ...]] = {
     exp.In: ("this", "expressions", "query"),
     exp.Case: ("this", "ifs", "default"),
     exp.If: ("this", "true", "false"),
-    exp.Cast: ("this", "to", "_type"),
+    **dict.fromkeys((exp.Cast, exp.TryCast), ("this", "to", "_type", "safe")),
     exp.Trim: ("this", "expression", "position"),
     exp.Substring: ("this", "start", "length"),
     **dict.fromkeys((exp.DateAdd, exp.DateSub, exp.TsOrDsAdd), ("this", "expression", "unit", "return_type")),
@@ -573,6 +573,17 @@ class Scalars(TypedScalars):
         if (value.type.kind, target.kind) == ("time", "timestamp"):
             raise self.source.error(node, "E_TYPE", "a time is of no day", "add it to one: date + time")
         return self._cut(self.cast_to(value, target), node.to)
+
+    def on_trycast(self, node: exp.TryCast) -> Expr:
+        """A cast that gives NULL where it fails; errors in its argument stay errors."""
+        value = self.bind(node.this)
+        try:
+            made = self.on_cast(node)
+        except SqlError:
+            if not _is_quoted(value):
+                raise
+            return Literal(names.data_type(node.to, self.source).optional(), None)
+        return made if isinstance(made, Literal) else self.call("attempt", made, value)
 
     def _cut(self, value: Expr, kind: exp.DataType) -> Expr:
         """A value that was cast to varchar(n): its first letters, as in PostgreSQL; DuckDB takes no notice of n."""

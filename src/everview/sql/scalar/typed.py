@@ -33,6 +33,7 @@ from everview.types import (
     TIMESTAMPTZ,
     DataType,
     array,
+    numeric,
     struct,
 )
 
@@ -185,8 +186,15 @@ class TypedScalars:
         return self.call("interval_mul", a, b) if a.type.kind == "interval" else None
 
     def divided(self, a: Expr, b: Expr) -> Expr | None:
-        """An interval by a number."""
-        return self.call("interval_div", a, b) if a.type.kind == "interval" else None
+        """An interval by a number; a decimal by one, which gives a numeric."""
+        if a.type.kind == "interval":
+            return self.call("interval_div", a, b)
+        kinds = {a.type.kind, b.type.kind}
+        if "decimal" in kinds and kinds <= functions.EXACT and dialects.is_exact(self.source.dialect):
+            return self.call(
+                "div", *(functions.cast(e, numeric(e.type.scale).optional(e.type.nullable)) for e in (a, b))
+            )
+        return None
 
     def extracted(self, unit: str, value: Expr, node: exp.Expr) -> Expr | None:
         """extract() of an interval or a time; a timestamptz is asked in the session's zone."""

@@ -1,7 +1,8 @@
-"""Sums and averages of values that are no code: numerics and intervals, over groups and over windows.
+"""Sums and averages of numerics, decimals and intervals, over groups and over windows.
 
 The engine sums 64-bit codes. A numeric is cut into limbs of ten digits, an interval into months, days and microseconds;
-these are summed as ints, and the sum is put together from them, exactly.
+these are summed as ints, and the sum is put together from them, exactly. A decimal of up to 18 digits is summed as its
+code; only its average is a numeric.
 
 >>> from everview.expr.nodes import ColumnRef
 >>> [part.op for part in parts(ColumnRef(INTERVAL, 0))]
@@ -12,23 +13,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from everview.expr import amounts, typed
+from everview.expr import amounts, functions, typed
 from everview.expr.functions import call
 from everview.expr.nodes import Call, Expr, Literal
+from everview.sql.text import dialects
 from everview.types import INT, INTERVAL, DataType, numeric
 
 
-def parts(value: Expr) -> list[Call]:
+def is_composed(kind: str | None, value: Expr, dialect: str) -> bool:
+    """Whether an aggregate is put together here: sum and avg of numerics and intervals, and avg of decimals."""
+    if kind not in ("sum", "avg"):
+        return False
+    if value.type.kind == "decimal":
+        return kind == "avg" and dialects.is_exact(dialect)
+    return value.type.kind in ("numeric", "interval")
+
+
+def parts(value: Expr) -> list[Expr]:
     """The ints that are summed instead of a value."""
+    if value.type.kind == "decimal":
+        return [value]
+    found: list[Expr]
     if value.type.kind == "numeric":
         found = [call("numeric_limb", value, Literal(INT, i)) for i in range(amounts.limbs(value.type))]
     else:
         found = [call(f"interval_{part}", value) for part in ("months", "days", "microseconds")]
-    return [part for part in found if isinstance(part, Call)]
+    return found
 
 
 def whole(declared: DataType) -> Callable[..., Expr]:
     """What makes the sum of values of a type from the sums of their parts; NULL if those are."""
+    if declared.kind == "decimal":
+        return lambda total: functions.cast(total, numeric(declared.scale).optional())
     if declared.kind == "numeric":
         return lambda *sums: Call(numeric(declared.scale).optional(), "numeric_sum", sums)
     return lambda *sums: Call(INTERVAL.optional(), "interval_make", sums)
@@ -39,5 +55,4 @@ def average(total: Expr, count: Expr, declared: DataType) -> Expr:
     some = call("nullif", count, Literal(INT, 0))
     if declared.kind == "interval":
         return call("interval_div", total, some)
-    quotient = numeric(max(declared.scale, typed.AVERAGE_SCALE)).optional()
-    return Call(quotient, "numeric_average", (total, some))
+    return Call(typed.QUOTIENT.optional(), "numeric_average", (total, some))

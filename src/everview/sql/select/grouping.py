@@ -16,7 +16,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from everview.expr import functions, variance
+from everview.expr import exact_variance, functions, typed, variance
 from everview.expr.functions import call
 from everview.expr.nodes import Call, ColumnRef, Expr, Udf
 from everview.expr.nodes import Literal as Constant
@@ -39,10 +39,10 @@ from everview.sql.scalar.scalars import Scalars, sort_keys
 from everview.sql.select import composed, named_aggregates
 from everview.sql.select.scopes import HIDDEN_FIELD, Field, Relation, Scope, is_outside
 from everview.sql.select.windows import AGGREGATES, windows_in
-from everview.sql.text import parts
+from everview.sql.text import dialects, parts
 from everview.sql.text.callnames import LISTS
 from everview.sql.text.places import has_query
-from everview.types import FLOAT, INT, JSON, STR, DataType, array
+from everview.types import FLOAT, FREE, INT, JSON, STR, DataType, array, numeric
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,14 @@ MOMENTS: dict[type[exp.Expr], variance.Moment] = {
     exp.Stddev: variance.stddev_samp,
     exp.StddevSamp: variance.stddev_samp,
     exp.StddevPop: variance.stddev_pop,
+}
+
+EXACT_MOMENTS: dict[type[exp.Expr], exact_variance.Moment] = {
+    exp.Variance: exact_variance.var_samp,
+    exp.VariancePop: exact_variance.var_pop,
+    exp.Stddev: exact_variance.stddev_samp,
+    exp.StddevSamp: exact_variance.stddev_samp,
+    exp.StddevPop: exact_variance.stddev_pop,
 }
 
 NAMED = (exp.AnonymousAggFunc, exp.WithinGroup, exp.FirstValue, exp.LastValue)
@@ -166,7 +174,7 @@ class Grouped(Scalars):
             self._refuse_outer(node, arg)
         if test is not None:
             arg = call("case", test, Constant(INT, 1) if arg is None else arg, Constant(INT.optional(), None))
-        if isinstance(node, (exp.Sum, exp.Avg)) and arg is not None and arg.type.kind in ("numeric", "interval"):
+        if arg is not None and composed.is_composed(AGGREGATES.get(type(node)), arg, self.source.dialect):
             return self._composed(node, arg, distinct)
         if isinstance(node, (exp.Sum, exp.Avg)) and arg is not None and arg.type.width:
             arg = functions.cast(arg, INT)  # a sum of small ints is no small int
@@ -275,14 +283,32 @@ class Grouped(Scalars):
         """Variance or standard deviation: see `everview.expr.variance`."""
         if arg is None:
             raise self.source.error(node, "E_TYPE", f"{node.key} needs a column")
-        arg = functions.cast(arg, FLOAT.optional(arg.type.nullable)) if arg.type.kind == "numeric" else arg
-        self._check_type(node, arg, functions.NUMBERS)
+        self._check_type(node, arg, functions.NUMBERS | {"numeric"})
         value = joins.canonical(arg)
+        if arg.type.kind in ("decimal", "numeric"):
+            if dialects.is_exact(self.source.dialect):
+                return self._exact_moment(EXACT_MOMENTS[type(node)], value, distinct)
+            value = functions.cast(value, FLOAT.optional(arg.type.nullable))
         of = (value,) if distinct else ()
         count = _Slot("count", value if value.type.nullable else None, of, INT)
         sums = [_Slot("sum", p, of, p.type) for p in variance.parts(value)]
         found = [self._column(s) for s in (count, *sums)]
         return lambda: Udf(FLOAT.optional(), MOMENTS[type(node)], tuple(f() for f in found))
+
+    def _exact_moment(self, moment: exact_variance.Moment, value: Expr, distinct: bool) -> Callable[[], Expr]:
+        """Variance or standard deviation of decimals and numerics: see `everview.expr.exact_variance`."""
+        of, made = (value,) if distinct else (), typed.QUOTIENT.optional()
+        count = self._column(_Slot("count", value if value.type.nullable else None, of, INT))
+        totals = [self._column(_Slot("sum", p, of, p.type)) for p in composed.parts(value)]
+        if value.type.kind == "decimal":
+            scale, function = Constant(INT, value.type.scale), exact_variance.of_decimals(moment)
+            squares = [self._column(_Slot("sum", p, of, p.type)) for p in exact_variance.squares(value)]
+            return lambda: Udf(made, function, (count(), scale, totals[0](), *(f() for f in squares)))
+        free = functions.cast(value, numeric(FREE).optional(value.type.nullable))
+        square = call("mul", free, free)  # which may have more digits than the type of its values
+        squares = [self._column(_Slot("sum", p, of, p.type)) for p in composed.parts(square)]
+        total, squared = composed.whole(value.type), composed.whole(square.type)
+        return lambda: Udf(made, moment, (count(), total(*(f() for f in totals)), squared(*(f() for f in squares))))
 
     def _composed(self, node: exp.Expr, arg: Expr, distinct: bool) -> Callable[[], Expr]:
         """sum and avg of values that are no code: of their parts, which are ints, put together again."""

@@ -310,7 +310,7 @@ class Windows:
         if kind == "count":
             return _Wanted(kind, INT, arg if arg is not None and arg.type.nullable else None, frame)
         assert arg is not None
-        if kind in ("sum", "avg") and arg.type.kind in ("numeric", "interval"):
+        if composed.is_composed(kind, arg, self.source.dialect):
             return _composed(kind, arg, frame)
         if kind in ("sum", "avg") and arg.type.width:
             arg = functions.cast(arg, INT)  # a sum of small ints is no small int
@@ -325,7 +325,7 @@ class Windows:
 
 
 def _composed(kind: WindowKind, arg: Expr, frame: Frame) -> _Composed:
-    """sum and avg of numerics and intervals."""
+    """sum and avg of numerics and intervals, avg of decimals."""
     parts, put = composed.parts(arg), composed.whole(arg.type)
     nullable = arg.type.nullable or not _has_itself(frame)
     sums = tuple(_Wanted("sum", part.type.optional(nullable), part, frame) for part in parts)

@@ -122,6 +122,11 @@ def is_safe(name: str) -> bool:
     return bool(reader(name).SAFE_DIVISION)
 
 
+def is_exact(name: str) -> bool:
+    """Whether quotients, averages and deviations of decimals are numerics in a dialect; in DuckDB they are doubles."""
+    return name != "duckdb"
+
+
 _PLAIN = (exp.Literal, exp.Var, exp.DataType, exp.Identifier, exp.Null, exp.Boolean, exp.Star, exp.Interval)
 """Arguments that matter to how a function is written."""
 

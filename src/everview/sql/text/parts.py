@@ -35,6 +35,7 @@ MEANINGLESS: frozenset[tuple[type[exp.Expr], str]] = frozenset(
         (exp.Count, "big_int"),
         (exp.DataType, "nested"),  # int[] and array<int> are the same
         (exp.Array, "value_constructor"),
+        (exp.TryCast, "safe"),  # is always meant
         (exp.Concat, "safe"),
         (exp.DPipe, "safe"),
         (exp.Window, "over"),

@@ -1,0 +1,75 @@
+"""Changes of the catalogue that are done whole or not at all.
+
+What is noted together is one record of the log (`Catalog.together`), so a process that dies has done all or nothing of
+it. If something fails half-way, nothing is written, and the session's own objects must be as they were before:
+
+    with all_or_nothing(core), catalog.together():
+        drop a constraint, give a table other columns, make constraints over those
+
+Until the end, operators that are no longer needed are kept, so that taking back is pointing at them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from everview.session.core import Core
+
+
+@contextmanager
+def all_or_nothing(core: Core) -> Iterator[None]:
+    """What is done inside to tables, views and what is said of them is taken back if it fails."""
+    definitions = core.definitions
+    if definitions.held is not None:
+        yield
+        return
+    before = _Before(core)
+    definitions.held = definitions.roots()
+    try:
+        yield
+    except BaseException:
+        before.restore()
+        raise
+    finally:
+        definitions.held = None
+        definitions.free_unused()
+
+
+class _Before:
+    """The books as they were: which objects had a name, and their fields."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        catalog = core.catalog
+        books = (catalog.tables, catalog.views, catalog.defaults, catalog.comments, catalog.sequences)
+        self._books: list[tuple[dict[Any, Any], dict[Any, Any]]] = [(book, dict(book)) for book in books]
+        self._redeclarable = set(catalog.redeclarable)
+        named = (*catalog.tables.values(), *catalog.views.values())
+        self._fields = [(each, {name: _copied(v) for name, v in vars(each).items()}) for each in named]
+
+    def restore(self) -> None:
+        """Have it all as it was."""
+        core = self._core
+        known = {id(each) for each, _ in self._fields}
+        for made in (*core.catalog.tables.values(), *core.catalog.views.values()):
+            if id(made) not in known:
+                made._dropped = True
+        for book, before in self._books:
+            book.clear()
+            book.update(before)
+        core.catalog.redeclarable = self._redeclarable
+        for each, fields in self._fields:
+            moved = vars(each).get("_arrangement") is not fields.get("_arrangement") or each._dropped
+            vars(each).clear()
+            vars(each).update(fields)
+            if moved and each._subscribers:
+                core.subscriptions.watch(each)
+        core.constraints.noticed()
+
+
+def _copied(value: Any) -> Any:
+    """Containers are changed where they are; everything else is replaced."""
+    return type(value)(value) if type(value) in (set, list, dict) else value
