@@ -122,3 +122,14 @@ def test_budgets_are_sizes() -> None:
         Graph(edge, budget="much")
     with pytest.raises(ev.errors.InputError, match="size"):
         db.budget(0)
+
+
+def test_verifying_has_no_budget() -> None:
+    """Everything is computed at once then, without what was dropped, and takes more than it does in the session."""
+    db, edge, pair = session(graph())
+    db.view("far", Graph(edge, weight="w", budget="50kB").distance(pair), plan="whole")
+    with pytest.raises(MemoryLimitError, match="E_BUDGET"):
+        for source in range(200):
+            pair.insert([(source, 7)])
+    edge.delete(edge.rows()[:3])
+    assert db.check() == []

@@ -26,7 +26,9 @@ from typing import Any
 import everview as ev
 from everview import col
 from everview.recovery import directory as durable
+from everview.runtime import spilling
 from tests.inside import inside
+from tests.store import everything
 
 Edge = tuple[int, int, str]
 LIFE = 20
@@ -109,7 +111,7 @@ class Nursery:
         self._process.wait(600)  # on a busy machine, at the lowest priority, it takes its time
 
     def start(self, *arguments: Any) -> int:
-        """A new writer's process number; arguments are those of `write`."""
+        """A new writer's process number; arguments are those of `write`, or "everything" and what that needs."""
         return self._ask(json.dumps([str(a) if isinstance(a, Path) else a for a in arguments]))
 
     def wait(self, pid: int) -> int:
@@ -140,6 +142,11 @@ def warm_up() -> None:
         declare(db, f"{where}/out")
         for _ in range(30):
             _transaction(db)
+    with tempfile.TemporaryDirectory() as where, ev.connect(f"{where}/state") as db:
+        everything.declare(db)
+        model = everything.Model(0)
+        for _ in range(40):
+            model.act()[1](db)
 
 
 def main() -> None:
@@ -152,6 +159,10 @@ def main() -> None:
             print(pid, flush=True)
         else:
             warnings.simplefilter("error", RuntimeWarning)
+            if asked[0] == "everything":
+                _, where, seed, number, way, log_bytes, said = asked
+                durable.LOG_BYTES, spilling.SMALLEST = log_bytes, 1
+                everything.live(where, seed, number, way, Path(said))
             where, out, log_bytes, sync, said = asked
             write(where, out, log_bytes, sync, Path(said))
 

@@ -11,7 +11,8 @@ import pytest
 
 import everview as ev
 from everview.recovery.loading import Loaded
-from everview.store import witness
+from everview.store import attempts, witness
+from everview.store.files import LocalFiles
 from tests.inside import inside
 from tests.store.durably import die
 
@@ -122,3 +123,10 @@ def test_after_the_machine_stopped_nobody_knows_what_was_acknowledged(
         ev.connect(tmp_path)
     monkeypatch.setattr(Loaded, "replay", replay)
     assert not (tmp_path / "aside").exists()
+
+
+def test_several_that_are_set_aside_at_one_place_are_all_kept(tmp_path: Path) -> None:
+    """The log is cut where the first one was, so the next one begins there."""
+    files = LocalFiles(tmp_path)
+    names = [attempts.keep(files, 3, 100, payload) for payload in (b"one", b"two", b"three")]
+    assert [files.read(name) for name in names] == [b"one", b"two", b"three"]

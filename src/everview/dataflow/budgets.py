@@ -20,12 +20,14 @@ class Budgets:
     """The budgets of a dataflow, by purse; "" is the session's own."""
 
     blocks: dict[str, int] = field(default_factory=dict)
+    enforced: bool = True
+    """whether limits count: a session that only verifies another one's views has none"""
 
     def block(self, purse: str, limit: int | None = None) -> int:
         """The words of a budget, which is made if it is not there. A limit is that of the purse from now on."""
         if purse not in self.blocks:
             self.blocks[purse] = make.make_filled(np.zeros(budget_k.BUDGET_WORDS, dtype=np.int64))
-        if limit is not None:
+        if limit is not None and self.enforced:
             make.poke(self.blocks[purse], budget_k.BUDGET_LIMIT, limit)
         return self.blocks[purse]
 

@@ -27,7 +27,7 @@ from everview.dataflow.lending import Lender
 from everview.dataflow.operators import Activate, Arrange, Arrangement, Operator, PythonMap, Reduce
 from everview.dataflow.scopes import EPOCH_MASK, Scope
 from everview.dataflow.streams import Sink
-from everview.errors import ConstraintError, EverviewError, InputError, InternalError, LoopError
+from everview.errors import ConstraintError, EverviewError, InputError, InternalError, LoopError, MemoryLimitError
 from everview.expr.lowering import KernelCall
 from everview.kernels import make, memory
 from everview.kernels.operators import stream as stream_k
@@ -671,7 +671,10 @@ class Dataflow:
             if operator.stream is not None:
                 operator.stream.detach(gone)
         self._stale = True
-        self.assemble()
+        try:
+            self.assemble()
+        except MemoryLimitError:
+            return  # nothing is lost but memory: the next step assembles, and the next removal frees them
         for operator in list(gone):
             if operator.number < len(self.numbered) and self.numbered[operator.number] is operator:
                 self.numbered[operator.number] = None

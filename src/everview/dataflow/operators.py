@@ -228,6 +228,9 @@ class Operator:
     def set_stream(self, address: int) -> None:
         raise NotImplementedError
 
+    def traces_were_replaced(self) -> None:
+        """Batches came into traces from elsewhere: what is kept beside them in memory is to be built from them anew."""
+
     def settled(self) -> None:
         """It has caught up with what was there before it, by computation or because its state was loaded."""
 

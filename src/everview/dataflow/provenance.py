@@ -138,6 +138,15 @@ class Nodes(Arrange):
         """Nodes that came from another shard."""
         keeping_k.take_nodes(self.table, np.ascontiguousarray(rows.reshape(-1, keeping_k.ROW_OF_NODE)))
 
+    def traces_were_replaced(self) -> None:
+        """Begin an empty table; the trace is read when nodes are needed. What another process has swept must go from
+        this one's table, too: a node that is there is not written again.
+        """
+        keeping_k.about_nodes(keeping_k.NODES_DROP, self.table)
+        for word in (nodes_k.NODES_BUCKETS_N, nodes_k.NODES_STACK_ROOM, nodes_k.NODES_DEAD_N, nodes_k.NODES_LOADED):
+            make.poke(self.table, word, 0)
+        keeping_k.about_nodes(keeping_k.NODES_BEGIN, self.table)
+
     def step_is_committed(self) -> None:
         """All shards have committed a step."""
         keeping_k.settle_nodes_now(self.table)
@@ -195,6 +204,10 @@ class Labels(Arrange):
         """What it says is arranged there."""
         assert arrange.trace is not None
         make.poke(self.order, labels_k.LABELS_KEPT, arrange.trace.address)
+
+    def traces_were_replaced(self) -> None:
+        """The order is read from the arranged labels at the next change."""
+        make.poke(self.order, labels_k.LABELS_BUILT, 0)
 
     def measure(self) -> tuple[int, int, int]:
         return 0, 0, int(labels_k.about_labels(1, self.order))

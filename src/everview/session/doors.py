@@ -241,8 +241,9 @@ def open_client(address: str, **options: Any) -> ClientSession:
 
 def check(core: Core) -> list[Difference]:
     from everview.recovery.checking import differences
+    from everview.why import same_meaning
 
-    return differences(core)
+    return differences(core, same_meaning.differences)
 
 
 def to_spark(view: View, core: Core, spark: SparkSession | None, changes: bool) -> DataFrame:

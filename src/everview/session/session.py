@@ -156,7 +156,8 @@ class Session:
     def advance(self, moment: dt.datetime | None = None) -> None:
         """Move the clock, and with it what TTLs, windows and now() let come and go; as one transaction if there is any.
 
-        Without a moment to the computer's time. After a moment was given the clock stands still between calls.
+        Without a moment to the computer's time. After a moment was given the clock stands still between calls. A
+        directory keeps the clock with each transaction: a move that lets nothing come or go is kept with the next one.
 
         >>> import everview as ev, datetime as dt
         >>> db = ev.connect()

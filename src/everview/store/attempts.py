@@ -75,8 +75,14 @@ def set_aside(files: Files, path: Path, version: int, found: Found) -> str:
 
 
 def keep(files: Files, version: int, place: int, payload: bytes) -> str:
-    """Write a record into a file that nothing deletes; gives its name."""
-    name = f"{FOLDER}/{version:020d}-{place}"
+    """Write a record into a file that nothing deletes or replaces; gives its name. Another one may have been set aside
+    at the same place: the log is cut there each time.
+    """
+    name = start = f"{FOLDER}/{version:020d}-{place}"
+    number = 1
+    while files.exists(name):
+        number += 1
+        name = f"{start}-{number}"
     files.write(name, payload)
     return name
 

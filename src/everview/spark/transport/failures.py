@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from everview import errors
-from everview.errors import EverviewError, InternalError, LoopError
+from everview.errors import ConstraintError, EverviewError, InternalError, LoopError
 from everview.spark.workers.address_space import NoAddressSpace
 
 KNOWN: dict[str, type[EverviewError]] = {
@@ -36,6 +36,10 @@ def told(error: BaseException) -> dict[str, Any]:
     InputError('E_DEMO', 'the cup is empty', 'fill it')
     >>> print(made(told(KeyError(3))).message)
     a task of the step failed: KeyError: 3
+    >>> broken = errors.ConstraintError("E_CONSTRAINT", "a constraint does not hold")
+    >>> broken.guard, broken.codes = "everview.constraint 0", (3, -1)
+    >>> made(told(broken)).guard, made(told(broken)).codes
+    ('everview.constraint 0', (3, -1))
     """
     if isinstance(error, PeerFailed):
         return {"kind": "PeerFailed", "text": str(error)}
@@ -44,6 +48,8 @@ def told(error: BaseException) -> dict[str, Any]:
     found: dict[str, Any] = {"kind": _kind(error), "code": error.code, "message": error.message, "hint": error.hint}
     if isinstance(error, LoopError):
         found["loop"] = error.loop
+    if isinstance(error, ConstraintError):
+        found |= {"guard": error.guard, "codes": list(error.codes), "failed": error.failed}
     if found["kind"] == "AbsentRows":
         absent: Any = error
         found |= {"table": absent.table, "rows": [[*row, n] for row, n in absent.rows.items()]}
@@ -65,6 +71,8 @@ def made(told: dict[str, Any]) -> Exception:
     error = KNOWN[kind](told["code"], told["message"], told["hint"])
     if isinstance(error, LoopError):
         error.loop = told["loop"]
+    if isinstance(error, ConstraintError):
+        error.guard, error.codes, error.failed = told["guard"], tuple(told["codes"]), told["failed"]
     return error
 
 

@@ -348,6 +348,9 @@ class WorkerShards:
         held.build(self, commands, built)
         for version in range(held.version + 1, job.version + 1):
             self._follow(held, version)
+        if held.version < job.version:
+            for operator in saved.live(held.shard.dataflow):
+                operator.traces_were_replaced()
         if swollen := held.swollen():
             held.read_anew(self.files, self._manifest(job.version).lists, swollen, job.time)
         held.version = job.version
