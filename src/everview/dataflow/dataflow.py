@@ -33,6 +33,7 @@ from everview.kernels import make, memory
 from everview.kernels.operators import stream as stream_k
 from everview.kernels.run import executor as x
 from everview.kernels.run import step as step_k
+from everview.kernels.run import supposing
 from everview.kernels.trace import guard as guard_k
 from everview.kernels.trace import image
 from everview.kernels.trace import trace as trace_k
@@ -58,6 +59,9 @@ ANY_SIZE = 1 << 62
 
 NO_ROWS = b""
 """What a step is given that begins without rows of its own: those that it works on are in the batchers."""
+
+SUPPOSED_WORDS = 512
+"""Room for what most suppositions change; others are asked for it twice."""
 
 ABSENT_HINT = "delete only rows that the table holds, or declare a key and use upsert"
 
@@ -87,6 +91,10 @@ class Dataflow:
         self.at: list[tuple[Operator | Scope | Barrier, int]] = []
         self._counted: list[Operator] = []
         """whose traces the executor has, in its order"""
+        self._outside = np.empty(0, dtype=np.int64)
+        """the traces outside of loops, by the numbers of their operators"""
+        self._room = np.empty(SUPPOSED_WORDS, dtype=np.int64)
+        """where kernels write what small suppositions would change"""
         self._replays: list[tuple[Operator, Sink]] = []
         self._beginnings: list[tuple[Operator, np.ndarray]] = []
         self._new: list[Operator] = []
@@ -238,6 +246,7 @@ class Dataflow:
         self._list(x.EXECUTOR_BATCHERS, x.EXECUTOR_NBATCHERS, batchers)
         self._list(x.EXECUTOR_SCOPES, x.EXECUTOR_NSCOPES, scopes)
         self._list(x.EXECUTOR_FORESTS, x.EXECUTOR_NFORESTS, forests)
+        self._outside = self.traces_of(o for o in operators if o.scope.is_root and o.trace and not o.trace.stateless)
         self._stale = False
 
     def count_changes(self) -> None:
@@ -275,27 +284,49 @@ class Dataflow:
         self._target = None
         return False
 
-    def suppose(self, wanted: np.ndarray) -> np.ndarray:
+    def suppose(self, batcher: int = 0, rows: bytes = NO_ROWS) -> bytes:
         """Run a step of one epoch after the present time as far as its commit, and undo it: what it would have added to
-        some traces (addresses by the numbers of their operators), packed. Whatever happens, all is as before.
+        the traces outside of loops, as `everview.kernels.run.supposing` writes it. A few rows go into a batcher first;
+        others are in theirs. Whatever happens, all is as before.
         """
-        self.assemble()
-        end = len(self.at)
-        make.poke(self.session, x.EXECUTOR_PC, 0)
-        self.enter()
+        if self._stale:
+            self.assemble()
+        room = self._room
+        undone = False
+        self.running = True  # as `enter` does
+        if self.most_words:
+            pressing.enter(self)
         try:
-            make.poke(self.session, x.EXECUTOR_LENGTH, end + 1)
-            self.attend(x.step(self.session, self.time, 1, 0, NO_ROWS))
-            if make.peek(self.step_block, step_k.STEP_FAULT):
-                raise self.failure(x.ENDED_OVERFLOW, end)
-            return self.fresh(wanted, 1)
+            answer = supposing.suppose(self.session, self.time, batcher, rows, self._outside, room)
+            if answer == x.ENDED_DONE:
+                undone = batcher != 0  # else what was handed over in columns is to be forgotten, too
+                return room.data[: room.item(0)].tobytes()
+            if answer != supposing.ENDED_NO_ROOM:
+                self._suppose_on(answer)
+            room = np.empty(supposing.room_for(self._outside), dtype=np.int64)
+            supposing.copy(self._outside, room)
+            return room.tobytes()
         except BaseException as error:
             if found := located(error, self._operator_at(int(make.peek(self.session, x.EXECUTOR_PC)))):
                 raise found from None
             raise
         finally:
-            self.abort()
-            self.leave()
+            if not undone:
+                self.abort()
+            self.running = False
+            if pressing.used:
+                pressing.leave(self)
+
+    def _suppose_on(self, answer: int) -> None:
+        """A supposed step needs Python, or did not come to its end: it goes on to the stop behind that."""
+        end = len(self.at)
+        try:
+            make.poke(self.session, x.EXECUTOR_LENGTH, end + 1)
+            self.attend(answer)
+            if make.peek(self.step_block, step_k.STEP_FAULT):
+                raise self.failure(x.ENDED_OVERFLOW, end)
+            image.fold_step(self.session, self.time + 1)
+        finally:
             make.poke(self.session, x.EXECUTOR_LENGTH, end)
 
     def fresh(self, wanted: np.ndarray, epochs: int) -> np.ndarray:

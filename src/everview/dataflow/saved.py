@@ -62,12 +62,17 @@ def image_of(words: np.ndarray, body: np.ndarray | None = None) -> Image:
     return Image(rows, cols, diffs, time if timed else None, diff if weighed else None, body)
 
 
+def image_words(rows: int, cols: int, diffs: int, timed: int, weighed: int) -> int:
+    """Words of an image: `timed` and `weighed` say that all rows have the same time, and the same diff."""
+    return image_k.IMAGE_HEADER_WORDS + rows * (cols + (not timed) + (0 if weighed else diffs))
+
+
 def packed_entries(packed: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Packed batches one by one: the number of the operator, and the words of the image."""
     at = 0
     while at < len(packed):
         rows, cols, diffs, timed, _, weighed, _ = packed[at + 1 : at + 1 + image_k.IMAGE_HEADER_WORDS].tolist()
-        words = image_k.IMAGE_HEADER_WORDS + rows * (cols + (not timed) + (0 if weighed else diffs))
+        words = image_words(rows, cols, diffs, timed, weighed)
         yield int(packed[at]), packed[at + 1 : at + 1 + words]
         at += 1 + words
 

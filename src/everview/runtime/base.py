@@ -26,7 +26,7 @@ from everview.dataflow.operators import Arrangement, Operator, Trace
 from everview.errors import InputError
 from everview.plan import nodes as plan
 from everview.plan.multiway import Choice
-from everview.runtime.captures import Captured, Captures
+from everview.runtime.captures import Captured, Captures, Supposed
 
 if TYPE_CHECKING:
     from everview.runtime.backing import Backing
@@ -123,7 +123,7 @@ class StepOutcome:
     committed: bool
     error: BaseException | None = None
     changes: Mapping[Trace, Captured] = field(default_factory=dict)
-    """of the traces that somebody watches; if the step was only supposed, of those that were asked for"""
+    """of the traces that somebody watches"""
 
 
 COMMITTED = StepOutcome(True)
@@ -175,9 +175,10 @@ class Runtime(Protocol):
     def step(self, transactions: list[ChangeSet]) -> StepOutcome:
         """Run transactions, each at a time of its own, as one step: all of them are committed or none is."""
 
-    def suppose(self, changes: ChangeSet, wanted: Collection[Operator]) -> StepOutcome:
-        """Run a transaction as a step that is not committed: what it would change in some operators' traces. Afterwards
-        nothing has happened: no time has passed, and nobody was told anything.
+    def suppose(self, changes: ChangeSet, wanted: Callable[[], Collection[Operator]]) -> Supposed:
+        """Run a transaction as a step that is not committed: what it would change in the traces of the operators that
+        are wanted, and maybe others; or the error it would end with. Afterwards nothing has happened: no time has
+        passed, and nobody was told anything.
         """
 
     def sync(self, *operators: Operator) -> None:

@@ -6,16 +6,18 @@ the step is complete, and given back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from everview.dataflow.dataflow import batch_arrays
-from everview.dataflow.operators import Arrangement, Operator, Trace
-from everview.dataflow.saved import image_of, packed_entries
+from everview.dataflow.operators import Arrangement, Trace
+from everview.dataflow.saved import image_of, image_words, packed_entries
 from everview.kernels import make
+from everview.kernels.run.supposing import FIRST_ENTRY
 from everview.kernels.trace import read
+from everview.kernels.trace.image import IMAGE_HEADER_WORDS
 from everview.kernels.trace.trace import TRACE_CAPTURE
 
 
@@ -27,41 +29,60 @@ class Captured(NamedTuple):
     diffs: np.ndarray
 
 
-class Supposed(Mapping[Trace, Captured]):
-    """What a step would add to some operators' traces, from what the shards say (or the only one): put together where
-    somebody looks.
-    """
+class Supposed:
+    """What a step would add to the traces of some operators, by their numbers: put together where somebody looks."""
 
-    def __init__(self, packed: Iterable[np.ndarray], operators: Iterable[Operator]) -> None:
-        self._images: dict[int, list[np.ndarray]] = {}
+    __slots__ = ("_captured", "_images", "_words", "changed")
+
+    def __init__(self, words: bytes) -> None:
+        """From what a dataflow has copied (`everview.kernels.run.supposing`)."""
+        numbers = memoryview(words).cast("q")
+        self._words = numbers
+        self._images: dict[int, list[np.ndarray]] | None = None
+        self._captured: dict[int, Captured] = {}
+        entries = numbers[FIRST_ENTRY : FIRST_ENTRY + 2 * numbers[1]].tolist()
+        self.changed = dict(zip(entries[::2], entries[1::2], strict=True))
+        """the numbers of operators whose traces would not be the same, and where their images begin"""
+
+    @classmethod
+    def of_shards(cls, packed: Iterable[np.ndarray]) -> Supposed:
+        """From what shards say."""
+        made = cls(NOTHING)
+        made._images = {}
         for words in packed:
             for number, image in packed_entries(words):
-                self._images.setdefault(number, []).append(image)
-        self._numbers = {o.trace: o.number for o in operators if o.trace is not None and o.number in self._images}
-        self._captured: dict[Trace, Captured] = {}
+                made._images.setdefault(number, []).append(image)
+        made.changed = dict.fromkeys(made._images, 0)
+        return made
 
-    def __getitem__(self, trace: Trace) -> Captured:
-        found = self._captured.get(trace)
+    def get(self, number: int) -> Captured | None:
+        """What would be added to an operator's trace; None if nothing would."""
+        if number not in self.changed:
+            return None
+        found = self._captured.get(number)
         if found is None:
-            found = self._captured[trace] = self._together(trace)
+            parts = [self._image(self.changed[number])] if self._images is None else self._images[number]
+            found = self._captured[number] = _together(parts)
         return found
 
-    def __contains__(self, trace: object) -> bool:
-        return trace in self._numbers
+    def _image(self, place: int) -> np.ndarray:
+        """The words of one image, which those of the next follow."""
+        rows, cols, diffs, timed, _, weighed, _ = self._words[place : place + IMAGE_HEADER_WORDS].tolist()
+        return np.asarray(self._words[place : place + image_words(rows, cols, diffs, timed, weighed)])
 
-    def _together(self, trace: Trace) -> Captured:
-        images = [image_of(words) for words in self._images[self._numbers[trace]]]
-        parts = [(image.columns(), image.times(), image.weights()[0]) for image in images]
-        if len(parts) == 1:
-            return Captured(*parts[0])
-        columns, times, diffs = zip(*parts, strict=True)
-        return Captured(np.concatenate(columns, axis=1), np.concatenate(times), np.concatenate(diffs))
 
-    def __iter__(self) -> Iterator[Trace]:
-        return iter(self._numbers)
+NOTHING = bytes(8 * FIRST_ENTRY)
+"""What a step has copied that changes nothing."""
 
-    def __len__(self) -> int:
-        return len(self._numbers)
+
+def _together(parts: list[np.ndarray]) -> Captured:
+    """The images of all shards as one."""
+    images = [image_of(words) for words in parts]
+    found = [(image.columns(), image.times(), image.weights()[0]) for image in images]
+    if len(found) == 1:
+        return Captured(*found[0])
+    columns, times, diffs = zip(*found, strict=True)
+    return Captured(np.concatenate(columns, axis=1), np.concatenate(times), np.concatenate(diffs))
 
 
 class Captures:

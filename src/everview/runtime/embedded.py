@@ -226,15 +226,18 @@ class EmbeddedRuntime:
                 return self._aborted(error)
             return self._committed(transactions)
 
-    def suppose(self, changes: ChangeSet, wanted: Collection[Operator]) -> StepOutcome:
+    def suppose(self, changes: ChangeSet, wanted: Callable[[], Collection[Operator]]) -> Supposed:
+        """See the protocol. Everything outside of loops is copied, which costs less than saying what is wanted."""
         dataflow = self.dataflow
+        few = _few(changes, dataflow.time + 1)
+        if few is not None:
+            return Supposed(dataflow.suppose(*few))
         try:
             _hand_over(changes, dataflow.time + 1)
-            packed = dataflow.suppose(dataflow.traces_of(wanted))
-        except BaseException as error:
+            return Supposed(dataflow.suppose())
+        except BaseException:
             dataflow.abort()
-            return StepOutcome(False, error)
-        return StepOutcome(False, None, Supposed([packed], wanted))
+            raise
 
     def _aborted(self, error: BaseException) -> StepOutcome:
         if self.log is not None:

@@ -398,14 +398,14 @@ class ShardedRuntime:
         self._done = StepOutcome(True)
         self._done.changes = self.caught_up(added).changes
 
-    def suppose(self, changes: ChangeSet, wanted: Collection[Operator]) -> StepOutcome:
+    def suppose(self, changes: ChangeSet, wanted: Callable[[], Collection[Operator]]) -> Supposed:
         try:
-            step = self._shard_step([changes])
-            added = self._computed(lambda: self.cluster.suppose(step, {o.number for o in wanted}))
-        except BaseException as error:
+            step, numbers = self._shard_step([changes]), {o.number for o in wanted()}
+            added = self._computed(lambda: self.cluster.suppose(step, numbers))
+        except BaseException:
             self._undo()
-            return StepOutcome(False, error)
-        return StepOutcome(False, None, Supposed([a.packed for a in added], wanted))
+            raise
+        return Supposed.of_shards(a.packed for a in added)
 
     def _shard_step(self, transactions: list[ChangeSet]) -> ShardStep:
         inputs: Inputs = {}

@@ -355,8 +355,7 @@ class Session:
         >>> total.lookup("south"), db.time
         ([('south', 2)], 1)
         """
-        self._core.alive()
-        return WhatIf(self._core, {"delete": delete, "insert": insert, "upsert": upsert})
+        return WhatIf(self._core, delete, insert, upsert)
 
     # limits
 

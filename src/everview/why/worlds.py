@@ -43,7 +43,7 @@ def trust(view: View, row: Any, without: Any) -> bool:
     gone.look()
     if gone.holds is not None:
         return gone.holds
-    with WhatIf(view._core, {"delete": gone.rows}) as supposed:
+    with WhatIf(view._core, gone.rows) as supposed:
         return gone.count + supposed.change_of(view, gone.row) > 0
 
 

@@ -225,12 +225,9 @@ def reset_agendas(session):
         reset_scope(ld(scopes, i))
 
 
-@entry("int", "int", "int", "int", "text")
-def step(session, base, epochs, batcher, words, size):
-    """Begin a step of `epochs` epochs after `base` and run it; commits if that is all there is to do.
-
-    `batcher` is where a few rows go first (0: nowhere), so that a small change is one call.
-    """
+@inner
+def begin(session, base, epochs, batcher, words, size):
+    """Begin a step and run it as far as its commit, or to where it stops before."""
     if batcher != 0:
         append_rows(batcher, words, size // (8 * ld(batcher, BATCHER_WIDTH)))
     s = ld(session, EXECUTOR_STEP)
@@ -239,7 +236,16 @@ def step(session, base, epochs, batcher, words, size):
     st(s, STEP_STOP, 0)
     st(s, STEP_FAULT, 0)
     st(session, EXECUTOR_PC, 0)
-    answer = _run(session)
+    return _run(session)
+
+
+@entry("int", "int", "int", "int", "text")
+def step(session, base, epochs, batcher, words, size):
+    """Begin a step of `epochs` epochs after `base` and run it; commits if that is all there is to do.
+
+    `batcher` is where a few rows go first (0: nowhere), so that a small change is one call.
+    """
+    answer = begin(session, base, epochs, batcher, words, size)
     if answer == ENDED_DONE:
         _commit(session)
     return answer
@@ -255,11 +261,9 @@ def resume(session, pc):
     return answer
 
 
-@entry("int", "int", allocates=False)
-def abort(session, failed):
-    """Undo the step under way: traces, batchers and agendas are as they were before it. `failed`: the last call of this
-    thread has failed, and what it allocated is given back.
-    """
+@inner
+def undo(session):
+    """Put traces, batchers and agendas back to what they were before the step under way."""
     traces = ld(session, EXECUTOR_TRACES)
     for i in range(ld(session, EXECUTOR_NTRACES)):
         roll_back(ld(traces, i))
@@ -268,6 +272,14 @@ def abort(session, failed):
     for i in range(ld(session, EXECUTOR_NBATCHERS)):
         clear_batcher(ld(batchers, i))
     reset_agendas(session)
+
+
+@entry("int", "int", allocates=False)
+def abort(session, failed):
+    """Undo the step under way: traces, batchers and agendas are as they were before it. `failed`: the last call of this
+    thread has failed, and what it allocated is given back.
+    """
+    undo(session)
     if failed != 0:
         _reclaim(session, last_failed())
     return 0

@@ -55,7 +55,7 @@ IMAGE_HEADER_WORDS = 7
 
 
 @inner
-def _fresh(trace):
+def fresh(trace):
     """What the step under way, folded, adds to a trace; 0 if nothing."""
     if trace == 0 or ld(trace, TRACE_COUNT) == ld(trace, TRACE_OLD):
         return 0
@@ -63,7 +63,8 @@ def _fresh(trace):
 
 
 @inner
-def _image_words(batch):
+def image_words(batch):
+    """Words of a batch's image."""
     rows = ld(batch, BATCH_ROWS)
     words = IMAGE_HEADER_WORDS + rows * ld(batch, BATCH_COLS)
     if ld(batch, BATCH_TIME_MASK) != 0:
@@ -88,7 +89,8 @@ def _write_header(batch, out, at):
 
 
 @inner
-def _write(batch, out, at):
+def write_image(batch, out, at):
+    """Write a batch's image from word `at` on; gives the word behind it."""
     rows = ld(batch, BATCH_ROWS)
     cols = ld(batch, BATCH_COLS)
     diffs = ld(batch, BATCH_DIFFS)
@@ -114,12 +116,18 @@ def _write(batch, out, at):
     return at
 
 
-@entry("int", "int")
-def fold_step(session, time):
+@inner
+def fold_all(session, time):
     """Fold what the step added to each trace into one batch; `time` is the step's last epoch."""
     traces = ld(session, EXECUTOR_TRACES)
     for i in range(ld(session, EXECUTOR_NTRACES)):
         fold(ld(traces, i), time)
+
+
+@entry("int", "int")
+def fold_step(session, time):
+    """The same, for whoever reads it from outside."""
+    fold_all(session, time)
     return 0
 
 
@@ -139,9 +147,9 @@ def packed_words(traces, n, limit):
     """Words that `pack` will write."""
     words = 0
     for i in range(n):
-        batch = _fresh(raw_load(traces, i))
-        if batch != 0 and _image_words(batch) <= limit:
-            words += 1 + _image_words(batch)
+        batch = fresh(raw_load(traces, i))
+        if batch != 0 and image_words(batch) <= limit:
+            words += 1 + image_words(batch)
     return words
 
 
@@ -153,11 +161,11 @@ def pack(traces, n, limit, out, _out):
     at = 0
     large = 0
     for i in range(n):
-        batch = _fresh(raw_load(traces, i))
+        batch = fresh(raw_load(traces, i))
         if batch != 0:
-            if _image_words(batch) <= limit:
+            if image_words(batch) <= limit:
                 raw_store(out, at, i)
-                at = _write(batch, out, at + 1)
+                at = write_image(batch, out, at + 1)
             else:
                 large += 1
     return large
@@ -166,14 +174,14 @@ def pack(traces, n, limit, out, _out):
 @entry("int")
 def fresh_words(trace):
     """Words of the image of what the folded step adds to a trace; 0 if it adds nothing."""
-    batch = _fresh(trace)
-    return 0 if batch == 0 else _image_words(batch)
+    batch = fresh(trace)
+    return 0 if batch == 0 else image_words(batch)
 
 
 @entry("int", "words")
 def write_fresh(trace, out, _n):
     """Write the image of what the folded step adds to a trace."""
-    return _write(_fresh(trace), out, 0)
+    return write_image(fresh(trace), out, 0)
 
 
 @entry("int", "words")
@@ -181,7 +189,7 @@ def fresh_header(trace, out, _n):
     """Write the first words of the image of what the folded step adds to a trace; gives the address where the others
     lie, or 0 if they do not lie together.
     """
-    batch = _fresh(trace)
+    batch = fresh(trace)
     _write_header(batch, out, 0)
     gap = (
         ld(batch, BATCH_TIME_MASK) == 0 and ld(batch, BATCH_DIFF_MASK) != 0
@@ -192,13 +200,13 @@ def fresh_header(trace, out, _n):
 @entry("int", "int")
 def stored_words(trace, i):
     """Words of the image of a trace's batch number `i`; 0 if there is none."""
-    return 0 if i >= ld(trace, TRACE_COUNT) else _image_words(ld(ld(trace, TRACE_TABLE), i))
+    return 0 if i >= ld(trace, TRACE_COUNT) else image_words(ld(ld(trace, TRACE_TABLE), i))
 
 
 @entry("int", "int", "words")
 def write_stored(trace, i, out, _n):
     """Write the image of a trace's batch number `i`."""
-    return _write(ld(ld(trace, TRACE_TABLE), i), out, 0)
+    return write_image(ld(ld(trace, TRACE_TABLE), i), out, 0)
 
 
 @inner
@@ -310,7 +318,7 @@ def lie_at(trace, address, header, _n):
     """What the folded step adds to a trace lies at `address` too: read it there, and give its own memory back."""
     if DEBUG:
         return 0
-    own = _fresh(trace)
+    own = fresh(trace)
     batch = mapped_batch(address, header)
     move_index(own, batch)
     free_batch(own)

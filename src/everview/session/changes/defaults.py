@@ -131,6 +131,14 @@ class Defaults:
         if OFFSET + name in self._core.runtime.offsets:
             self._core.transactions.set_offset(OFFSET + name, "")
 
+    def memory(self) -> tuple[dict[str, int], set[str]]:
+        """How far sequences are, for `recall`."""
+        return dict(self._last), set(self._unkept)
+
+    def recall(self, memory: tuple[dict[str, int], set[str]]) -> None:
+        """What sequences have given since was only supposed."""
+        self._last, self._unkept = memory
+
     def pending(self) -> dict[str, str]:
         """What a transaction that is committed now says about sequences."""
         return {OFFSET + name: str(self._last[name]) for name in self._unkept}

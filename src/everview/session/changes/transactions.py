@@ -7,7 +7,7 @@ count below zero) and, in a batch, when the transaction ends, so that the error 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from everview.codes.values import decode_value
 from everview.dataflow import shield
 from everview.dataflow.dataflow import ABSENT_HINT
-from everview.dataflow.operators import Operator, Trace
+from everview.dataflow.operators import Operator
 from everview.dataflow.scopes import MAX_EPOCHS
 from everview.errors import ConstraintError, EverviewError, InputError, LoopError, MemoryLimitError
 from everview.runtime.base import (
@@ -29,7 +29,7 @@ from everview.runtime.base import (
     columns_of,
     in_table_order,
 )
-from everview.runtime.captures import Captured
+from everview.runtime.captures import Supposed
 from everview.session.changes.current_rows import current, how_often
 from everview.session.changes.turns import reads, turn, writes
 from everview.session.rights.acting import WHO, doing
@@ -250,23 +250,37 @@ class Transactions:
                 raise
             clock.note()
 
-    def suppose(self, changes: ChangeSet, wanted: Collection[Operator]) -> Mapping[Trace, Captured]:
-        """What a transaction, and what it and the passing of time mean for the clock's followers, would change in some
-        operators' traces. In a turn.
+    def suppose(self, changes: ChangeSet, wanted: Callable[[], Collection[Operator]]) -> Supposed:
+        """What a transaction, with what follows from it (constraints' actions, the passing of time), would change in
+        some operators' traces. In a turn.
         """
         core = self._core
-        core.changing()
-        self.catch_up()
-        work = ChangeSet(changes)
-        with core.clock.not_after(work):
-            undo = core.clock.extend(work, exactly=True)
+        if core.closed or core.runtime.dataflow.serving:
+            core.changing()
+        if self.queued:
+            self.catch_up()
+        timed = core.clock.agenda.ranked
+        if timed or core.constraints.acting:
+            changes = ChangeSet(changes)
+        try:
+            if core.constraints.acting:
+                core.constraints.extend(changes)
+            return self._suppose_timed(changes, wanted) if timed else core.runtime.suppose(changes, wanted)
+        except EverviewError as error:
+            explained = self._explained(error, [changes])
+            if explained is error:
+                raise
+            raise explained from None
+
+    def _suppose_timed(self, work: ChangeSet, wanted: Callable[[], Collection[Operator]]) -> Supposed:
+        """The same with what the clock's followers make of it, and of the time that passed."""
+        clock = self._core.clock
+        with clock.not_after(work):
+            undo = clock.extend(work, exactly=True)
             try:
-                outcome = core.runtime.suppose(work, wanted)
+                return self._core.runtime.suppose(work, wanted)
             finally:
                 undo()
-        if outcome.error is not None:
-            raise self._explained(outcome.error, [work])
-        return outcome.changes
 
     def run(self, transactions: list[ChangeSet]) -> None:
         """Run transactions, one time each, as one step; all or none of them."""

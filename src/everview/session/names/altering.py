@@ -341,6 +341,7 @@ class Altering:
     def _point(self, what: Followed, arrangement: Arrangement) -> None:
         """Have a table or view read its contents elsewhere, and its subscribers told of those."""
         what._arrangement = arrangement
+        self._catalog.rearranged += 1
         if what._subscribers:
             self._core.subscriptions.watch(what)
 

@@ -73,6 +73,8 @@ class Catalog:
         """where entries are written and known: both, or neither"""
         self.tables: dict[str, Table] = {}
         self.views: dict[str, View] = {}
+        self.rearranged = 0
+        """how often a table or view was given other arrangements than it was made with"""
         self.next_id = 0
         """of the next table's plan node"""
         self.redeclarable: set[str] = set()

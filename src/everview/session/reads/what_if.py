@@ -10,6 +10,10 @@ Inside the block the changes are staged as a transaction's are (`everview.sessio
 what is read is what is there, and what the step has added to it. It is an exact answer for every view, because it is
 the step itself.
 
+A question in one line, `db.what_if(delete=...).changes(view)`, has no block in which others could see it. If it says
+which rows come and go, it is a turn that reads: nothing is staged, and no other thread's transaction is waited for. The
+step, the copy and the undoing are one call of the kernels (`everview.kernels.run.supposing`).
+
 Hazard: whatever reads traces directly (`explain`, `stats`, `as_of`, history) sees what is true, not what is supposed.
 """
 
@@ -23,19 +27,24 @@ import numpy as np
 
 from everview.dataflow import shield
 from everview.dataflow.dataflow import batch_arrays
-from everview.dataflow.operators import Arrangement, Operator, Trace
+from everview.dataflow.lending import visitors
+from everview.dataflow.operators import Arrangement, Operator
 from everview.errors import InputError, RowErrors, did_you_mean
 from everview.expr.evaluate import ERRORS
+from everview.kernels import make
 from everview.kernels.trace import read
-from everview.kernels.trace.trace import NO_SINCE
-from everview.runtime.captures import Captured
+from everview.kernels.trace.trace import NO_SINCE, TRACE_COUNT
+from everview.runtime.base import Change, ChangeSet
+from everview.runtime.captures import Supposed
 from everview.session.changes.transactions import Supposition, Transaction
-from everview.session.changes.turns import reads
+from everview.session.changes.turns import reads, turn
 from everview.session.clock.temporal import RESERVED_PREFIX
 from everview.session.reads import shown
 from everview.session.reads.followed import Followed
 from everview.session.reads.snapshot import Snapshot, consolidated, in_order
+from everview.session.rights.acting import WHO
 from everview.session.view import View
+from everview.stopping import helpers
 from everview.types import INT, STR
 
 if TYPE_CHECKING:
@@ -43,9 +52,6 @@ if TYPE_CHECKING:
     from everview.session.table import Table
 
 Row = tuple[Any, ...]
-
-HOW = ("delete", "insert", "upsert")
-"""What can be given in one line, in the order in which it is done."""
 
 
 class WhatIf:
@@ -72,9 +78,25 @@ class WhatIf:
     reach     1   1
     """
 
-    def __init__(self, core: Core, given: Mapping[str, Mapping[str, Any] | None]) -> None:
+    __slots__ = ("_answer", "_core", "_given", "_sequences", "_staged", "_transaction")
+
+    def __init__(
+        self,
+        core: Core,
+        delete: Mapping[str, Any] | None = None,
+        insert: Mapping[str, Any] | None = None,
+        upsert: Mapping[str, Any] | None = None,
+    ) -> None:
+        if core.closed:
+            core.alive()
         self._core = core
-        self._given = [(how, name, rows) for how in HOW for name, rows in _by_table(core, how, given.get(how))]
+        self._given: list[tuple[str, str, Any]] = []
+        if delete is not None:
+            _take(core, "delete", delete, self._given)
+        if insert is not None:
+            _take(core, "insert", insert, self._given)
+        if upsert is not None:
+            _take(core, "upsert", upsert, self._given)
         self._transaction: Transaction | None = None
         self._staged: Supposition | None = None
         self._answer: _Answer | None = None
@@ -86,18 +108,13 @@ class WhatIf:
         core = self._core
         core.alive()
         core.changing()
-        if core.transactions.pending() is not None:
-            inside = "another what_if" if core.transactions.supposed() is not None else "an open transaction"
-            raise InputError(
-                "E_WHAT_IF",
-                f"what_if cannot begin inside {inside}",
-                "end that first, or make these changes inside it, too",
-            )
+        self._refuse_inside()
         self._answer = None
         staged = Supposition(self)
         transaction = Transaction(core, into=staged)
         transaction.__enter__()
         self._transaction, self._staged = transaction, staged
+        self._sequences = core.defaults.memory()
         try:
             for how, name, rows in self._given:
                 getattr(core.session[name], how)(rows)
@@ -108,8 +125,11 @@ class WhatIf:
 
     @shield.covered
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        staged, answer = self._staged, self._answer
         try:
-            if kind is None:
+            if kind is None and (
+                answer is None or staged is None or not answer.is_of(staged, self._core.runtime.dataflow.time)
+            ):
                 self._current()
         finally:
             self._leave(error)
@@ -117,7 +137,19 @@ class WhatIf:
     def _leave(self, error: BaseException | None) -> None:
         transaction, self._transaction, self._staged = self._transaction, None, None
         if transaction is not None:
+            self._core.defaults.recall(self._sequences)
             transaction.__exit__(Undone, error, None)
+
+    def _refuse_inside(self) -> None:
+        """Refuse to begin where another transaction is under way."""
+        transactions = self._core.transactions
+        if transactions.pending() is not None:
+            inside = "another what_if" if transactions.supposed() is not None else "an open transaction"
+            raise InputError(
+                "E_WHAT_IF",
+                f"what_if cannot begin inside {inside}",
+                "end that first, or make these changes inside it, too",
+            )
 
     # questions
 
@@ -161,17 +193,62 @@ class WhatIf:
 
     def _asked(self) -> _Answer:
         """The answer to what was given, or to what was changed so far, or in the end."""
-        if self._staged is None and self._answer is None:
-            with self:
-                pass
-        elif self._staged is not None:
+        staged = self._staged
+        if staged is not None:
             if self._core.transactions.supposed() is not self:
                 raise InputError("E_WHAT_IF", "another thread is in this what_if", "ask there, or when it is over")
-            self._current()
+            return self._current()
+        if self._answer is None:
+            if (changes := self._plain()) is None:
+                with self:
+                    pass
+            else:
+                self._ask(changes)
         assert self._answer is not None
         return self._answer
 
+    def _ask(self, changes: ChangeSet) -> None:
+        """Answer what the changes mean, in a turn that reads, as `turns.reads` begins one; this is the short way."""
+        core = self._core
+        if core.lock._is_owned() or helpers or visitors:
+            self._ask_along(changes)
+            return
+        try:
+            with core.lock:
+                turn(core, self._answered, (changes,))
+        finally:
+            if core.subscriptions.pending:
+                core.subscriptions.deliver()
+
     # answers
+
+    def _plain(self) -> ChangeSet | None:
+        """What was given, as codes, if it says which rows come and go; None if that depends on what is there, on
+        defaults, or on who asks.
+        """
+        core = self._core
+        if core.transactions.staged is not None:
+            self._refuse_inside()
+        if WHO.get() is not None:
+            return None
+        staged = ChangeSet()
+        for how, name, rows in self._given:
+            table = core.catalog.tables[name]
+            if table._dropped or how == "upsert" or (how == "insert" and (table._key or core.catalog.defaults)):
+                return None
+            staged.append((table, table._codes(rows), 1 if how == "insert" else -1))
+        return staged
+
+    @reads
+    def _ask_along(self, changes: ChangeSet) -> None:
+        self._answered(changes)
+
+    def _answered(self, changes: ChangeSet) -> None:
+        core = self._core
+        if core.closed or core.transactions.queued:
+            core.alive()
+            core.transactions.catch_up()
+        self._answer = _Answer(core, changes)
 
     @reads
     def _current(self) -> _Answer:
@@ -246,23 +323,30 @@ class _Change(NamedTuple):
 class _Answer:
     """What some changes would do to every table and view. Rows are decoded when they are asked for."""
 
-    def __init__(self, core: Core, staged: Supposition) -> None:
+    __slots__ = ("_catalog", "_changes", "_errors", "_found", "_rearranged", "named", "time")
+
+    def __init__(self, core: Core, staged: ChangeSet) -> None:
         """In a turn."""
-        self._changes = list(staged)
+        self._changes: Sequence[Change] = staged if type(staged) is ChangeSet else list(staged)
         self.time = core.runtime.dataflow.time
-        catalog = core.catalog
-        views = catalog.views.values()
-        wanted = dict.fromkeys(t._arrangement.operator for t in catalog.tables.values())
-        for view in views:
-            wanted[view._arrangement.operator] = None
-            wanted |= dict.fromkeys(view._fallible)
-        for one in (*catalog.tables.values(), *views):
-            wanted |= dict.fromkeys(index.arrangement.operator for index in one._more)
+        self._catalog = catalog = core.catalog
+        self._rearranged = catalog.rearranged
         if core.runtime.backing.read_only:  # what the clock did there, the writer has told; nobody was waiting here
             core.clock.resume()
-        self._found = core.transactions.suppose(staged, wanted)
-        self._errors = {o: _errors(core, o, self._found, self.time) for v in views for o in v._fallible}
         self.named: dict[str, Table | View] = {**catalog.tables, **catalog.views}
+        self._found = core.transactions.suppose(staged, self._wanted)
+        fallible = {o for v in catalog.views.values() for o in v._fallible}
+        self._errors = {o: _errors(core, o, self._found, self.time) for o in fallible} if fallible else NO_ERRORS
+
+    def _wanted(self) -> set[Operator]:
+        """The operators that somebody may ask about."""
+        found: set[Operator] = set()
+        for one in self.named.values():
+            found.add(one._arrangement.operator)
+            found.update(index.arrangement.operator for index in one._more)
+            if isinstance(one, View):
+                found.update(one._fallible)
+        return found
 
     def is_of(self, staged: Supposition, time: int) -> bool:
         """Whether these are the changes that it is the answer to, and nothing has happened since."""
@@ -278,19 +362,28 @@ class _Answer:
 
     def names_changed(self) -> list[str]:
         """Which tables and views would not be the same; nothing is unpacked for that."""
-        shown = (n for n, w in self.named.items() if w._arrangement.trace in self._found)
+        self._check_arrangements()
+        found = self._found.changed
+        shown = [name for name, what in self.named.items() if what._arrangement.operator.number in found]
         return [name for name in shown if not name.startswith(RESERVED_PREFIX)]
 
     def changed(self) -> list[tuple[str, np.ndarray]]:
         """The same, with the diffs of the rows that come and go."""
-        return [(name, self._found[self.named[name]._arrangement.trace].diffs) for name in self.names_changed()]
+        found = {name: self._found.get(self.named[name]._arrangement.operator.number) for name in self.names_changed()}
+        return [(name, captured.diffs) for name, captured in found.items() if captured is not None]
 
     def change(self, arrangement: Arrangement) -> _Change | None:
         """What would change in an arrangement; in one that was made since, for a query, it is in the plan already."""
-        captured = self._found.get(arrangement.trace)
+        self._check_arrangements()
+        captured = self._found.get(arrangement.operator.number)
         if captured is None:
             return None
         return _Change(in_order(captured.columns, arrangement.order), captured.diffs)
+
+    def _check_arrangements(self) -> None:
+        """Refuse to answer about tables and views that have been altered, or have other plans, since it was asked."""
+        if self._catalog.rearranged != self._rearranged:
+            raise InputError("E_WHAT_IF", "tables or plans were altered since this was asked", "ask db.what_if again")
 
     def errors_of(self, what: Table | View) -> list[tuple[str, int]]:
         """What would go wrong in a view, and for how many rows."""
@@ -307,37 +400,36 @@ class _Answer:
             )
 
 
+NO_ERRORS: dict[Operator, list[tuple[str, int]]] = {}
 COLUMNS = ("name", "come", "go")
 TYPES = (STR, INT, INT)
 
 
-def _by_table(core: Core, how: str, given: Any) -> list[tuple[str, Any]]:
-    """The rows that are given for each table, in one line."""
-    if given is None:
-        return []
-    if not isinstance(given, Mapping):
+def _take(core: Core, how: str, given: Any, into: list[tuple[str, str, Any]]) -> None:
+    """Add the rows that are given for each table, in one line."""
+    if type(given) is not dict and not isinstance(given, Mapping):
         raise InputError("E_TYPE", f"what_if({how}={given!r})", f'name the tables: {how}={{"table": [rows]}}')
-    for name in given:
+    for name, rows in given.items():
         if name not in core.catalog.tables:
             known = [n for n in core.catalog.tables if not n.startswith(RESERVED_PREFIX)]
             what = f"{name!r} is a view" if name in core.catalog.views else f"no table is called {name!r}"
             raise InputError("E_NAME", f"what_if({how}=...): {what}", did_you_mean(name, known))
-    return [(name, rows) for name, rows in given.items() if not _is_empty(rows)]
+        if not isinstance(rows, (list, tuple)) or rows:
+            into.append((how, name, rows))
 
 
-def _is_empty(rows: Any) -> bool:
-    return isinstance(rows, (list, tuple)) and not rows
-
-
-def _errors(core: Core, operator: Operator, found: Mapping[Trace, Captured], time: int) -> list[tuple[str, int]]:
+def _errors(core: Core, operator: Operator, found: Supposed, time: int) -> list[tuple[str, int]]:
     """Errors that are there, and those that would be."""
     assert operator.trace is not None
     core.runtime.sync(operator)
+    more = found.get(operator.number)
+    if more is None and not make.peek(operator.trace.address, TRACE_COUNT):
+        return []
     batch = read.collect(operator.trace.address, NO_SINCE, max(time, operator.trace.since), 0)
     columns, _, counts = batch_arrays(batch, 1)
     read.release(batch)
-    if operator.trace in found:
-        columns, counts = _together((columns, counts), _Change(found[operator.trace].columns, found[operator.trace][2]))
+    if more is not None:
+        columns, counts = _together((columns, counts), _Change(more.columns, more.diffs))
     return [(ERRORS[code], n) for code, n in zip(columns[0].tolist(), counts.tolist(), strict=True)]
 
 
