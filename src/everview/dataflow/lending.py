@@ -14,7 +14,8 @@ A session that is used by one thread never lends, and pays nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from threading import Lock, get_ident
 from typing import TypeVar
 
@@ -25,9 +26,30 @@ Answer = TypeVar("Answer")
 visitors: set[int] = set()
 """threads that are guests: one that waited for a turn would wait for the step, which waits for its guests"""
 
+hurried: set[int] = set()
+"""threads that do not wait for a turn while somebody else has one: they have something better to do"""
+
 
 class MustWait(Exception):
-    """A guest needs a turn after all."""
+    """A guest needs a turn after all, or somebody in a hurry."""
+
+
+def is_guest() -> bool:
+    """Whether this thread reads beside a step."""
+    return get_ident() in visitors
+
+
+@contextmanager
+def in_a_hurry() -> Iterator[None]:
+    """Let this thread's calls raise `MustWait` wherever they would wait for others' calls. What they only read is there
+    without waiting, in most cases: beside the step under way, or because there is none.
+    """
+    me = get_ident()
+    hurried.add(me)
+    try:
+        yield
+    finally:
+        hurried.discard(me)
 
 
 class Lender:

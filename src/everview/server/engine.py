@@ -6,8 +6,8 @@ raises. Work is done one after the other: of one principal in the order in which
 between, so a transaction is begun and ended in one piece. A client that wants several statements in one transaction
 collects them and sends them together.
 
-Who only looks at a table or view does not wait for a long step: `await engine.read(work)` looks beside it, from
-another thread.
+Who only reads does not wait for a long step, and holds up nobody: `await engine.read(work)` is done in another thread
+(`everview.server.readers`), beside the step under way, and sees the last complete time.
 
 Work has a `key`, whoever asks for it. `engine.cancel(key)` drops what waits under that key, and has the session stop
 what runs (`everview.session.limits`); either fails with E_CANCELLED and has changed nothing. So does work whose
@@ -24,18 +24,20 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from everview.dataflow.lending import MustWait
 from everview.errors import ClosedError, EverviewError, InputError
 from everview.server.fairness import Queue
 from everview.server.feeds import Feeds
+from everview.server.jobs import Job
 from everview.server.quotas import Quotas
+from everview.server.readers import Readers
 from everview.server.stamps import stamp_of
 from everview.server.subscription import GRANULARITY, Subscription, Wanted
 from everview.session.core import core_of
 from everview.session.limits import cancelled
+from everview.session.reads.guests import lend, visited
 from everview.session.rights.access import forbidden
 from everview.session.rights.acting import WHO, Principal, acting
 
@@ -53,42 +55,8 @@ AGAIN = 0.02
 LOOK = 1.0
 """Seconds between looks at whose token has ended."""
 
-READERS = 2
-"""Threads for those who read while the engine is busy."""
-
 GRACE = 5.0
 """Seconds for which the work under way may go on when the engine is closed."""
-
-
-@dataclass(eq=False)
-class Job:
-    """A job, and who waits for it."""
-
-    work: Callable[[Session], Any]
-    seconds: float | None
-    memory: int | None
-    key: object
-    answer: asyncio.Future[Any]
-    who: Principal | None = None
-    """on whose behalf; None for the server itself"""
-    to_stop: bool = False
-    began: float = field(default=0.0)
-
-    @property
-    def whose(self) -> str:
-        """In whose queue it waits."""
-        return "" if self.who is None else self.who.role
-
-    def done(self, answer: Any, error: BaseException | None) -> None:
-        """Tell whoever waits; on the loop."""
-        if self.answer.done():
-            return
-        if error is None:
-            self.answer.set_result(answer)
-        elif isinstance(error, StopIteration):  # a future cannot hold one
-            self.answer.set_exception(RuntimeError(repr(error)))
-        else:
-            self.answer.set_exception(error)
 
 
 class Engine:
@@ -124,9 +92,11 @@ class Engine:
         self._running: Job | None = None
         self._closing = False
         self._changed = threading.Condition()
+        self._guests = threading.Lock()
         self._ended = self.loop.create_future()
         self.feeds = Feeds(session, self.loop)
-        self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="everview reader")
+        lend(core_of(session))
+        self._readers = Readers(self._worked, self._read)
         self._thread = threading.Thread(target=self._serve, daemon=True, name="everview engine")
         self._thread.start()
 
@@ -143,6 +113,39 @@ class Engine:
         """Have the engine's thread call `work` with the session. Each of the session's calls in it may take so many
         seconds, and so many bytes more than there are.
         """
+        return await self._answered(self._job(work, seconds, memory, key), self._put)
+
+    async def read(
+        self,
+        work: Callable[[Session], T],
+        *,
+        seconds: float | None = None,
+        memory: int | None = None,
+        key: object = None,
+    ) -> T:
+        """The same for work that only reads. It is done beside what the thread does, and sees the last complete time;
+        in the queue, if that is not possible. It may be begun several times, so it must change nothing anywhere.
+        """
+        return await self._answered(self._job(work, seconds, memory, key), self._put_beside)
+
+    async def follow(self, work: Callable[[Session], T], *, key: object = None, **limits: Any) -> T:
+        """The same for work that begins to follow something: on the thread, or as a guest of the step that it runs. The
+        step's commit waits for the guest, so what the step changes is told to those who come meanwhile.
+        """
+        if self._running is None:
+            return await self.run(work, key=key, **limits)
+        return await self.read(lambda session: self._as_guest(work, session), key=key, **limits)
+
+    def _as_guest(self, work: Callable[[Session], T], session: Session) -> T:
+        if threading.current_thread() is self._thread:
+            return work(session)
+        with self._guests:  # one after the other: they share what otherwise only the thread has
+            found = visited(core_of(session), lambda: (work(session),))
+        if found is None:
+            raise MustWait
+        return found[0]  # type: ignore[no-any-return]
+
+    def _job(self, work: Callable[[Session], T], seconds: float | None, memory: int | None, key: object) -> Job:
         who = WHO.get()
         if who is not None:
             self.quotas.statement(who)
@@ -150,40 +153,44 @@ class Engine:
             if limits:
                 seconds = least(seconds, limits["milliseconds"] / 1000 if "milliseconds" in limits else None)
                 memory = least(memory, int(limits["memory"]) if "memory" in limits else None)
-        job = Job(work, seconds, memory, key, self.loop.create_future(), who)
-        with self._changed:
-            if self._closing:
-                raise closing()
-            if len(self._waiting) >= self.most_waiting:
-                raise InputError(
-                    "E_BUSY", f"{self.most_waiting:,} calls wait for the server already", "try again in a while"
-                )
-            self._waiting.put(job.whose, job, self.quotas.weight(who))
-            self._changed.notify()
+        return Job(work, seconds, memory, key, self.loop.create_future(), who)
+
+    async def _answered(self, job: Job, put: Callable[[Job], None]) -> Any:
+        put(job)
         try:
-            answer: T = await job.answer
+            return await job.answer
         except asyncio.CancelledError:
             self._stop([job])
             raise
-        return answer
 
-    async def read(self, work: Callable[[Session], T], *, seconds: float | None = None, key: object = None) -> T:
-        """The same for work that only looks at tables and views, a moment long. While the thread is busy, it is done
-        beside what that does, and sees the last complete time (`everview.session.reads.guests`).
-        """
-        if self._running is None and not self._waiting:
-            return await self.run(work, seconds=seconds, key=key)
-        if self._closing:
-            raise closing()
-        return await self.loop.run_in_executor(self._readers, self._look, work, seconds, WHO.get())
+    def _put(self, job: Job) -> None:
+        with self._changed:
+            if self._closing:
+                raise closing()
+            if len(self._waiting) + len(self._readers) >= self.most_waiting:
+                raise InputError(
+                    "E_BUSY", f"{self.most_waiting:,} calls wait for the server already", "try again in a while"
+                )
+            self._waiting.put(job.whose, job, self.quotas.weight(job.who))
+            self._changed.notify()
 
-    def _look(self, work: Callable[[Session], T], seconds: float | None, who: Principal | None) -> T:
-        self._check(who)
-        with acting(who):
-            if seconds is None:
-                return work(self.session)
-            with self.session.limits(seconds=seconds):
-                return work(self.session)
+    def _put_beside(self, job: Job) -> None:
+        if self._closing or len(self._readers) >= self.most_waiting:
+            self._put(job)
+        else:
+            self._readers.put(job, self.quotas.weight(job.who))
+
+    def _read(self, job: Job, answer: Any, error: BaseException | None) -> None:
+        """A reader is done with a question; on its thread."""
+        if isinstance(error, MustWait):
+            try:
+                self._put(job)
+            except EverviewError as refused:
+                error = refused
+            else:
+                return
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self.loop.call_soon_threadsafe(job.done, answer, error)
 
     def _check(self, who: Principal | None) -> None:
         """Refuse work for somebody who is not let in any more."""
@@ -194,7 +201,7 @@ class Engine:
         """Drop the work that waits under a key, and have that under way stop; False if there is none. On the loop."""
         with self._changed:
             found = [job for job in (*self._waiting, self._running) if job is not None and job.key == key]
-        return self._stop(found if key is not None else [])
+        return self._stop([*found, *self._readers.of(key)] if key is not None else [])
 
     def _stop(self, jobs: Sequence[Job]) -> bool:
         with self._changed:
@@ -206,7 +213,8 @@ class Engine:
             job.done(None, cancelled())
         if running is not None:
             self._press(running)
-        return bool(waiting) or running is not None
+        elsewhere = [job for job in jobs if job not in waiting and job is not running and self._readers.stop(job)]
+        return bool(waiting) or running is not None or bool(elsewhere)
 
     def _press(self, job: Job) -> None:
         """Have the work under way stop, again and again until it ends: between calls of the session nobody hears."""
@@ -247,7 +255,7 @@ class Engine:
             dropped = self._waiting.clear()
             running = self._running
             self._changed.notify()
-        for job in dropped:
+        for job in (*dropped, *self._readers.close()):
             job.done(None, closing())
         if running is not None:
             with contextlib.suppress(asyncio.TimeoutError):
@@ -255,7 +263,6 @@ class Engine:
             self._stop([running])
         error = await asyncio.shield(self._ended)
         self._thread.join()
-        self._readers.shutdown(wait=False, cancel_futures=True)
         if error is not None:
             raise error
 
@@ -292,13 +299,7 @@ class Engine:
         try:
             if job.to_stop:
                 raise cancelled()
-            self._check(job.who)
-            with acting(job.who):
-                if job.seconds is None and job.memory is None:
-                    answer = job.work(self.session)
-                else:
-                    with self.session.limits(seconds=job.seconds, memory=job.memory):
-                        answer = job.work(self.session)
+            answer = self._worked(job)
         except BaseException as raised:
             error = raised
         took = time.perf_counter() - began
@@ -310,6 +311,15 @@ class Engine:
         if self._rights != core_of(self.session).access.version or time.monotonic() > self._looked + LOOK:
             self._look_at_rights()
         self.loop.call_soon_threadsafe(job.done, answer, error)
+
+    def _worked(self, job: Job) -> Any:
+        """What a job gives, done by whoever it is for and within its limits."""
+        self._check(job.who)
+        with acting(job.who):
+            if job.seconds is None and job.memory is None:
+                return job.work(self.session)
+            with self.session.limits(seconds=job.seconds, memory=job.memory):
+                return job.work(self.session)
 
     def _look_at_rights(self) -> None:
         """Take back what somebody has no right to any more: it was revoked, or their token's time is over."""

@@ -116,7 +116,7 @@ class Subscription:
 
         async with self._changing:
             try:
-                at, chunks = await engine.run(begin, key=self._key)
+                at, chunks = await engine.follow(begin, key=self._key)
             except BaseException:
                 engine.quotas.give_back("subscriptions", self._who, len(wanted))
                 await self._leave([feed for feed in found if feed not in self.feeds.values()])

@@ -40,6 +40,7 @@ from everview.session.names.catalog import Catalog
 from everview.session.names.definitions import Definitions
 from everview.session.names.plan_history import PlanHistory
 from everview.session.rights.access import Access
+from everview.session.spoken import HERE, Spoken
 from everview.session.statistics import Statistics
 from everview.stopping import Stop, helpers
 from everview.types import DataType
@@ -86,10 +87,7 @@ class Core:
         self.defaults = Defaults(self)
         self.functions: dict[str, UserFunction] = {}
         """Python functions that SQL and Datalog may call, by name"""
-        self.zone = "UTC"
-        """Time zone in which SQL reads and writes moments"""
-        self.search_path: tuple[str, ...] = ("public",)
-        """Schemas in which SQL looks for names that say none"""
+        self._spoken = Spoken()
         self.types: dict[str, DataType] = {}
         """Types that SQL's CREATE TYPE made, by name"""
         self.attached: dict[str, Any] = {}
@@ -106,6 +104,24 @@ class Core:
         """The last complete time, transactions that wait in a batch included."""
         queued = self.transactions.queued
         return self.runtime.dataflow.time + (len(queued) if queued else 0)
+
+    @property
+    def zone(self) -> str:
+        """Time zone in which SQL reads and writes moments."""
+        return (HERE.get() or self._spoken).zone
+
+    @zone.setter
+    def zone(self, name: str) -> None:
+        (HERE.get() or self._spoken).zone = name
+
+    @property
+    def search_path(self) -> tuple[str, ...]:
+        """Schemas in which SQL looks for names that say none."""
+        return (HERE.get() or self._spoken).search_path
+
+    @search_path.setter
+    def search_path(self, path: tuple[str, ...]) -> None:
+        (HERE.get() or self._spoken).search_path = path
 
     def others(self) -> list[Core]:
         """The other sessions of this process."""

@@ -165,6 +165,11 @@ class View(Followed):
             found.extend((ERRORS[code], n) for code, n in zip(columns[0].tolist(), counts.tolist(), strict=True))
         return found
 
+    def _complete_beside(self, time: int | None = None) -> bool | None:
+        """Whether nothing has failed, for a guest of a step; None if that takes a turn to say."""
+        return True if time is None and not self._dropped and not guests.has_failed(self._fallible) else None
+
+    @guests.beside(_complete_beside)
     @reads
     def _refuse_errors(self, time: int | None = None) -> None:
         """Refuse to give contents, of now or of a time, that lack rows which could not be computed."""

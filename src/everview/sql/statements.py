@@ -22,6 +22,7 @@ import numpy as np
 from sqlglot import exp
 
 from everview.codes.codec import Codec
+from everview.dataflow.lending import is_guest
 from everview.errors import InputError, did_you_mean
 from everview.expr.nodes import Expr
 from everview.expr.resolve import Column
@@ -33,6 +34,7 @@ from everview.plan.substitute import substituted
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.changes.turns import reads, writes
 from everview.session.core import Core, core_of
+from everview.session.reads import guests
 from everview.session.rights.acting import Principal, acting
 from everview.session.session import Session
 from everview.sql.answers import asking, company, lookups, observed
@@ -107,6 +109,8 @@ class Statements:
         """the sequence that gave the last number here"""
         self.is_inner = False
         """whether this is the SQL of a session about another"""
+        self.read_at: int | None = None
+        """the time at which the last query was answered: others may have gone on since"""
 
     def run(self, text: str) -> Any:
         """Run all statements of a text; the last one's answer."""
@@ -164,7 +168,7 @@ class Statements:
             raise
 
     def _run_it(self, statement: reading.Statement) -> Any:
-        self.affected = None
+        self.affected = self.read_at = None
         if self.failed and self._own() and statement.first not in ("ROLLBACK", "COMMIT"):
             raise statement.source().error_at(
                 statement.tokens[0].start, "E_TRANSACTION", "the transaction has failed before this", "ROLLBACK it"
@@ -188,11 +192,7 @@ class Statements:
         """A text with what the session says about it: its time zone and types."""
         return replace(source, zone=self.core.zone, types=self.core.types, parameters=self.parameters)
 
-    @reads
-    def shape(self, text: str, look: Callable[[exp.Expr], None]) -> Shape | None:
-        """The columns that a statement would give, None if it gives no rows; nothing is done. `look` is shown the
-        statement before it is bound.
-        """
+    def _shape(self, text: str, look: Callable[[exp.Expr], None]) -> Shape | None:
         self.core.alive()
         statement = next(reading.statements(text, lambda: self.dialect), None)
         if statement is None:
@@ -224,6 +224,14 @@ class Statements:
         parts.whole(node, source, lambda: self._bind(handler, node, source))
         return self._returned()
 
+    @guests.beside(_shape)
+    @reads
+    def shape(self, text: str, look: Callable[[exp.Expr], None]) -> Shape | None:
+        """The columns that a statement would give, None if it gives no rows; nothing is done. `look` is shown the
+        statement before it is bound.
+        """
+        return self._shape(text, look)
+
     def _returned(self) -> Shape | None:
         """The columns of the RETURNING that was bound last."""
         found = self.returning
@@ -233,14 +241,16 @@ class Statements:
         """Run a statement in one turn: what it reads does not change while it runs. Some last for ever, so each of
         their steps has its own.
         """
-        if alone:
+        if alone or (function in _BESIDE and is_guest()):
             return function(self, *arguments)
         return (self._reading if reading else self._writing)(function, *arguments)
 
     @reads
     def _reading(self, function: Callable[..., Any], *arguments: Any) -> Any:
         self.core.alive()
-        return function(self, *arguments)
+        answer = function(self, *arguments)
+        self.read_at = self.core.time
+        return answer
 
     @writes
     def _writing(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -546,6 +556,9 @@ _MAKING: set[Callable[..., Any]] = {definitions.create, definitions.define, defi
 
 _ALONE: set[Callable[..., Any]] = {pipelines.create_source, pipelines.create_sink, pipelines.run}
 """Statements that are many turns."""
+
+_BESIDE: set[Callable[..., Any]] = {subscription.subscribe}
+"""Statements that a guest of a step may try: they begin turns where they need one."""
 
 _HANDLERS: dict[type[exp.Expr], _Handler] = {
     exp.Create: definitions.create,

@@ -18,7 +18,6 @@ from everview.server.engine import Engine
 from everview.server.http.guard import STATUS
 from everview.server.http.shown import columns_shown, dumped, rows_shown
 from everview.server.settings import Settings
-from everview.session.core import core_of
 from everview.session.rights.acting import WHO
 from everview.wire.envelopes import ARROW, arrow_stream
 from everview.wire.mistakes import told
@@ -62,13 +61,9 @@ class Door:
             "seconds": _least(seconds, self.settings.seconds),
             "memory": _least(memory, self.settings.memory),
         }
-        looks = looks and core_of(self.engine.session).access.acting() is None  # policies are bound in a turn
         key = query_key(request.headers.get(QUERY_ID))
-        running = asyncio.ensure_future(
-            self.engine.read(work, seconds=limits["seconds"], key=key)
-            if looks
-            else self.engine.run(work, **limits, key=key)  # type: ignore[arg-type]
-        )
+        ask = self.engine.read if looks else self.engine.run
+        running = asyncio.ensure_future(ask(work, **limits, key=key))  # type: ignore[arg-type]
         gone = asyncio.ensure_future(_gone(request))
         try:
             await asyncio.wait({running, gone}, return_when=asyncio.FIRST_COMPLETED)

@@ -21,9 +21,9 @@ from everview.errors import InputError
 from everview.expr.resolve import Column
 from everview.io.durations import seconds
 from everview.language.collection import Collection
-from everview.server.asking import Answer, answer_of, ask
+from everview.server.asking import Answer, answer_of, ask, only_reads
 from everview.server.http.answers import Door
-from everview.server.http.relations import Once, table_of
+from everview.server.http.relations import Once, looking, table_of
 from everview.session.core import core_of
 from everview.session.limits import size_of
 from everview.session.table import Table
@@ -50,8 +50,8 @@ EXACT = frozenset({"int", "float", "bool", "str", "bytes", "date", "timestamp", 
 """Kinds whose values come out of Arrow as they went in; rows with others are sent value by value."""
 
 
-LOOKS = frozenset({"hello", "names", "relation", "rows", "count", "counts", "lookup"})
-"""Calls that only look, and need not wait for a step."""
+LOOKS = frozenset({"hello", "names", "relation", "rows", "count", "counts", "lookup", "now"})
+"""Calls that only look, and need not wait for a step. So does a query in SQL."""
 
 
 async def call(door: Door, request: Request) -> Response:
@@ -72,8 +72,10 @@ async def call(door: Door, request: Request) -> Response:
             ) from None
         return {"time": db.time, **answer}, parts
 
-    looks = name in LOOKS and not head.get("suppose") and head.get("at") is None
-    answer, parts = await door.run(request, work, **_limits(head.get("limits")), looks=looks)
+    looks = name in LOOKS or (name == "sql" and only_reads(str(head.get("text"))))
+    looks = looks and not head.get("suppose") and head.get("at") is None
+    do = looking(work) if looks and name != "sql" else work
+    answer, parts = await door.run(request, do, **_limits(head.get("limits")), looks=looks)
     return Response(packed(answer, parts), media_type=KIND)
 
 
@@ -228,7 +230,7 @@ def sql(db: Session, given: Given) -> Sent:
 
 
 def _answered(answer: Answer) -> Sent:
-    said: Message = {"relation": answer.relation, "text": answer.text, "affected": answer.affected}
+    said: Message = {"time": answer.time, "relation": answer.relation, "text": answer.text, "affected": answer.affected}
     if answer.result is None:
         return said, []
     result = answer.result

@@ -15,7 +15,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,6 +25,7 @@ from everview.errors import EverviewError, InputError
 from everview.server.http.answers import Door, number_in, rows_answer, shown, wants_arrow
 from everview.server.http.shown import columns_shown, reader, rows_shown
 from everview.session.core import core_of
+from everview.session.reads import guests
 from everview.session.reads.followed import Followed
 from everview.session.reads.snapshot import Snapshot
 from everview.session.table import Table
@@ -34,6 +36,8 @@ from everview.wire.envelopes import ARROW, arrow_table
 
 if TYPE_CHECKING:
     from everview.session.session import Session
+
+T = TypeVar("T")
 
 
 def relation(db: Session, name: str) -> Followed:
@@ -64,6 +68,16 @@ def described(found: Followed) -> dict[str, Any]:
     return said
 
 
+def looking(work: Callable[[Session], T]) -> Callable[[Session], T]:
+    """Work that looks, for those to whom policies may show a part: that is found in one turn, or beside one step."""
+
+    def look(db: Session) -> T:
+        core = core_of(db)
+        return work(db) if core.access.acting() is None else guests.looked(core, lambda: work(db))
+
+    return look
+
+
 async def listed(door: Door, request: Request) -> Response:
     """All tables and views."""
 
@@ -72,13 +86,13 @@ async def listed(door: Door, request: Request) -> Response:
         views = [name for name in db.views if not name.startswith("(")]
         return {"time": db.time, "relations": [described(db[name]) for name in access.visible((*db.tables, *views))]}
 
-    return shown(await door.run(request, work))
+    return shown(await door.run(request, looking(work), looks=True))
 
 
 async def one(door: Door, request: Request) -> Response:
     """What one is."""
     name = request.path_params["name"]
-    return shown(await door.run(request, lambda db: described(relation(db, name))))
+    return shown(await door.run(request, looking(lambda db: described(relation(db, name))), looks=True))
 
 
 async def rows(door: Door, request: Request) -> Response:
@@ -91,7 +105,7 @@ async def rows(door: Door, request: Request) -> Response:
         given = contents.to_arrow() if arrow else contents.rows()
         return contents.time, list(found._codec.names), list(found._codec.types), given
 
-    return rows_answer(request, *await door.run(request, work, looks=at is None))
+    return rows_answer(request, *await door.run(request, looking(work), looks=at is None))
 
 
 def contents_at(found: Followed, time: int) -> Snapshot:

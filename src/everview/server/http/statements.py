@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from everview.errors import InputError
-from everview.server.asking import Answer, ask
+from everview.server.asking import Answer, ask, only_reads
 from everview.server.http.answers import Door, body_object, query_key, rows_answer, shown, text_in, wants_arrow
 from everview.sql.answers.result import Result
 
@@ -28,7 +28,7 @@ async def sql(door: Door, request: Request) -> Response:
         text = (await request.body()).decode("utf-8", "replace")
     else:
         text = text_in(await body_object(request), "sql")
-    return await _answered(door, request, lambda db: ask(db, text))
+    return await _answered(door, request, lambda db: ask(db, text), looks=only_reads(text))
 
 
 async def transaction(door: Door, request: Request) -> Response:
@@ -60,14 +60,14 @@ async def cancel(door: Door, request: Request) -> Response:
     return shown({"cancelled": door.engine.cancel(query_key(text_in(await body_object(request), "id")))})
 
 
-async def _answered(door: Door, request: Request, work: Any) -> Response:
+async def _answered(door: Door, request: Request, work: Any, *, looks: bool = False) -> Response:
     arrow = wants_arrow(request)
 
     def read(db: Session) -> tuple[Answer, Any]:
         answer = work(db)
         return answer, _rows(answer.result, arrow)
 
-    answer, rows = await door.run(request, read)
+    answer, rows = await door.run(request, read, looks=looks)
     affected = {} if answer.affected is None else {"affected": answer.affected}
     if answer.result is None:
         said = {"relation": answer.relation} if answer.relation else {"text": answer.text} if answer.text else {}
@@ -76,7 +76,7 @@ async def _answered(door: Door, request: Request, work: Any) -> Response:
 
 
 def _rows(result: Result | None, arrow: bool) -> Any:
-    """The rows, decoded on the engine's thread: codes mean nothing elsewhere."""
+    """The rows, decoded where they were read: not on the loop, which has others to serve."""
     if result is None:
         return None
     return result.to_arrow() if arrow else result.rows()

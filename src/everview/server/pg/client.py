@@ -104,9 +104,19 @@ class Client:
 
     async def run(self, function: Callable[[Session], T]) -> T:
         """Have the engine do something, within the limits of a statement."""
-        own = self.settings.seconds
-        both = [s for s in (own, self.seconds) if s]
-        return await self.engine.run(function, seconds=min(both) if both else None, memory=self.memory, key=self)
+        return await self.engine.run(function, seconds=self._limit, memory=self.memory, key=self)
+
+    async def read(self, function: Callable[[Session], T]) -> T:
+        """The same for what only reads: it does not wait for others' steps."""
+        return await self.engine.read(function, seconds=self._limit, memory=self.memory, key=self)
+
+    async def follow(self, function: Callable[[Session], T]) -> T:
+        """The same for what begins to follow something."""
+        return await self.engine.follow(function, seconds=self._limit, memory=self.memory, key=self)
+
+    @property
+    def _limit(self) -> float | None:
+        return min((s for s in (self.settings.seconds, self.seconds) if s), default=None)
 
     def act_as(self, who: Principal) -> None:
         """Do what follows as another role; in the connection's own task."""

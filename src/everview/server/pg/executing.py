@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from everview.errors import did_you_mean
 from everview.expr.wordings import zone_of
+from everview.server.asking import READING
 from everview.server.pg import copying, cursors, subscribing
 from everview.server.pg.answers import Answer, Column, columns_of
 from everview.server.pg.client import Client, Prepared
@@ -95,7 +96,9 @@ async def _looked(
         return nothing, None, None
     if client.catalog.wants(command):
         return *await client.catalog.described(client, command, text, said), None
-    given, shape, way = await client.run(lambda s: client.work.described(s, text, said))
+    beside = command.first in READING and not command.changing and client.work.plain
+    run = client.read if beside else client.run
+    given, shape, way = await run(lambda s: client.work.described(s, text, said, beside=beside))
     return given, None if shape is None else columns_of(shape.names, shape.types), way
 
 
@@ -123,8 +126,10 @@ async def executed(client: Client, found: Prepared, given: Given) -> Answer:
             raise PgError("E_UNSUPPORTED", "0A000", f"{start} is not supported", why)
     if client.catalog.wants(command):
         return await client.catalog.answered(client, found.text, given, found.columns)
-    outcome = await client.run(
-        lambda s: client.work.run(s, found.text, given if given.known else None, changing=command.changing)
+    beside = command.first in READING and not command.changing and client.work.plain
+    values, run = given if given.known else None, client.read if beside else client.run
+    outcome = await run(
+        lambda s: client.work.run(s, found.text, values, changing=command.changing, beside=beside)
     )
     if client.inside and client.work.defined and command.first in ("CREATE", "DROP", "ALTER") and client.explicit:
         client.told(f"{client.work.defined[-1]} took effect at once; ROLLBACK will not undo it")

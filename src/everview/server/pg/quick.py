@@ -4,8 +4,8 @@ Most of what an application asks is of this form, and the rows lie in an index. 
 plan is looked at: a filter that asks for nothing but that columns equal parameters, over a table or view that has an
 index by those columns first. Then running it is reading the index; nothing is parsed or bound again.
 
-It is read where the statement is asked, on the event loop, if no step is under way at that moment; else it waits in
-the engine's queue like everything else. Whoever has changed something in an open transaction does not come here, nor
+It is read where the statement is asked, on the event loop: in a turn if that is free, or beside the step under way. If
+neither is possible at that moment, it goes the way of every query. Whoever has changed something in an open transaction does not come here, nor
 does a table that was altered, a view with rows that cannot be computed, or a session on Spark.
 """
 
@@ -25,6 +25,7 @@ from everview.expr.nodes import Call, ColumnRef
 from everview.plan import nodes as plan
 from everview.runtime.embedded import EmbeddedRuntime
 from everview.session.core import Core, core_of
+from everview.session.reads import guests
 from everview.session.reads.snapshot import read_codes
 from everview.session.rights.acting import WHO, Principal
 from everview.session.view import View
@@ -68,18 +69,21 @@ class Quick:
     def found(self, values: Sequence[Any], who: Principal | None) -> np.ndarray | None:
         """The same as codes, by values in the order of the encoders."""
         core = self.core
-        if any(v is None for v in values) or not core.lock.acquire(blocking=False):
+        if any(v is None for v in values):
             return None
+        if not core.lock.acquire(blocking=False):
+            found: np.ndarray | None = guests.visited(core, lambda: self._beside(values, who))
+            return found
         try:
+            if core.unsettled or core.stop is not None or core.transactions.queued:
+                return None
             return self._read(values) if self._fit(who) else None
         finally:
             core.lock.release()
 
     def _fit(self, who: Principal | None) -> bool:
         core, of = self.core, self.of
-        if (core.access.version, who) != self.allowed:
-            return False
-        if core.closed or core.unsettled or core.stop is not None or core.transactions.queued:
+        if core.closed or (core.access.version, who) != self.allowed:
             return False
         if of._dropped or of._codec is not self.codec:
             return False
@@ -88,8 +92,19 @@ class Quick:
         return of._arrangement is self.arrangement or any(i.arrangement is self.arrangement for i in of._more)
 
     def _read(self, values: Sequence[Any]) -> np.ndarray:
-        start = tuple(encode(value) for (_, encode), value in zip(self.encoders, values, strict=True))
-        columns, counts = read_codes(self.core.runtime, self.arrangement, start, self.core.runtime.dataflow.time)
+        start = self._start(values)
+        return self._wanted(*read_codes(self.core.runtime, self.arrangement, start, self.core.runtime.dataflow.time))
+
+    def _beside(self, values: Sequence[Any], who: Principal | None) -> np.ndarray | None:
+        """The same as a guest of the step under way."""
+        if not self._fit(who):
+            return None
+        return self._wanted(*guests.keyed(self.core, self.arrangement, self._start(values)))
+
+    def _start(self, values: Sequence[Any]) -> tuple[int, ...]:
+        return tuple(encode(value) for (_, encode), value in zip(self.encoders, values, strict=True))
+
+    def _wanted(self, columns: np.ndarray, counts: np.ndarray) -> np.ndarray:
         codes = columns[list(self.outputs)]
         if len(counts) and counts.max() > 1:
             codes = np.repeat(codes, counts, axis=1)

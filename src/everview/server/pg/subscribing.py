@@ -42,6 +42,7 @@ from everview.server.pg.wire import Gone
 from everview.server.stamps import stamp_of
 from everview.session.changes.batch import Batch
 from everview.session.core import core_of
+from everview.session.reads import guests
 from everview.session.reads.snapshot import consolidated
 from everview.session.rights.acting import WHO
 from everview.sql.scalar.names import spelled
@@ -238,7 +239,7 @@ class Live(Answer):
                 raise InputError("E_FUTURE", f"AS OF {since} has not come yet: it is {now}", "leave AS OF out")
             view._refuse_errors()
             if wanted.snapshot or wanted.key:
-                snapshot = view.as_of(since)
+                snapshot = view._now() if since == now else view.as_of(since)
                 self._first = Batch(since, view._codec, *snapshot._contents())
             later = [] if since == now else _batches(view, since)
             self.told = since
@@ -498,8 +499,17 @@ def _arranged(wanted: Wanted, names: list[str], types: list[Any]) -> tuple[list[
 async def columns(client: Client, command: Command) -> list[Column]:
     """The columns that a SUBSCRIBE will give; it is not begun."""
     wanted = read(command)
-    names, types = await client.run(lambda s: client.work.inside(s, lambda sql: _shape(sql, wanted)))
-    return _arranged(wanted, names, types)[0]
+    return _arranged(wanted, *await _looked(client, wanted))[0]
+
+
+async def _looked(client: Client, wanted: Wanted) -> tuple[list[str], list[Any]]:
+    """The columns of what is wanted."""
+
+    def look(session: Session) -> tuple[list[str], list[Any]]:
+        shape = lambda: client.work.inside(session, lambda sql: _shape(sql, wanted), apart=True)  # noqa: E731
+        return guests.looked(core_of(session), shape)
+
+    return await client.read(look)
 
 
 async def open_live(client: Client, command: Command) -> Live:
@@ -509,12 +519,11 @@ async def open_live(client: Client, command: Command) -> Live:
         raise PgError(
             "E_TRANSACTION", "25001", "what a transaction has changed cannot be subscribed to", "COMMIT first"
         )
-    names, types = await client.run(lambda s: client.work.inside(s, lambda sql: _shape(sql, wanted)))
-    live = Live(client, wanted, *_arranged(wanted, names, types))
+    live = Live(client, wanted, *_arranged(wanted, *await _looked(client, wanted)))
     client.engine.quotas.take("subscriptions", live.who)
     live.counted = True
     try:
-        await client.run(live.start)
+        await client.follow(live.start)
     except BaseException:
         live.close()
         raise

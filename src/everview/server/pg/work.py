@@ -31,6 +31,8 @@ from everview.server.pg.settings import Settings
 from everview.server.pg.states import PgError
 from everview.session.changes.transactions import Transaction
 from everview.session.core import core_of
+from everview.session.reads import guests
+from everview.session.spoken import Spoken, spoken
 from everview.sql.answers import given as parameters
 from everview.sql.answers.given import Given
 from everview.sql.answers.result import Result
@@ -131,15 +133,14 @@ class Work:
         core = core_of(session)
         if self._sql is None:
             self._sql = Statements(session)
-        sql, before = self._sql, (core.zone, core.search_path)
-        core.zone, core.search_path = self.settings.zone, self._path(core)
+        sql = self._sql
         transaction: Transaction | None = None
         try:
-            if self.changes is not None and not apart:
-                transaction = self._attached(core, sql)
-            yield sql
+            with spoken(Spoken(self.settings.zone, self._path(core))):
+                if self.changes is not None and not apart:
+                    transaction = self._attached(core, sql)
+                yield sql
         finally:
-            core.zone, core.search_path = before
             sql.parameters = None
             if transaction is not None:
                 sql.transaction = None
@@ -160,25 +161,38 @@ class Work:
         there = {schemas.PUBLIC, *schemas.made(core)}
         return tuple(p for p in self.settings.path if p in there)
 
+    @property
+    def plain(self) -> bool:
+        """Whether a query sees here what everybody sees: what is committed."""
+        return not self.changes and (self.changes is None or self.isolation == READ_COMMITTED)
+
     # statements
 
     def described(
-        self, session: Session, text: str, types: Mapping[str, DataType]
+        self, session: Session, text: str, types: Mapping[str, DataType], *, beside: bool = False
     ) -> tuple[Given, Shape | None, Quick | None]:
-        """The types of a statement's parameters, its columns, and how it is looked up, if it is. Nothing is done."""
-        with self._inside(session) as sql:
-            given, shape = parameters.bound(sql, text, types)
-            return given, shape, quick(sql, session, text, given) if shape is not None else None
+        """The types of a statement's parameters, its columns, and how it is looked up, if it is. Nothing is done.
+        `beside`: it is a query that sees what everybody sees, and may be looked at beside a step.
+        """
 
-    def run(self, session: Session, text: str, given: Given | None, *, changing: bool) -> Outcome:
-        """Do one statement; `changing`: it may change rows."""
+        def look() -> tuple[Given, Shape | None, Quick | None]:
+            with self._inside(session, apart=beside) as sql:
+                given, shape = parameters.bound(sql, text, types)
+                return given, shape, quick(sql, session, text, given) if shape is not None else None
+
+        return guests.looked(core_of(session), look) if beside else look()
+
+    def run(
+        self, session: Session, text: str, given: Given | None, *, changing: bool, beside: bool = False
+    ) -> Outcome:
+        """Do one statement; `changing`: it may change rows, `beside`: it is a query that sees what everybody sees."""
         first = text.split(None, 1)[0].upper() if text.strip() else ""
-        with self._inside(session, apart=first in DEFINING) as sql:
+        with self._inside(session, apart=beside or first in DEFINING) as sql:
             sql.parameters = given
             statement = next(reading.statements(text, lambda: sql.dialect), None)
             if statement is None:
                 return Outcome(None, None)
-            if self.changes is not None:
+            if self.changes is not None and not beside:
                 if self.read_only and changing:
                     raise PgError("E_READ_ONLY", "25006", f"{first} in a transaction that only reads", "BEGIN another")
                 if first in DEFINING:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from everview.dataflow import shield
+from everview.dataflow.lending import is_guest
 from everview.dataflow.operators import Trace
 from everview.runtime.captures import Captured
 from everview.session.changes.subscriber import Subscriber
@@ -33,9 +34,20 @@ class Subscriptions:
         self.pending: deque[Callable[[], Any]] = deque()
         self._delivering = threading.Lock()
 
-    @reads
     def watch(self, what: Followed) -> None:
-        """Have each step's change of a table or view delivered to its subscribers."""
+        """Have each step's change of a table or view delivered to its subscribers: also that of the step under way, for
+        its guest. What it adds is kept when it commits, and that waits for the guest.
+        """
+        if is_guest():
+            self._watch(what)
+        else:
+            self._watch_in_turn(what)
+
+    @reads
+    def _watch_in_turn(self, what: Followed) -> None:
+        self._watch(what)
+
+    def _watch(self, what: Followed) -> None:
         what._alive()
         self._core.runtime.sync(what._arrangement.operator)
         self._core.runtime.captures.watch(what._arrangement)

@@ -29,7 +29,7 @@ from threading import get_ident
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from everview.dataflow import shield
-from everview.dataflow.lending import visitors
+from everview.dataflow.lending import MustWait, hurried, visitors
 from everview.errors import EverviewError
 from everview.session.limits import limited
 from everview.stopping import helpers
@@ -52,6 +52,8 @@ def reads(function: Function) -> Function:
             return function(self, *arguments, **named)
         if helpers or visitors:
             core.refuse_waiting()
+        if hurried and get_ident() in hurried:
+            return _in_passing(core, function, (self, *arguments), named)
         try:
             with core.lock:
                 return turn(core, function, (self, *arguments), named)
@@ -74,6 +76,8 @@ def writes(function: Function) -> Function:
                 return function(self, *arguments, **named)
         if helpers or visitors:
             core.refuse_waiting()
+        if hurried and get_ident() in hurried:
+            raise MustWait
         try:
             with core.writing, core.lock:
                 return turn(core, function, (self, *arguments), named)
@@ -82,6 +86,18 @@ def writes(function: Function) -> Function:
                 core.subscriptions.deliver()
 
     return call  # type: ignore[return-value]
+
+
+def _in_passing(core: Core, function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+    """A turn for somebody in a hurry (`everview.dataflow.lending`): now, or not at all. Whoever is to be told of others'
+    steps is told by those.
+    """
+    if not core.lock.acquire(blocking=False):
+        raise MustWait
+    try:
+        return turn(core, function, arguments, named)
+    finally:
+        core.lock.release()
 
 
 @shield.covered

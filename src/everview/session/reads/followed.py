@@ -7,6 +7,7 @@ step captured while it runs (`everview.session.changes.subscriptions`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from everview.codes.codec import Codec
 from everview.dataflow.dataflow import batch_arrays
+from everview.dataflow.lending import is_guest
 from everview.dataflow.operators import Arrangement
 from everview.errors import CompactedError, InputError
 from everview.kernels.trace import read
@@ -112,7 +114,8 @@ class Followed(Contents):
         """Tell a subscriber of what comes, and first what is there."""
         self._alive()
         self._core.transactions.refuse_supposed(f"{self._kind} {self._label!r} cannot be subscribed to")
-        with self._core.writing:  # no other thread's transaction falls between what is there and what comes
+        alone = nullcontext() if is_guest() else self._core.writing  # nor does one whose step waits for this guest
+        with alone:  # no other thread's transaction falls between what is there and what comes
             self._core.transactions.catch_up()
             if first is not None:
                 present = self._present()

@@ -22,6 +22,7 @@ from everview.dataflow.lending import Lender
 from everview.dataflow.operators import Arrangement, Operator
 from everview.once.leaves import Batch, batches
 from everview.runtime.embedded import EmbeddedRuntime
+from everview.session.changes.turns import reads
 from everview.session.reads.snapshot import Snapshot, consolidated, in_order, keyed_rows
 from everview.stopping import helpers
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from everview.codes.codec import Codec
     from everview.session.core import Core
 
+Answer = TypeVar("Answer")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -72,6 +74,28 @@ def visited(core: Core, read: Callable[[], Any]) -> Any:
     return lender.visit(read)
 
 
+def looked(core: Core, read: Callable[[], Answer]) -> Answer:
+    """What somebody reads who only looks: beside the step under way, or in a turn. It must not be None."""
+    if core.unsettled and not core.lock._is_owned():
+        found: Answer | None = visited(core, read)
+        if found is not None:
+            return found
+    return _in_turn(_Of(core), read)
+
+
+class _Of:
+    """What `reads` asks for its session."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+
+@reads
+def _in_turn(of: _Of, read: Callable[[], Answer]) -> Answer:
+    of._core.alive()
+    return read()
+
+
 def has_failed(operators: list[Operator]) -> bool:
     """Whether some of these operators, which keep errors, hold any."""
     return any(o.trace is None or any(b.rows for b in batches(o.trace.address)) for o in operators)
@@ -84,16 +108,19 @@ def present(core: Core, arrangement: Arrangement, codec: Codec) -> Snapshot:
     return Snapshot.copied(core, arrangement, codec, time, (columns, counts))
 
 
+def keyed(core: Core, arrangement: Arrangement, start: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """The rows that begin, in the arrangement's order, with these codes, at the last complete time: columns of codes in
+    the collection's order, and how often each is there.
+    """
+    found = [(b, *_place(b, start)) for b in batches(arrangement.trace.address)]
+    return _added_up(found, arrangement, core.runtime.dataflow.time)
+
+
 def looked_up(
     core: Core, arrangement: Arrangement, codec: Codec, columns: tuple[int, ...], key: Any
 ) -> list[tuple[Any, ...]]:
     """The rows with a key, at the last complete time; the arrangement has its columns first."""
-    time, listed = core.runtime.dataflow.time, batches(arrangement.trace.address)
-
-    def found(start: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        return _added_up([(b, *_place(b, start)) for b in listed], arrangement, time)
-
-    return keyed_rows(arrangement, codec, columns, key, found)
+    return keyed_rows(arrangement, codec, columns, key, lambda start: keyed(core, arrangement, start))
 
 
 def _place(batch: Batch, start: tuple[int, ...]) -> tuple[int, int]:

@@ -23,7 +23,7 @@ from everview.sql.ddl import defined
 from everview.sql.select.query import Compiler
 from everview.sql.select.scopes import Correlated
 from everview.sql.text import parts, reading
-from everview.sql.text.places import Source
+from everview.sql.text.places import Source, SqlError
 
 if TYPE_CHECKING:
     from everview.sql.answers.result import Result
@@ -62,8 +62,7 @@ def _fetched(sql: Statements, node: exp.Expr, source: Source) -> Compute | None:
 
 
 def _bound(sql: Statements, node: exp.Expr, source: Source, beside: bool) -> Compute | None:
-    """What is left to compute when all that a query reads was copied; None if it has to be asked in another way, or is
-    wrong, which is told there.
+    """What is left to compute when all that a query reads was copied; None if it has to be asked in another way.
     """
     compiler = Compiler(sql.session, source)
     compiler.by_text = beside
@@ -74,6 +73,9 @@ def _bound(sql: Statements, node: exp.Expr, source: Source, beside: bool) -> Com
             return None
         found = query.node if beside else lookups.done(sql.core, query.node)
         rest = asking.fetched(sql.core, found)
+        sql.read_at = sql.core.time
+    except SqlError:
+        raise
     except (Elsewhere, Correlated, EverviewError):
         return None
     return lambda: sql.result(query, rest())

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from everview.codes.codec import Codec
+from everview.dataflow.lending import is_guest
 from everview.errors import CompactedError, InputError
 from everview.expr.evaluate import evaluate
 from everview.expr.nodes import Expr
@@ -201,7 +202,7 @@ class Share:
 
     def _direct(self) -> tuple[np.ndarray, np.ndarray] | None:
         """The present contents, read from an index that has the codes first; None if there is none."""
-        if self._route is None or not self._route[0] or self._core.transactions.supposed() is not None:
+        if self._route is None or not self._route[0] or self._core.transactions.supposed() is not None or is_guest():
             return None
         positions, codes = self._route
         arrangement = self._of._arrangement

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from everview.codes.interner import Interner
+from everview.dataflow.lending import is_guest
 from everview.errors import did_you_mean
 from everview.expr import functions
 from everview.expr.nodes import ColumnRef, Expr, Literal
@@ -98,7 +99,7 @@ class Compiler:
         self.standing = standing
         """Whether the answer is kept, so that now() moves."""
         self.parameters = source.parameters or Parameters()
-        self.by_text = False
+        self.by_text = is_guest()
         """Whether joins are in the text's order whatever the sizes: so a definition is the same on any day."""
         self.by_size = False
         """Whether some joins were ordered by sizes."""

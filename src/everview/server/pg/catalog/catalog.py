@@ -1,8 +1,8 @@
 """The catalogue: which statements are about it, and their answers.
 
 It is a SQLite database in memory, filled from a picture of the session (`contents`), made again when the picture has
-changed. SQLite runs on the loop: catalogue queries are small. The picture is taken by the engine, in its turn, so a
-question waits for the step under way. It can read nothing else: the database has nothing in it but the catalogue, and
+changed. SQLite runs on the loop: catalogue queries are small. The picture is taken in a turn, or beside the step under
+way. It can read nothing else: the database has nothing in it but the catalogue, and
 SQLite is not let near files.
 """
 
@@ -25,6 +25,7 @@ from everview.server.pg.commands import Command
 from everview.server.pg.oids import number_of, type_of
 from everview.server.pg.states import PgError
 from everview.session.core import core_of
+from everview.session.reads import guests
 from everview.sql.answers.given import Given
 from everview.types import INT, STR, DataType
 
@@ -122,7 +123,9 @@ class Catalog:
 
     async def _fresh(self, client: Client) -> tuple[sqlite3.Connection, Functions]:
         """The database as the session is now."""
-        picture = await self._engine.run(lambda s: pictured(s, self._plans), key=client)
+        picture = await self._engine.read(
+            lambda s: guests.looked(core_of(s), lambda: pictured(s, self._plans)), key=client
+        )
         who = (client.database, client.name, client.who.free)
         if who in self._made and self._made[who][0] != picture:
             self._made.pop(who)[1].close()

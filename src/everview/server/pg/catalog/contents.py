@@ -125,7 +125,7 @@ def _plan(name: str, view: View, plans: dict[tuple[str, int], str]) -> str:
     """A view's plan: its text is not kept."""
     known = (name, view._installed_at)
     if known not in plans:
-        plans[known] = view.explain().split("\narrangements:")[0]
+        plans[known] = str(view._source.explain())
     return plans[known]
 
 

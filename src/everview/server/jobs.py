@@ -1,0 +1,42 @@
+"""A job: a piece of work for a session, and who waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from everview.session.rights.acting import Principal
+    from everview.session.session import Session
+
+
+@dataclass(eq=False)
+class Job:
+    """A job, and who waits for it."""
+
+    work: Callable[[Session], Any]
+    seconds: float | None
+    memory: int | None
+    key: object
+    answer: asyncio.Future[Any]
+    who: Principal | None = None
+    """on whose behalf; None for the server itself"""
+    to_stop: bool = False
+
+    @property
+    def whose(self) -> str:
+        """In whose queue it waits."""
+        return "" if self.who is None else self.who.role
+
+    def done(self, answer: Any, error: BaseException | None) -> None:
+        """Tell whoever waits; on the loop."""
+        if self.answer.done():
+            return
+        if error is None:
+            self.answer.set_result(answer)
+        elif isinstance(error, StopIteration):  # a future cannot hold one
+            self.answer.set_exception(RuntimeError(repr(error)))
+        else:
+            self.answer.set_exception(error)
