@@ -1,7 +1,8 @@
 """A text of SQL from somebody who has no session of their own, asked in the one that all share.
 
 What a text sets (time zone, search path, dialect, join plan) holds to its end: the next one is somebody else's. A
-transaction that it begins must end in it, too. On the engine's thread, or beside it if the text only reads (`only_reads`).
+transaction that it begins must end in it, too. On the engine's thread, or beside it if the text only reads
+(`only_reads`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from everview.sql.streams.subscription import Subscription
 if TYPE_CHECKING:
     from everview.session.session import Session
 
-READING = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "FROM", "(", "SHOW", "EXPLAIN", "DESCRIBE", "WHY"})
+READING = frozenset({"SELECT", "WITH", "VALUES", "TABLE", "FROM", "(", "SHOW", "DESCRIBE"})
 """First words of texts that are tried beside the engine's work."""
 
 

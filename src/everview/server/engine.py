@@ -113,7 +113,8 @@ class Engine:
         """Have the engine's thread call `work` with the session. Each of the session's calls in it may take so many
         seconds, and so many bytes more than there are.
         """
-        return await self._answered(self._job(work, seconds, memory, key), self._put)
+        answer: T = await self._answered(self._job(work, seconds, memory, key), self._put)
+        return answer
 
     async def read(
         self,
@@ -126,7 +127,8 @@ class Engine:
         """The same for work that only reads. It is done beside what the thread does, and sees the last complete time;
         in the queue, if that is not possible. It may be begun several times, so it must change nothing anywhere.
         """
-        return await self._answered(self._job(work, seconds, memory, key), self._put_beside)
+        answer: T = await self._answered(self._job(work, seconds, memory, key), self._put_beside)
+        return answer
 
     async def follow(self, work: Callable[[Session], T], *, key: object = None, **limits: Any) -> T:
         """The same for work that begins to follow something: on the thread, or as a guest of the step that it runs. The

@@ -128,9 +128,7 @@ async def executed(client: Client, found: Prepared, given: Given) -> Answer:
         return await client.catalog.answered(client, found.text, given, found.columns)
     beside = command.first in READING and not command.changing and client.work.plain
     values, run = given if given.known else None, client.read if beside else client.run
-    outcome = await run(
-        lambda s: client.work.run(s, found.text, values, changing=command.changing, beside=beside)
-    )
+    outcome = await run(lambda s: client.work.run(s, found.text, values, changing=command.changing, beside=beside))
     if client.inside and client.work.defined and command.first in ("CREATE", "DROP", "ALTER") and client.explicit:
         client.told(f"{client.work.defined[-1]} took effect at once; ROLLBACK will not undo it")
     if outcome.rows is None:

@@ -5,8 +5,8 @@ plan is looked at: a filter that asks for nothing but that columns equal paramet
 index by those columns first. Then running it is reading the index; nothing is parsed or bound again.
 
 It is read where the statement is asked, on the event loop: in a turn if that is free, or beside the step under way. If
-neither is possible at that moment, it goes the way of every query. Whoever has changed something in an open transaction does not come here, nor
-does a table that was altered, a view with rows that cannot be computed, or a session on Spark.
+neither is possible at that moment, it goes the way of every query. Whoever has changed something in an open transaction
+does not come here, nor does a table that was altered, a view with rows that cannot be computed, or a session on Spark.
 """
 
 from __future__ import annotations

@@ -182,9 +182,7 @@ class Work:
 
         return guests.looked(core_of(session), look) if beside else look()
 
-    def run(
-        self, session: Session, text: str, given: Given | None, *, changing: bool, beside: bool = False
-    ) -> Outcome:
+    def run(self, session: Session, text: str, given: Given | None, *, changing: bool, beside: bool = False) -> Outcome:
         """Do one statement; `changing`: it may change rows, `beside`: it is a query that sees what everybody sees."""
         first = text.split(None, 1)[0].upper() if text.strip() else ""
         with self._inside(session, apart=beside or first in DEFINING) as sql:

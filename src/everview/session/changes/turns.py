@@ -89,8 +89,8 @@ def writes(function: Function) -> Function:
 
 
 def _in_passing(core: Core, function: Callable[..., Any], arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-    """A turn for somebody in a hurry (`everview.dataflow.lending`): now, or not at all. Whoever is to be told of others'
-    steps is told by those.
+    """A turn for somebody in a hurry (`everview.dataflow.lending`): now, or not at all. Subscribers are told by those
+    whose steps they wait for.
     """
     if not core.lock.acquire(blocking=False):
         raise MustWait

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
+from everview.dataflow.lending import MustWait, hurried
 from everview.errors import EverviewError, MemoryLimitError, PlanError, did_you_mean, out_of_memory
 from everview.language.collection import Collection
 from everview.once.answering import Leaf, Question
@@ -59,6 +60,8 @@ def rows(
 
 def _as_view(session: Session, collection: Collection, how: Choice | None) -> Words:
     """The rows of a view that is dropped at once."""
+    if get_ident() in hurried:  # that may take as long as a step, and holds up everybody
+        raise MustWait
     view = session.view(QUERY, collection, plan=how)
     try:
         return view._read(session.time)._repeated()

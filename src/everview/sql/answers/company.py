@@ -62,8 +62,7 @@ def _fetched(sql: Statements, node: exp.Expr, source: Source) -> Compute | None:
 
 
 def _bound(sql: Statements, node: exp.Expr, source: Source, beside: bool) -> Compute | None:
-    """What is left to compute when all that a query reads was copied; None if it has to be asked in another way.
-    """
+    """What is left to compute when all that a query reads was copied; None if it has to be asked in another way."""
     compiler = Compiler(sql.session, source)
     compiler.by_text = beside
     defined.mark(node, sql.core.catalog)
