@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import everview as ev
 from everview.cli import app
+from everview.io import doors
 
 SQL = """
 CREATE SOURCE sale FROM 'in' FORMAT csv WITH (key = 'id');
@@ -110,6 +111,26 @@ def test_mistakes_on_the_command_line(folder: Path, arguments: list[str], said: 
     (folder / "run.sql").write_text(SQL + "RUN UNTIL CAUGHT UP;")
     code, _, error = everview("run", folder / arguments[0], *arguments[1:])
     assert code == 1 and said in error and "Traceback" not in error
+
+
+@pytest.mark.parametrize("name", ["p.sql", "p.toml"])
+def test_mistakes_are_told_before_spark_starts(folder: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doors, "spark_on_this_machine", lambda *_: pytest.fail("Spark is started"))
+    (folder / name).write_text(FILES[name].replace("sum(amount)", "sum(amuont)"))
+    code, _, error = everview("run", folder / name)
+    assert code == 1 and "did you mean 'amount'" in error
+
+
+def test_a_file_that_relies_on_its_directory_is_not_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a directory has, only opening it tells."""
+
+    def started(*_: object) -> None:
+        raise ev.InputError("E_SPARK", "Spark is started", "")
+
+    monkeypatch.setattr(doors, "spark_on_this_machine", started)
+    (folder / "p.sql").write_text("CREATE VIEW more AS SELECT * FROM what_was_there")
+    (folder / "state").mkdir()
+    assert "Spark is started" in everview("run", folder / "p.sql", "--state", folder / "state")[2]
 
 
 def test_mistakes_in_python_show_the_users_lines(folder: Path) -> None:

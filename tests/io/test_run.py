@@ -130,10 +130,10 @@ def prepare(folder: Path) -> None:
 
 
 def spark_in_process(masters: list[str]) -> Any:
-    """Stands in for `local_session`: notes what was asked for, and runs tasks in this process."""
+    """Stands in for `everview.spark.local.start`: notes what was asked for, and runs tasks in this process."""
     from tests.spark import inprocess
 
-    def session(master: str, **conf: Any) -> Any:
+    def session(master: str, app: str, conf: dict[str, Any], **_: Any) -> Any:
         masters.append(master)
         masters.extend(f"{name}={value}" for name, value in conf.items())
         made = inprocess.session()
@@ -158,7 +158,7 @@ def test_everview_run(
 ) -> None:
     prepare(tmp_path)
     asked: list[str] = []
-    monkeypatch.setattr("everview.spark.local.local_session", spark_in_process(asked))
+    monkeypatch.setattr("everview.spark.local.start", spark_in_process(asked))
     out = tmp_path / "out" / "revenue.parquet"
     file = tmp_path / f"pipeline.{kind}"
     file.write_text(TOML if kind == "toml" else PROGRAM.format(folder=str(tmp_path / "in"), out=str(out)))
@@ -225,7 +225,7 @@ def test_modules_beside_the_program_are_found(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize("given", ["--shards 3", "shards = 3"])
 def test_shards_are_said_by_option_or_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
     prepare(tmp_path)
-    monkeypatch.setattr("everview.spark.local.local_session", spark_in_process([]))
+    monkeypatch.setattr("everview.spark.local.start", spark_in_process([]))
     file = tmp_path / "p.toml"
     file.write_text((given if "=" in given else "") + TOML)
     options = ["--state", str(tmp_path / "state"), "--until", "caught_up", *(given.split() if "=" not in given else [])]

@@ -106,6 +106,8 @@ def test_files_in_ctrl_c_and_on(tmp_path: Path, program: str) -> None:
     put(tmp_path, "1.json", (1, "at", 5), (2, "ch", 7))
     driver = start(tmp_path, program)
     wait_for(tmp_path, {("at", 5): 1, ("ch", 7): 1}, driver)
+    begun = [line for line in (tmp_path / "errors").read_text().splitlines() if not line.startswith("everview: time")]
+    assert len(begun) == 1 and "runs on Spark, local[2], which took" in begun[0], "the JVM's chatter is in a file"
     put(tmp_path, "2.json", (1, "at", 6))
     wait_for(tmp_path, {("at", 6): 1, ("ch", 7): 1}, driver)
     assert interrupt(tmp_path, driver).endswith("(interrupt)")

@@ -38,15 +38,36 @@ def run(
     if file.suffix == ".sql" and file.is_file():
         _refuse_until(file, until)
         _refuse_trust(trust, given)
+        _refuse_mistakes(file, given)
         with program.connect(given, more, trust=trust) as (db, _):
             script.run(db, file, until=until or None, show=typer.echo, progress=progress)
         return
     found = program.load(file)
     settings = found.settings | given
     _refuse_trust(trust, settings)
+    if file.suffix == ".toml":
+        _refuse_mistakes(file, settings)
     with program.connect(settings, found.conf | more, trust=trust) as (db, spark):
         found.build(db, spark)
         typer.echo(str(db.run(settings.get("until"), progress=progress)))
+
+
+def _refuse_mistakes(file: Path, settings: dict[str, str]) -> None:
+    """Tell what is wrong with a file before Spark starts, which takes seconds. A directory that exists may have tables
+    that the file relies on; and Python is only run once.
+    """
+    from everview.cli import planned
+    from everview.errors import EverviewError
+    from everview.io.program import EMBEDDED
+
+    state = settings.get("state", "")
+    if settings.get("master") == EMBEDDED or "://" in state or (state and Path(state).exists()):
+        return
+    try:
+        list(planned.described(file))
+    except EverviewError as error:
+        if error.code != "E_SPARK":  # what only Spark knows, it has to say itself
+            raise
 
 
 def _refuse_of_spark(master: str, shards: str, conf: list[str]) -> None:

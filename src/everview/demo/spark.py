@@ -2,34 +2,16 @@
 
 Spark takes seconds to start, so it is started in a thread. Where it cannot start, or not in time, a story does without:
 Everview reads the same files itself, and the rest of the program is the same.
-
-*The JVM's chatter.* A JVM inherits this process's standard error and writes on it what it pleases, long before any
-setting of Spark's is read. Spark's launcher, however, runs `spark-env.sh` in the directory SPARK_CONF_DIR before it
-becomes the JVM. Ours sends both outputs of the process to a file, which the stories name.
 """
 
 from __future__ import annotations
 
-import os
-import shlex
-import tempfile
 import threading
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
 from everview.errors import EverviewError, InputError
-
-LOGGING = """rootLogger.level = warn
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
-"""
-"""Log4j's settings: to standard error, which is the file."""
 
 
 class SparkStart:
@@ -39,7 +21,6 @@ class SparkStart:
         self.log = log.resolve()
         self.took = 0.0
         """Seconds, when it has started"""
-        self._conf = tempfile.TemporaryDirectory(prefix="everview-spark-")
         self._session: Any = None
         self._problem = ""
         self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
@@ -48,23 +29,16 @@ class SparkStart:
     def _start(self) -> None:
         started = time.perf_counter()
         try:
+            from everview.spark.java.chatter import chatter_in
             from everview.spark.local import local_session
 
-            warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")  # about pandas
-            os.environ["SPARK_CONF_DIR"] = self._quiet()
-            self._session = local_session("local[2]", app="everview-demo")
+            with chatter_in(self.log):
+                self._session = local_session("local[2]", app="everview-demo")
         except EverviewError as error:
             self._problem = error.message
         except Exception as error:  # whatever Spark and Java come up with: the story can do without
             self._problem = f"{type(error).__name__}: {error}".splitlines()[0]
         self.took = time.perf_counter() - started
-
-    def _quiet(self) -> str:
-        """A directory of settings that send the JVM's outputs to the file."""
-        home = Path(self._conf.name)
-        (home / "spark-env.sh").write_text(f"exec >>{shlex.quote(str(self.log))} 2>&1\n")
-        (home / "log4j2.properties").write_text(LOGGING)
-        return str(home)
 
     @property
     def on_its_way(self) -> bool:
@@ -82,7 +56,6 @@ class SparkStart:
         """End Spark, if it ever started."""
         if not self._thread.is_alive() and self._session is not None:
             self._session.stop()
-        os.environ.pop("SPARK_CONF_DIR", None)
 
 
 def place(home: Path, name: str) -> Path:

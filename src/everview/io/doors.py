@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,10 +13,14 @@ if TYPE_CHECKING:
     from everview.io.source import Source
 
 
-def spark_on_this_machine(master: str, conf: Mapping[str, Any]) -> SparkSession:
-    from everview.spark.local import local_session
+def spark_on_this_machine(master: str, conf: Mapping[str, Any], log: Path) -> SparkSession:
+    """Start Spark, and Python workers for the first step; what its JVM says goes to a file."""
+    from everview.spark.java.chatter import chatter_in
+    from everview.spark.local import start
+    from everview.spark.workers.early import early
 
-    return local_session(master, **conf)
+    with chatter_in(log):
+        return start(master, "everview", conf, then=early)  # type: ignore[no-any-return]
 
 
 def frame_source(frame: Any) -> Source:

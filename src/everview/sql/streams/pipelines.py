@@ -64,7 +64,8 @@ def create_sink(sql: Statements, statement: Statement) -> Any:
     words = Words(statement)
     words.need("CREATE", "SINK")
     _allowed(sql, words)
-    words.need("FROM")
+    if not words.next_is("FROM"):
+        raise words.error("FROM is missing here", "sinks have no names: CREATE SINK FROM view INTO 'path'")
     name = words.take("the view's name")
     if name not in sql.session.views:
         words.at -= 1
