@@ -11,6 +11,9 @@ import pytest
 from tests.inside import inside
 from tests.oracle.harness import Runtime
 
+SHARE = {"threads": 0.5, "sharded": 0.4, "stored": 0.25, "spark": 0.03}
+"""Of the random examples that an embedded session sees: the others run the same operators, and take longer."""
+
 
 def _embedded() -> Runtime:
     import everview as ev
@@ -21,7 +24,7 @@ def _embedded() -> Runtime:
 def _sharded() -> Runtime:
     from everview.session.local_shards import local_shards
 
-    return Runtime("sharded", partial(local_shards, shards=3))
+    return Runtime("sharded", partial(local_shards, shards=3), share=SHARE["sharded"])
 
 
 def _two_threads() -> Runtime:
@@ -34,7 +37,7 @@ def _two_threads() -> Runtime:
         inside(db).runtime.dataflow.helper.share_from(1)
         return db
 
-    return Runtime("two threads", connect)
+    return Runtime("two threads", connect, share=SHARE["threads"])
 
 
 def _stored() -> Runtime:
@@ -47,7 +50,7 @@ def _stored() -> Runtime:
         spark.sparkContext.attempts = lambda job: 2 if job % 7 == 0 else 1
         return ev.connect(spark, state=tempfile.mkdtemp(prefix="everview-"), shards=3, **options)
 
-    return Runtime("stored", connect)
+    return Runtime("stored", connect, share=SHARE["stored"])
 
 
 def _spark() -> Runtime:
@@ -59,7 +62,7 @@ def _spark() -> Runtime:
     def connect(**options: Any) -> Any:
         return ev.connect(spark, state=tempfile.mkdtemp(prefix="everview-"), shards=3, **options)
 
-    return Runtime("spark", connect, share=0.03)
+    return Runtime("spark", connect, share=SHARE["spark"])
 
 
 _RUNTIMES = {

@@ -23,6 +23,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
 
+from everview.kernels.build.native import DEBUG
 from everview.language.collection import Collection
 from tests.inside import inside
 from tests.oracle.reference import Bag, Oracle, Row, added
@@ -35,12 +36,13 @@ Transaction = Mapping[str, Change]
 
 
 def effort(examples: int) -> settings:
-    """How long Hypothesis tries; EVERVIEW_PROFILE=thorough: ten times longer, and with other examples every time.
+    """How long Hypothesis tries; EVERVIEW_PROFILE=thorough: ten times longer, and with other examples every time. The
+    bounds-checked build sees a third of the examples that the normal build sees.
 
     Shrinking a large plan can take minutes: EVERVIEW_NO_SHRINK=1 gives the first example that fails (see `shrink.py`).
     """
     return settings(
-        max_examples=examples * (10 if THOROUGH else 1),
+        max_examples=examples * 10 if THOROUGH else math.ceil(examples / 3) if DEBUG else examples,
         deadline=None,
         derandomize=not THOROUGH,
         database=None,

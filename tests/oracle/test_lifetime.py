@@ -176,7 +176,7 @@ def flat(samples: list[int], slack: float) -> None:
 
 def test_memory_is_flat_over_thousands_of_epochs(runtime: Runtime) -> None:
     """Fewer where every epoch wakes a thread, visits three shards or waits for the disk."""
-    epochs = {"two threads": 4_000, "sharded": 4_000, "stored": 1_000}.get(runtime.name, 20_000)
+    epochs = {"two threads": 4_000, "sharded": 2_000, "stored": 600}.get(runtime.name, 20_000)
     flat(run_epochs(runtime, epochs, history=100), 1.1)
 
 

@@ -20,7 +20,7 @@ def spark_on_this_machine(master: str, conf: Mapping[str, Any], log: Path) -> Sp
     from everview.spark.workers.early import early
 
     with chatter_in(log):
-        return start(master, "everview", conf, then=early)  # type: ignore[no-any-return]
+        return start(master, "everview", conf, then=early)
 
 
 def frame_source(frame: Any) -> Source:

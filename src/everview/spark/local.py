@@ -47,7 +47,9 @@ def local_session(master: str = "local[2]", *, app: str = "everview", **conf: An
     return start(master, app, conf)
 
 
-def start(master: str, app: str, conf: Mapping[str, Any], *, then: Callable[[Any], object] | None = None) -> Any:
+def start(
+    master: str, app: str, conf: Mapping[str, Any], *, then: Callable[[Any], object] | None = None
+) -> SparkSession:
     """Start Spark. `then` is called with the SparkContext as soon as it exists; the session takes seconds more."""
     check_master(master)
     try:
