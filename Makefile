@@ -72,7 +72,7 @@ fast-test: $(WARM)
 debug-test: $(WARM_DEBUG) ## tests of compiled code in the bounds-checked build
 	@echo "== pytest: tests of compiled code in the bounds-checked build"
 	@for d in $(DEBUG_TESTS); do [ -d $$d ] || { echo "DEBUG_TESTS: there is no directory $$d" >&2; exit 1; }; done
-	@EVERVIEW_DEBUG=1 $(PYTEST) $(SPREAD) -m "not slow and not spark" --per-file 6 $(DEBUG_TESTS)
+	@EVERVIEW_DEBUG=1 $(PYTEST) $(SPREAD) -m "not slow and not spark" --per-file 3 $(DEBUG_TESTS)
 
 slow-sample: $(WARM)
 	@echo "== pytest: one slow test of each file"
