@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import datetime as dt
+import os
 import signal
 import subprocess
 import sys
@@ -32,8 +33,11 @@ from tests.inside import inside
 HOW = ["signal", "alarm", "thread", "places", "async", "kill"]
 
 
-def interrupted(seed: int, count: int, where: str, how: str) -> None:
-    program = [sys.executable, "-m", "tests.language.interrupting", str(seed), str(count), where, how]
+INTERRUPTS = int(os.environ.get("EVERVIEW_INTERRUPTS", "1800"))
+
+
+def interrupted(seed: int, count: int, where: str, how: str, program_of: str = "interrupting") -> None:
+    program = [sys.executable, "-m", f"tests.language.{program_of}", str(seed), str(count), where, how]
     run = subprocess.run(program, capture_output=True, text=True, timeout=590, check=False)
     assert run.returncode == 0, f"{program[3:]}: {run.returncode}\n{run.stdout[-1000:]}\n{run.stderr[-3000:]}"
 
@@ -354,3 +358,41 @@ def test_texts_that_name_state_note_nothing(kind: type) -> None:
     that was made of it could not be made again, and the directory not be opened.
     """
     assert vars(kind)["__repr__"] is spelled
+
+
+class Own(BaseException):
+    """What a program's own handler of a signal raises."""
+
+
+def test_a_script_that_is_cut_off_leaves_no_transaction_behind() -> None:
+    """Whatever cuts it off: also what is no `Exception`."""
+    db = ev.connect()
+    db.sql("CREATE TABLE t (x int)")
+
+    def cut(x: int) -> int:
+        raise Own
+
+    db.function("cut", cut, returns=int)
+    with pytest.raises(Own):
+        db.sql("BEGIN; INSERT INTO t VALUES (1); INSERT INTO t SELECT cut(x) FROM t; COMMIT")
+    db.sql("BEGIN; INSERT INTO t VALUES (2); COMMIT")
+    assert db["t"].rows() == [(2,)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("way", "how"), [("embedded", "signal"), ("memory", "places"), ("shards", "places"), ("embedded", "async")]
+)
+def test_every_feature_cut_off(way: str, how: str) -> None:
+    interrupted(7, 25, way, how, "interrupting_everything")
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(14400)
+@pytest.mark.parametrize("how", ["signal", "alarm", "thread", "places", "async", "kill"])
+@pytest.mark.parametrize("way", ["embedded", "memory", "shards"])
+def test_every_feature_cut_off_many_times(way: str, how: str) -> None:
+    for seed in range(4):
+        interrupted(100 + seed, INTERRUPTS // 72, way, how, "interrupting_everything")

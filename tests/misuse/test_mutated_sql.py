@@ -84,6 +84,39 @@ OTHERS = [
     "CREATE SOURCE f FROM FILES 'x.csv' (format = 'csv')",
     "CREATE SINK g FROM u INTO FILES 'out' (format = 'csv')",
     "WITH RECURSIVE (RETURN AT RECURSION LIMIT 10) r(n) AS (SELECT 1 UNION SELECT n + 1 FROM r) SELECT n FROM r",
+    "CREATE TABLE c1 (id serial PRIMARY KEY, n text NOT NULL UNIQUE, b int DEFAULT 3 CHECK (b > 0))",
+    "CREATE TABLE c2 (a int REFERENCES c1 (id) ON DELETE CASCADE, t int GENERATED ALWAYS AS (a * 2) STORED)",
+    "INSERT INTO c1 (n) VALUES ('x'), ('y') ON CONFLICT (n) DO UPDATE SET b = excluded.b RETURNING id, n",
+    "INSERT INTO c2 (a) VALUES (1)",
+    "UPDATE c1 SET b = b - 1, (n) = ('z') FROM u WHERE c1.id = u.a",
+    "DELETE FROM c1 USING u WHERE c1.id = u.a RETURNING *",
+    "MERGE INTO c1 USING u ON c1.id = u.a WHEN MATCHED THEN UPDATE SET b = u.c "
+    "WHEN NOT MATCHED THEN INSERT (n) VALUES (u.s)",
+    "ALTER TABLE c1 ADD COLUMN w int DEFAULT 4, DROP COLUMN b CASCADE",
+    "ALTER TABLE u ALTER COLUMN c TYPE text USING c::text, RENAME COLUMN s TO q",
+    "ALTER TABLE c1 ADD CONSTRAINT k CHECK (b < 99), DROP CONSTRAINT k",
+    "ALTER TABLE v ADD PRIMARY KEY (a); ALTER TABLE v RENAME TO v9",
+    "CREATE SEQUENCE q1 START 5 INCREMENT BY 2 MINVALUE 1 MAXVALUE 9 CYCLE",
+    "SELECT nextval('q1'), currval('q1'), setval('q1', 3)",
+    "CREATE ROLE app LOGIN PASSWORD 'x' CONNECTION LIMIT 3 VALID UNTIL '2030-01-01'",
+    "GRANT SELECT, INSERT ON u TO app; REVOKE INSERT ON u FROM app",
+    "CREATE POLICY own ON u FOR SELECT TO app USING (a = 1) WITH CHECK (c > 0)",
+    "ALTER TABLE u ENABLE ROW LEVEL SECURITY; SET ROLE app; SELECT * FROM u; RESET ROLE",
+    "ALTER ROLE app SET tenant = 'acme'; ALTER ROLE app QUOTA (views 10, rows NONE)",
+    "CREATE TABLE m (k int, at timestamp, v int, WATERMARK FOR at AS at - INTERVAL '5 seconds')",
+    "CREATE VIEW mw AS SELECT window_start, k, sum(v) AS s FROM TUMBLE(m, at, INTERVAL '1 minute') "
+    "GROUP BY window_start, k EMIT ON WINDOW CLOSE",
+    "CREATE VIEW j3 AS SELECT t.a FROM t JOIN u ON t.a = u.a JOIN v ON v.a = u.a; ALTER VIEW j3 SET (plan = delta)",
+    "EXPLAIN ALTERNATIVES SELECT t.a FROM t JOIN u ON t.a = u.a JOIN v ON v.a = u.a",
+    "CREATE FUNCTION twice(x int) RETURNS int LANGUAGE SQL AS $$ SELECT x * 2 $$; SELECT twice(a) FROM t",
+    "CREATE TEMP TABLE tmp AS SELECT a FROM t; CREATE UNIQUE INDEX ON tmp (a); COMMENT ON TABLE tmp IS 'x'",
+    "BEGIN; SAVEPOINT s; INSERT INTO u VALUES (9, 9, 'x'); ROLLBACK TO s; RELEASE s; COMMIT",
+    "WITH gone AS (DELETE FROM u WHERE a = 9 RETURNING *) INSERT INTO u SELECT * FROM gone",
+    "COPY (SELECT a FROM t) TO 'x.csv' WITH (FORMAT csv, HEADER)",
+    "SET ask = 'view'; SET plan = 'best'; SET search_path = public; SET dialect = default; SET ask = default",
+    "SHOW WATERMARKS; SHOW INDEXES FROM u; DESCRIBE u; EXPLAIN ANALYZE SELECT a FROM t",
+    "SELECT * FROM ev.statistics; SELECT * FROM ev.plans",
+    "TRUNCATE c1, c2 RESTART IDENTITY CASCADE",
 ]
 """What the files have none of: definitions and changes."""
 
@@ -162,7 +195,22 @@ def test_300_mutated_statements():
     assert raw_errors(300, seed=1, each=100) == Counter()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ALTER TABLE u ALTER COLUMN c TYPE text USING ",
+        "ALTER TABLE u DROP COLUMN IF EXISTS",
+        "ALTER TABLE u ADD CONSTRAINT k CHECK(c < 99) ) ,DROP CONSTRAINT k",
+        "CREATE FUNCTION twice(",
+    ],
+)
+def test_statements_that_end_too_soon_or_too_late(text: str) -> None:
+    with pytest.raises(ev.EverviewError, match="E_SYNTAX"):
+        session().sql(text)
+
+
 @pytest.mark.slow
 @pytest.mark.long
+@pytest.mark.timeout(14400)
 def test_50000_mutated_statements():
     assert raw_errors(50_000, seed=2) == Counter()

@@ -570,6 +570,10 @@ class Model:
             if self.limit is not None:
                 _refusing("E_CHECK", lambda d: d.sql(f"INSERT INTO payment (src, amount) VALUES ({src}, 9)"))(db)
         _refusing("E_FOREIGN_KEY", lambda d: d.sql("INSERT INTO payment (src, amount) VALUES (777, 1)"))(db)
+        with db.what_if():
+            db["note"].insert([{"id": -1000}])
+            defaults = next(row[1:] for row in db["note"].rows() if row[0] == -1000)
+        assert defaults == tuple(self.columns.values()), ("defaults", defaults, self.columns)
         assert db.time == before
 
     def _compare_provenance(self, db: Any) -> None:

@@ -124,7 +124,9 @@ class Statements:
             self.core.alive()
             for statement in reading.statements(text, lambda: self.dialect):
                 yield statement, self._run_one(statement)
-        except (Exception, KeyboardInterrupt):
+        except GeneratorExit:
+            raise  # whoever asked wants no more answers
+        except BaseException:  # also what a signal handler of the program's own raises, or another thread
             if self.core.closed:
                 self._let_go()
             if not self._own():

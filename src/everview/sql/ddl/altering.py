@@ -351,6 +351,8 @@ class _Alteration:
     def _to_comma(self, start: int) -> str:
         """The text from a token to the comma that ends the action."""
         words, depth = self.words, 0
+        if start >= len(words.tokens):
+            raise words.error("the statement ends where an expression or a declaration is expected", "", "E_SYNTAX")
         while words.at < len(words.tokens):
             token = words.tokens[words.at]
             depth += (token.text == "(") - (token.text == ")")
@@ -375,8 +377,10 @@ class _Alteration:
         words.next_is("COLUMN")
         optional = words.next_is("IF", "EXISTS")
         at = words.at
-        if optional and spelled(words.tokens[at].text, [c.name for c in self.columns]) not in (
-            c.name for c in self.columns
+        if (
+            optional
+            and at < len(words.tokens)
+            and spelled(words.tokens[at].text, [c.name for c in self.columns]) not in (c.name for c in self.columns)
         ):
             words.at += 1
             words.next_is("CASCADE") or words.next_is("RESTRICT")

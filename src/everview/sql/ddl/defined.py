@@ -166,6 +166,8 @@ def _parameters(reader: _Reader) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     while not reader.skip(")"):
         reader.skip("IN")
+        if reader.at >= len(reader.tokens):
+            raise reader.error("the list of parameters is not closed")
         first = reader.tokens[reader.at]
         if first.text.upper() in ("OUT", "INOUT", "VARIADIC"):
             raise reader.error(f"{first.text.upper()} parameters are not supported", first)

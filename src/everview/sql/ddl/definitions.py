@@ -265,7 +265,9 @@ def columns_of(
     """
     text = f"CREATE TABLE {name} {columns}"
     source = Source(text) if around is None else replace(around, text=text, known=None)
-    listed: exp.Schema = reading.parsed(source).this
+    listed = reading.parsed(source).this
+    if not isinstance(listed, exp.Schema):  # of a text with a bracket too many, say
+        raise source.error_at(0, "E_SYNTAX", f"{columns} declares no column and no constraint")
     parts.understood(listed.this)
     label = name if table is None else table._label
     return parts.whole(listed, source, lambda: Reading(sql, label, source, table).read(listed.expressions, listed))
