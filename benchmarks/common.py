@@ -271,7 +271,7 @@ def connect(options: argparse.Namespace, **settings: Any) -> Any:
     """A session as the options want it."""
     if options.history is not None:
         settings["history"] = options.history
-    return ev.connect(**settings)
+    return ev.connect(**({"threads": 1} | settings))  # CPU seconds are compared
 
 
 def run(make: Callable[[graphs.Graph], Workload], options: argparse.Namespace) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -27,17 +28,19 @@ def _sharded() -> Runtime:
     return Runtime("sharded", partial(local_shards, shards=3), share=SHARE["sharded"])
 
 
-def _two_threads() -> Runtime:
+def _threads() -> Runtime:
     """Every operator that has anything to share does so, however little it is."""
     import everview as ev
 
+    counts = cycle((2, 3, 5))
+
     def connect(**options: Any) -> ev.Session:
-        db = ev.connect(threads=2, **options)
-        assert inside(db).runtime.dataflow.helper is not None
-        inside(db).runtime.dataflow.helper.share_from(1)
+        db = ev.connect(threads=next(counts), **options)
+        assert inside(db).runtime.dataflow.team is not None
+        inside(db).runtime.dataflow.team.share_from(1)
         return db
 
-    return Runtime("two threads", connect, share=SHARE["threads"])
+    return Runtime("threads", connect, share=SHARE["threads"])
 
 
 def _stored() -> Runtime:
@@ -67,7 +70,7 @@ def _spark() -> Runtime:
 
 _RUNTIMES = {
     "embedded": _embedded,
-    "threads": _two_threads,
+    "threads": _threads,
     "sharded": _sharded,
     "stored": _stored,
     "spark": _spark,
@@ -77,7 +80,7 @@ _MARKS = {"spark": pytest.mark.spark}
 
 @pytest.fixture(scope="session", params=[pytest.param(n, id=n, marks=_MARKS.get(n, ())) for n in _RUNTIMES])
 def runtime(request: pytest.FixtureRequest) -> Runtime:
-    """Every runtime in turn: embedded with one thread and with two; in three shards that exchange rows as they do on
-    Spark; the same with their state in a directory; on Spark.
+    """Every runtime in turn: embedded with one thread and with several; in three shards that exchange rows as they do
+    on Spark; the same with their state in a directory; on Spark.
     """
     return _RUNTIMES[request.param]()

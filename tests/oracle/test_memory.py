@@ -85,8 +85,8 @@ def fails(program: Callable[[ev.Session], Step], split: int = 0) -> int:
         expected = state(other)[1:]
     before = int(cell[CELL_TRACKED_WORDS])
     with ev.connect(threads=2 if split else 1) as db:
-        if inside(db).runtime.dataflow.helper is not None:
-            inside(db).runtime.dataflow.helper.share_from(split)
+        if inside(db).runtime.dataflow.team is not None:
+            inside(db).runtime.dataflow.team.share_from(split)
         failures = fail_everywhere(db, *program(db), expected)
     if program is not installing:  # an operator that was half made is a leak of some words
         assert int(cell[CELL_TRACKED_WORDS]) == before

@@ -1,9 +1,11 @@
-"""Two threads give what one gives: the oracle's tests run on both (see `conftest`); here is what they do not reach."""
+"""Several threads give what one gives: the oracle's tests run on both (see `conftest`); the rest is here."""
 
 from __future__ import annotations
 
 import os
+import threading
 import traceback
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 
 import everview as ev
 from everview import col
+from everview.dataflow.team import available_cores
 from tests.inside import inside
 
 
@@ -18,8 +21,8 @@ def loaded(threads: int, split: int | None, rows: np.ndarray) -> tuple[Any, ...]
     """What views of all shared operators say after a bulk load and after half of it was deleted."""
     with ev.connect(threads=threads) as db:
         if split is not None:
-            assert inside(db).runtime.dataflow.helper is not None
-            inside(db).runtime.dataflow.helper.share_from(split)
+            assert inside(db).runtime.dataflow.team is not None
+            inside(db).runtime.dataflow.team.share_from(split)
         t = db.table("t", {"a": int, "b": int})
         u = t.alias("u")
         views = [
@@ -44,7 +47,8 @@ def _hop(x: Any, edge: Any) -> Any:
     [(3_000, 0, 700), (3_000, -(2**40), 2**40), (3_000, 0, 40)],
     ids=["packed", "wide", "dense"],
 )
-def test_two_threads_say_what_one_says(rows: int, low: int, high: int) -> None:
+@pytest.mark.parametrize("threads", [2, 3, 8])
+def test_several_threads_say_what_one_says(threads: int, rows: int, low: int, high: int) -> None:
     """Rows that pack into a word, that do not, and that are fewer than their words: 3,000 each."""
     rng = np.random.default_rng(5)
     choice = rng.integers(low, high, size=300 if high > 2**30 else high - low)
@@ -52,7 +56,7 @@ def test_two_threads_say_what_one_says(rows: int, low: int, high: int) -> None:
     pairs = np.unique(pairs, axis=1)
     alone = loaded(1, None, pairs)
     for split in (1, 100):
-        assert loaded(2, split, pairs) == alone
+        assert loaded(threads, split, pairs) == alone
 
 
 def test_other_numbers_of_threads_are_refused() -> None:
@@ -60,12 +64,10 @@ def test_other_numbers_of_threads_are_refused() -> None:
         ev.connect(threads=0)
 
 
-def test_the_helper_ends_with_its_session() -> None:
-    import threading
-
+def test_helpers_end_with_their_session() -> None:
     before = threading.active_count()
-    db = ev.connect(threads=2)
-    assert threading.active_count() == before + 1
+    db = ev.connect(threads=3)
+    assert threading.active_count() == before + 2
     db.close()
     db.close()
     assert threading.active_count() == before
@@ -75,8 +77,8 @@ def test_the_helper_ends_with_its_session() -> None:
 def test_a_forked_child_goes_on_with_one_thread() -> None:
     """The child has no helper; waiting for one would be waiting for ever."""
     with ev.connect(threads=2) as db:
-        assert inside(db).runtime.dataflow.helper is not None
-        inside(db).runtime.dataflow.helper.share_from(1)
+        assert inside(db).runtime.dataflow.team is not None
+        inside(db).runtime.dataflow.team.share_from(1)
         t = db.table("t", {"a": int})
         v = db.view("v", t.distinct())
         t.insert([(i,) for i in range(100)])
@@ -93,3 +95,33 @@ def test_a_forked_child_goes_on_with_one_thread() -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         t.insert([(500,)])
         assert len(v.rows()) == 101
+
+
+@pytest.mark.skipif(available_cores() < 2, reason="needs two cores")
+def test_there_are_helpers_for_large_steps_alone_unless_told() -> None:
+    before = threading.active_count()
+    with ev.connect() as db:
+        t = db.table("t", {"a": int})
+        v = db.view("v", t.distinct())
+        t.insert([(i,) for i in range(100)])
+        assert threading.active_count() == before
+        t.insert({"a": np.arange(100, 50_000)})
+        assert threading.active_count() == before + available_cores() - 1
+        assert len(v.rows()) == 50_000
+    with ev.connect(threads=1) as db:
+        t = db.table("t", {"a": int})
+        t.insert({"a": np.arange(50_000)})
+        assert threading.active_count() == before
+
+
+@pytest.mark.skipif(available_cores() < 2, reason="needs two cores")
+def test_a_view_of_a_large_table_that_came_in_small_steps_has_helpers(tmp_path: Path) -> None:
+    with ev.connect(tmp_path / "d", threads=1) as db:
+        db.table("t", {"a": int}).insert({"a": np.arange(50_000)})
+        db.checkpoint()
+    before = threading.active_count()
+    with ev.connect(tmp_path / "d") as db:
+        assert threading.active_count() == before
+        v = db.view("v", db["t"].select(b=col.a % 7).distinct())
+        assert threading.active_count() == before + available_cores() - 1
+        assert len(v.rows()) == 7

@@ -9,7 +9,7 @@ In reading order:
     builder       plans to operators, with everything shared that can be
     linear, joins, reductions, loops    how each kind of plan node is built
     python_operators, windows    what the kernels ask Python to compute
-    helper_thread a second thread
+    team          threads that share large pieces of work
     identity, saved, counterparts    state as images, for directories, and what it is the state of
     merging       batches of a trace merged outside of it
     replica, superstep   the same dataflow on several shards, run together

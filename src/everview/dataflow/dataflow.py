@@ -22,11 +22,11 @@ from everview.codes.values import encode_value
 from everview.dataflow import pressing, shield
 from everview.dataflow.budgets import Budgets
 from everview.dataflow.failures import PATHS, from_kernels, located
-from everview.dataflow.helper_thread import HelperThread
 from everview.dataflow.lending import Lender
 from everview.dataflow.operators import Activate, Arrange, Arrangement, Operator, PythonMap, Reduce
 from everview.dataflow.scopes import EPOCH_MASK, Scope
 from everview.dataflow.streams import Sink
+from everview.dataflow.team import Team
 from everview.errors import ConstraintError, EverviewError, InputError, InternalError, LoopError, MemoryLimitError
 from everview.expr.lowering import KernelCall
 from everview.kernels import make, memory
@@ -82,7 +82,7 @@ class Dataflow:
         self.serving = 0
         """the thread that is in a user's function, called by the step under way; else 0"""
         self.step_block = make.make_block(step_k.STEP_WORDS)
-        self.helper: HelperThread | None = None
+        self.team: Team | None = None
         self.budgets = Budgets()
         self.root = Scope(None)
         self.tail: list[Operator] = []
@@ -119,9 +119,9 @@ class Dataflow:
         self._leaving: set[Operator] = set()
         self._ended: set[Scope] = set()
 
-    def share_work(self) -> None:
-        """Let large pieces of work be done by two threads from now on."""
-        self.helper = HelperThread(self.step_block)
+    def share_work(self, threads: int) -> None:
+        """Let large pieces of work be done by several threads from now on."""
+        self.team = Team(self.step_block, threads)
 
     # building
 
@@ -717,8 +717,8 @@ class Dataflow:
 
     def close(self) -> None:
         """Free everything."""
-        if self.helper is not None:
-            self.helper.close()
+        if self.team is not None:
+            self.team.close()
         self.remove(set(self.operators()))
         lists = (x.EXECUTOR_PROGRAM, x.EXECUTOR_TRACES, x.EXECUTOR_BATCHERS, x.EXECUTOR_SCOPES, x.EXECUTOR_FORESTS)
         for field in (*lists, x.EXECUTOR_COUNTS):

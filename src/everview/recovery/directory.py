@@ -67,7 +67,7 @@ class Directory:
         *,
         history: int = 1000,
         merge_effort: int = 4,
-        threads: int = 1,
+        threads: int | None = 1,
         memory: int | None = None,
         trust: Trust = NOBODY,
     ) -> None:

@@ -23,7 +23,7 @@ from everview.store import Store
 
 
 def follow_shards(
-    store: Store, *, history: int = 1000, merge_effort: int = 4, threads: int = 1, trust: Trust = NOBODY
+    store: Store, *, history: int = 1000, merge_effort: int = 4, threads: int | None = 1, trust: Trust = NOBODY
 ) -> Core:
     """A session that reads what the writer of a sharded directory commits."""
     replica = Replica(Interner(), merge_effort)

@@ -39,7 +39,13 @@ class Follower:
     read_only = True
 
     def __init__(
-        self, store: Store, *, history: int = 1000, merge_effort: int = 4, threads: int = 1, trust: Trust = NOBODY
+        self,
+        store: Store,
+        *,
+        history: int = 1000,
+        merge_effort: int = 4,
+        threads: int | None = 1,
+        trust: Trust = NOBODY,
     ) -> None:
         self.store: Store | None = store
         self._store = store

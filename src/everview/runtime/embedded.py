@@ -20,6 +20,7 @@ from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import Extend
 from everview.dataflow.operators import Arrange, Arrangement, Operator
 from everview.dataflow.swapping import swap
+from everview.dataflow.team import SPLIT, available_cores
 from everview.errors import EverviewError, MemoryLimitError
 from everview.kernels import make
 from everview.plan import nodes as plan
@@ -74,7 +75,7 @@ class EmbeddedRuntime:
         interner: Interner | None = None,
         *,
         merge_effort: int = 4,
-        threads: int = 1,
+        threads: int | None = 1,
         memory: int | None = None,
         folder: Path | None = None,
     ) -> None:
@@ -94,9 +95,16 @@ class EmbeddedRuntime:
 
     def _begin(self) -> None:
         dataflow = Dataflow(self.interner, self._merge_effort)
-        if self._threads >= 2:  # a step is shared by two, however many there may be
-            dataflow.share_work()
+        if self._threads is not None and self._threads > 1:
+            dataflow.share_work(self._threads)
         self.dataflow, self.builder, self.captures = dataflow, Builder(dataflow), Captures()
+
+    def _share(self, rows: Callable[[], int]) -> None:
+        """Have a thread for every core from the first large step on, if that was left to us."""
+        if self._threads is None and rows() >= SPLIT:
+            self._threads = available_cores()
+            if self._threads > 1:
+                self.dataflow.share_work(self._threads)
 
     def begin_again(self) -> None:
         """Free the dataflow and have an empty one."""
@@ -149,6 +157,7 @@ class EmbeddedRuntime:
             pressed = pressing.count
             try:
                 with self._within_memory():
+                    self._share(self._table_rows)
                     built = build()
                     self._fill.settle(self.dataflow)
             except BaseException as error:
@@ -157,6 +166,10 @@ class EmbeddedRuntime:
                     continue
                 raise self._refused(error) from None
             return built
+
+    def _table_rows(self) -> int:
+        """Updates of the largest table."""
+        return max((a.trace.measure()[1] for a in self.builder.tables.values()), default=0)
 
     def _within_memory(self) -> AbstractContextManager[None]:
         return nullcontext() if self.spilling is None else self.spilling.limited(self.dataflow)
@@ -212,6 +225,7 @@ class EmbeddedRuntime:
                 if len(transactions) == 1 and (few := _few(transactions[0], before + 1)) is not None:
                     dataflow.run(1, *few)
                 else:
+                    self._share(lambda: _most_rows(transactions))
                     for offset, changes in enumerate(transactions, 1):
                         _hand_over(changes, before + offset)
                     dataflow.run(len(transactions))
@@ -317,6 +331,11 @@ class EmbeddedRuntime:
     def abandon(self) -> None:
         self.backing.abandon()
         self.dataflow.close()
+
+
+def _most_rows(transactions: Sequence[ChangeSet]) -> int:
+    """Rows of the largest change."""
+    return max((len(r) if type(r) is list else r.shape[1] for c in transactions for _, r, _ in c), default=0)
 
 
 def _few(changes: ChangeSet, time: int) -> tuple[int, bytes] | None:

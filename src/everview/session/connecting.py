@@ -19,7 +19,7 @@ def connect(
     *,
     history: int = 1000,
     merge_effort: int = 4,
-    threads: int = 1,
+    threads: int | None = None,
     memory: int | str | None = None,
     files: bool = True,
     adaptive: bool = False,
@@ -28,9 +28,9 @@ def connect(
     """Open a session: `everview.connect()` is embedded and in memory, `everview.connect("directory")` durable.
 
     `history` is how many epochs back views can be read; `merge_effort` how eagerly indexes are merged (1 lazy, 4
-    usual, 64 eager). With `threads=2` a second thread takes half of the work wherever a step has tens of thousands of
-    rows to sort, join or reduce: bulk loads end sooner, small changes stay as they are. More than two may be given; a
-    step is shared by two so far.
+    usual, 64 eager). Where a step has tens of thousands of rows to sort, join or reduce, `threads` threads share the
+    work: by default as many as there are cores. Bulk loads end sooner, small changes stay as they are; the answers are
+    the same. `threads=1` leaves the other cores alone.
 
     `memory` ("64MB", "2GB", bytes) is what indexes and steps may take together. State beyond it lies in files that are
     mapped, in the directory or where the system keeps temporary ones; a step that cannot fit fails with E_MEMORY and

@@ -739,7 +739,9 @@ def _is_data(schema: Any) -> bool:
     return True
 
 
-def embedded(*, history: int = 1000, merge_effort: int = 4, threads: int = 1, memory: int | None = None) -> Session:
+def embedded(
+    *, history: int = 1000, merge_effort: int = 4, threads: int | None = None, memory: int | None = None
+) -> Session:
     """A session in memory."""
     check_count("merge_effort", merge_effort, 1)
     check_threads(threads)
@@ -748,13 +750,15 @@ def embedded(*, history: int = 1000, merge_effort: int = 4, threads: int = 1, me
 
 
 def check_threads(threads: Any) -> None:
-    """Refuse what is no number of threads."""
+    """Refuse what is no number of threads; None leaves it to the session."""
+    if threads is None:
+        return
     if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
         raise InputError("E_THREADS", f"threads={threads!r} is not a number of threads", "give 1, 2 or more")
 
 
 @shielded
-def opened(target: Any, *, history: int, merge_effort: int, threads: int, options: dict[str, Any]) -> Session:
+def opened(target: Any, *, history: int, merge_effort: int, threads: int | None, options: dict[str, Any]) -> Session:
     """The session that `connect` was asked for."""
     if "memory" in options:
         options["memory"] = size_of(options["memory"])

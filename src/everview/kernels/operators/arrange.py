@@ -21,9 +21,9 @@ from everview.kernels.operators.stream import (
     flush,
 )
 from everview.kernels.run.scope import SCOPE_NOW, SCOPE_SLOT_NOW
-from everview.kernels.run.step import STEP_SPLIT, STEP_THREAD
-from everview.kernels.threads.helper import SHARED_CHUNKS, both_by_chunks, next_chunk
+from everview.kernels.run.step import STEP_SPLIT, STEP_TEAM
 from everview.kernels.threads.private_copy import close_stream, private_stream
+from everview.kernels.threads.team import by_chunks, chunk_rows, free_shares, members, new_shares, next_chunk
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_COLS, BATCH_DATA, BATCH_ROWS, diff_at, time_at
 from everview.kernels.trace.merge import merge_now
 from everview.kernels.trace.packed import CHAIN
@@ -35,7 +35,7 @@ ARRANGE_BATCHER, ARRANGE_TRACE, ARRANGE_SCOPE, ARRANGE_STREAM, ARRANGE_STEP, ARR
 
 
 EMIT_TAKEN, EMIT_STREAM, EMIT_BATCH, EMIT_WORDS = range(4)
-"""A share of a batch to emit: the chunks taken (see `both_by_chunks`), where to, and the batch."""
+"""A share of a batch to emit: the chunks taken (see `by_chunks`), where to, and the batch."""
 
 
 @shared
@@ -78,7 +78,7 @@ def _emit_pieces(share):
     """Send pieces of the batch down the share's stream until all are taken."""
     batch = ld(share, EMIT_BATCH)
     rows = ld(batch, BATCH_ROWS)
-    piece = max(rows // SHARED_CHUNKS, VM_ROWS)
+    piece = chunk_rows(share, rows, VM_ROWS)
     while True:
         start = next_chunk(share, piece)
         if start >= rows:
@@ -100,13 +100,17 @@ def emit(stream, batch):
     if stream == 0 or ld(stream, STREAM_NSINKS) == 0:
         return 0
     step = ld(stream, STREAM_STEP)
-    thread = ld(step, STEP_THREAD)
-    if thread == 0 or ld(batch, BATCH_ROWS) < ld(step, STEP_SPLIT):
+    team = ld(step, STEP_TEAM)
+    if team == 0 or ld(batch, BATCH_ROWS) < ld(step, STEP_SPLIT):
         _emit_rows(stream, batch, 0, ld(batch, BATCH_ROWS))
         return 0
-    private = private_stream(stream)
-    both_by_chunks(thread, _emit_pieces(), _new_share(stream, batch), _new_share(private, batch))
-    close_stream(private, stream)
+    shares = new_shares(team)
+    for k in range(members(team)):
+        st(shares, k, _new_share(private_stream(stream) if k > 0 else stream, batch))
+    by_chunks(team, _emit_pieces(), shares)
+    for k in range(1, members(team)):
+        close_stream(ld(ld(shares, k), EMIT_STREAM), stream)
+    free_shares(team, shares)
     return 0
 
 

@@ -17,10 +17,10 @@ from everview.kernels.expressions.vm import VM_ROWS
 from everview.kernels.memory import EVER, alloc_with, copy_words, free, ld, st
 from everview.kernels.operators.stream import STREAM_N, STREAM_NSINKS, STREAM_REGS, STREAM_TAIL, flush, flush_full
 from everview.kernels.run.scope import SCOPE_FIELDS, SCOPE_NFIELDS, SCOPE_NOW
-from everview.kernels.run.step import STEP_BASE, STEP_SPLIT, STEP_THREAD
+from everview.kernels.run.step import STEP_BASE, STEP_SPLIT, STEP_TEAM
 from everview.kernels.sums import all_small, checked_product, size
-from everview.kernels.threads.helper import SHARED_CHUNKS, both_by_chunks, next_chunk
 from everview.kernels.threads.private_copy import close_stream, private_stream
+from everview.kernels.threads.team import by_chunks, chunk_rows, free_shares, members, new_shares, next_chunk
 from everview.kernels.times import lub
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_COLS, BATCH_DATA, BATCH_ROWS, compare_rows, diff_at, time_at
 from everview.kernels.trace.search import find_next, gallop, key_end
@@ -140,7 +140,7 @@ def join_batches(ctx, d, i, d_rows, o, left_is_delta, at_least):
     JOIN_SHARE_LEFT,
     JOIN_SHARE_WORDS,
 ) = range(7)
-"""A share of a join: the chunks taken (see `both_by_chunks`), its context, and what is joined."""
+"""A share of a join: the chunks taken (see `by_chunks`), its context, and what is joined."""
 
 
 @task
@@ -150,7 +150,7 @@ def _join_pieces(share):
     delta = ld(share, JOIN_SHARE_DELTA)
     table = ld(ld(share, JOIN_SHARE_OTHER), TRACE_TABLE)
     rows = ld(delta, BATCH_ROWS)
-    piece = max(rows // SHARED_CHUNKS, 1)
+    piece = chunk_rows(share, rows, 1)
     while True:
         start = next_chunk(share, piece)
         if start >= rows:
@@ -175,21 +175,27 @@ def _new_share(ctx, delta, other, batches, left_is_delta):
 def _join_delta(ctx, delta, other, batches, left_is_delta):
     """Join a batch of changes with the first `batches` batches of a trace."""
     step = ld(ctx, JOIN_STEP)
-    thread = ld(step, STEP_THREAD)
-    if thread == 0 or ld(delta, BATCH_ROWS) < ld(step, STEP_SPLIT):
+    team = ld(step, STEP_TEAM)
+    if team == 0 or ld(delta, BATCH_ROWS) < ld(step, STEP_SPLIT):
         for k in range(batches):
             join_batches(ctx, delta, 0, ld(delta, BATCH_ROWS), ld(ld(other, TRACE_TABLE), k), left_is_delta, 0)
         return
     stream = ld(ctx, JOIN_STREAM)
     flush(stream)
-    helper = alloc_with(JOIN_WORDS, EVER)
-    copy_words(helper, 0, ctx, 0, JOIN_WORDS)
-    st(helper, JOIN_STREAM, private_stream(stream))
-    mine = _new_share(ctx, delta, other, batches, left_is_delta)
-    theirs = _new_share(helper, delta, other, batches, left_is_delta)
-    both_by_chunks(thread, _join_pieces(), mine, theirs)
-    close_stream(ld(helper, JOIN_STREAM), stream)
-    free(helper)
+    shares = new_shares(team)
+    for k in range(members(team)):
+        own = ctx
+        if k > 0:
+            own = alloc_with(JOIN_WORDS, EVER)
+            copy_words(own, 0, ctx, 0, JOIN_WORDS)
+            st(own, JOIN_STREAM, private_stream(stream))
+        st(shares, k, _new_share(own, delta, other, batches, left_is_delta))
+    by_chunks(team, _join_pieces(), shares)
+    for k in range(1, members(team)):
+        own = ld(ld(shares, k), JOIN_SHARE_CTX)
+        close_stream(ld(own, JOIN_STREAM), stream)
+        free(own)
+    free_shares(team, shares)
 
 
 @inner

@@ -6,7 +6,7 @@ reduction is evaluated over the input's `history` at (T, epoch) by `aggregate` a
 there so far (`said`); the difference, as a multiset, is the new output at exactly that time. The output's own trace
 remembers it.
 
-With a thread, the smaller half of the touched keys is reduced here and the larger half on the helper.
+With several threads, each reduces a range of the touched keys.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from everview.kernels.reduce.history import bound_of, locate, start_cursors
 from everview.kernels.reduce.interesting import plan_times
 from everview.kernels.reduce.python import ask
 from everview.kernels.run.scope import SCOPE_FIELDS, SCOPE_NFIELDS, SCOPE_NOW, SCOPE_SLOT_NOW
-from everview.kernels.run.step import STEP_SPLIT, STEP_THREAD
-from everview.kernels.threads.helper import both
+from everview.kernels.run.step import STEP_SPLIT, STEP_TEAM
 from everview.kernels.threads.private_copy import close_box, private_scope
+from everview.kernels.threads.team import members, new_shares, together
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_ROWS, compare_rows, free_batch
 from everview.kernels.trace.search import key_end, lower_bound
 from everview.kernels.trace.trace import (
@@ -142,12 +142,12 @@ def _reduce_share(share):
 
 
 @inner
-def _cut(source, other, keys):
-    """The row behind the key in the middle of a batch; the first row of the other one whose key is not before it."""
+def _cut(source, other, row, keys):
+    """The row behind the key of a row of a batch; the first row of the other one whose key is not before it."""
     rows = ld(source, BATCH_ROWS)
     data = ld(source, BATCH_DATA)
     cap = ld(source, BATCH_CAP)
-    at = key_end(source, rows // 2, data, cap, rows // 2, keys)
+    at = key_end(source, row, data, cap, row, keys)
     if other == 0:
         return at, 0
     if at == rows:
@@ -158,46 +158,68 @@ def _cut(source, other, keys):
 
 
 @inner
-def _reduce_shared(ctx, share, thread):
-    """Reduce the smaller half of the keys here, the larger half on the helper with a context of its own."""
-    keys = ld(ctx, REDUCE_KEYS)
-    delta = ld(share, REDUCE_SHARE_DELTA)
-    todo = ld(share, REDUCE_SHARE_TODO)
-    if ld(share, REDUCE_SHARE_TO) >= ld(share, REDUCE_SHARE_TODO_TO):
-        d_cut, t_cut = _cut(delta, todo, keys)
-    else:
-        t_cut, d_cut = _cut(todo, delta, keys)
-    helper = alloc_with(REDUCE_WORDS, EVER)
-    copy_words(helper, 0, ctx, 0, REDUCE_WORDS)
+def _own_context(ctx):
+    """A context like another, with scratch, output and agenda of its own."""
+    own = alloc_with(REDUCE_WORDS, EVER)
+    copy_words(own, 0, ctx, 0, REDUCE_WORDS)
     for field in (REDUCE_CURSORS, REDUCE_OUT, REDUCE_REQUESTS, REDUCE_ANSWERS):
-        st(helper, field, 0)
+        st(own, field, 0)
     for field in (REDUCE_FOUND, REDUCE_EPOCH_LIST):
         block = alloc(64)
         st(block, 0, 64)
-        st(helper, field, block)
-    scope = ld(ctx, REDUCE_SCOPE)
-    st(helper, REDUCE_SCOPE, private_scope(scope))
-    st(helper, REDUCE_TODO, new_batcher(keys + 2, ld(helper, REDUCE_SCOPE)))
-    theirs = alloc_with(REDUCE_SHARE_WORDS, EVER)
-    copy_words(theirs, 0, share, 0, REDUCE_SHARE_WORDS)
-    st(theirs, REDUCE_SHARE_CTX, helper)
-    st(theirs, REDUCE_SHARE_FROM, d_cut)
-    st(theirs, REDUCE_SHARE_TODO_FROM, t_cut)
-    st(share, REDUCE_SHARE_TO, d_cut)
-    st(share, REDUCE_SHARE_TODO_TO, t_cut)
-    both(thread, _reduce_share(), share, theirs)
-    close_box(ld(helper, REDUCE_TODO), ld(helper, REDUCE_SCOPE), ld(ctx, REDUCE_TODO), scope)
-    st(ctx, REDUCE_SEEN, ld(ctx, REDUCE_SEEN) | ld(helper, REDUCE_SEEN))
-    more = ld(helper, REDUCE_OUT_N)
+        st(own, field, block)
+    st(own, REDUCE_SCOPE, private_scope(ld(ctx, REDUCE_SCOPE)))
+    st(own, REDUCE_TODO, new_batcher(ld(ctx, REDUCE_KEYS) + 2, ld(own, REDUCE_SCOPE)))
+    return own
+
+
+@inner
+def _close_context(own, ctx):
+    """Put a context's output behind that of the original, and its agenda into it; and free it."""
+    close_box(ld(own, REDUCE_TODO), ld(own, REDUCE_SCOPE), ld(ctx, REDUCE_TODO), ld(ctx, REDUCE_SCOPE))
+    st(ctx, REDUCE_SEEN, ld(ctx, REDUCE_SEEN) | ld(own, REDUCE_SEEN))
+    more = ld(own, REDUCE_OUT_N)
     if more > 0:
         width = ld(ld(ctx, REDUCE_OUTPUT), TRACE_COLS) + 2
         out = reserve(ctx, REDUCE_OUT, REDUCE_OUT_N, width, more)
-        copy_words(out, 1 + ld(ctx, REDUCE_OUT_N) * width, ld(helper, REDUCE_OUT), 1, more * width)
+        copy_words(out, 1 + ld(ctx, REDUCE_OUT_N) * width, ld(own, REDUCE_OUT), 1, more * width)
         st(ctx, REDUCE_OUT_N, ld(ctx, REDUCE_OUT_N) + more)
     for field in (REDUCE_CURSORS, REDUCE_FOUND, REDUCE_EPOCH_LIST, REDUCE_OUT):
-        free(ld(helper, field))
-    free(helper)
-    free(theirs)
+        free(ld(own, field))
+    free(own)
+
+
+@inner
+def _reduce_shared(ctx, share, team):
+    """Reduce a range of the keys on every member, each with a context of its own; the first of them here."""
+    keys = ld(ctx, REDUCE_KEYS)
+    delta = ld(share, REDUCE_SHARE_DELTA)
+    todo = ld(share, REDUCE_SHARE_TODO)
+    d_rows = ld(share, REDUCE_SHARE_TO)
+    t_rows = ld(share, REDUCE_SHARE_TODO_TO)
+    n = members(team)
+    shares = new_shares(team)
+    st(shares, 0, share)
+    for k in range(1, n):
+        if d_rows >= t_rows:
+            d_cut, t_cut = _cut(delta, todo, d_rows * k // n, keys)
+        else:
+            t_cut, d_cut = _cut(todo, delta, t_rows * k // n, keys)
+        theirs = alloc_with(REDUCE_SHARE_WORDS, EVER)
+        copy_words(theirs, 0, share, 0, REDUCE_SHARE_WORDS)
+        st(theirs, REDUCE_SHARE_CTX, _own_context(ctx))
+        st(theirs, REDUCE_SHARE_FROM, d_cut)
+        st(theirs, REDUCE_SHARE_TO, d_rows)
+        st(theirs, REDUCE_SHARE_TODO_FROM, t_cut)
+        st(theirs, REDUCE_SHARE_TODO_TO, t_rows)
+        st(shares, k, theirs)
+        st(ld(shares, k - 1), REDUCE_SHARE_TO, d_cut)
+        st(ld(shares, k - 1), REDUCE_SHARE_TODO_TO, t_cut)
+    together(team, _reduce_share(), shares)
+    for k in range(1, n):
+        _close_context(ld(ld(shares, k), REDUCE_SHARE_CTX), ctx)
+        free(ld(shares, k))
+    free(shares)
 
 
 @inner
@@ -248,9 +270,9 @@ def reduce(ctx):
     touched = ld(share, REDUCE_SHARE_TO) + ld(share, REDUCE_SHARE_TODO_TO)
     st(share, REDUCE_SHARE_TOUCHED, touched)
     step = ld(ctx, REDUCE_STEP)
-    thread = ld(step, STEP_THREAD)
-    if thread != 0 and touched >= ld(step, STEP_SPLIT) and ld(ctx, REDUCE_KIND) != KIND_PYTHON and keys > 0:
-        _reduce_shared(ctx, share, thread)
+    team = ld(step, STEP_TEAM)
+    if team != 0 and touched >= ld(step, STEP_SPLIT) and ld(ctx, REDUCE_KIND) != KIND_PYTHON and keys > 0:
+        _reduce_shared(ctx, share, team)
     else:
         call_pointer(_reduce_share(), share)
     free(share)

@@ -35,8 +35,8 @@ from everview.kernels.memory import (
 )
 from everview.kernels.operators.batcher import BATCHER_WIDTH, append_rows, clear_batcher, keep_batcher
 from everview.kernels.run.scope import SCOPE_OVERRUN, end_time, keep_scope, next_time, reset_scope
-from everview.kernels.run.step import STEP_BASE, STEP_EPOCHS, STEP_FAULT, STEP_SPLIT, STEP_STOP, STEP_THREAD
-from everview.kernels.threads.helper import both
+from everview.kernels.run.step import STEP_BASE, STEP_EPOCHS, STEP_FAULT, STEP_SPLIT, STEP_STOP, STEP_TEAM
+from everview.kernels.threads.team import everyone
 from everview.kernels.trace.trace import fold, keep_trace, publish, roll_back, settle_folded, uncommitted
 
 (
@@ -147,16 +147,16 @@ def _settle_traces(session):
 
 @task
 def _settle_together(session):
-    both(ld(ld(session, EXECUTOR_STEP), STEP_THREAD), _settle_traces(), session, session)
+    everyone(ld(ld(session, EXECUTOR_STEP), STEP_TEAM), _settle_traces(), session)
     return 0
 
 
 @inner
-def settle_if_possible(session, thread):
+def settle_if_possible(session, team):
     """Restore the sizes of all traces, as far as there is memory: the step is complete, whatever happens here."""
     number = new_number()
     st(session, EXECUTOR_NEXT_TRACE, 0)
-    if attempt(_settle_together() if thread != 0 else _settle_traces(), session, number) != 0:
+    if attempt(_settle_together() if team != 0 else _settle_traces(), session, number) != 0:
         _reclaim(session, number)
 
 
@@ -195,18 +195,18 @@ def _reclaim(session, number):
 @inner
 def _commit(session):
     s = ld(session, EXECUTOR_STEP)
-    thread = ld(s, STEP_THREAD)
-    if thread != 0:
+    team = ld(s, STEP_TEAM)
+    if team != 0:
         rows = 0
         for i in range(ld(session, EXECUTOR_NTRACES)):
             rows += uncommitted(ld(ld(session, EXECUTOR_TRACES), i))
         if rows < ld(s, STEP_SPLIT):
-            thread = 0
+            team = 0
     length = ld(session, EXECUTOR_LENGTH)
     st(session, EXECUTOR_PC, length + 1)
     st(session, EXECUTOR_NEXT_TRACE, 0)
-    if thread != 0:
-        both(thread, _fold_traces(), session, session)
+    if team != 0:
+        everyone(team, _fold_traces(), session)
     else:
         call_pointer(_fold_traces(), session)
     for i in range(ld(session, EXECUTOR_NTRACES)):
@@ -214,7 +214,7 @@ def _commit(session):
     forget_all(ld(session, EXECUTOR_FORESTS), ld(session, EXECUTOR_NFORESTS))
     st(session, EXECUTOR_PC, length)
     reset_agendas(session)
-    settle_if_possible(session, thread)
+    settle_if_possible(session, team)
 
 
 @inner

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared, task
 from everview.kernels.memory import alloc, call_pointer, free, ld, st
-from everview.kernels.threads.helper import both
+from everview.kernels.threads.team import free_shares, members, new_shares, together
 from everview.kernels.trace.batch import (
     BATCH_BUCKETS,
     BATCH_CAP,
@@ -127,7 +127,7 @@ def _parts(batch, most):
 
 
 @shared
-def build_index(batch, thread):
+def build_index(batch, team):
     """Give a large batch its index."""
     rows = ld(batch, BATCH_ROWS)
     if rows < INDEX_FROM or ld(batch, BATCH_COLS) == 0:
@@ -138,14 +138,17 @@ def build_index(batch, thread):
     index = alloc(buckets + 1)
     st(batch, BATCH_INDEX, index)
     st(batch, BATCH_BUCKETS, buckets)
-    mine = _new_share(batch, 0, rows // 2 if thread != 0 else rows)
-    theirs = _new_share(batch, rows // 2, rows)
-    if thread != 0:
-        both(thread, _fill(), mine, theirs)
-    else:
-        call_pointer(_fill(), mine)
-    free(mine)
-    free(theirs)
+    if team == 0:
+        share = _new_share(batch, 0, rows)
+        call_pointer(_fill(), share)
+        free(share)
+        return 0
+    n = members(team)
+    shares = new_shares(team)
+    for k in range(n):
+        st(shares, k, _new_share(batch, rows * k // n, rows * (k + 1) // n))
+    together(team, _fill(), shares)
+    free_shares(team, shares)
     return 0
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from everview.kernels.build.native import inner, shared, task
 from everview.kernels.memory import EVER, alloc, alloc_with, copy_words, free, ld, st
 from everview.kernels.sums import fits
-from everview.kernels.threads.helper import both
+from everview.kernels.threads.team import members, new_shares, together
 from everview.kernels.trace.batch import (
     BATCH_CAP,
     BATCH_COLS,
@@ -324,50 +324,69 @@ def _work(merge):
 
 
 @inner
-def _work_shared(merge, thread):
-    """Merge the smaller rows here and the larger ones on the helper, then close the gap between them."""
+def _cut(merge, row):
+    """Two rows, one of each batch, between which and those before it no update is the same: near `row` of the older."""
     older = ld(merge, MERGE_OLDER)
     newer = ld(merge, MERGE_NEWER)
     data = ld(older, BATCH_DATA)
+    cap = ld(older, BATCH_CAP)
     cols = ld(older, BATCH_COLS)
-    i = ld(older, BATCH_ROWS) // 2
-    i = lower_bound(data, ld(older, BATCH_CAP), 0, i, data, ld(older, BATCH_CAP), i, 0, cols)  # its first time
-    j = lower_bound(
-        ld(newer, BATCH_DATA), ld(newer, BATCH_CAP), 0, ld(newer, BATCH_ROWS), data, ld(older, BATCH_CAP), i, 0, cols
-    )
-    rest = alloc_with(MERGE_WORDS, EVER)
-    copy_words(rest, 0, merge, 0, MERGE_WORDS)
-    st(merge, MERGE_END_OLDER, i)
-    st(merge, MERGE_END_NEWER, j)
-    st(rest, MERGE_AT_OLDER, i)
-    st(rest, MERGE_AT_NEWER, j)
-    st(rest, MERGE_FIRST_ROW, i + j)
-    st(rest, MERGE_DONE_ROWS, i + j)
-    both(thread, _work(), merge, rest)
-    start = ld(merge, MERGE_DONE_ROWS)
-    more = ld(rest, MERGE_DONE_ROWS) - (i + j)
-    if start < i + j:
-        result = ld(merge, MERGE_RESULT)
-        out = ld(result, BATCH_DATA)
-        cap = ld(result, BATCH_CAP)
-        for c in range(cols):
-            copy_words(out, c * cap + start, out, c * cap + i + j, more)
-        if ld(result, BATCH_TIME_MASK) != 0:
-            copy_words(out, ld(result, BATCH_TIME_AT) + start, out, ld(result, BATCH_TIME_AT) + i + j, more)
-        for d in range(ld(result, BATCH_DIFFS)):
-            copy_words(
-                out, ld(result, BATCH_DIFF_AT) + d * cap + start, out, ld(result, BATCH_DIFF_AT) + d * cap + i + j, more
-            )
-    st(merge, MERGE_DONE_ROWS, start + more)
-    free(rest)
+    i = lower_bound(data, cap, 0, row, data, cap, row, 0, cols)  # its first time
+    return i, lower_bound(ld(newer, BATCH_DATA), ld(newer, BATCH_CAP), 0, ld(newer, BATCH_ROWS), data, cap, i, 0, cols)
+
+
+@inner
+def _move_up(result, start, at, more):
+    """Move `more` rows of the result from row `at` to the earlier row `start`."""
+    out = ld(result, BATCH_DATA)
+    cap = ld(result, BATCH_CAP)
+    for c in range(ld(result, BATCH_COLS)):
+        copy_words(out, c * cap + start, out, c * cap + at, more)
+    if ld(result, BATCH_TIME_MASK) != 0:
+        copy_words(out, ld(result, BATCH_TIME_AT) + start, out, ld(result, BATCH_TIME_AT) + at, more)
+    for d in range(ld(result, BATCH_DIFFS)):
+        copy_words(
+            out, ld(result, BATCH_DIFF_AT) + d * cap + start, out, ld(result, BATCH_DIFF_AT) + d * cap + at, more
+        )
+
+
+@inner
+def _work_shared(merge, team):
+    """Merge a range of rows on every member, then close the gaps between them."""
+    n = members(team)
+    shares = new_shares(team)
+    st(shares, 0, merge)
+    for k in range(1, n):
+        i, j = _cut(merge, ld(ld(merge, MERGE_OLDER), BATCH_ROWS) * k // n)
+        rest = alloc_with(MERGE_WORDS, EVER)
+        copy_words(rest, 0, merge, 0, MERGE_WORDS)
+        st(rest, MERGE_END_OLDER, ld(ld(merge, MERGE_OLDER), BATCH_ROWS))
+        st(rest, MERGE_END_NEWER, ld(ld(merge, MERGE_NEWER), BATCH_ROWS))
+        st(rest, MERGE_AT_OLDER, i)
+        st(rest, MERGE_AT_NEWER, j)
+        st(rest, MERGE_FIRST_ROW, i + j)
+        st(rest, MERGE_DONE_ROWS, i + j)
+        st(ld(shares, k - 1), MERGE_END_OLDER, i)
+        st(ld(shares, k - 1), MERGE_END_NEWER, j)
+        st(shares, k, rest)
+    together(team, _work(), shares)
+    for k in range(1, n):
+        rest = ld(shares, k)
+        start = ld(merge, MERGE_DONE_ROWS)
+        more = ld(rest, MERGE_DONE_ROWS) - ld(rest, MERGE_FIRST_ROW)
+        if start < ld(rest, MERGE_FIRST_ROW):
+            _move_up(ld(merge, MERGE_RESULT), start, ld(rest, MERGE_FIRST_ROW), more)
+        st(merge, MERGE_DONE_ROWS, start + more)
+        free(rest)
+    free(shares)
 
 
 @shared
-def merge_now(older, newer, keep, since, thread):
-    """Merge two batches at once, with a thread if there is one, freeing them; 0 if everything cancelled."""
+def merge_now(older, newer, keep, since, team):
+    """Merge two batches at once, with a team if there is one, freeing them; 0 if everything cancelled."""
     merge = start_merge(older, newer, keep, since)
-    if thread != 0:
-        _work_shared(merge, thread)
+    if team != 0:
+        _work_shared(merge, team)
     else:
         work_merge(merge, 2**62)
     return finish_merge(merge)

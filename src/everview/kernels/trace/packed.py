@@ -9,24 +9,24 @@ If the ranges of all columns and of the time together need no more than 63 bits,
 - Rows are read once, a block at a time, and the source can be given back (`consume`) as soon as they are packed:
   the memory of the unsorted rows is then used again for sorting.
 
-With a thread, each thread looks at half of the rows for the ranges; each packs half of them, smaller words to one end
-and larger ones to the other, as parted by a *pivot* from a sample; then one sorts the smaller words and the other
-the larger ones, which end up behind each other in the batch.
+With a team, each member looks at a range of the rows for the limits of the columns. Each packs its range and counts how
+many of the words belong to each *part*, as parted by *pivots* from a sample; brings them where their parts are put
+together; and sorts one part. The sorted parts end up behind each other in the batch.
 """
 
 from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared, task
-from everview.kernels.memory import alloc, alloc_with, call_pointer, copy_words, free, ld, st, zeros
+from everview.kernels.memory import EVER, alloc, alloc_with, call_pointer, copy_words, free, ld, size_of, st, zeros
 from everview.kernels.operators.batcher import BUFFER_NEXT, free_chain
-from everview.kernels.run.step import STEP_SPLIT, STEP_THREAD
+from everview.kernels.run.step import STEP_SPLIT, STEP_TEAM
 from everview.kernels.sums import beyond, must_fit, plus
-from everview.kernels.threads.helper import both
+from everview.kernels.threads.team import members, new_shares, together
 from everview.kernels.trace.batch import BATCH_CAP, BATCH_DATA, BATCH_DIFF_AT, BATCH_DIFF_MASK, BATCH_TIME_AT, new_batch
 from everview.kernels.trace.buckets import build_index
 from everview.kernels.trace.radix import MERGE_SORT_WORDS, radix_sort, sort_pairs
 
-PHASE_SCAN, PHASE_TALLY, PHASE_PART, PHASE_BRING, PHASE_SORT, PHASE_UNPACK = range(6)
+PHASE_SCAN, PHASE_TALLY, PHASE_PACK, PHASE_BRING, PHASE_SORT, PHASE_UNPACK = range(6)
 """Phases of the work; there is one compiled task for all, because each costs its own time to load at the start."""
 
 (
@@ -45,12 +45,8 @@ PHASE_SCAN, PHASE_TALLY, PHASE_PART, PHASE_BRING, PHASE_SORT, PHASE_UNPACK = ran
     PACKED_PAYLOAD,
     PACKED_OTHER_WORDS,
     PACKED_OTHER_PAYLOAD,
-    PACKED_PIVOT,
-    PACKED_LOWS,
-    PACKED_RUN,
-    PACKED_RUN_ROWS,
-    PACKED_RUN_2,
-    PACKED_RUN_2_ROWS,
+    PACKED_PIVOTS,
+    PACKED_PARTS,
     PACKED_COUNTS,
     PACKED_START,
     PACKED_SIZE,
@@ -60,18 +56,20 @@ PHASE_SCAN, PHASE_TALLY, PHASE_PART, PHASE_BRING, PHASE_SORT, PHASE_UNPACK = ran
     PACKED_TARGET,
     PACKED_TARGET_ROW,
     PACKED_RECORD_WORDS,
-) = range(30)
+) = range(26)
 """A job: one thread's part. Word c of source row i is word AT + i * PACKED_ROW_STEP + c * PACKED_COL_STEP of
-PACKED_SOURCE; the job reads rows PACKED_FIRST to PACKED_LAST (of all buffers, if they are PACKED_CHAINED), later sorts
-PACKED_SIZE words from PACKED_START. PACKED_STORED diffs stand behind the PACKED_WIDTH columns (time included); 0: all
-are 1. PACKED_COUNTS is the table of diffs by word; PACKED_SUMS the payload of words that turned out to be there more
-than once. Behind these words stand two for each column and the first diff, its least and its largest value, and then
-two more for each, its least value in all rows and the bits it needs.
+PACKED_SOURCE; the job reads rows PACKED_FIRST to PACKED_LAST (of all buffers, if they are PACKED_CHAINED), later
+sorts PACKED_SIZE words from PACKED_START. PACKED_PIVOTS: the words with which all parts but the first begin;
+PACKED_PARTS says how many words the job has in each part, then where the next of them goes. PACKED_STORED diffs stand
+behind the PACKED_WIDTH columns (time included); 0: all are 1. PACKED_COUNTS is the table of diffs by word;
+PACKED_SUMS the payload of words that turned out to be there more than once. Behind these words stand two for each
+column and the first diff, its least and its largest value, and then two more for each, its least value in all rows
+and the bits it needs.
 """
 
 PACK_ROWS = 256  # rows that are packed together, so that all their columns are read while they are in the cache
 TOO_WIDE = -1
-PIVOT_SAMPLE = 255
+SAMPLE_EACH = 127  # words of the sample that pivots are chosen from, for each part
 CHAIN = 2
 """Says that the source is an batcher's chain of buffers, which are freed."""
 
@@ -146,11 +144,28 @@ def _pack_block(job, source, first, n, target, at):
 
 
 @inner
+def _part_of(pivots, n, x):
+    """Which of n parts a word is in: as many pivots as are not above it."""
+    part = 0
+    step = 1
+    while 2 * step < n:
+        step *= 2
+    while step > 0:
+        if part + step < n and ld(pivots, part + step - 1) <= x:
+            part += step
+        step >>= 1
+    return part
+
+
+@inner
 def _pack_all(job):
-    """Pack the job's rows in their order."""
+    """Pack the job's rows in their order; with pivots, count how many words are in each part."""
     words = ld(job, PACKED_WORDS)
     payload = ld(job, PACKED_PAYLOAD)
     row_step = ld(job, PACKED_ROW_STEP)
+    pivots = ld(job, PACKED_PIVOTS)
+    parts = ld(job, PACKED_PARTS)
+    n_parts = size_of(parts) if pivots != 0 else 0
     first = ld(job, PACKED_FIRST)
     while first < ld(job, PACKED_LAST):
         source, row, n = _block(job, first)
@@ -159,46 +174,35 @@ def _pack_all(job):
             w = ld(job, PACKED_AT) + ld(job, PACKED_WIDTH) * ld(job, PACKED_COL_STEP) + row * row_step
             for i in range(n):
                 st(payload, first + i, ld(source, w + i * row_step))
+        if pivots != 0:
+            for i in range(n):
+                part = _part_of(pivots, n_parts, ld(words, first + i))
+                st(parts, part, ld(parts, part) + 1)
         first += n
+    return 0
 
 
 @inner
-def _pack_parted(job):
-    """Pack the job's rows, words below the pivot from its first row upwards, the others from its last downwards."""
+def _bring(job):
+    """Bring the job's words to their parts in the other blocks, where they are sorted from then on."""
     words = ld(job, PACKED_WORDS)
     payload = ld(job, PACKED_PAYLOAD)
-    row_step = ld(job, PACKED_ROW_STEP)
-    pivot = ld(job, PACKED_PIVOT)
-    low = ld(job, PACKED_FIRST)
-    high = ld(job, PACKED_LAST) - 1
-    block = alloc(PACK_ROWS)
-    first = low
-    while first < ld(job, PACKED_LAST):
-        source, row, n = _block(job, first)
-        _pack_block(job, source, row, n, block, 0)
-        if payload == 0:
-            for i in range(n):  # both ends are written, one of them moves on: no branch to mispredict
-                x = ld(block, i)
-                st(words, low, x)
-                st(words, high, x)
-                small = 1 if x < pivot else 0
-                low += small
-                high -= 1 - small
-        else:
-            w = ld(job, PACKED_AT) + ld(job, PACKED_WIDTH) * ld(job, PACKED_COL_STEP) + row * row_step
-            for i in range(n):
-                x = ld(block, i)
-                y = ld(source, w + i * row_step)
-                st(words, low, x)
-                st(words, high, x)
-                st(payload, low, y)
-                st(payload, high, y)
-                small = 1 if x < pivot else 0
-                low += small
-                high -= 1 - small
-        first += n
-    free(block)
-    st(job, PACKED_LOWS, low - ld(job, PACKED_FIRST))
+    others = ld(job, PACKED_OTHER_WORDS)
+    other_payload = ld(job, PACKED_OTHER_PAYLOAD)
+    parts = ld(job, PACKED_PARTS)
+    n_parts = size_of(parts)
+    for i in range(ld(job, PACKED_FIRST), ld(job, PACKED_LAST)):
+        x = ld(words, i)
+        part = _part_of(ld(job, PACKED_PIVOTS), n_parts, x)
+        at = ld(parts, part)
+        st(others, at, x)
+        if payload != 0:
+            st(other_payload, at, ld(payload, i))
+        st(parts, part, at + 1)
+    st(job, PACKED_WORDS, others)
+    st(job, PACKED_PAYLOAD, other_payload)
+    st(job, PACKED_OTHER_WORDS, words)
+    st(job, PACKED_OTHER_PAYLOAD, payload)
     return 0
 
 
@@ -342,27 +346,6 @@ def _unpack(job):
     return 0
 
 
-@inner
-def _bring(job):
-    """Bring the job's two runs of words together, from PACKED_START on in the other blocks, and sort there."""
-    start = ld(job, PACKED_START)
-    first = ld(job, PACKED_RUN_ROWS)
-    second = ld(job, PACKED_RUN_2_ROWS)
-    copy_words(ld(job, PACKED_OTHER_WORDS), start, ld(job, PACKED_WORDS), ld(job, PACKED_RUN), first)
-    copy_words(ld(job, PACKED_OTHER_WORDS), start + first, ld(job, PACKED_WORDS), ld(job, PACKED_RUN_2), second)
-    if ld(job, PACKED_PAYLOAD) != 0:
-        copy_words(ld(job, PACKED_OTHER_PAYLOAD), start, ld(job, PACKED_PAYLOAD), ld(job, PACKED_RUN), first)
-        copy_words(ld(job, PACKED_OTHER_PAYLOAD), start + first, ld(job, PACKED_PAYLOAD), ld(job, PACKED_RUN_2), second)
-    words = ld(job, PACKED_WORDS)
-    payload = ld(job, PACKED_PAYLOAD)
-    st(job, PACKED_WORDS, ld(job, PACKED_OTHER_WORDS))
-    st(job, PACKED_PAYLOAD, ld(job, PACKED_OTHER_PAYLOAD))
-    st(job, PACKED_OTHER_WORDS, words)
-    st(job, PACKED_OTHER_PAYLOAD, payload)
-    st(job, PACKED_SIZE, first + second)
-    return 0
-
-
 @task
 def _work(job):
     """What the job is to do next."""
@@ -371,8 +354,8 @@ def _work(job):
         return _scan(job)
     if phase == PHASE_TALLY:
         return _tally(job)
-    if phase == PHASE_PART:
-        return _pack_parted(job)
+    if phase == PHASE_PACK:
+        return _pack_all(job)
     if phase == PHASE_BRING:
         return _bring(job)
     if phase == PHASE_SORT:
@@ -398,24 +381,25 @@ def _new_job(source, at, row_step, col_step, first, last, scanned, width, stored
 
 
 @inner
-def _set(job, mate, field, value):
+def _set(job, jobs, field, value):
     st(job, field, value)
-    if mate != 0:
-        st(mate, field, value)
+    if jobs != 0:
+        for k in range(1, size_of(jobs)):
+            st(ld(jobs, k), field, value)
 
 
 @inner
-def _run(thread, phase, job, mate):
-    """Do a phase of the job, and next to it that of its mate if there is one."""
-    _set(job, mate, PACKED_PHASE, phase)
-    if mate != 0:
-        both(thread, _work(), job, mate)
+def _run(team, phase, job, jobs):
+    """Do a phase of all jobs: of `job` alone, or of a block of them, whose first it is."""
+    _set(job, jobs, PACKED_PHASE, phase)
+    if jobs != 0:
+        together(team, _work(), jobs)
     else:
         call_pointer(_work(), job)
 
 
 @inner
-def _measure(job, mate, time):
+def _measure(job, jobs, time):
     """Bits of every column and of all together, from the limits that were found. Rows without stored times are at
     `time`.
     """
@@ -427,36 +411,41 @@ def _measure(job, mate, time):
         if c < ld(job, PACKED_SCANNED):
             low = ld(job, PACKED_RECORD_WORDS + 2 * c)
             high = ld(job, PACKED_RECORD_WORDS + 2 * c + 1)
-            if mate != 0:
-                low = min(low, ld(mate, PACKED_RECORD_WORDS + 2 * c))
-                high = max(high, ld(mate, PACKED_RECORD_WORDS + 2 * c + 1))
+            if jobs != 0:
+                for k in range(1, size_of(jobs)):
+                    low = min(low, ld(ld(jobs, k), PACKED_RECORD_WORDS + 2 * c))
+                    high = max(high, ld(ld(jobs, k), PACKED_RECORD_WORDS + 2 * c + 1))
         b = bits_between(low, high)
         total += b
         at = PACKED_RECORD_WORDS + 2 * (width + 1) + 2 * c
-        st(job, at, low)
-        st(job, at + 1, b)
-        if mate != 0:
-            st(mate, at, low)
-            st(mate, at + 1, b)
+        _set(job, jobs, at, low)
+        _set(job, jobs, at + 1, b)
     return total
 
 
 @inner
-def _all_ones(job):
-    """Whether all the diffs that the job scanned are 1."""
+def _all_ones(job, jobs):
+    """Whether all the diffs that the jobs scanned are 1; a job without rows has scanned none."""
     at = PACKED_RECORD_WORDS + 2 * ld(job, PACKED_WIDTH)
-    return ld(job, at) == 1 and ld(job, at + 1) == 1
+    low = ld(job, at)
+    high = ld(job, at + 1)
+    if jobs != 0:
+        for k in range(1, size_of(jobs)):
+            low = min(low, ld(ld(jobs, k), at))
+            high = max(high, ld(ld(jobs, k), at + 1))
+    return low == 1 and high == 1
 
 
 @inner
-def _from_table(job, mate, bits, diffs, cols):
+def _from_table(job, jobs, bits, diffs, cols):
     """The batch of the sums in the jobs' tables; 0 if all are zero."""
     counts = ld(job, PACKED_COUNTS)
-    if mate != 0:
-        other = ld(mate, PACKED_COUNTS)
-        for i in range(diffs << bits):
-            st(counts, i, plus(ld(counts, i), ld(other, i)))
-        free(other)
+    if jobs != 0:
+        for k in range(1, size_of(jobs)):
+            other = ld(ld(jobs, k), PACKED_COUNTS)
+            for i in range(diffs << bits):
+                st(counts, i, plus(ld(counts, i), ld(other, i)))
+            free(other)
     kept = 0
     ones = diffs == 1
     for word in range(1 << bits):
@@ -499,49 +488,77 @@ def _from_table(job, mate, bits, diffs, cols):
 
 
 @inner
-def _pivot(job, n):
-    """The middle one of a sample of words."""
-    words = alloc(PIVOT_SAMPLE)
-    others = alloc(PIVOT_SAMPLE)
-    for k in range(PIVOT_SAMPLE):
-        source, row, _ = _block(job, k * (n - 1) // (PIVOT_SAMPLE - 1))
+def _pivots(job, n, parts):
+    """A block of the words that begin all parts but the first, from a sample."""
+    sample = SAMPLE_EACH * parts + 1
+    words = alloc(sample)
+    others = alloc(sample)
+    for k in range(sample):
+        source, row, _ = _block(job, k * (n - 1) // (sample - 1))
         _pack_block(job, source, row, 1, words, k)
-    flipped = radix_sort(words, 0, others, 0, 0, PIVOT_SAMPLE, 63)
-    pivot = ld(others if flipped != 0 else words, PIVOT_SAMPLE // 2)
+    flipped = radix_sort(words, 0, others, 0, 0, sample, 63)
+    pivots = alloc_with(parts - 1, EVER)
+    for k in range(1, parts):
+        st(pivots, k - 1, ld(others if flipped != 0 else words, k * sample // parts))
     free(words)
     free(others)
-    return pivot
+    return pivots
 
 
 @inner
-def _part(thread, job, mate, n):
-    """Pack with two threads; afterwards the job's runs are the words below the pivot, its mate's those from it on."""
-    st(job, PACKED_PIVOT, _pivot(job, n))
-    st(mate, PACKED_PIVOT, ld(job, PACKED_PIVOT))
-    _run(thread, PHASE_PART, job, mate)
-    half = ld(mate, PACKED_FIRST)
-    low = ld(job, PACKED_LOWS)
-    low_2 = ld(mate, PACKED_LOWS)
-    st(job, PACKED_RUN, 0)
-    st(job, PACKED_RUN_ROWS, low)
-    st(job, PACKED_RUN_2, half)
-    st(job, PACKED_RUN_2_ROWS, low_2)
-    st(mate, PACKED_START, low + low_2)
-    st(mate, PACKED_RUN, low)
-    st(mate, PACKED_RUN_ROWS, half - low)
-    st(mate, PACKED_RUN_2, half + low_2)
-    st(mate, PACKED_RUN_2_ROWS, n - half - low_2)
+def _pack_parts(team, jobs, n):
+    """Pack with a team; afterwards each job knows where its words of each part go, and which part it sorts."""
+    parts = size_of(jobs)
+    pivots = _pivots(ld(jobs, 0), n, parts)
+    for k in range(parts):
+        st(ld(jobs, k), PACKED_PIVOTS, pivots)
+        st(ld(jobs, k), PACKED_PARTS, zeros(parts))
+    _run(team, PHASE_PACK, ld(jobs, 0), jobs)
+    at = 0
+    for part in range(parts):
+        st(ld(jobs, part), PACKED_START, at)
+        for k in range(parts):
+            counts = ld(ld(jobs, k), PACKED_PARTS)
+            more = ld(counts, part)
+            st(counts, part, at)
+            at += more
+        st(ld(jobs, part), PACKED_SIZE, at - ld(ld(jobs, part), PACKED_START))
 
 
 @inner
-def _from_words(job, mate, cols):
+def _same_words(job, jobs):
+    """Whether all jobs have their sorted words in one block."""
+    if jobs != 0:
+        for k in range(1, size_of(jobs)):
+            if ld(ld(jobs, k), PACKED_WORDS) != ld(job, PACKED_WORDS):
+                return False
+    return True
+
+
+@inner
+def _free_jobs(job, jobs):
+    if jobs != 0:
+        free(ld(job, PACKED_PIVOTS))
+        for k in range(1, size_of(jobs)):
+            free(ld(ld(jobs, k), PACKED_SUMS))
+            free(ld(ld(jobs, k), PACKED_PARTS))
+            free(ld(jobs, k))
+        free(jobs)
+    free(ld(job, PACKED_SUMS))
+    free(ld(job, PACKED_PARTS))
+    free(job)
+
+
+@inner
+def _from_words(job, jobs, cols):
     """The batch of the jobs' sorted words; 0 if there are none."""
     kept = ld(job, PACKED_KEPT)
     ones = ld(job, PACKED_ONES) != 0
-    if mate != 0:
-        st(mate, PACKED_TARGET_ROW, kept)
-        kept += ld(mate, PACKED_KEPT)
-        ones = ones and ld(mate, PACKED_ONES) != 0
+    if jobs != 0:
+        for k in range(1, size_of(jobs)):
+            st(ld(jobs, k), PACKED_TARGET_ROW, kept)
+            kept += ld(ld(jobs, k), PACKED_KEPT)
+            ones = ones and ld(ld(jobs, k), PACKED_ONES) != 0
     if kept == 0:
         return 0
     one_time = ld(job, PACKED_RECORD_WORDS + 2 * (ld(job, PACKED_WIDTH) + 1) + 2 * cols + 1) == 0
@@ -562,76 +579,73 @@ def sort_packed(source, at, row_step, col_step, n, cols, diffs, time, consume, s
 
     `diffs` 0: the source has neither times nor diffs, all rows are at `time` and count once. `consume`: the source is
     a block that is no longer needed; CHAIN: a chain of them. `step`: the block of the step under way, which may have a
-    thread; or 0.
+    team; or 0.
     """
     width = cols + 1
-    thread = 0
+    team = 0
     if step != 0 and n >= ld(step, STEP_SPLIT):
-        thread = ld(step, STEP_THREAD)
+        team = ld(step, STEP_TEAM)
     scanned = cols if diffs == 0 else width + (1 if diffs == 1 else 0)
-    middle = n // 2 if thread != 0 else n
-    job = _new_job(source, at, row_step, col_step, 0, middle, scanned, width, diffs)
-    mate = 0
-    if thread != 0:
-        mate = _new_job(source, at, row_step, col_step, middle, n, scanned, width, diffs)
-    _set(job, mate, PACKED_CHAINED, 1 if consume == CHAIN else 0)
-    _run(thread, PHASE_SCAN, job, mate)
-    bits = _measure(job, mate, time)
-    if diffs == 1 and n > MERGE_SORT_WORDS and _all_ones(job) and (mate == 0 or _all_ones(mate)):
-        _set(job, mate, PACKED_STORED, 0)
+    job = _new_job(source, at, row_step, col_step, 0, n // members(team), scanned, width, diffs)
+    jobs = 0
+    if team != 0:
+        jobs = new_shares(team)
+        st(jobs, 0, job)
+        for k in range(1, members(team)):
+            first = n * k // members(team)
+            last = n * (k + 1) // members(team)
+            st(jobs, k, _new_job(source, at, row_step, col_step, first, last, scanned, width, diffs))
+    _set(job, jobs, PACKED_CHAINED, 1 if consume == CHAIN else 0)
+    _run(team, PHASE_SCAN, job, jobs)
+    bits = _measure(job, jobs, time)
+    if diffs == 1 and n > MERGE_SORT_WORDS and _all_ones(job, jobs):
+        _set(job, jobs, PACKED_STORED, 0)
     per = max(diffs, 1)
-    dense = bits < 40 and (per << bits) <= 2 * n
+    dense = bits < 40 and (per << bits) * members(team) <= (2 * n if jobs == 0 else 4 * n)
     if bits > 63 or (diffs > 1 and not dense):
-        free(job)
-        free(mate)
+        _free_jobs(job, jobs)
         return TOO_WIDE
     if dense:
-        st(job, PACKED_COUNTS, zeros(per << bits))
-        if mate != 0:
-            st(mate, PACKED_COUNTS, zeros(per << bits))
-        _run(thread, PHASE_TALLY, job, mate)
+        for k in range(members(team)):
+            st(job if k == 0 else ld(jobs, k), PACKED_COUNTS, zeros(per << bits))
+        _run(team, PHASE_TALLY, job, jobs)
         _consume(source, consume)
-        batch = _from_table(job, mate, bits, per, cols)
-        free(job)
-        free(mate)
+        batch = _from_table(job, jobs, bits, per, cols)
+        _free_jobs(job, jobs)
         return batch
     words = alloc(n)
     payload = alloc(n) if ld(job, PACKED_STORED) != 0 else 0
-    _set(job, mate, PACKED_WORDS, words)
-    _set(job, mate, PACKED_PAYLOAD, payload)
-    if mate != 0:
-        _part(thread, job, mate, n)
+    _set(job, jobs, PACKED_WORDS, words)
+    _set(job, jobs, PACKED_PAYLOAD, payload)
+    st(job, PACKED_SIZE, n)
+    if jobs != 0:
+        _pack_parts(team, jobs, n)
     else:
         _pack_all(job)
     _consume(source, consume)
     others = alloc(n)
     other_payload = alloc(n) if payload != 0 else 0
-    _set(job, mate, PACKED_OTHER_WORDS, others)
-    _set(job, mate, PACKED_OTHER_PAYLOAD, other_payload)
-    st(job, PACKED_SIZE, n)
-    if mate != 0:
-        _run(thread, PHASE_BRING, job, mate)
-    _run(thread, PHASE_SORT, job, mate)
-    if mate == 0 or ld(job, PACKED_WORDS) == ld(mate, PACKED_WORDS):
+    _set(job, jobs, PACKED_OTHER_WORDS, others)
+    _set(job, jobs, PACKED_OTHER_PAYLOAD, other_payload)
+    if jobs != 0:
+        _run(team, PHASE_BRING, job, jobs)
+    _run(team, PHASE_SORT, job, jobs)
+    if _same_words(job, jobs):
         if ld(job, PACKED_WORDS) == words:
             free(others)
             others = 0
         else:
             free(words)
             words = 0
-    batch = _from_words(job, mate, cols)
+    batch = _from_words(job, jobs, cols)
     if batch != 0:
-        _set(job, mate, PACKED_TARGET, batch)
-        _run(thread, PHASE_UNPACK, job, mate)
+        _set(job, jobs, PACKED_TARGET, batch)
+        _run(team, PHASE_UNPACK, job, jobs)
     free(words)
     free(others)
     free(payload)
     free(other_payload)
-    free(ld(job, PACKED_SUMS))
-    free(job)
-    if mate != 0:
-        free(ld(mate, PACKED_SUMS))
-        free(mate)
+    _free_jobs(job, jobs)
     if batch != 0:
-        build_index(batch, thread)
+        build_index(batch, team)
     return batch

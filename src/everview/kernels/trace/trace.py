@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from everview.kernels.build.native import inner, shared
 from everview.kernels.memory import alloc, copy_words, free, grow, keep, ld, st
-from everview.kernels.run.step import STEP_SPLIT, STEP_THREAD
+from everview.kernels.run.step import STEP_SPLIT, STEP_TEAM
 from everview.kernels.trace.batch import (
     BATCH_CAP,
     BATCH_COLS,
@@ -200,7 +200,7 @@ def clear_delta(trace):
 @shared
 def add_delta(trace, batch, stamp, step):
     """Append the change of this pass, first folding earlier batches of the same step to keep them few. `step` is for
-    its thread.
+    its team.
     """
     clear_delta(trace)
     st(trace, TRACE_DELTA, batch)
@@ -215,7 +215,7 @@ def add_delta(trace, batch, stamp, step):
         newer = ld(ld(table, n - 1), BATCH_ROWS)
         if older > 2 * newer:
             break
-        _merge_last_two(trace, -1, NO_SINCE, ld(step, STEP_THREAD) if older + newer >= ld(step, STEP_SPLIT) else 0)
+        _merge_last_two(trace, -1, NO_SINCE, ld(step, STEP_TEAM) if older + newer >= ld(step, STEP_SPLIT) else 0)
     _append(trace, batch)
     return 0
 
