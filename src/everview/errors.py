@@ -221,6 +221,18 @@ class InternalError(EverviewError):
     """A broken invariant: a fault in Everview, not in the program that uses it."""
 
 
+class Notice(UserWarning):
+    """Something that a statement says and that is passed over, because it changes no answer here.
+
+    >>> import everview as ev, warnings
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     warnings.simplefilter("always")
+    ...     _ = ev.connect().sql("CREATE TABLE t (x int) WITH (fillfactor = 70)")
+    >>> [(w.category.__name__, str(w.message)) for w in told]
+    [('Notice', 'fillfactor of CREATE TABLE is passed over: it says how rows are kept elsewhere')]
+    """
+
+
 def out_of_memory(where: str = "") -> MemoryLimitError:
     """The error for memory that does not suffice."""
     return MemoryLimitError(

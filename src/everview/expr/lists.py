@@ -48,7 +48,9 @@ def _position(value: list[Any], item: Any, start: int = 1) -> int | None:
 def _to_string(call: Call) -> Function:
     text = text_of(call.args[0].type.items[0])
 
-    def run(value: list[Any], separator: str, null: str | None = None) -> str:
+    def run(value: list[Any] | None, separator: str | None, null: str | None = None) -> str | None:
+        if value is None or separator is None:
+            return None
         parts = [null if v is None else text(v) for v in value]
         return separator.join(p for p in parts if p is not None)
 
@@ -154,6 +156,6 @@ def _fail() -> Any:
 
 SEES_NULLS = frozenset(
     {"array_make", "array_slice", "array_concat", "array_append", "array_prepend", "array_position", "array_positions"}
-    | {"array_remove", "array_replace", "string_to_array", "struct_make"}
+    | {"array_remove", "array_replace", "array_to_string", "string_to_array", "struct_make"}
     | {f"{word}_{op}" for word in ("any", "all") for op in ("eq", "ne", "lt", "le", "gt", "ge")}
 )

@@ -316,7 +316,7 @@ def add_all(add: Callable[..., None], common: Callable[[Sequence[DataType]], Dat
     put("array_positions", "where b is", with_item(0, 1, lambda t: array(INT).optional()), 2, null=True)
     put("array_remove", "a without b", with_item(0, 1, lambda t: t.optional()), 2, null=True)
     put("array_replace", "a with c for b", with_item(0, 1, lambda t: t.optional()), 3, null=True)
-    put("array_to_string", "the elements' texts, joined", of_array(STR, STR, STR), 2, 3)
+    put("array_to_string", "the elements' texts, joined", of_array(STR.optional(), STR, STR), 2, 3, null=True)
     put("string_to_array", "parts of a text", exactly(STR, STR, STR, to=STRS.optional()), 2, 3, null=True)
     put("array_contains", "a has all of b", two_arrays(lambda t: BOOL), 2)
     put("array_overlaps", "a has one of b", two_arrays(lambda t: BOOL), 2)

@@ -8,8 +8,8 @@ has no rounding as long as the values are alike (which is when it matters), and 
     x² = p + e          (Dekker: the rounded square and its error, exactly)
     p  = p1 + p2        (24 bits and the rest)
 
-The engine keeps the sums of x1, x2, p1 and p2 + e; what is left to do for a group that changed is exact arithmetic on
-five numbers. Values whose square is too large for the engine's exact sums (from 2**63), infinities and NaN are errors
+The engine keeps the sums of x1, x2, p1, p2 and e; what is left to do for a group that changed is exact arithmetic on
+six numbers. Values whose square is too large for the engine's exact sums (from 2**63), infinities and NaN are errors
 of their rows.
 """
 
@@ -24,18 +24,21 @@ from everview.expr.functions import call
 from everview.expr.nodes import Expr, Literal
 from everview.types import FLOAT, INT
 
-Moment = Callable[[int, float | None, float | None, float | None, float | None], float | None]
+Moment = Callable[..., float | None]
 
 _LIMIT = 2.0**63
 
-NOISE = Fraction(1, 2**72)
-"""What may be left of the squares when all values are equal: p2 + e has 53 bits and is 2**24 times smaller than p, and
-its sum is rounded some times more. A variance below that is nothing but rounding.
+NOISE = Fraction(1, 2**100)
+"""What may be left of the squares when all values are equal: e has 53 bits and is 2**53 times smaller than p, and its
+sum is rounded some times more. A variance below that is nothing but rounding.
 """
 
+_OLD_NOISE = Fraction(1, 2**72)
+"""The same for views that an older version made: they keep the sum of p2 + e, which has 53 bits."""
 
-def parts(x: Expr) -> tuple[Expr, Expr, Expr, Expr]:
-    """The four expressions to sum up: x1, x2, p1, p2 + e."""
+
+def parts(x: Expr) -> tuple[Expr, Expr, Expr, Expr, Expr]:
+    """The five expressions to sum up: x1, x2, p1, p2, e."""
     x = functions.cast(x, FLOAT.optional(x.type.nullable))
     too_large = functions.cast(functions.cast(x, INT), FLOAT)  # fails, for such rows alone
     x = call("case", call("lt", call("abs", x), Literal(FLOAT, _LIMIT)), x, too_large)
@@ -44,7 +47,7 @@ def parts(x: Expr) -> tuple[Expr, Expr, Expr, Expr]:
     cross = call("mul", Literal(FLOAT, 2.0), call("mul", x1, x2))
     e = call("add", call("add", call("sub", call("mul", x1, x1), p), cross), call("mul", x2, x2))
     p1, p2 = _cut(p, 29)
-    return x1, x2, p1, call("add", p2, e)
+    return x1, x2, p1, p2, e
 
 
 def _cut(x: Expr, bits: int) -> tuple[Expr, Expr]:
@@ -58,35 +61,35 @@ def _squares(n: int, *sums: float | None) -> Fraction | None:
     """n times the sum of squared distances from the mean."""
     if any(s is None for s in sums):
         return None
-    s1, s2, p1, p2 = (Fraction(s) for s in sums if s is not None)
-    all_squares = n * (p1 + p2)
+    s1, s2, *squares = (Fraction(s) for s in sums if s is not None)
+    all_squares = n * sum(squares, Fraction(0))
     found = all_squares - (s1 + s2) ** 2
-    return found if found > all_squares * NOISE else Fraction(0)
+    return found if found > all_squares * (NOISE if len(squares) > 2 else _OLD_NOISE) else Fraction(0)
 
 
-def var_samp(n: int, s1: float | None, s2: float | None, p1: float | None, p2: float | None) -> float | None:
-    """The variance of a sample; of fewer than two values NULL.
+def var_samp(n: int, *sums: float | None) -> float | None:
+    """The variance of a sample; of fewer than two values NULL. `sums` are those of `parts`.
 
-    >>> var_samp(2, 4.0, 0.0, 10.0, 0.0)
+    >>> var_samp(2, 4.0, 0.0, 10.0, 0.0, 0.0)
     2.0
     """
-    squares = _squares(n, s1, s2, p1, p2)
+    squares = _squares(n, *sums)
     return None if squares is None or n < 2 else float(squares / (n * (n - 1)))
 
 
-def var_pop(n: int, s1: float | None, s2: float | None, p1: float | None, p2: float | None) -> float | None:
+def var_pop(n: int, *sums: float | None) -> float | None:
     """The variance of all there is."""
-    squares = _squares(n, s1, s2, p1, p2)
+    squares = _squares(n, *sums)
     return None if squares is None or n < 1 else float(squares / (n * n))
 
 
-def stddev_samp(n: int, s1: float | None, s2: float | None, p1: float | None, p2: float | None) -> float | None:
+def stddev_samp(n: int, *sums: float | None) -> float | None:
     """The standard deviation of a sample."""
-    found = var_samp(n, s1, s2, p1, p2)
+    found = var_samp(n, *sums)
     return None if found is None else math.sqrt(found)
 
 
-def stddev_pop(n: int, s1: float | None, s2: float | None, p1: float | None, p2: float | None) -> float | None:
+def stddev_pop(n: int, *sums: float | None) -> float | None:
     """The standard deviation of all there is."""
-    found = var_pop(n, s1, s2, p1, p2)
+    found = var_pop(n, *sums)
     return None if found is None else math.sqrt(found)

@@ -217,6 +217,7 @@ def _float(text: str) -> float:
 
 _TRUTH = {"true": True, "t": True, "yes": True, "y": True, "on": True, "1": True}
 _TRUTH |= {"false": False, "f": False, "no": False, "n": False, "off": False, "0": False}
+_TRUTH |= dict.fromkeys(("tr", "tru", "ye"), True) | dict.fromkeys(("fa", "fal", "fals", "of"), False)
 
 
 def _bool(text: str) -> bool:

@@ -14,6 +14,8 @@ Here are queries and transactions; `definitions`, `changes`, `explaining`, `subs
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +25,7 @@ from sqlglot import exp
 
 from everview.codes.codec import Codec
 from everview.dataflow.lending import is_guest
-from everview.errors import InputError, did_you_mean
+from everview.errors import InputError, Notice, did_you_mean
 from everview.expr.nodes import Expr
 from everview.expr.resolve import Column
 from everview.language.collection import Collection
@@ -107,6 +109,10 @@ class Statements:
         """who acts in its statements, if SET ROLE said so"""
         self.last_sequence = ""
         """the sequence that gave the last number here"""
+        self.notices: list[str] = []
+        """what was passed over in the last statement"""
+        self.is_warning = True
+        """whether that is a Python warning; a server sends it to its client"""
         self.is_inner = False
         """whether this is the SQL of a session about another"""
         self.read_at: int | None = None
@@ -158,7 +164,9 @@ class Statements:
         which of the two it is would tell them of other people's tables.
         """
         try:
-            return self._run_it(statement)
+            answer = self._run_it(statement)
+            self._tell(statement)
+            return answer
         except InputError as error:
             if error.code == "E_NAME" and "there is no" in error.message and self.core.access.acting() is not None:
                 error.code = "E_FORBIDDEN"
@@ -168,6 +176,12 @@ class Statements:
             if missing and self.core.access.acting() is not None:
                 error.code = "E_FORBIDDEN"
             raise
+
+    def _tell(self, statement: reading.Statement) -> None:
+        """Say what was passed over in a statement that is done."""
+        self.notices = list(dict.fromkeys(statement.notes.notices))
+        for text in self.notices if self.is_warning else ():
+            warnings.warn(text, Notice, stacklevel=_depth_of_caller())
 
     def _run_it(self, statement: reading.Statement) -> Any:
         self.affected = self.read_at = None
@@ -499,6 +513,10 @@ _COMMANDS: dict[str, Callable[[Statements, reading.Statement], Any]] = {
     "ALTER": altering.alter,
     "COMMENT": comments.comment,
     "REFRESH": already.refresh,
+    "FLUSH": already.nothing,
+    "WAIT": already.nothing,
+    "CHECKPOINT": already.nothing,
+    "RESET": already.reset,
     "VACUUM": already.tidy,
     "ANALYZE": already.tidy,
     "CREATE EXTENSION": already.extension,
@@ -540,6 +558,8 @@ def _command(statement: reading.Statement) -> Callable[[Statements, reading.Stat
             return policies.row_security
         if words[-3:-1] == ["OWNER", "TO"]:
             return roles.owner
+    if statement.first == "SET" and already.is_tuning(already.named(statement)):
+        return already.passed_over
     return _ACCESS.get(statement.start) or _COMMANDS.get(statement.first) or _COMMANDS.get(statement.start)
 
 
@@ -550,6 +570,8 @@ _READING: set[Callable[..., Any]] = {
     Statements.select,
     Statements.set_plan,
     Statements.set_dialect,
+    already.passed_over,
+    already.nothing,
 }
 """Statements that do not wait for other threads' transactions."""
 
@@ -579,9 +601,19 @@ _HANDLERS: dict[type[exp.Expr], _Handler] = {
 """The others, by what sqlglot takes them for; queries are many classes."""
 
 
+def _depth_of_caller() -> int:
+    """How far up the stack the first function is that is not Everview's: warnings name its line."""
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("everview."):
+        frame, depth = frame.f_back, depth + 1
+    return depth
+
+
 def _handler(node: exp.Expr, source: Source) -> _Handler:
     if source.notes.definitions:
         return definitions.define
+    if isinstance(node, exp.Select) and node.args.get("into") is not None:
+        return definitions.select_into
     if isinstance(node, reading.QUERIES):
         return Statements.select
     if type(node) not in _HANDLERS:

@@ -156,6 +156,17 @@ def _encode(data: bytes, how: str) -> str:
     raise RowFailure(ERROR_DOMAIN)
 
 
+def _as_bytea(text: str) -> bytes:
+    r"""A text as PostgreSQL reads a bytea: hexadecimal digits after \x, else with \\ and \ooo for bytes.
+
+    >>> _as_bytea(r"\x6869"), _as_bytea(r"a\\b\101")
+    (b'hi', b'a\\bA')
+    """
+    if text.startswith("\\x"):
+        return _decode(text[2:], "hex")
+    return text.encode() if "\\" not in text else _decode(text, "escape")
+
+
 def _decode(text: str, how: str) -> bytes:
     try:
         match how.lower():
@@ -239,6 +250,7 @@ _add("octet_length", "text -> int|bytes -> int", lambda data: len(_bytes(data)),
 _add("bit_length", "text -> int|bytes -> int", lambda data: 8 * len(_bytes(data)), "number of bits")
 _add("encode", "bytes text -> text", _encode, "bytes as hex, base64 or escape")
 _add("decode", "text text -> bytes", _decode, "the bytes that hex, base64 or escape stand for")
+_add("text_bytes", "text -> bytes", _as_bytea, "the bytes that PostgreSQL reads in a text")
 _add("md5", "text -> text|bytes -> text", _md5, "MD5 in hexadecimal digits")
 _add("sha1", "text -> text|bytes -> bytes", _hashed("sha1"), "SHA-1")
 for _size in (224, 256, 384, 512):

@@ -129,6 +129,8 @@ async def executed(client: Client, found: Prepared, given: Given) -> Answer:
     beside = command.first in READING and not command.changing and client.work.plain
     values, run = given if given.known else None, client.read if beside else client.run
     outcome = await run(lambda s: client.work.run(s, found.text, values, changing=command.changing, beside=beside))
+    for notice in outcome.notices:
+        client.told(notice)
     if client.inside and client.work.defined and command.first in ("CREATE", "DROP", "ALTER") and client.explicit:
         client.told(f"{client.work.defined[-1]} took effect at once; ROLLBACK will not undo it")
     if outcome.rows is None:

@@ -17,7 +17,7 @@ begin a transaction for everything could not make a table otherwise. The client 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -58,9 +58,10 @@ READ_COMMITTED = "read committed"
 class Outcome:
     """What a statement gave."""
 
-    def __init__(self, answer: Any, affected: int | None) -> None:
+    def __init__(self, answer: Any, affected: int | None, notices: Sequence[str] = ()) -> None:
         self.rows = answer if isinstance(answer, Result) else None
         self.affected = affected
+        self.notices = notices
 
 
 class Work:
@@ -133,6 +134,7 @@ class Work:
         core = core_of(session)
         if self._sql is None:
             self._sql = Statements(session)
+            self._sql.is_warning = False
         sql = self._sql
         transaction: Transaction | None = None
         try:
@@ -198,7 +200,7 @@ class Work:
                 else:
                     statement = self._as_of(core_of(session), statement, changing)
             answer = sql._run_one(statement)
-            return Outcome(answer, sql.affected)
+            return Outcome(answer, sql.affected, sql.notices)
 
     def _as_of(self, core: Core, statement: reading.Statement, changing: bool) -> reading.Statement:
         """A statement of a transaction that reads at one time, as of that time."""

@@ -41,8 +41,77 @@ HOLDS: dict[str, tuple[str, ...]] = {
     "bytea_output": ("hex",),
     "constraint_exclusion": ("on", "off", "partition"),
     "synchronous_commit": ("on",),
+    "transaction_isolation": ("serializable", "strict serializable", "repeatable read", "read committed"),
+    "default_transaction_isolation": ("serializable", "repeatable read", "read committed"),
+    "extra_float_digits": ("1", "2", "3"),
+    "intervalstyle": ("postgres",),
 }
 """Settings of PostgreSQL, and the values that hold here, or make no difference."""
+
+TUNING = (
+    "work_mem", "maintenance_work_mem", "temp_buffers", "random_page_cost", "seq_page_cost", "cpu_tuple_cost",
+    "cpu_index_tuple_cost", "cpu_operator_cost", "effective_cache_size", "effective_io_concurrency", "plan_cache_mode",
+    "join_collapse_limit", "from_collapse_limit", "force_parallel_mode", "debug_parallel_query",
+    "cursor_tuple_fraction",
+    "hash_mem_multiplier", "logical_decoding_work_mem", "default_statistics_target", "application_name", "geqo",
+    "parallel_leader_participation", "parallel_setup_cost", "parallel_tuple_cost", "recursive_worktable_factor",
+    "streaming_parallelism", "query_mode", "cluster", "cluster_replica", "background_ddl", "batch_parallelism",
+    "threads", "worker_threads", "memory_limit", "max_memory", "temp_directory", "enable_progress_bar",
+    "preserve_insertion_order", "streaming_join_encoding_optimized_for", "sink_decouple",
+    "synchronize_seqscans", "track_io_timing", "vacuum_cost_delay", "jit", "execution.runtime-mode",
+)  # fmt: skip
+"""Settings of other systems that say how fast something is, and never what it gives."""
+
+TUNING_PREFIXES = (
+    "enable_", "max_parallel_", "min_parallel_", "jit_", "geqo_", "streaming_", "rw_", "source_rate", "backfill_rate",
+    "datafusion.execution.", "datafusion.optimizer.", "datafusion.explain.", "spark.sql.shuffle.",
+    "spark.sql.adaptive.",
+    "spark.sql.codegen.", "spark.sql.autobroadcast", "spark.sql.join.prefer", "spark.sql.cbo", "spark.sql.optimizer",
+    "table.exec.mini-batch.", "table.exec.resource.", "table.optimizer.", "parallelism.", "pipeline.", "state.backend",
+    "execution.checkpointing.", "execution.parallelism", "auto_vacuum", "autovacuum_", "debug_print_", "log_",
+)  # fmt: skip
+
+
+def is_tuning(name: str) -> bool:
+    """Whether a setting changes no answer.
+
+    >>> is_tuning("enable_hashjoin"), is_tuning("intervalstyle")
+    (True, False)
+    """
+    return name in TUNING or name.startswith(TUNING_PREFIXES)
+
+
+def passed_over(sql: Statements, statement: reading.Statement) -> None:
+    """SET name = value of a setting that changes no answer: a notice says so."""
+    name = named(statement)
+    statement.notes.notices.append(f"SET {name} is passed over: it changes no answer here")
+
+
+def named(statement: reading.Statement) -> str:
+    """The setting that SET [SESSION | LOCAL] a.b-c = value or RESET is about, in small letters."""
+    words = [t.text.lower() for t in statement.tokens[1:]]
+    while words[:1] in (["session"], ["local"]) and len(words) > 1 and words[1] not in ("=", "to"):
+        words = words[1:]
+    end = next((i for i, word in enumerate(words) if word in ("=", "to")), len(words))
+    return "".join(words[:end])
+
+
+def nothing(sql: Statements, statement: reading.Statement) -> None:
+    """FLUSH, WAIT, CHECKPOINT: views are fresh, and what is committed is kept"""
+    words = Words(statement)
+    words.take("a word")
+    words.end()
+
+
+def reset(sql: Statements, statement: reading.Statement) -> None:
+    """RESET name: settings that hold anyway, or change no answer"""
+    name = named(statement)
+    if name == "timezone":
+        sql.core.zone = "UTC"
+    elif name in ("plan", "ask", "search_path") or not (name in HOLDS or is_tuning(name)):
+        what = f"there is no RESET {name}"
+        raise statement.source().error_at(statement.tokens[0].start, "E_UNSUPPORTED", what, f"SET {name} = default")
+
 
 EXTENSIONS = ("pgcrypto", "uuid-ossp", "plpgsql")
 

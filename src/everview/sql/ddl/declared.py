@@ -23,7 +23,7 @@ from everview.plan import nodes as plan
 from everview.session.changes.constraints import shown_columns
 from everview.session.changes.defaults import ALWAYS, DEFAULT, IDENTITY, IDENTITY_ALWAYS, heard, said
 from everview.session.clock.temporal import ArrivalTTL
-from everview.session.names.entries import DefaultSet, SequenceMade
+from everview.session.names.entries import Commented, DefaultSet, SequenceMade
 from everview.session.names.rules import (
     CASCADE,
     CHECK,
@@ -43,7 +43,7 @@ from everview.sql.select.query import Compiler
 from everview.sql.select.scopes import Field, Relation, Scope
 from everview.sql.text import parts
 from everview.sql.text.places import Source, has_query
-from everview.types import DataType
+from everview.types import TIMESTAMP, DataType
 
 if TYPE_CHECKING:
     from everview.sql.statements import Statements
@@ -80,11 +80,13 @@ class Declared:
     defaults: dict[str, str] = field(default_factory=dict)
     sequences: list[SequenceMade] = field(default_factory=list)
     wanted: list[Wanted] = field(default_factory=list)
+    comments: dict[str, str] = field(default_factory=dict)
+    """By column; "" is the table."""
 
     @property
     def plain(self) -> bool:
         """Whether columns and a key are all there is."""
-        return not (self.defaults or self.sequences or self.wanted)
+        return not (self.defaults or self.sequences or self.wanted or self.comments)
 
     def keep(self, sql: Statements, table: Table) -> None:
         """Keep all of it for a table that is there."""
@@ -95,6 +97,8 @@ class Declared:
             definitions.remarks.add(DefaultSet(self.label, column, text))
         for wanted in self.wanted:
             add(sql, table, wanted)
+        for column, text in self.comments.items():
+            definitions.say(Commented(self.label, column, text))
 
     def differs(self, sql: Statements) -> bool:
         """Whether a table of this name, which is declared once more, was declared otherwise."""
@@ -193,7 +197,8 @@ class Reading:
         if item.name in self.found.schema:
             raise self.source.error(item, "E_DUPLICATE", f"two columns are called {item.name}")
         if item.kind is None:
-            raise self.source.error(item, "E_TYPE", f"the column {item.name} has no type")
+            self._untyped(item)
+            return
         serial = item.kind.this.name if isinstance(item.kind.this, exp.DataType.Type) else ""
         if serial in SERIALS:
             parts.understood(item.kind)
@@ -211,6 +216,24 @@ class Reading:
             name = each.args.get("this")
             self._constraint(None if name is None else name.name, each.kind, item.name)
 
+    def _untyped(self, item: exp.ColumnDef) -> None:
+        """x AS a + b: a generated column of the expression's type; x AS PROCTIME(): when a row came."""
+        kinds = [c.kind for c in item.args.get("constraints") or []]
+        if len(kinds) != 1 or not isinstance(kinds[0], exp.ComputedColumnConstraint):
+            raise self.source.error(item, "E_TYPE", f"the column {item.name} has no type")
+        inside = kinds[0].this
+        if isinstance(inside, exp.Anonymous) and inside.name.lower() == "proctime" and not inside.expressions:
+            parts.understood(kinds[0])
+            self.found.schema[item.name] = TIMESTAMP.optional()
+            self.found.defaults[item.name] = said(DEFAULT, "now()")
+            self.source.notes.notices.append(
+                f"{item.name} AS PROCTIME() is a column with DEFAULT now(): when a row was inserted"
+            )
+            return
+        earlier = {n: t for n, t in self.found.schema.items() if n not in {c for c, _, _ in self._computed}}
+        self.found.schema[item.name] = self._scope(earlier).bind(inside.copy()).type.optional()
+        self._constraint(None, kinds[0], item.name)
+
     def _precision(self, kind: exp.DataType) -> None:
         """timestamp(6) is what there is; timestamp(3), which Flink writes everywhere, keeps microseconds, too."""
         if [p.name for p in kind.expressions] not in (["3"], ["6"]):
@@ -226,6 +249,13 @@ class Reading:
             found.key.append(column)
         elif isinstance(node, exp.PrimaryKey):
             found.key += [e.name for e in node.expressions]
+            if [str(o).upper() for o in node.args.get("options") or []] == ["NOT ENFORCED"]:
+                self.source.notes.notices.append(
+                    "NOT ENFORCED is passed over: a row with a key that is there is refused"
+                )
+            elif node.args.get("options"):
+                what = f"{node.args['options'][0]} is not supported for a key"
+                raise self.source.refuse(node, what, "a key is checked with each statement")
         elif isinstance(node, exp.CheckColumnConstraint):
             if node.args.get("enforced"):
                 raise self.source.refuse(node, "a CHECK that is not enforced means nothing", "leave it out")
@@ -250,6 +280,9 @@ class Reading:
             made = sequences.of_column(self.sql, found, column, SequenceMade("", 1, 1, 1, sequences.LARGEST))
             found.defaults[column] = said(IDENTITY, made)
             schema[column] = schema[column].optional(False)
+        elif isinstance(node, exp.CommentColumnConstraint) and column is not None:
+            found.comments[column] = node.this.name
+            parts.understood(node)
         elif isinstance(node, exp.CollateColumnConstraint) and node.this.name.upper() in _COLLATIONS:
             pass
         elif isinstance(node, exp.ComputedColumnConstraint) and column is not None:
@@ -274,7 +307,12 @@ class Reading:
         listed = node.args.get("this")
         return [e.name for e in listed.expressions] if listed is not None else [column or ""]
 
-    def _like(self, item: exp.LikeProperty) -> None:
+    def like_whole(self, item: exp.LikeProperty) -> Declared:
+        """CREATE TABLE t LIKE s, as MySQL, Spark and Flink have it: with all that is said of s."""
+        self._like(item, everything=True)
+        return self.read([], item)
+
+    def _like(self, item: exp.LikeProperty, everything: bool = False) -> None:
         """LIKE t [INCLUDING DEFAULTS | CONSTRAINTS | ALL ...]: columns with their types and NOT NULL"""
         like = self.sql.core.catalog.tables.get(self.sql.spelled(schemas.written(item.this)))
         if like is None:
@@ -282,7 +320,7 @@ class Reading:
         included = {o.args["value"].name.upper() for o in item.expressions if o.name.upper() == "INCLUDING"}
         for option in item.expressions:
             parts.understood(option)
-        everything = "ALL" in included
+        everything = everything or "ALL" in included
         for each in like._columns:
             self.found.schema[each.name] = each.type
         had = {c: t for (n, c), t in self.sql.core.catalog.defaults.items() if n == like._label}

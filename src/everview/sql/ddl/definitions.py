@@ -25,9 +25,9 @@ from everview.session.clock.watermarks import Watermark
 from everview.session.core import core_of
 from everview.session.table import Table
 from everview.session.view import View
-from everview.sql.ddl import defined, schemas, sequences, settings, watermark
+from everview.sql.ddl import defined, options, schemas, sequences, settings, watermark
 from everview.sql.ddl.declared import Declared, Reading
-from everview.sql.ddl.filled import create_filled
+from everview.sql.ddl.filled import create_filled, filled_rows
 from everview.sql.scalar import constants
 from everview.sql.scalar.scalars import Scalars
 from everview.sql.select import choice
@@ -104,6 +104,15 @@ def _new_name(sql: Statements, target: exp.Table, node: exp.Create, source: Sour
     return name
 
 
+def select_into(sql: Statements, node: exp.Select, source: Source) -> Do:
+    """SELECT ... INTO t FROM ...: CREATE TABLE t AS SELECT ..."""
+    into = node.args["into"]
+    if into.args.get("temporary") or into.args.get("unlogged") or into.args.get("bulk_collect"):
+        raise source.refuse(into, "INTO is followed by a table's name here", "CREATE TEMP TABLE t AS SELECT ...")
+    into.meta["is_made"] = True
+    return create(sql, exp.Create(this=into.this, kind="TABLE", expression=node), source)
+
+
 def define(sql: Statements, node: exp.Expr, source: Source) -> Do:
     """WITH RECURSIVE a AS (...), b AS (...) and no query: views a and b; the last one is the answer."""
     sql.refuse_in_transaction(node, source)
@@ -166,7 +175,7 @@ def create_view(sql: Statements, name: str, node: exp.Create, source: Source) ->
 
 def refuse_properties(node: exp.Create, source: Source) -> None:
     """A view is materialized, said or not; WITH (...) and the like mean nothing here."""
-    for item in _said(node):
+    for item in options.passed_over(_said(node), source, "CREATE VIEW"):
         if not isinstance(item, exp.MaterializedProperty):
             raise source.refuse(item, f"{item.sql('postgres')} is not supported in CREATE VIEW")
 
@@ -193,13 +202,24 @@ def _replaced(session: Session, name: str, collection: Collection, how: Choice |
 
 
 def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) -> Do:
-    if not isinstance(node.this, exp.Schema) and isinstance(node.expression, exp.Query):
+    listed = node.this.expressions if isinstance(node.this, exp.Schema) else []
+    if isinstance(node.expression, reading.QUERIES) and not any(isinstance(c, exp.ColumnDef) for c in listed):
         return create_filled(sql, name, node, source)
-    if not isinstance(node.this, exp.Schema) or node.expression is not None:
+    like = next((p for p in _said(node) if isinstance(p, exp.LikeProperty)), None)
+    filling = isinstance(node.expression, reading.QUERIES)
+    if (not listed and like is None) or (node.expression is not None and not filling):
         raise source.refuse(
             node, "CREATE TABLE lists its columns", "CREATE TABLE t (x int); then INSERT INTO t SELECT ..."
         )
-    said = Reading(sql, name, source).read(node.this.expressions, node.this)
+    if like is not None and not listed:
+        said = Reading(sql, name, source).like_whole(like)
+    else:
+        said = Reading(sql, name, source).read(listed, node.this)
+    for item in _said(node):
+        if isinstance(item, exp.SchemaCommentProperty):
+            said.comments[""] = item.this.name
+            parts.understood(item)
+    rows = filled_rows(sql, node, said.schema, source) if filling else None
     schema, key = said.schema, said.key
     ttl = _ttl(sql, node, schema, source)
     note = source.notes.watermark
@@ -215,6 +235,8 @@ def _create_table(sql: Statements, name: str, node: exp.Create, source: Source) 
             try:
                 _follow(sql.core, table, there, marks, ttl if isinstance(ttl, Expr) else None)
                 _keep(sql, table, there, said)
+                if rows is not None and not there:
+                    table.insert(rows())
             except BaseException:
                 if not there:
                     table.drop()
@@ -276,7 +298,9 @@ def columns_of(
 def _ttl(sql: Statements, node: exp.Create, schema: dict[str, Any], source: Source) -> Expr | dt.timedelta | None:
     """TTL INTERVAL '5 minutes' (after a row came) or TTL ts + INTERVAL '5 minutes' (by the row's own time)."""
     given = None
-    for item in _said(node):
+    for item in options.passed_over(_said(node), source, "CREATE TABLE"):
+        if isinstance(item, (exp.SchemaCommentProperty, exp.LikeProperty)):
+            continue
         if not isinstance(item, exp.MergeTreeTTL) or len(item.expressions) != 1:
             raise source.refuse(item, f"{item.sql('postgres')} is not supported in CREATE TABLE")
         given = item.expressions[0]

@@ -58,7 +58,7 @@ def create_type(sql: Statements, node: exp.Create, source: Source) -> Do:
         raise source.refuse(node, "CREATE TYPE makes a new type", "DROP TYPE IF EXISTS first")
     if names.spelled(name, sql.core.types) in sql.core.types:
         raise source.error(node.this, "E_NAME", f"the type {name} is there already", "choose another name, or DROP it")
-    made = _enum(node, source)
+    made = _struct(node.expression, source) if isinstance(node.expression, exp.Schema) else _enum(node, source)
 
     def do() -> None:
         sql.core.definitions.remarks.add(TypeMade(name, made))
@@ -66,10 +66,19 @@ def create_type(sql: Statements, node: exp.Create, source: Source) -> Do:
     return do
 
 
+def _struct(body: exp.Schema, source: Source) -> DataType:
+    """AS (street text, city text): rows of named values"""
+    fields = body.expressions
+    for each in fields:
+        if not isinstance(each, exp.ColumnDef) or each.kind is None or each.args.get("constraints"):
+            raise source.refuse(each, "a type is made of names and types", "CREATE TYPE name AS (x int, y text)")
+    return names.data_type(exp.DataType(this=exp.DataType.Type.STRUCT, expressions=fields, nested=True), source)
+
+
 def _enum(node: exp.Create, source: Source) -> DataType:
     body = node.expression
     if not isinstance(body, exp.DataType) or body.this != exp.DataType.Type.ENUM:
-        raise source.refuse(node, "CREATE TYPE makes enums", "CREATE TYPE name AS ENUM ('a', 'b')")
+        raise source.refuse(node, "CREATE TYPE makes enums and rows", "CREATE TYPE name AS ENUM ('a', 'b')")
     labels = [e.name for e in body.expressions if isinstance(e, exp.Literal) and e.is_string]
     if not labels or len(labels) < len(body.expressions):
         raise source.error(body, "E_TYPE", "an enum is a list of quoted labels", "ENUM ('a', 'b')")

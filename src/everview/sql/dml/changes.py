@@ -324,6 +324,8 @@ def _constants(sql: Statements, node: exp.Expr, table: Table, at: Sequence[int],
             missing.refuse_given(sql, table, [place], item, source)
             value = constants.folded(_fitted_value(scalars.bind(item), table, place, item, source), sql.core.interner)
             if not isinstance(value, Constant):
+                value = constants.known(value, sql.core.interner)
+            if not isinstance(value, Constant):
                 return None
             found.append(value.value)
         rows.append(tuple(found))

@@ -34,9 +34,26 @@ if TYPE_CHECKING:
     from everview.sql.statements import Statements
 
 
+_PLAN_FOR = re.compile(
+    r"\s*(?:(?:RAW|DECORRELATED|(?:LOCALLY\s+)?OPTIMIZED|PHYSICAL)\s+)?PLAN\s+(?:AS\s+TEXT\s+)?FOR\s+"
+    r"(?:(?:MATERIALIZED\s+)?VIEW\s+)?",
+    re.IGNORECASE,
+)
+"""EXPLAIN PLAN FOR, as Flink, Calcite and Materialize write it: there is one plan, of queries and views."""
+
+
+def _plain(statement: reading.Statement) -> reading.Statement:
+    found = _PLAN_FOR.match(statement.text)
+    if found is None:
+        return statement
+    blank = re.sub(r"[^\n]", " ", found.group())
+    text = blank + statement.text[found.end() :]
+    return next(reading.statements(text, lambda: statement.dialect), statement)
+
+
 def explain(sql: Statements, statement: reading.Statement) -> Result:
     """EXPLAIN [ANALYZE] [(options)] query, EXPLAIN view, EXPLAIN WHY query, EXPLAIN ALTERNATIVES query"""
-    explained, analyze = _options(reading.respoken(statement))
+    explained, analyze = _options(_plain(reading.respoken(statement)))
     source = sql.placed(explained.source())
     if explained.first == "WHY":
         return reasons.explain_why(sql, _without_first(source))

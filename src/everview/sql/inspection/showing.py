@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from everview.codes.codec import Codec
 from everview.errors import did_you_mean
 from everview.sql.answers.result import Result
-from everview.sql.ddl import schemas
+from everview.sql.ddl import already, schemas
 from everview.sql.inspection import describing
 from everview.sql.text import reading
 from everview.sql.text.words import Words, relation
@@ -30,6 +30,11 @@ def show(sql: Statements, statement: reading.Statement) -> Result:
     rest = " ".join(t.text for t in words.tokens).lower()
     if rest in _SETTINGS:
         return sql.texts(rest.replace(" ", ""), [_setting(sql, rest)])
+    if rest.startswith("materialized views"):
+        del words.tokens[0]
+        rest = rest.removeprefix("materialized ")
+    if rest in already.HOLDS:
+        return sql.texts(rest, [already.HOLDS[rest][0]])
     if words.next_is("COLUMNS") and (words.next_is("FROM") or words.next_is("IN")):
         return describing.named(sql, _named(sql, words))
     if rest == "watermarks":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -69,7 +70,7 @@ def _wide(text: str) -> Expr:
     return Literal(numeric(scale), value)
 
 
-def folded(expr: Expr, interner: Interner) -> Expr:
+def folded(expr: Expr, interner: Interner, zeros: bool = False) -> Expr:
     """The value of an expression of constants, if it has one; what would fail for every row is left to fail there."""
     if not isinstance(expr, Call) or not all(isinstance(a, Literal) for a in expr.args) or expr.type.kind == "tuple":
         return expr
@@ -80,9 +81,14 @@ def folded(expr: Expr, interner: Interner) -> Expr:
     if result.codes.shape[1] == 0:
         return expr
     value = Codec((expr.type,), ("x",), interner).decode_rows(result.codes)[0][0]
-    if isinstance(value, float) and (value == 0 or math.isnan(value)):
+    if isinstance(value, float) and (value == 0 or math.isnan(value)) and not zeros:
         return expr  # plans compare literals with ==
     return Literal(expr.type, value)
+
+
+def known(expr: Expr, interner: Interner) -> Expr:
+    """The value of an expression of constants that becomes part of no plan: 0.0 and NaN too."""
+    return folded(expr, interner, zeros=True)
 
 
 def text_as(value: str, target: DataType, at: exp.Expr, source: Source) -> Expr:
@@ -101,6 +107,26 @@ def text_as(value: str, target: DataType, at: exp.Expr, source: Source) -> Expr:
             f"{value!r} cannot be read as {target.optional(False)!r}",
             "correct the constant, or cast the other side",
         ) from None
+
+
+def number_as(value: str, beside: DataType, at: exp.Expr, source: Source) -> Expr:
+    """A quoted constant beside a decimal: a number with the digits that it is written with, as in PostgreSQL.
+
+    >>> number_as("1.501", DataType("decimal", scale=2), exp.Null(), Source("")).type
+    decimal(3)
+    """
+    try:
+        found = Decimal(value.strip())
+    except InvalidOperation:
+        found = Decimal("NaN")
+    if not found.is_finite() or "_" in value or -int(found.as_tuple().exponent) <= beside.scale:
+        return text_as(value, beside, at, source)
+    return _plain(format(found, "f"))
+
+
+def _plain(text: str) -> Expr:
+    """A number written with a point, as a constant."""
+    return _wide(text) if len(text.lstrip("-").replace(".", "").lstrip("0")) > DIGITS else literal(Decimal(text))
 
 
 _WHOLE = ("enum", "char", "array", "struct")
@@ -128,7 +154,7 @@ def _parsed(value: str, target: DataType) -> Any:
         case "char":
             return _char(value, target)
         case "numeric":
-            return checked(rounded(Decimal(value), target.scale), target)
+            return checked(rounded(_finite(value), target.scale), target)
         case "int" if target.width:
             return of_text(target)(value)
         case "time" | "interval" | "uuid" | "json" | "enum" | "array" | "struct" | "timestamptz":
@@ -138,14 +164,22 @@ def _parsed(value: str, target: DataType) -> Any:
         case "float":
             return float(value)
         case "decimal":
-            return rounded(Decimal(value), target.scale)
+            return rounded(_finite(value), target.scale)
         case "date":
             return dt.date.fromisoformat(value)
         case "timestamp":
             return dt.datetime.fromisoformat(value)
         case "bool":
-            return {"true": True, "t": True, "false": False, "f": False}[value.lower()]
+            return of_text(target)(value)
     raise ValueError(value)
+
+
+def _finite(text: str) -> Decimal:
+    """A number that is one: no numeric is infinite or NaN here."""
+    found = Decimal(text)
+    if not found.is_finite() or "_" in text:
+        raise ValueError(text)
+    return found
 
 
 def without_difference(node: exp.Binary) -> exp.Binary:
@@ -183,9 +217,9 @@ def span(node: exp.Interval, source: Source) -> intervals.Interval:
         text = str(node.this.name)
         understood(node.this)  # quoted or not
     unit = node.args.get("unit")
-    name = intervals.unit_name(unit.name) if unit is not None else "second"
     if isinstance(unit, exp.IntervalSpan):
-        raise source.refuse(unit, "TO is not supported in intervals", "write interval '1 year 2 months'")
+        text, unit = _fields(text, unit, source), None
+    name = intervals.unit_name(unit.name) if unit is not None else "second"
     if name is None:
         raise source.refuse(node, f"there is no unit {node.text('unit')!r}", _UNITS)
     node.args.get("fraction_in_string")
@@ -196,6 +230,38 @@ def span(node: exp.Interval, source: Source) -> intervals.Interval:
     if not intervals.in_range(found):
         raise source.error(node, "E_RANGE", f"{text!r} is too long for an interval")
     return found
+
+
+def _fields(text: str, span: exp.IntervalSpan, source: Source) -> str:
+    """The text of an interval with its fields named: '3 04:05' DAY TO MINUTE.
+
+    >>> from sqlglot import parse_one
+    >>> [_fields(t, parse_one(f"interval '1' {u}", read="oracle").args["unit"], Source("")) for t, u in
+    ...  (("1-2", "year to month"), ("3 4", "day to hour"), ("10:30", "minute to second"))]
+    ['1-2', '3 days 4 hours', '0:10:30']
+    """
+    first, last = span.this.name.lower(), span.expression.name.lower()
+    sign, body = ("-", text.strip()[1:]) if text.strip().startswith("-") else ("", text.strip())
+    forms = {
+        ("year", "month"): r"\d+-\d+",
+        ("day", "hour"): r"\d+ +\d+",
+        ("day", "minute"): r"\d+ +\d+:\d+",
+        ("day", "second"): r"\d+ +\d+:\d+:\d+(\.\d+)?",
+        ("hour", "minute"): r"\d+:\d+",
+        ("hour", "second"): r"\d+:\d+:\d+(\.\d+)?",
+        ("minute", "second"): r"\d+:\d+(\.\d+)?",
+    }
+    form = forms.get((first, last))
+    if form is None or not re.fullmatch(form, body):
+        what = f"{text!r} is not from {first} to {last}"
+        raise source.error(span, "E_TYPE", what, "interval '1-2' year to month, interval '3 04:05' day to minute")
+    if (first, last) == ("minute", "second"):
+        return f"{sign}0:{body}"
+    if first == "day":
+        days, rest = body.split()
+        clock = f"{sign}{rest} hours" if last == "hour" else f"{sign}{rest}"
+        return f"{sign}{days} days {clock}"
+    return sign + body
 
 
 _UNITS = "use year, month, week, day, hour, minute, second"

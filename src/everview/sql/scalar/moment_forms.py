@@ -13,10 +13,13 @@ from everview.expr.nodes import Expr, Literal
 from everview.sql.scalar import calls, constants
 from everview.sql.scalar.forms import Forms
 from everview.sql.text import parts
-from everview.types import DATE, INT, STR, TIMESTAMP
+from everview.types import DATE, FLOAT, INT, STR, TIMESTAMP
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
+
+FRACTIONS = ("postgres", "redshift", "materialize", "risingwave", "spark", "spark2", "databricks", "hive")
+"""Dialects in which extract(second from x) has digits after the point."""
 
 _UNITS = {"mm": "month", "mon": "month", "yy": "year", "yyyy": "year", "dd": "day", "q": "quarter"}
 """Other words for units of date_trunc."""
@@ -30,6 +33,11 @@ def on_extract(scalars: Scalars, node: exp.Extract) -> Expr:
     if value.type.kind == "time":
         value = functions.cast(value, TIMESTAMP)
     value = functions.cast(value, TIMESTAMP) if unit == "epoch" and value.type.kind != "date" else scalars.local(value)
+    if unit == "second" and scalars.source.dialect in FRACTIONS:
+        if value.type.kind == "date":
+            value = functions.cast(value, TIMESTAMP)
+        minute = scalars.call("date_trunc", Literal(STR, "minute"), value)
+        return scalars.call("div", scalars.call("timestamp_diff", value, minute), Literal(FLOAT, 1e6))
     if unit in {"year", "month", "day", "hour", "minute", "second"}:
         return scalars.call(unit, value)
     match unit:
@@ -90,15 +98,40 @@ def on_datediff(scalars: Scalars, node: exp.DateDiff) -> Expr:
     """datediff: how many units begin between two moments"""
     unit = Literal(STR, (node.text("unit") or "day").lower())
     node.args.get("date_part_boundary")  # always said
+    if node.args.get("unit") is not None and scalars.source.dialect in ELAPSED:
+        return _elapsed(scalars, node, unit)
     ends = [scalars.cast_to(scalars.bind(e), TIMESTAMP) for e in (node.this, node.expression)]
     if unit.value not in COUNTED:
         raise scalars.source.error(node, "E_UNIT", f"there is no unit {unit.value}", did_you_mean(unit.value, COUNTED))
     return calls.called("units_between", [unit, *ends], node, scalars)
 
 
+ELAPSED = ("spark", "databricks")
+"""Dialects in which datediff(unit, a, b) counts the whole units that have passed, not those that began."""
+
+
+def _elapsed(scalars: Scalars, node: exp.DateDiff, unit: Literal) -> Expr:
+    """Spark's datediff(HOUR, a, b): whole units from a to b. sqlglot would have it of days alone."""
+    lengths = {**constants.MICROSECONDS, **{u: n * constants.DAY for u, n in constants.DAYS.items()}}
+    if unit.value not in lengths:
+        hint = "use months_between, or count from parts: year(b) - year(a)"
+        raise scalars.source.refuse(node, f"datediff of {unit.value}s is not supported in this dialect", hint)
+    given = [e.this if isinstance(e, exp.TsOrDsToDate) else e for e in (node.this, node.expression)]
+    ends = [scalars.cast_to(scalars.bind(e), TIMESTAMP) for e in given]
+    passed = scalars.call("timestamp_diff", *ends)
+    return scalars.quotient(passed, Literal(INT, lengths[unit.value]))
+
+
+def on_second(scalars: Scalars, node: exp.Second) -> Expr:
+    """second(x) of other dialects: whole"""
+    return scalars.call("second", scalars.local(scalars.cast_to(scalars.bind(node.this), TIMESTAMP)))
+
+
 def on_dateadd(scalars: Scalars, node: exp.DateAdd, sign: int = 1) -> Expr:
     """date_add(day, 3), date_add(day, INTERVAL 3 DAY): a date stays one if it is moved by days or more"""
     value, amount, unit = scalars.bind(node.this), node.expression, node.text("unit").lower() or "day"
+    if isinstance(node, exp.TsOrDsAdd) and scalars.source.dialect in (*ELAPSED, "hive", "spark2"):
+        value = scalars.cast_to(value, DATE)  # their date_add gives a date, of texts and moments too
     if isinstance(amount, exp.Interval):
         amount, unit = amount.this, amount.text("unit").lower() or "day"
     count = scalars.as_type(amount, INT.optional())
@@ -130,6 +163,7 @@ def on_addmonths(scalars: Scalars, node: exp.AddMonths) -> Expr:
 
 FORMS: Forms = {
     exp.Extract: on_extract,
+    exp.Second: on_second,
     exp.TimestampTrunc: on_timestamptrunc,
     exp.DateTrunc: on_datetrunc,
     exp.DateDiff: on_datediff,

@@ -8,6 +8,7 @@ the one that the text is written in (`everview.sql.text.dialects`).
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -22,14 +23,14 @@ from everview.sql.answers.parameters import PARAMETER, Learned
 from everview.sql.clock import timed
 from everview.sql.ddl import defined
 from everview.sql.rights import identity
-from everview.sql.scalar import calls, constants, moment_forms, names, text_forms
+from everview.sql.scalar import calls, constants, moment_forms, names, text_forms, time_windows
 from everview.sql.scalar.forms import Forms
 from everview.sql.scalar.typed import TypedScalars
 from everview.sql.select import demand
 from everview.sql.select.scopes import Scope, is_outside
 from everview.sql.text import dialects, parts
 from everview.sql.text.places import SqlError, has_query
-from everview.types import BOOL, DATE, INT, INTERVAL, STR, TIMESTAMP, DataType
+from everview.types import BOOL, DATE, FLOAT, INT, INTERVAL, STR, TIMESTAMP, DataType
 
 if TYPE_CHECKING:
     from everview.session.names.entries import FunctionMade
@@ -114,7 +115,20 @@ COMPARISONS: dict[type[exp.Expr], str] = {
 
 
 READ_NOW = frozenset(
-    {"date", "timestamp", "timestamptz", "time", "interval", "uuid", "json", "enum", "array", "struct", "numeric"}
+    {
+        "date",
+        "timestamp",
+        "timestamptz",
+        "time",
+        "interval",
+        "uuid",
+        "json",
+        "enum",
+        "array",
+        "struct",
+        "numeric",
+        "bool",
+    }
 )
 """Types as which a quoted constant is read when it is bound, so that a mistake has its place."""
 
@@ -325,7 +339,7 @@ class Scalars(TypedScalars):
         if node.args.get("safe"):
             b = self._not_zero(b)
         if node.args.get("typed") and a.type.kind == b.type.kind == "int":
-            return self._quotient(a, b)
+            return self.quotient(a, b)
         return self.divided(a, b) or self.call("div", a, b)
 
     def _not_zero(self, divisor: Expr) -> Expr:
@@ -349,9 +363,9 @@ class Scalars(TypedScalars):
 
     def on_intdiv(self, node: exp.IntDiv) -> Expr:
         a, b = self.pair(node.this, node.expression)
-        return self._quotient(a, self._not_zero(b) if dialects.is_safe(self.source.dialect) else b)
+        return self.quotient(a, self._not_zero(b) if dialects.is_safe(self.source.dialect) else b)
 
-    def _quotient(self, a: Expr, b: Expr) -> Expr:
+    def quotient(self, a: Expr, b: Expr) -> Expr:
         """a / b rounded towards zero."""
         quotient = self.call("floordiv", a, b)
         one = Literal(INT, 1)
@@ -398,6 +412,8 @@ class Scalars(TypedScalars):
         ):
             if isinstance(beside, Literal) and beside.value is None:
                 return expr
+            if beside.type.kind in ("decimal", "numeric"):
+                return constants.number_as(expr.value, beside.type, at, self.source)
             return constants.text_as(expr.value, beside.type, at, self.source)
         return expr
 
@@ -412,20 +428,37 @@ class Scalars(TypedScalars):
             return found
         if isinstance(node.expression, (exp.Any, exp.All)):
             return self.compiler.subqueries(self.scope, self.env).quantified(node, op)
-        if isinstance(node.this, exp.Tuple) or isinstance(node.expression, exp.Tuple):
+        if self._is_row(node.this) or self._is_row(node.expression):
             return self._tuples(node, op)
         plain = constants.without_difference(node) if isinstance(node, exp.Binary) else node
         return self.compare(op, *self.pair(plain.this, plain.expression))
 
     def _tuples(self, node: exp.Expr, op: str) -> Expr:
+        """Two rows of values, compared as SQL does: NULL if a NULL decides it."""
         left, right = node.this, node.expression
-        if not (isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple)) or op not in ("eq", "ne"):
-            raise self.source.refuse(node, "rows can only be compared with rows, by = and <>")
+        if not (self._is_row(left) and self._is_row(right)):
+            if isinstance(left, exp.Tuple) or isinstance(right, exp.Tuple):
+                raise self.source.refuse(node, "rows can only be compared with rows")
+            return self.compare(op, *self.pair(left, right))  # ROW(...) beside a column of rows
         if len(left.expressions) != len(right.expressions):
             raise self.source.error(node, "E_WIDTH", "the rows have different numbers of values")
-        pairs = zip(left.expressions, right.expressions, strict=True)
-        equal = functions.conjunction([self.compare("eq", *self.pair(a, b)) for a, b in pairs])
-        return equal if op == "eq" else self.call("not", equal)
+        pairs = [self.pair(a, b) for a, b in zip(left.expressions, right.expressions, strict=True)]
+        if op in ("eq", "ne"):
+            equal = functions.conjunction([self.compare("eq", a, b) for a, b in pairs])
+            return equal if op == "eq" else self.call("not", equal)
+        found = self.compare(op, *pairs[-1])
+        strictly = {"le": "lt", "ge": "gt"}.get(op, op)
+        for a, b in reversed(pairs[:-1]):  # (a, b) < (c, d): a < c, or a = c and b < d
+            tie = self.call("and", self.compare("eq", a, b), found)
+            found = self.call("or", self.compare(strictly, a, b), tie)
+        return found
+
+    def _is_row(self, node: exp.Expr) -> bool:
+        """Whether it is a row of values as it is written: (a, b), or PostgreSQL's ROW(a, b)."""
+        if isinstance(node, exp.Tuple):
+            return True
+        is_row = isinstance(node, exp.Anonymous) and node.name.lower() == "row"
+        return is_row and bool(node.expressions) and self.source.dialect == "postgres"
 
     def on_nullsafeeq(self, node: exp.NullSafeEQ) -> Expr:
         return self.same(*self.pair(node.this, node.expression))
@@ -567,11 +600,13 @@ class Scalars(TypedScalars):
             raise Learned(node.this.name, names.data_type(node.to, self.source))
         value = self.bind(node.this)
         target = names.data_type(node.to, self.source)
-        if _is_quoted(value) and target.kind in READ_NOW:
-            assert isinstance(value, Literal)
+        if isinstance(value, Literal) and _is_quoted(value) and _reads_now(value.value, target):
             return constants.text_as(value.value, target, node.this, self.source)
         if (value.type.kind, target.kind) == ("time", "timestamp"):
             raise self.source.error(node, "E_TYPE", "a time is of no day", "add it to one: date + time")
+        is_number = value.type.kind in functions.NUMBERS and not _is_null(value)
+        if is_number and target.kind in ("timestamp", "timestamptz", "date"):
+            return self._moment_of_number(value, target, node)
         return self._cut(self.cast_to(value, target), node.to)
 
     def on_trycast(self, node: exp.TryCast) -> Expr:
@@ -584,6 +619,13 @@ class Scalars(TypedScalars):
                 raise
             return Literal(names.data_type(node.to, self.source).optional(), None)
         return made if isinstance(made, Literal) else self.call("attempt", made, value)
+
+    def _moment_of_number(self, value: Expr, target: DataType, node: exp.Cast) -> Expr:
+        """A number is no moment in PostgreSQL; in Spark and Hive it is seconds since 1970."""
+        if target.kind == "date" or self.source.dialect not in ("hive", "spark", "spark2", "databricks"):
+            hint = "use to_timestamp(seconds)" if target.kind != "date" else "add days to a date: date '1970-01-01' + n"
+            raise self.source.error(node, "E_TYPE", f"a number cannot be cast to {target.optional(False)!r}", hint)
+        return calls.called("epoch_to_timestamp", [functions.cast(value, FLOAT)], node, self)
 
     def _cut(self, value: Expr, kind: exp.DataType) -> Expr:
         """A value that was cast to varchar(n): its first letters, as in PostgreSQL; DuckDB takes no notice of n."""
@@ -611,6 +653,8 @@ class Scalars(TypedScalars):
             return self.call(f"{value.type.kind}_text", value)  # as PostgreSQL prints them
         if target.kind == "int" and value.type.kind in {"float", "decimal"}:
             value = self.call("round", value)
+        if target.kind == "bytes" and value.type.kind == "str" and self.source.dialect == "postgres":
+            return constants.folded(self.call("text_bytes", value), self.compiler.interner)
         return constants.folded(functions.cast(value, target), self.compiler.interner)
 
     # ------------------------------------------------------------------------------------- logarithms
@@ -639,6 +683,10 @@ class Scalars(TypedScalars):
         if written is not None:
             return defined.inlined(node, written, self)
         known = calls.bound(node, self)
+        if known is None and node.name.lower() in time_windows.NAMES:
+            return time_windows.bound(node, self)
+        if known is None and node.name.lower() in time_windows.IN_FROM:
+            raise time_windows.refused(node, self)
         if known is None:
             raise calls.unknown(node, self)
         return known
@@ -658,7 +706,7 @@ class Scalars(TypedScalars):
         if self.compiler.standing:
             raise timed.refused(node, self)
         timed.refuse_precision(node, self)
-        return Literal(TIMESTAMP, self.compiler.session.now)
+        return Literal(TIMESTAMP, self._now())
 
     def on_localtimestamp(self, node: exp.Localtimestamp) -> Expr:
         return self.on_currenttimestamp(node)  # type: ignore[arg-type]
@@ -666,7 +714,10 @@ class Scalars(TypedScalars):
     def on_currentdate(self, node: exp.CurrentDate) -> Expr:
         if self.compiler.standing:
             raise timed.refused(node, self)
-        return Literal(DATE, self.compiler.session.now.date())
+        return Literal(DATE, self._now().date())
+
+    def _now(self) -> dt.datetime:
+        return self.source.now(lambda: self.compiler.session.now)
 
     # ------------------------------------------------------------------------------------ subqueries
 
@@ -688,6 +739,13 @@ def _as_date(expr: Expr, beside: Expr) -> Expr:
         if value.time() == dt.time():
             return Literal(beside.type.optional(False), value.date())
     return expr
+
+
+def _reads_now(text: str, target: DataType) -> bool:
+    """Whether a quoted constant is read when it is bound: '1e3' as a decimal too, which compiled casts do not know."""
+    return target.kind in READ_NOW or (
+        target.kind == "decimal" and re.fullmatch(r"[-+.\d]+[eE][-+]?\d+", text) is not None
+    )
 
 
 def _is_quoted(value: Expr) -> bool:

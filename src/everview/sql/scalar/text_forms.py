@@ -11,7 +11,7 @@ from everview.expr.nodes import Expr, Literal
 from everview.expr.texts import RowFailure
 from everview.sql.scalar import calls
 from everview.sql.scalar.forms import Forms
-from everview.types import STR
+from everview.types import INT, STR
 
 if TYPE_CHECKING:
     from everview.sql.scalar.scalars import Scalars
@@ -84,7 +84,27 @@ def on_substring(scalars: Scalars, node: exp.Substring) -> Expr:
     parts = [scalars.bind(node.args[p]) for p in ("this", "start", "length") if node.args.get(p) is not None]
     if len(parts) == 2 and parts[1].type.kind == "str":
         return calls.called("regexp_substring", parts, node, scalars)
+    if scalars.source.dialect not in FROM_THE_LEFT and len(parts) > 1:
+        parts[1] = _from_either_end(scalars, parts[0], parts[1])
     return scalars.call("substr", *parts)
+
+
+FROM_THE_LEFT = ("postgres", "redshift", "materialize", "risingwave", "tsql")
+"""Dialects in which a place before the first letter is just that; in others -1 is the last letter."""
+
+
+def _from_either_end(scalars: Scalars, text: Expr, start: Expr) -> Expr:
+    zero, one = Literal(INT, 0), Literal(INT, 1)
+    if isinstance(start, Literal) and isinstance(start.value, int) and start.value > 0:
+        return start
+    behind = scalars.call("add", scalars.call("add", scalars.call("length", text), start), one)
+    whole = scalars.call("case", scalars.call("lt", start, zero), behind, start)
+    return scalars.call("case", scalars.call("eq", start, zero), one, whole)  # 0 is as good as 1
+
+
+def on_arraysize(scalars: Scalars, node: exp.ArraySize) -> Expr:
+    """size(x), array_size(x) of other dialects: an empty array has the size 0, where array_length is NULL"""
+    return scalars.call("array_cardinality", scalars.bind(node.this))
 
 
 def on_overlay(scalars: Scalars, node: exp.Overlay) -> Expr:
@@ -150,6 +170,7 @@ FORMS: Forms = {
     exp.DPipe: on_dpipe,
     exp.Concat: on_concat,
     exp.Trim: on_trim,
+    exp.ArraySize: on_arraysize,
     exp.Left: on_left,
     exp.Right: on_right,
     exp.Substring: on_substring,

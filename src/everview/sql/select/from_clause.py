@@ -212,6 +212,9 @@ class FromClause:
     def _join(self, join: exp.Join) -> None:
         self.source.only(join, "this", "side", "kind", "method", "on", "using")
         side, kind, method = join.side.upper(), join.kind.upper(), join.method.upper()
+        if kind in ("SEMI", "ANTI") and side in ("", "LEFT") and not method:
+            self._semi(join, kind == "SEMI")
+            return
         if kind not in ("", "INNER", "OUTER", "CROSS") or side not in SIDES or method not in METHODS:
             what = " ".join(word for word in (method, side, kind) if word)
             raise self.source.refuse(join, f"{what} JOIN is not supported", "use [NOT] EXISTS, or USING")
@@ -254,6 +257,20 @@ class FromClause:
             self.where(on)
         else:
             self._outer(right, on, how, join)
+
+    def _semi(self, join: exp.Join, found: bool) -> None:
+        """a LEFT SEMI JOIN b ON ...: the rows of a for which there is one; ANTI: for which there is none."""
+        on = join.args.get("on")
+        what = "SEMI" if found else "ANTI"
+        if on is None or join.args.get("using"):
+            raise self.source.refuse(join, f"a {what} JOIN has ON", f"a {what} JOIN b ON a.k = b.k")
+        joined = join.parent.args.get("joins") or [] if join.parent is not None else []
+        later = joined[[id(j) for j in joined].index(id(join)) + 1 :] if any(j is join for j in joined) else []
+        if any(j.side.upper() in ("RIGHT", "FULL") for j in later):
+            raise self.source.refuse(join, f"a {what} JOIN before a RIGHT or FULL JOIN is not supported", "use EXISTS")
+        rows = exp.Select(expressions=[exp.Literal.number(1)], from_=exp.From(this=join.this), where=exp.Where(this=on))
+        exists = exp.Exists(this=rows)
+        self.where(exists if found else exp.Not(this=exists))
 
     def _function(self, call_: TableCall, node: exp.Expr, how: str, on: exp.Expr | None, at: exp.Expr) -> None:
         """A table function: a leaf if it reads nothing before it, else applied to what is joined so far."""

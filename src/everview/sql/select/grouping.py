@@ -548,27 +548,28 @@ def grouping_sets(group: exp.Group | None) -> tuple[list[exp.Expr], list[list[in
         inner = node.unnest() if isinstance(node, exp.Paren) else node
         return [index(e) for e in inner.expressions] if isinstance(inner, exp.Tuple) else [index(inner)]
 
-    choices: list[list[list[int]]] = []
-    given = [*group.expressions] if group is not None else []
-    for arg in ("grouping_sets", "rollup", "cube"):
-        for item in (group.args.get(arg) or []) if group is not None else []:
-            if item.expressions:
-                given.append(item)
-            else:  # WITH ROLLUP: of all that was listed
-                given = [type(item)(expressions=given)]
-    for item in given:
-        inside = (
-            [several(e) for e in item.expressions] if isinstance(item, (exp.Rollup, exp.Cube, exp.GroupingSets)) else []
-        )
+    def choices_of(item: exp.Expr) -> list[list[int]]:
+        """The sets that one item of the list stands for; GROUPING SETS may hold more of its kind."""
+        if isinstance(item, exp.GroupingSets):
+            return [chosen for inner in item.expressions for chosen in choices_of(inner)]
+        if not isinstance(item, (exp.Rollup, exp.Cube)):
+            return [several(item)]
+        inside = [several(e) for e in item.expressions]
         if isinstance(item, exp.Rollup):
-            choices.append([[i for p in inside[:n] for i in p] for n in range(len(inside), -1, -1)])
-        elif isinstance(item, exp.Cube):
-            chosen = itertools.product((True, False), repeat=len(inside))
-            choices.append([[i for p, take in zip(inside, c, strict=True) if take for i in p] for c in chosen])
-        elif isinstance(item, exp.GroupingSets):
-            choices.append(inside)
-        else:
-            choices.append([several(item)] if isinstance(item, exp.Tuple) else [[index(item)]])
+            return [[i for p in inside[:n] for i in p] for n in range(len(inside), -1, -1)]
+        chosen = itertools.product((True, False), repeat=len(inside))
+        return [[i for p, take in zip(inside, c, strict=True) if take for i in p] for c in chosen]
+
+    given = [*group.expressions] if group is not None else []
+    for arg in ("rollup", "cube"):  # WITH ROLLUP: of all that was listed
+        for item in (group.args.get(arg) or []) if group is not None else []:
+            given = [type(item)(expressions=given)]
+    only = (group.args.get("grouping_sets") or []) if group is not None else []
+    if only:  # Hive's GROUP BY a, b GROUPING SETS (a, b): the list names the keys, the sets what to group by
+        for item in given:
+            several(item)
+        given = only
+    choices = [choices_of(item) for item in given]
     sets = [sorted({i for part in combination for i in part}) for combination in itertools.product(*choices)]
     if group is not None and group.args.get("all") is False:  # GROUP BY DISTINCT
         sets = [s for i, s in enumerate(sets) if s not in sets[:i]]

@@ -38,6 +38,9 @@ ALIASES = {
 }
 """Other systems' names. approx_... are exact here."""
 
+BETWEEN = ("hive", "spark", "spark2", "databricks")
+"""Dialects whose percentile(x, 0.5) lies between two values; sqlglot reads it as DuckDB's quantile, which is one."""
+
 INTS = frozenset({"int"})
 
 
@@ -57,6 +60,8 @@ def given(node: exp.Expr, grouped: Grouped) -> Given:
     inner = node.this if isinstance(node, exp.WithinGroup) else node
     written = inner.name.lower() if isinstance(inner, exp.AnonymousAggFunc) else grouped.source.written(inner)
     name = ALIASES.get(written, written)
+    if written == "quantile" and grouped.source.dialect in BETWEEN:
+        name = "percentile_cont"
     args = list(inner.expressions) if isinstance(inner, exp.AnonymousAggFunc) else [inner.this]
     order: list[exp.Expr] = []
     if args and isinstance(args[-1], exp.Order):

@@ -31,6 +31,7 @@ from everview.sql.answers.parameters import Parameters
 from everview.sql.clock import clock_columns
 from everview.sql.ddl import defined, schemas
 from everview.sql.rights import policies
+from everview.sql.scalar import constants
 from everview.sql.scalar.names import output_name
 from everview.sql.scalar.scalars import Scalars, conjuncts, sort_keys
 from everview.sql.select import outer_aggregates, recursion, stars, stream_windows, table_functions
@@ -57,6 +58,9 @@ CLAUSES = (
     "where", "group", "having", "windows", "qualify", "order", "limit", "offset",
 )  # fmt: skip
 """What a SELECT may have."""
+
+SUFFIX_SETS = ("hive", "spark", "spark2", "databricks")
+"""Dialects that have GROUP BY a, b GROUPING SETS (...), where the list only names the keys."""
 
 WHOLE = ("with_", "order", "limit", "offset")
 """What a set operation has as a whole: where it stands, the chain of operations before it is a query of its own."""
@@ -255,12 +259,20 @@ class Compiler:
             bound.append(Project(scope.relation.node, (*joins.refs(start.node.types)[:context], *exprs)))
         rows = self.unified(bound, node)
         names = tuple(f"column{i + 1}" for i in range(len(rows[0].types) - context))
+        alias = node.args.get("alias")
+        if alias is not None and not isinstance(node.parent, (exp.From, exp.Join)):  # VALUES (1, 2) AS t(a, b)
+            parts.understood(alias)
+            given = tuple(c.name for c in alias.columns)
+            names = (*given, *names[len(given) :])
         return Query(_written(Union(tuple(rows))) if len(rows) > 1 else rows[0], names, context)
 
     # ----------------------------------------------------------------------------------------- SELECT
 
     def _select(self, select: exp.Select, env: Env, outer: Outer | None) -> Query:
-        self.source.only(select, *CLAUSES)
+        into = select.args.get("into")
+        if into is not None and not into.meta.get("is_made"):
+            raise self.source.refuse(into, "INTO makes a table of a whole statement", "CREATE TABLE t AS SELECT ...")
+        self.source.only(select, *CLAUSES, "into")
         clause = FromClause.of(select, self, env, outer)
         if self.standing:
             clock_columns.follow(clause, select)
@@ -350,6 +362,10 @@ class Compiler:
         lent = outer_aggregates.belonging(self, nodes, below.scope, below.env)
         if group is None and having is None and not lent and not any(True for n in nodes for _ in aggregates_in(n)):
             return below, False
+        if group is not None and group.args.get("grouping_sets") and self.source.dialect not in SUFFIX_SETS:
+            at = group.args["grouping_sets"][0]
+            hint = "GROUP BY a, GROUPING SETS (b, c)"
+            raise self.source.error(at, "E_SYNTAX", "a comma is missing before GROUPING SETS", hint)
         keys, sets = grouping_sets(group)
         if group is not None and group.args.get("all") and not keys:  # GROUP BY ALL: by what is not aggregated
             items = [i.this if isinstance(i, exp.Alias) else i for i in select.expressions]
@@ -570,10 +586,29 @@ class Compiler:
         names = (*left.names, *(n for n in right.names if n.lower() not in here))
         return _with_names(left, names), _with_names(right, names)
 
+    def _read_as_others(self, rows: Sequence[Node], at: exp.Expr) -> Sequence[Node]:
+        """Rows whose quoted constants are read as what other rows have there: VALUES (1), ('2')."""
+        found = list(rows)
+        for i in range(len(rows[0].types)):
+            quoted = [_quoted(r, i) for r in rows]
+            others = [r.types[i] for r, q in zip(rows, quoted, strict=True) if q is None and not _is_null(r, i)]
+            kinds = {t.kind for t in others}
+            if not others or kinds & {"str", "char", "bytes"} or not any(q is not None for q in quoted):
+                continue
+            common = functions.common_type(others)
+            for k, text in enumerate(quoted):
+                row = found[k]
+                if text is not None and common is not None and isinstance(row, Project):
+                    is_number = common.kind in ("decimal", "numeric")
+                    read = (constants.number_as if is_number else constants.text_as)(text, common, at, self.source)
+                    found[k] = Project(row.child, (*row.exprs[:i], read, *row.exprs[i + 1 :]))
+        return found
+
     def unified(self, rows: Sequence[Node], at: exp.Expr) -> list[Node]:
         """The same rows with types that all have in common."""
         if len({len(r.types) for r in rows}) > 1:
             raise self.source.error(at, "E_WIDTH", "the rows have different numbers of values")
+        rows = self._read_as_others(rows, at)
         columns: list[DataType] = []
         for i, types in enumerate(zip(*(r.types for r in rows), strict=True)):
             known = [t for t, r in zip(types, rows, strict=True) if not _is_null(r, i)]
@@ -588,6 +623,12 @@ class Compiler:
                 )
             columns.append(common)
         return [_cast_columns(r, columns) for r in rows]
+
+
+def _quoted(node: Node, column: int) -> str | None:
+    """The text of a column that is a quoted constant, which is read as what stands in other rows."""
+    expr = node.exprs[column] if isinstance(node, Project) else None
+    return expr.value if isinstance(expr, Literal) and expr.type.kind == "str" else None
 
 
 def combine(node: exp.SetOperation, left: Node, right: Node) -> Node:

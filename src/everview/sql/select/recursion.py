@@ -35,13 +35,15 @@ from everview.plan.nodes import (
     Project,
     PythonReduce,
     Reduce,
+    Table,
     Threshold,
     TopK,
     Types,
     Variable,
 )
 from everview.plan.windows import Window
-from everview.sql.select.scopes import Relation
+from everview.sql.scalar.names import data_type
+from everview.sql.select.scopes import Field, Relation
 
 if TYPE_CHECKING:
     from everview.sql.select.query import Compiler, Env
@@ -60,7 +62,7 @@ def bind_all(compiler: Compiler, ctes: Sequence[exp.CTE], env: Env) -> Env:
     limit = compiler.source.notes.limits.get(ctes[0].args["alias"].this.meta.get("start", -1))
     for group in components({name: _reads(cte, by_name) for name, cte in by_name.items()}):
         if len(group) == 1 and group[0] not in _reads(by_name[group[0]], by_name):
-            env = {**env, group[0]: compiler.cte(by_name[group[0]], env)}
+            env = {**env, group[0]: _as_declared(compiler, by_name[group[0]], compiler.cte(by_name[group[0]], env))}
         else:
             env = {**env, **_fixed_point(compiler, [by_name[name] for name in group], env, limit)}
     return env
@@ -92,8 +94,9 @@ def _fixed_point(
         if wider == types and needed == depth:
             break
         types, depth = wider, needed
+    mutual = any(_declared(compiler, cte) is not None for cte in ctes)
     for cte, body in zip(ctes, bodies, strict=True):
-        _check(compiler, cte, body, depth)
+        _check(compiler, cte, body, depth, mutual)
     rounds = None if limit is None else limit[1]
     at_limit: Literal["error", "stop"] = "stop" if limit is not None and limit[0] == "return" else "error"
     typed = tuple(_as(b, t) for b, t in zip(bodies, types, strict=True))
@@ -103,8 +106,9 @@ def _fixed_point(
 
 def _shapes(compiler: Compiler, ctes: list[exp.CTE], env: Env, parameterised: bool) -> list[Relation]:
     """Names and types of the columns, from the branches that read nothing that is still open."""
-    known: dict[str, Relation] = {}
     names = [c.alias.lower() for c in ctes]
+    found = {n: _declared(compiler, c) for n, c in zip(names, ctes, strict=True)}
+    known: dict[str, Relation] = {n: shape for n, shape in found.items() if shape is not None}
     while len(known) < len(ctes):
         stuck: Untyped | None = None
         before = len(known)
@@ -129,9 +133,40 @@ def _shapes(compiler: Compiler, ctes: list[exp.CTE], env: Env, parameterised: bo
     return [known[name] for name in names]
 
 
+def _declared(compiler: Compiler, cte: exp.CTE) -> Relation | None:
+    """The columns that WITH MUTUALLY RECURSIVE declares: r (a int, b text) AS (...)."""
+    alias = cte.args["alias"]
+    types = compiler.source.notes.types.get(alias.this.meta.get("start", -1))
+    if types is None:
+        return None
+    kinds = tuple(data_type(exp.DataType.build(t, dialect="postgres"), compiler.source).optional() for t in types)
+    return Relation(Table(-1, kinds), tuple(Field(c.name) for c in alias.columns))
+
+
+def _as_declared(compiler: Compiler, cte: exp.CTE, relation: Relation) -> Relation:
+    """A query of a WITH MUTUALLY RECURSIVE that reads none of the others, if its columns are as declared."""
+    declared = _declared(compiler, cte)
+    if declared is not None:
+        _check_types(compiler, cte, relation.node.types[relation.hidden :], declared.node.types)
+    return relation
+
+
+def _check_types(compiler: Compiler, cte: exp.CTE, have: Types, want: Types) -> None:
+    at = cte.args["alias"]
+    if len(have) != len(want):
+        what = f"{cte.alias} is declared with {len(want)} columns, its query has {len(have)}"
+        raise compiler.source.error(at, "E_WIDTH", what)
+    for i, (is_, should) in enumerate(zip(have, want, strict=True)):
+        if (is_.kind, is_.scale) != (should.kind, should.scale):
+            what = f"column {i + 1} of {cte.alias} is declared as {should.optional(False)!r}, its query gives {is_!r}"
+            raise compiler.source.error(at, "E_RECURSION", what, "declare it so, or cast it in the query")
+
+
 def _body(compiler: Compiler, cte: exp.CTE, env: Env, types: Types, parameterised: bool) -> Node:
     """One round's rows, with the recursion's types."""
     node = compiler.derived(cte.this, env, parameterised).node
+    if _declared(compiler, cte) is not None:
+        _check_types(compiler, cte, node.types, types)
     for i, (have, want) in enumerate(zip(node.types, types, strict=True)):
         if (have.kind, have.scale) != (want.kind, want.scale):
             raise compiler.source.error(
@@ -149,10 +184,10 @@ def _as(node: Node, types: Types) -> Node:
     return Project(node, tuple(type(e)(t, e.index) for e, t in zip(joins.refs(node.types), types, strict=True)))  # type: ignore[call-arg, attr-defined]
 
 
-def _check(compiler: Compiler, cte: exp.CTE, body: Node, depth: int) -> None:
-    """Refuse what has no clear fixed point."""
+def _check(compiler: Compiler, cte: exp.CTE, body: Node, depth: int, mutual: bool) -> None:
+    """Refuse what has no clear fixed point. WITH MUTUALLY RECURSIVE says that it is one, of UNION ALL too."""
     free = free_variables_below(body)
-    bag = isinstance(cte.this, exp.Union) and not cte.this.args.get("distinct")
+    bag = isinstance(cte.this, exp.Union) and not cte.this.args.get("distinct") and not mutual
 
     def reads(node: Node) -> bool:
         return any(d == depth for d, _ in free[id(node)])

@@ -13,7 +13,6 @@ functions (a change computes the sessions of its key again).
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -21,21 +20,19 @@ from sqlglot import exp
 
 from everview.expr import functions
 from everview.expr.functions import call
-from everview.expr.nodes import ColumnRef, Expr, Literal
+from everview.expr.nodes import ColumnRef, Expr
 from everview.plan import joins
 from everview.plan.nodes import Constant, Filter, Join, Node, Project
 from everview.plan.windows import TO_PEERS, Window, WindowCall
 from everview.sql.clock import watermarks
-from everview.sql.scalar import constants
 from everview.sql.scalar.scalars import Scalars
+from everview.sql.scalar.time_windows import begin, length, moved, offset, steps
 from everview.sql.select.scopes import Field, Relation, Scope
 from everview.sql.select.table_functions import TableCall
 from everview.types import INT, TIMESTAMP
 
 if TYPE_CHECKING:
     from everview.sql.select.query import Compiler, Env
-
-_EPOCH = Literal(TIMESTAMP, dt.datetime(1970, 1, 1))
 
 Made = tuple[Node, Callable[[], list[Expr]]]
 """The rows with their windows, and the ends of windows that a row of the table may be in."""
@@ -84,76 +81,41 @@ def _described(node: exp.Expr) -> exp.Expr:
     return node
 
 
-def _length(node: exp.Expr, scalars: Scalars) -> int:
-    if not isinstance(node, exp.Interval):
-        raise scalars.source.error(node, "E_LITERAL", "the length of a window is a constant interval")
-    months, microseconds = constants.interval(node, scalars.source)
-    if months or microseconds <= 0:
-        raise scalars.source.refuse(node, "a window is some days, hours, minutes or seconds long")
-    return microseconds
-
-
-def _offset(call_: TableCall, at: int, scalars: Scalars) -> int:
-    if len(call_.args) <= at:
-        return 0
-    given = call_.args[at]
-    if not isinstance(given, exp.Interval):
-        raise scalars.source.error(given, "E_LITERAL", "the offset of windows is a constant interval")
-    months, microseconds = constants.interval(given, scalars.source)
-    if months:
-        raise scalars.source.refuse(given, "months differ in length", "use days")
-    return microseconds
-
-
-def _number(value: int) -> Literal:
-    return Literal(INT, value)
-
-
-def _moved(moment: Expr, by: Expr) -> Expr:
-    return call("timestamp_add", moment, by)
-
-
-def _begin(moment: Expr, size: int, offset: int) -> Expr:
-    """The beginning of the window of that size that a moment is in."""
-    since = call("sub", call("timestamp_diff", moment, _EPOCH), _number(offset))
-    return _moved(moment, call("neg", call("mod", since, _number(size))))
-
-
 def _with_windows(node: Node, start: Expr, end: Expr, width: int) -> Node:
     return Project(node, (*joins.refs(node.types)[:width], start, end))
 
 
 def _tumble(node: Node, moment: Expr, call_: TableCall, scalars: Scalars) -> Made:
-    size = _length(call_.args[2], scalars)
-    start = _begin(moment, size, _offset(call_, 3, scalars))
-    end = _moved(start, _number(size))
+    size = length(call_.args[2], scalars)
+    start = begin(moment, size, offset(call_.args, 3, scalars))
+    end = moved(start, steps(size))
     return _with_windows(node, start, end, len(node.types)), lambda: [end]
 
 
 def _hop(node: Node, moment: Expr, call_: TableCall, scalars: Scalars) -> Made:
-    slide, size = (_length(a, scalars) for a in call_.args[2:4])
+    slide, size = (length(a, scalars) for a in call_.args[2:4])
     count = -(-size // slide)
     shifts = [-i * slide for i in range(count)]
     joined, shift = _times(node, shifts, call_, scalars)
-    first = _begin(moment, slide, _offset(call_, 4, scalars))
-    start = _moved(first, shift)
-    end = _moved(start, _number(size))
+    first = begin(moment, slide, offset(call_.args, 4, scalars))
+    start = moved(first, shift)
+    end = moved(start, steps(size))
     if size % slide:
         joined = Filter(joined, call("gt", end, moment))
     made = _with_windows(joined, start, end, len(node.types))
-    return made, lambda: [_moved(first, _number(s + size)) for s in shifts]
+    return made, lambda: [moved(first, steps(s + size)) for s in shifts]
 
 
 def _cumulate(node: Node, moment: Expr, call_: TableCall, scalars: Scalars) -> Made:
-    step, size = (_length(a, scalars) for a in call_.args[2:4])
+    step, size = (length(a, scalars) for a in call_.args[2:4])
     if size % step:
         raise scalars.source.error(call_.args[2], "E_RANGE", "the whole window must be a number of steps")
     shifts = [i * step for i in range(1, size // step + 1)]
     joined, shift = _times(node, shifts, call_, scalars)
-    start = _begin(moment, size, _offset(call_, 4, scalars))
-    end = _moved(start, shift)
+    start = begin(moment, size, offset(call_.args, 4, scalars))
+    end = moved(start, shift)
     made = _with_windows(Filter(joined, call("gt", end, moment)), start, end, len(node.types))
-    return made, lambda: [_moved(start, _number(s)) for s in shifts]
+    return made, lambda: [moved(start, steps(s)) for s in shifts]
 
 
 def _times(node: Node, shifts: list[int], call_: TableCall, scalars: Scalars) -> tuple[Node, Expr]:
@@ -166,7 +128,7 @@ def _times(node: Node, shifts: list[int], call_: TableCall, scalars: Scalars) ->
 
 
 def _session(node: Node, moment: Expr, call_: TableCall, scalars: Scalars) -> Made:
-    gap = _number(_length(call_.args[2], scalars))
+    gap = steps(length(call_.args[2], scalars))
     width = len(node.types)
     keys = [joins.canonical(scalars.bind(a)) for a in call_.args[3:]]
     below, places = joins.with_columns(node, [*keys, moment])
@@ -176,15 +138,15 @@ def _session(node: Node, moment: Expr, call_: TableCall, scalars: Scalars) -> Ma
     before = Window(below, by, order, (WindowCall("lag", declared.optional(), at),))
     last = ColumnRef(declared.optional(), len(below.types))
     time = ColumnRef(declared, at)
-    apart = call("or", call("is_null", last), call("gt", time, _moved(last, gap)))
-    fresh = call("case", apart, _number(1), _number(0))
+    apart = call("or", call("is_null", last), call("gt", time, moved(last, gap)))
+    fresh = call("case", apart, steps(1), steps(0))
     marked = Project(before, (*joins.refs(below.types), fresh))
     numbered = Window(marked, by, order, (WindowCall("sum", INT, len(below.types), TO_PEERS),))
     number = len(below.types) + 1
     calls = (WindowCall("min", declared, at), WindowCall("max", declared, at))
     whole = Window(numbered, (*by, number), (), calls)
     first, final = (ColumnRef(declared, number + i) for i in (1, 2))
-    return _with_windows(whole, first, _moved(final, gap), width), lambda: [_moved(moment, gap)]
+    return _with_windows(whole, first, moved(final, gap), width), lambda: [moved(moment, gap)]
 
 
 _KINDS: dict[str, Callable[[Node, Expr, TableCall, Scalars], Made]] = {

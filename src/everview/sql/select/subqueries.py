@@ -26,7 +26,8 @@ from everview.expr.nodes import Call, ColumnRef, Expr
 from everview.expr.nodes import Literal as Constant
 from everview.plan import joins
 from everview.plan.joins import same_keys
-from everview.plan.nodes import Aggregate, Node, Project, Reduce, Threshold
+from everview.plan.nodes import Aggregate, Filter, Node, Project, Reduce, Threshold
+from everview.plan.nodes import Constant as Rows
 from everview.sql.clock.timed import mentions_now
 from everview.sql.scalar.scalars import Scalars, conjuncts, sort_keys
 from everview.sql.select import demand, memberships
@@ -227,7 +228,7 @@ class Subqueries:
                 "E_WIDTH",
                 f"a subquery in the place of a value has one column, not {query.width - len(positions)}",
             )
-        if not query.at_most_one:
+        if not query.at_most_one and (positions or not _has_one_row(query.node)):
             raise self.source.refuse(
                 node,
                 "this subquery may have more than one row",
@@ -285,13 +286,17 @@ class Subqueries:
         if (op, some) in (("eq", True), ("ne", False)):
             found = self.is_in(exp.In(this=node.this, query=exp.Subquery(this=query_node)))
             return found if some else call("not", found)
-        if op in ("eq", "ne"):
-            raise self.source.refuse(node, "= ALL and <> ANY are not supported", "compare with min(...) and max(...)")
         value = Scalars(self.compiler, self.scope, self.env).bind(node.this)
         query, positions = self._one_column(query_node, node)
-        kind: Literal["min", "max"] = "max" if (op in ("lt", "le")) == some else "min"
-        total, known, extreme = self._summary(joins.take(query.node, range(query.width)), positions, [kind])
-        decided = Scalars(self.compiler, self.scope, self.env).compare(op, value, extreme)
+        low: Literal["min", "max"] = "max" if (op in ("lt", "le")) == some else "min"
+        kinds: list[Literal["min", "max"]] = ["min", "max"] if op in ("eq", "ne") else [low]
+        total, known, *extremes = self._summary(joins.take(query.node, range(query.width)), positions, kinds)
+        scalars = Scalars(self.compiler, self.scope, self.env)
+        if op in ("eq", "ne"):  # something differs from x if the smallest or the largest does
+            differs = call("or", *(scalars.compare("ne", value, e) for e in extremes))
+            decided = differs if some else call("not", differs)
+        else:
+            decided = scalars.compare(op, value, extremes[0])
         clear, empty = (_TRUE, _FALSE) if some else (_FALSE, _TRUE)
         open_ = call("or", call("is_null", value), call("lt", known, total))
         return call(
@@ -331,6 +336,15 @@ def _is_plain_equality(condition: Expr, width: int) -> bool:
         return False
     own = [a for a in condition.args if isinstance(a, ColumnRef) and a.index >= width]
     return len(own) == 1 and own[0].type.kind != "float"
+
+
+def _has_one_row(node: Node) -> bool:
+    """Whether a plan cannot give more than one row, whatever there is: (WITH q AS (SELECT 1) SELECT * FROM q)."""
+    while isinstance(node, (Project, Filter)):
+        node = node.child
+    if isinstance(node, Rows):
+        return len(node.rows) <= 1
+    return isinstance(node, Reduce) and not node.keys
 
 
 def _first(node: Node, count: int) -> tuple[Expr, ...]:

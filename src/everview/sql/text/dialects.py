@@ -62,6 +62,10 @@ def protected(text: str) -> str:
     return _QUOTED.sub(lambda m: _DOLLAR if m.group() == "$" else m.group(), text) if "$" in text else text
 
 
+FIELDS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+"""What an interval is made of, as SQL's standard names it."""
+
+
 class Everview(Postgres):
     """PostgreSQL's dialect, with our functions left as they are written."""
 
@@ -89,10 +93,24 @@ class Everview(Postgres):
         def _parse_interval_span(self, this: exp.Expr, parse_function_unit: bool = True) -> exp.Interval:
             """An interval's text stays whole: sqlglot keeps only the first part of '1 day 02:03'."""
             if this is not None and this.is_string and not re.fullmatch(r"\s*[+-]?[\d.]+\s*", this.name):
-                whole: exp.Interval = self.expression(exp.Interval(this=this))
+                span = self._parse_fields()
+                whole: exp.Interval = self.expression(exp.Interval(this=this, unit=span))
                 return whole
             found: exp.Interval = super()._parse_interval_span(this, parse_function_unit)
             return found
+
+        def _parse_fields(self) -> exp.Expr | None:
+            """YEAR TO MONTH behind an interval's text"""
+            start = self._index
+            if not self._match_texts(FIELDS):
+                return None
+            first = self._prev.text
+            if not self._match_text_seq("TO") or not self._match_texts(FIELDS):
+                self._retreat(start)
+                return None
+            last = exp.Var(this=self._prev.text.upper())
+            span: exp.Expr = self.expression(exp.IntervalSpan(this=exp.Var(this=first.upper()), expression=last))
+            return span
 
 
 NAMES: tuple[str, ...] = tuple(sorted(n for n in Dialect.classes if n not in ("", "everview")))

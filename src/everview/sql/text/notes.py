@@ -43,5 +43,9 @@ class Notes:
     watermark: WatermarkNote | None = None
     emit_at: int | None = None
     """EMIT ON WINDOW CLOSE, and where"""
+    types: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """types of the columns of a WITH MUTUALLY RECURSIVE, by the query's name"""
+    notices: list[str] = field(default_factory=list)
+    """what was passed over, in words"""
     plan: Choice | None = None
     """/*+ plan(...) */: how joins are kept"""

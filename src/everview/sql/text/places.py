@@ -6,8 +6,9 @@ their first part is; a clause that nobody understood is where its word is writte
 
 from __future__ import annotations
 
+import datetime as dt
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -103,6 +104,20 @@ class Source:
     """Types that CREATE TYPE made, by name."""
     parameters: Parameters | None = None
     """What $1, $2, ... stand for, where a call gives them values (`everview.sql.answers.given`)."""
+    clock: list[dt.datetime] = field(default_factory=list, repr=False, compare=False)
+    """What now() is in the statement: the clock is read once for all of it."""
+
+    def now(self, read: Callable[[], dt.datetime]) -> dt.datetime:
+        """What now() is in the statement; `read` reads the clock if nobody has.
+
+        >>> moments = iter([dt.datetime(2026, 1, 31), dt.datetime(2026, 2, 1)])
+        >>> source = Source("select now() = current_timestamp")
+        >>> source.now(lambda: next(moments)) == source.now(lambda: next(moments))
+        True
+        """
+        if not self.clock:
+            self.clock.append(read())
+        return self.clock[0]
 
     @cached_property
     def tokens(self) -> Sequence[Token]:

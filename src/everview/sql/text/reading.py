@@ -31,6 +31,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from everview.errors import did_you_mean
 from everview.sql.select.choice import hinted
+from everview.sql.text import foreign
 from everview.sql.text.dialects import DEFAULT, protected, reader
 from everview.sql.text.notes import SESSION, Notes, TableWindow, WatermarkNote
 from everview.sql.text.parts import recorded
@@ -178,7 +179,14 @@ def _noted(text: str, tokens: list[Token]) -> Statement:
         letters[start:end] = blank[start:end]
         kept[:] = [t for t in kept if not start <= t.start < end]
 
+    def write(place: int, word: str) -> None:
+        token = tokens[place]
+        letters[token.start : token.end + 1] = word.ljust(token.end + 1 - token.start)
+        words[place] = word.upper()
+        kept[:] = [t for t in kept if t.start != token.start]
+
     words = [t.text.upper() for t in tokens]
+    foreign.note(text, tokens, words, notes, remove, write)
     depth = 0
     for i in range(len(tokens)):
         depth += (words[i] == "(") - (words[i] == ")")

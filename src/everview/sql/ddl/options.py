@@ -1,0 +1,73 @@
+"""WITH (...) behind CREATE TABLE and CREATE VIEW: options of other systems.
+
+They say where a table's rows come from, how they are laid out, how fast they are read. None of that changes what a
+query answers, so they are passed over, each with a notice. Options that would change an answer, or who may see it,
+are refused; so are those that nobody has heard of.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from everview.sql.text import parts
+from everview.sql.text.places import Source
+
+CONNECTORS = ("connector", "connectors", "kafka_topic", "topic")
+"""Options that say where rows come from: with one of these, the others say how to read them."""
+
+LAYOUT = (
+    "appendonly", "append_only", "append-only", "materialized", "autovacuum_enabled", "fillfactor", "parallel_workers",
+    "user_catalog_table", "source_rate_limit", "backfill_rate_limit", "dml_rate_limit", "streaming_parallelism",
+    "background_ddl", "fastupdate", "buffering", "deduplicate_items", "pages_per_range", "format", "value_format",
+    "key_format", "partitions", "replicas", "skip_unused_columns", "expected_size", "retain history", "emit_final",
+)  # fmt: skip
+"""Options about how rows are kept and read."""
+
+LAYOUT_PREFIXES = ("autovacuum_", "toast.", "log_", "toast_", "parquet.", "write.", "orc.")
+
+MEANING = {
+    "retention_seconds": "write TTL INTERVAL '1 hour' behind the columns",
+    "check_option": "",
+    "security_barrier": "",
+    "security_invoker": "",
+    "timestamp": "declare the column, and WATERMARK FOR it",
+    "refresh": "views are always fresh",
+    "changelog-mode": "",
+}
+"""Options that would change what there is to see."""
+
+
+def passed_over(items: list[exp.Expr], source: Source, what: str) -> list[exp.Expr]:
+    """The properties that are left when those that change no answer are noted; others are refused."""
+    options = [i for i in items if isinstance(i, exp.Property) and type(i) is exp.Property]
+    names = {id(i): i.name.lower() for i in options}
+    for item in options:
+        if names[id(item)] in MEANING:
+            said = f"{item.sql('postgres')} is not supported in {what}"
+            raise source.refuse(item, f"{said}: it would change what there is to see", MEANING[names[id(item)]])
+    reads = next((i for i in options if names[id(i)] in CONNECTORS), None)
+    left: list[exp.Expr] = []
+    ignored: list[str] = []
+    for each in items:
+        if isinstance(each, (exp.PartitionedByProperty, exp.FileFormatProperty)) and what == "CREATE TABLE":
+            ignored.append(each.sql("spark"))
+            parts.understood(each)
+        elif id(each) in names and (reads is not None or _is_layout(names[id(each)])):
+            parts.understood(each)
+            if reads is None:
+                ignored.append(names[id(each)])
+        else:
+            left.append(each)
+    if reads is not None:
+        where = reads.args["value"].name if isinstance(reads.args.get("value"), exp.Literal) else names[id(reads)]
+        hint = "insert them, or make the table a source: CREATE SOURCE t FROM 'path'"
+        source.notes.notices.append(f"no rows are read by {names[id(reads)]} {where[:40]!r}: {hint}")
+    if ignored:
+        source.notes.notices.append(
+            f"{', '.join(ignored)} of {what} is passed over: it says how rows are kept elsewhere"
+        )
+    return left
+
+
+def _is_layout(name: str) -> bool:
+    return name in LAYOUT or name.startswith(LAYOUT_PREFIXES)

@@ -1,0 +1,97 @@
+"""Windows of time that a moment is in, as expressions; and TUMBLE in GROUP BY, as Calcite, Flink and Feldera write it:
+
+    SELECT TUMBLE_START(ts, INTERVAL '1' HOUR), TUMBLE_END(ts, INTERVAL '1' HOUR), count(*)
+    FROM t GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)
+
+TUMBLE(ts, size [, offset]) is the beginning of the window that a row is in, and a key as any other. TUMBLE_START is
+the same; TUMBLE_END lies a window's size behind it. HOP and SESSION put a row into several windows, or into one that
+depends on other rows: those are functions in FROM (`everview.sql.select.stream_windows`).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from everview.expr import functions
+from everview.expr.functions import call
+from everview.expr.nodes import Expr, Literal
+from everview.sql.scalar import constants
+from everview.sql.text.notes import SESSION
+from everview.sql.text.places import SqlError
+from everview.types import INT, TIMESTAMP
+
+if TYPE_CHECKING:
+    from everview.sql.scalar.scalars import Scalars
+
+EPOCH = Literal(TIMESTAMP, dt.datetime(1970, 1, 1))
+
+NAMES = ("tumble", "tumble_start", "tumble_end")
+
+IN_FROM = {f"{name}{part}": name for name in ("hop", "session", SESSION, "cumulate") for part in ("", "_start", "_end")}
+"""Other windows, by the names that they have in GROUP BY."""
+
+
+def bound(node: exp.Anonymous, scalars: Scalars) -> Expr:
+    """TUMBLE, TUMBLE_START or TUMBLE_END of a row."""
+    name, args = node.name.lower(), node.expressions
+    if not 2 <= len(args) <= 3:
+        raise scalars.source.error(node, "E_ARITY", f"{name}(ts, INTERVAL '1 hour' [, offset])")
+    size = length(args[1], scalars)
+    if name == "tumble_end":
+        start = scalars.bind(exp.Anonymous(this="tumble_start", expressions=args))
+        return moved(start, steps(size))
+    moment = scalars.bind(args[0])
+    if moment.type.kind not in ("date", "timestamp"):
+        what = f"the time of a window is a date or timestamp, not {moment.type!r}"
+        raise scalars.source.error(args[0], "E_TYPE", what)
+    return begin(functions.cast(moment, TIMESTAMP), size, offset(args, 2, scalars))
+
+
+def refused(node: exp.Anonymous, scalars: Scalars) -> SqlError:
+    """The error of HOP and SESSION outside FROM."""
+    name = IN_FROM[node.name.lower()].replace(SESSION, "session").upper()
+    hint = f"FROM {name}(t, ts, ...), and group by window_start and window_end"
+    return scalars.source.refuse(node, f"{name} stands in FROM, not in GROUP BY", hint)
+
+
+def length(node: exp.Expr, scalars: Scalars) -> int:
+    """The size of a window in microseconds."""
+    if not isinstance(node, exp.Interval):
+        raise scalars.source.error(node, "E_LITERAL", "the length of a window is a constant interval")
+    months, microseconds = constants.interval(node, scalars.source)
+    if months or microseconds <= 0:
+        raise scalars.source.refuse(node, "a window is some days, hours, minutes or seconds long")
+    return microseconds
+
+
+def offset(args: Sequence[exp.Expr], at: int, scalars: Scalars) -> int:
+    """By how much windows begin later than 1970-01-01, in microseconds; the argument at a place, if it is there."""
+    if len(args) <= at:
+        return 0
+    given = args[at]
+    if not isinstance(given, exp.Interval):
+        raise scalars.source.error(given, "E_LITERAL", "the offset of windows is a constant interval")
+    months, microseconds = constants.interval(given, scalars.source)
+    if months:
+        raise scalars.source.refuse(given, "months differ in length", "use days")
+    return microseconds
+
+
+def steps(value: int) -> Literal:
+    """A constant."""
+    return Literal(INT, value)
+
+
+def moved(moment: Expr, by: Expr) -> Expr:
+    """A moment so many microseconds later."""
+    return call("timestamp_add", moment, by)
+
+
+def begin(moment: Expr, size: int, offset: int) -> Expr:
+    """The beginning of the window of that size that a moment is in."""
+    since = call("sub", call("timestamp_diff", moment, EPOCH), steps(offset))
+    return moved(moment, call("neg", call("mod", since, steps(size))))
