@@ -98,7 +98,7 @@ class Declared:
         for wanted in self.wanted:
             add(sql, table, wanted)
         for column, text in self.comments.items():
-            definitions.say(Commented(self.label, column, text))
+            definitions.remarks.add(Commented(self.label, column, text))
 
     def differs(self, sql: Statements) -> bool:
         """Whether a table of this name, which is declared once more, was declared otherwise."""
