@@ -60,6 +60,8 @@ def value(expr: Expr, row: tuple[Any, ...], code_of: CodeOf | None = None) -> An
         return TAKES_NULL[expr.op](expr, *args)
     if any(a is None for a in args):
         return None
+    if expr.op in NUMERIC and expr.type.kind == "numeric":
+        return NUMERIC[expr.op](*(Decimal(a) for a in args))
     result = STRICT[expr.op](expr, *args)
     if expr.type.nullable and expr.type.kind == "int" and result == NULL:
         raise RowError("overflow")
@@ -499,6 +501,36 @@ def hash_of(codes: list[int]) -> int:
 
 def _by_arrow(kernel: Callable[[Any], Any]) -> Callable[[Call, str], Any]:
     return lambda e, s: kernel(pa.array([s]))[0].as_py()
+
+
+def _quotient(a: Decimal, b: Decimal) -> Decimal:
+    """Division with the digits that PostgreSQL's `select_div_scale` asks for: 16 that count, or those of the inputs."""
+    if not b:
+        raise RowError("division")
+    (weight, first), (by_weight, by_first) = _leading_digits(a), _leading_digits(b)
+    weight -= by_weight + (first <= by_first)
+    scale = min(max(16 - 4 * weight, *(max(0, -int(x.as_tuple().exponent)) for x in (a, b))), 1000)
+    wide = Context(prec=2000)
+    return wide.divide(a, b).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, wide)
+
+
+def _leading_digits(x: Decimal) -> tuple[int, int]:
+    """The place of the first digit to base 10,000 that is not 0, and the digit."""
+    if not x:
+        return 0, 0
+    weight = x.adjusted() // 4
+    return weight, int(abs(x).scaleb(-4 * weight, EXACT))
+
+
+NUMERIC: dict[str, Callable[..., Decimal]] = {
+    "cast_numeric": lambda a: a,
+    "add": lambda a, b: EXACT.add(a, b),
+    "sub": lambda a, b: EXACT.subtract(a, b),
+    "mul": lambda a, b: EXACT.multiply(a, b),
+    "div": _quotient,
+    "numeric_average": _quotient,
+}
+"""Operations of numerics, which are as exact as PostgreSQL's."""
 
 
 STRICT: dict[str, Callable[..., Any]] = {

@@ -416,17 +416,6 @@ def test_two_threads_make_the_same_expressions() -> None:
     assert found[0] == found[1]
 
 
-def test_questions_that_the_column_answers_are_sent_there() -> None:
-    with ev.connect() as db:
-        edge = db.table("edge", {"src": int, "dst": int})
-        view = db.view("v", reach(edge), provenance="bdd")
-        edge.insert([(1, 2)])
-        (row,) = view.rows()
-        for ask in (view.why, view.why_not, lambda r: view.trust(r, without="edge")):
-            with pytest.raises(ev.InputError, match="E_PROVENANCE"):
-                ask(row)
-
-
 def test_orders_of_variables() -> None:
     edges = [(0, 4), (0, 1), (1, 2), (4, 5), (2, 3)]
     with ev.connect() as db:

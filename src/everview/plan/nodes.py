@@ -69,6 +69,11 @@ class Node:
                 todo.extend(node.children())
 
     @cached_property
+    def kinds(self) -> frozenset[type[Node]]:
+        """The kinds of nodes that it is made of."""
+        return frozenset(type(node) for node in self.walk())
+
+    @cached_property
     def _hash(self) -> int:
         todo: list[Node] = [self]
         while todo:  # no recursion: plans can be deep

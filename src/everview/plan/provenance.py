@@ -133,7 +133,7 @@ def with_provenance(node: plan.Node, provenance: Provenance) -> plan.Node:
 
 def kept_in(node: plan.Node) -> bool:
     """Whether a plan keeps provenance."""
-    return any(isinstance(each, Labelled) for each in node.walk())
+    return Labelled in node.kinds
 
 
 def labels_in(node: plan.Node) -> list[Labelled]:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from everview.dataflow.operators import Arrangement
 from everview.plan import nodes as plan
+from everview.session.changes.current_rows import how_often
 from everview.session.reads.snapshot import read_codes
 from everview.why.block import Bag, Block, Bound, Row, Stored, Words, stacked
 
@@ -35,7 +36,10 @@ NOTHING_BOUND: dict[int, int] = {}
 
 def matches(row: Row, bound: Bound) -> bool:
     """Whether a row has the codes that are known."""
-    return all(row[c] == code for c, code in bound.items())
+    for column, code in bound.items():  # noqa: SIM110 (this is called for every row)
+        if row[column] != code:
+            return False
+    return True
 
 
 def added(bags: Iterable[Bag]) -> Bag:
@@ -44,6 +48,9 @@ def added(bags: Iterable[Bag]) -> Bag:
     >>> added([{(1,): 1, (2,): 1}, {(1,): -1}])
     {(2,): 1}
     """
+    bags = [bag for bag in bags if bag]
+    if len(bags) == 1:
+        return bags[0]
     total: Bag = {}
     for bag in bags:
         for row, count in bag.items():
@@ -61,6 +68,7 @@ class Access:
         self._sorted: dict[tuple[Arrangement, int], tuple[Block, Words]] = {}
         self._scans: dict[tuple[Arrangement, int], int] = {}
         self._all: dict[Arrangement, Stored] = {}
+        self._best: dict[tuple[int, tuple[int, ...]], tuple[Arrangement, int] | None] = {}
 
     def arrangements(self, node: plan.Node) -> list[Arrangement]:
         """Arrangements of a plan outside loops that still know the time."""
@@ -86,21 +94,33 @@ class Access:
 
     def rows(self, node: plan.Node, bound: Bound) -> Bag | None:
         """The rows of a plan that is kept; None if it is not."""
-        found = self.arrangements(node)
-        if not found:
+        key = (id(node), tuple(bound))
+        if key in self._best:
+            best = self._best[key]
+        else:
+            found = self.arrangements(node)
+            places = [(a, _leading(a, bound)) for a in found]
+            best = self._best[key] = max(places, key=lambda p: p[1]) if places else None
+        if best is None:
             return None
-        best = found[0]
-        if bound:
-            best = max(found, key=lambda a: _leading(a, bound))
-            if not _leading(best, bound):
-                return self._scanned(best, bound)
-        return self.read(best, bound)
+        arrangement, known = best
+        if bound and not known:
+            return self._scanned(arrangement, bound)
+        return self._read(arrangement, bound, known)
 
     def read(self, arrangement: Arrangement, bound: Bound) -> Bag:
         """The rows of an arrangement that begin with codes that are known, and agree with the others."""
-        start = tuple(bound[c] for c in arrangement.order[: _leading(arrangement, bound)])
+        return self._read(arrangement, bound, _leading(arrangement, bound))
+
+    def _read(self, arrangement: Arrangement, bound: Bound, known: int) -> Bag:
+        if known == arrangement.cols:
+            row = tuple([bound[c] for c in range(known)])
+            self.core.runtime.sync(arrangement.operator)
+            count = how_often(arrangement, self.time, row)
+            return {row: count} if count else {}
+        start = tuple([bound[c] for c in arrangement.order[:known]])
         columns, counts = read_codes(self.core.runtime, arrangement, start, self.time)
-        return bag_of(columns, counts, bound if len(start) < len(bound) else NOTHING_BOUND)
+        return bag_of(columns, counts, bound if known < len(bound) else NOTHING_BOUND)
 
     def block(self, node: plan.Node, bound: Bound) -> Block | None:
         """The rows of a plan that is kept as columns; None if it is not kept."""

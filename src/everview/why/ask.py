@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from everview.codes.codec import Codec
 from everview.codes.values import encode_value
 from everview.errors import InputError, PlanError
 from everview.plan import nodes as plan
-from everview.plan.provenance import kept_in
+from everview.plan.provenance import COLUMN, kept_in
 from everview.plan.selection import narrowed, readings
+from everview.plan.without_provenance import without_provenance
 from everview.session.reads.snapshot import check_time
 from everview.why.absence import Absences, WhyNot
 from everview.why.access import Access
@@ -38,12 +40,17 @@ DEEP = 20_000
 class Question:
     """A view at a time, about to be asked."""
 
-    def __init__(self, view: View, time: int | None) -> None:
+    def __init__(self, view: View, time: int | None, node: plan.Node | None = None) -> None:
+        """`node`: the view's plan without the provenance that it keeps."""
         core = view._core
         now = core.time
         if time is not None:
             check_time("why", time)
         self.view = view
+        self.node = view._node if node is None else node
+        self.codec = view._codec
+        if node is not None:
+            self.codec = Codec(node.types, view._codec.names[:-1], core.interner)
         self.time = now if time is None else time
         if self.time > now:
             raise InputError(
@@ -51,20 +58,20 @@ class Question:
             )
         self.access = Access(core, self.time)
         self.contents = Contents(self.access)
-        kept = Kept(self.access, view) if self.time == core.runtime.dataflow.time else None
-        self.histories = Histories(self.contents, kept, _narrowed(view._node))
-        self.search = Search(self.contents, self.histories, view._node)
+        kept = Kept(self.access, view, self.node) if self.time == core.runtime.dataflow.time else None
+        self.histories = Histories(self.contents, kept, _narrowed(self.node))
+        self.search = Search(self.contents, self.histories, self.node)
 
     def row(self, row: Any) -> Row:
         """A row as codes."""
-        codec = self.view._codec
+        codec, row = self.codec, self._own(row)
         if not isinstance(row, tuple | list | dict):
             row = (row,)
         return tuple(codec.encode_rows([tuple(row) if isinstance(row, list) else row])[:, 0].tolist())
 
     def pattern(self, row: Any) -> tuple[dict[int, int], Values]:
         """The codes of the values that are given, and the values, None for those that are open (None or ...)."""
-        codec = self.view._codec
+        codec, row = self.codec, self._own(row)
         values = codec.as_tuple(row) if isinstance(row, tuple | list | dict) else (row,)
         if len(values) != len(codec.types):
             names = ", ".join(codec.names)
@@ -74,9 +81,21 @@ class Question:
         bound = {c: encode_value(codec.types[c], v, interner) for c, v in known.items()}
         return bound, tuple(known.get(c) for c in range(len(values)))
 
+    def _own(self, row: Any) -> Any:
+        """A row of a view that keeps provenance, which may be given with it or without."""
+        if self.node is self.view._node:
+            return row
+        if isinstance(row, dict):
+            return {name: value for name, value in row.items() if name != COLUMN}
+        return row[:-1] if isinstance(row, tuple | list) and len(row) == len(self.view._columns) else row
+
+    def names(self) -> Names:
+        """What plans are called, for the view that is asked about."""
+        return Names(self.view._core, self.view, self.node)
+
     def count(self, row: Row) -> int:
         """How often a row is in the view."""
-        return self.contents.count(self.view._node, OUTSIDE, row)
+        return self.contents.count(self.node, OUTSIDE, row)
 
     def there(self, row: Row) -> bool:
         """Whether a row is in the view."""
@@ -84,25 +103,24 @@ class Question:
 
     def derivation(self, row: Row) -> Derivation:
         """Why a row is there that is there."""
-        root = Goal(self.view._node, OUTSIDE, row)
+        root = Goal(self.node, OUTSIDE, row)
         self.search.explain(root)
-        return Telling(self.search, Names(self.view._core, self.view)).tell(root)
+        return Telling(self.search, self.names()).tell(root)
 
     def witnesses(self, row: Row, number: int) -> Witnesses:
         """Up to so many reasons why a row is there. A loop that was stopped is no reason for itself at its end: then
         there is the one that is known.
         """
-        if any(isinstance(n, plan.Loop) and n.at_limit == "stop" for n in self.view._node.walk()):
+        if any(isinstance(n, plan.Loop) and n.at_limit == "stop" for n in self.node.walk()):
             return Witnesses((self.derivation(row),), truncated=True)
-        root = Goal(self.view._node, OUTSIDE, row)
-        names = Names(self.view._core, self.view)
-        found, truncated = witnesses(self.contents, self.histories, names, root, number)
+        root = Goal(self.node, OUTSIDE, row)
+        found, truncated = witnesses(self.contents, self.histories, self.names(), root, number)
         return Witnesses(tuple(found) or (self.derivation(row),), truncated)
 
 
 def _narrowed(node: plan.Node) -> dict[plan.Loop, plan.Loop]:
     """The loops of a plan of which operators keep only the best rows."""
-    if not any(isinstance(n, plan.Reduce) for n in node.walk()):
+    if plan.Reduce not in node.kinds:
         return {}
     return {loop: narrowed(loop, bests) for loop, bests in readings(node).items()}
 
@@ -146,22 +164,25 @@ def why_not(view: View, row: Any, time: int | None) -> WhyNot:
     with deep():
         question = asked(view, time)
         bound, values = question.pattern(row)
-        there = question.contents.rows(view._node, OUTSIDE, bound)
+        there = question.contents.rows(question.node, OUTSIDE, bound)
         if any(n > 0 for n in there.values()):
             what = f"{row!r} is in view {view._name!r}"
             raise InputError("E_PRESENT", what, "why(row) explains it")
-        telling = Telling(question.search, Names(view._core, view))
-        return WhyNot(view._name, values, Absences(telling).ways(view._node, bound))
+        telling = Telling(question.search, question.names())
+        return WhyNot(view._name, values, Absences(telling).ways(question.node, bound))
 
 
 def asked(view: View, time: int | None) -> Question:
     """A view that is alive, about to be asked; in a turn."""
     view._alive()
     view._core.transactions.catch_up()
-    if kept_in(view._node):
+    if not kept_in(view._node):
+        return Question(view, time)
+    node = without_provenance(view._node) if view._columns[-1].name == COLUMN else None
+    if node is None:
         raise InputError(
             "E_PROVENANCE",
-            f"view {view._name!r} keeps provenance: that is what its rows are made of",
-            "ask view.provenance(row): .witnesses(), .without(...), .probability(...); or a view without it",
+            f"view {view._name!r} reads provenance, which is no row of a table",
+            "ask the view that keeps it: view.why(row), view.provenance(row)",
         )
-    return Question(view, time)
+    return Question(view, time, node)

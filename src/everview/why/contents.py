@@ -41,6 +41,9 @@ MANY = 2_000.0
 IN_BLOCKS = (plan.Project, plan.Filter, plan.Union, plan.Join)
 """Plans that are computed on columns."""
 
+LINEAR = (plan.Project, plan.Filter, plan.FlatMap)
+"""Plans that look at one row at a time."""
+
 UNKNOWN_SIZE = 1_000_000.0
 
 
@@ -127,14 +130,21 @@ class Contents:
 
     def place(self, node: plan.Node, inside: Inside) -> tuple[int, ...]:
         """What tells apart the rounds in which a plan may be looked at."""
-        depths = self.depths(node)
+        depths = self._depths.get(id(node))
+        if depths is None:
+            depths = self.depths(node)
         if not depths:
             return depths
         return (inside[depths[0]].serial,) if len(depths) == 1 else tuple([inside[d].serial for d in depths])
 
     def count(self, node: plan.Node, inside: Inside, row: Row) -> int:
         """How often a row is there."""
-        return self.rows(node, inside, dict(enumerate(row))).get(row, 0)
+        pairs = tuple(enumerate(row))
+        key = (id(node), self.place(node, inside), pairs)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._rows(node, inside, dict(pairs))
+        return found.get(row, 0)
 
     def rows(self, node: plan.Node, inside: Inside, bound: Bound) -> Bag:
         """The rows of a plan that have the codes that are known."""
@@ -157,17 +167,17 @@ class Contents:
                     pass
         if isinstance(node, plan.Variable):
             return inside[node.depth].rows(node.index, bound)
-        if isinstance(node, plan.Project | plan.Filter | plan.FlatMap):
+        if isinstance(node, LINEAR):
             return self._linear(node, inside, bound)
         if isinstance(node, plan.Union):
-            return added(self.rows(i, inside, bound) for i in node.inputs)
-        if isinstance(node, plan.Negate):
-            return {row: -n for row, n in self.rows(node.child, inside, bound).items()}
+            return added([self.rows(i, inside, bound) for i in node.inputs])
         if isinstance(node, plan.Join):
             return self._join(node, inside, bound)
         if isinstance(node, plan.Threshold):
             found = self.rows(node.child, inside, bound)
             return {row: 1 if node.kind == "distinct" else n for row, n in found.items() if n > 0}
+        if isinstance(node, plan.Negate):
+            return {row: -n for row, n in self.rows(node.child, inside, bound).items()}
         if isinstance(node, GROUPINGS):
             return self._grouped(node, inside, bound)
         if isinstance(node, plan.LoopResult):
@@ -199,9 +209,10 @@ class Contents:
         if not child:
             return found
         made = linear.images(node, list(child), self.interner)
+        plain = node.__class__ is plan.Project and linear.is_plain(node)  # then what is known was handed down
         for images, n in zip(made, child.values(), strict=True):
             for row in images:
-                if matches(row, bound):
+                if plain or matches(row, bound):
                     found[row] = found.get(row, 0) + n
         return {row: n for row, n in found.items() if n}
 

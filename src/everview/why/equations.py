@@ -125,7 +125,7 @@ class Writer:
         self.equations = Equations()
         self.chances: dict[int, float] = {}
         """of each leaf"""
-        self._search = Alternatives(contents, histories, names.view._node)
+        self._search = Alternatives(contents, histories, names.node)
         self._numbers: dict[Key, int] = {}
         self._leaves: dict[Leaf, int] = {}
         self._todo: list[tuple[Goal, int]] = []

@@ -48,9 +48,11 @@ Signature = tuple[tuple[str, ...], ...]
 class Kept:
     """The shortcuts to the loops of one view."""
 
-    def __init__(self, access: Access, view: View) -> None:
+    def __init__(self, access: Access, view: View, node: plan.Node) -> None:
+        """`node`: what the view is asked as."""
         self.access = access
         self.view = view
+        self.node = node
         self._found: dict[Signature, list[History]] | None = None
 
     def histories(self, loop: plan.Loop) -> Sequence[History]:
@@ -63,7 +65,8 @@ class Kept:
         """What there is to each loop that is the only one of its kind, in the plan and among the operators."""
         core, view = self.access.core, self.view
         loops: dict[Signature, set[plan.Loop]] = {}
-        for node in view._node.walk():
+        looped = any(issubclass(kind, plan.Loop) for kind in self.node.kinds)
+        for node in self.node.walk() if looped else ():
             if isinstance(node, plan.Loop) and not free_variables(node):
                 loops.setdefault(_signature([b.types for b in node.bodies]), set()).add(node)
         if not loops:
@@ -221,7 +224,8 @@ class Forest:
         self.table = make.peek(context, forest_k.FOREST_TABLE)
         self.mask = make.peek(context, forest_k.FOREST_TABLE_SIZE) - 1
         self.entries = make.peek(context, forest_k.FOREST_ENTRIES)
-        self.width = forest_k.VERTEX_QUESTION + len(node.question)
+        self.question = node.question
+        self.width = forest_k.VERTEX_QUESTION + len(self.question)
 
     def result(self, index: int, bound: Bound) -> Bag:
         return self.access.read(self.arrangement, bound)
@@ -245,14 +249,14 @@ class Forest:
         codes[node.node] = self._word(entry, forest_k.VERTEX_NODE)
         if node.value is not None:
             codes[node.value] = self._word(entry, forest_k.VERTEX_VALUE) ^ self.flip
-        for i, column in enumerate(node.question):
+        for i, column in enumerate(self.question):
             codes[column] = self._word(entry, forest_k.VERTEX_QUESTION + i)
         return tuple(codes)
 
     def _find(self, row: Row) -> int | None:
         """The entry of a row's vertex, as `forest.find` finds it."""
         node = row[self.node.node]
-        question = [row[c] for c in self.node.question]
+        question = [row[c] for c in self.question]
         hashed = _hash(node, question)
         tag = ((hashed >> 40) & 0x7FFFFF) << 40
         slot = hashed & self.mask

@@ -88,7 +88,7 @@ class Search:
         self.histories = histories
         self.of = of
         self.steps: dict[Key, Step] = {}
-        self._negates = any(isinstance(n, plan.Negate) for n in of.walk())
+        self._negates = plan.Negate in of.kinds
         self._rounds: dict[int, tuple[plan.Loop, Inside, int | None]] = {}
         self._results: dict[tuple[int, int], plan.LoopResult] = {}
         self._came: dict[Key, Came] = {}
@@ -108,14 +108,17 @@ class Search:
                 root.key = None
 
     def _explain(self, root: Goal) -> Step:
-        todo = [root]
+        todo, steps = [root], self.steps
         while todo:
             goal = todo.pop()
-            key = self.key(goal)
-            if key not in self.steps:
-                self.steps[key] = step = _RULES[type(goal.node)](self, goal)
-                todo += step.children[::-1]
-        return self.steps[self.key(root)]
+            key = goal.key or self.key(goal)
+            if key not in steps:
+                steps[key] = step = _RULES[type(goal.node)](self, goal)
+                if len(step.children) == 1:
+                    todo.append(step.children[0])
+                else:
+                    todo += step.children[::-1]
+        return steps[self.key(root)]
 
     def key(self, goal: Goal) -> Key:
         """What makes two goals the same: a loop's row is the same in all rounds since it came."""
@@ -255,7 +258,8 @@ class Search:
         node = goal.node
         assert isinstance(node, plan.LoopResult)
         key = (id(node), self.contents.place(node, goal.inside), goal.row, goal.sign, goal.upto)
-        if key not in self._came:
+        known = self._came.get(key)
+        if known is None:
             history = self.histories.of(node.loop, goal.inside)
             found = history.came(node.index, goal.row, goal.upto, goal.sign)
             if found is None:
@@ -263,8 +267,8 @@ class Search:
             if found.before is not None:
                 before = None if found.round is None else found.round - 1
                 self._rounds[found.before.serial] = (node.loop, goal.inside, before)
-            self._came[key] = found
-        return self._came[key]
+            self._came[key] = known = found
+        return known
 
     def loop(self, goal: Goal) -> Step:
         node = goal.node

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from everview.codes.values import Decode, decoder
 from everview.datalog.program import rules_of
@@ -45,9 +45,14 @@ class Named:
 class Names:
     """The names of plans in a session, seen from one of its views."""
 
-    def __init__(self, core: Core, view: View) -> None:
+    def __init__(self, core: Core, view: View, node: plan.Node) -> None:
+        """`node`: what the view is asked as."""
         self.core = core
         self.view = view
+        self.node = node
+        self.own = _of_view(view)
+        if node is not view._node:
+            self.own = replace(self.own, columns=self.own.columns[: len(node.types)])
         self._views: dict[plan.Node, Named] = {}
         for name, rules in rules_of(core).items():
             relation = rules._relations[name]
@@ -55,8 +60,9 @@ class Names:
         for other in core.catalog.views.values():
             if not other._name.startswith(TRANSIENT):
                 self._views.setdefault(other._node, _of_view(other))
-        self._views[view._node] = _of_view(view)
+        self._views[node] = self.own
         self._tables: dict[plan.Node, Named] = {}
+        self._by_rule: dict[int, tuple[plan.Node, str]] = {}
         self._texts: Mapping[plan.Node, str] | None = None
         self._rules = [rules._strata.made_by for rules in dict.fromkeys(rules_of(core).values())]
 
@@ -80,19 +86,25 @@ class Names:
         found = self._views.get(node)
         if found is None:
             which = f" {node.index + 1}" if len(node.loop.bodies) > 1 else ""
-            name = self._views[self.view._node].name
+            name = self.own.name
             found = self._views[node] = Named(f"{name}'s recursion{which}", (), "loop")
         return found
 
     def text(self, node: plan.Node) -> str:
         """What a step does."""
         if self._texts is None:
-            self._texts = texts(self.view._node, *known_names(self.view._source))
+            self._texts = texts(self.node, *known_names(self.view._source))
         return self._texts.get(node, type(node).__name__)
 
     def rule(self, node: plan.Node) -> str:
         """The rule of a program that a plan is the body of."""
-        return next((made[node] for made in self._rules if node in made), "")
+        if not self._rules:
+            return ""
+        known = self._by_rule.get(id(node))
+        if known is None:
+            rule = next((made[node] for made in self._rules if node in made), "")
+            known = self._by_rule[id(node)] = (node, rule)
+        return known[1]
 
 
 def _of_view(view: View) -> Named:
@@ -105,8 +117,7 @@ SILENT = (plan.Project, plan.Filter, plan.Threshold, plan.Negate, plan.Union, pl
 """Steps of which nothing is said."""
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(NamedTuple):
     """What a goal contributes to the row above it."""
 
     pieces: tuple[Derivation, ...] = ()
@@ -126,18 +137,18 @@ class Telling:
         self.search = search
         self.names = names
         self._parts: dict[Key, _Part] = {}
-        self._nothing: dict[plan.Node, bool] = {}
+        self._nothing: dict[int, bool] = {}
         self._decoders: dict[plan.Types, list[Decode]] = {}
 
     def tell(self, root: Goal) -> Derivation:
         """The derivation of a view's row."""
         self._tell_steps()
         part = self._told(root)
-        view = self.names.view
+        own = self.names.own
         row = self.decoded(root.node.types, root.row)
-        if len(part.pieces) == 1 and (part.pieces[0].source, part.pieces[0].row) == (_of_view(view).name, row):
+        if len(part.pieces) == 1 and (part.pieces[0].source, part.pieces[0].row) == (own.name, row):
             return part.pieces[0]
-        return self._derived(root, _of_view(view), part)
+        return self._derived(root, own, part)
 
     def pieces(self, goal: Goal) -> tuple[Derivation, ...]:
         """The nearest rows with names that explain a row of any plan."""
@@ -146,12 +157,20 @@ class Telling:
 
     def _tell_steps(self) -> None:
         """All steps, the last first: most follow only from later ones. The others are left to `_told`."""
-        parts = self._parts
+        parts, told = self._parts, self._part
         for key, step in reversed(self.search.steps.items()):
-            below = [parts.get(c.key) for c in step.children if c.key is not None]
+            children = step.children
+            if len(children) == 1:
+                of = children[0].key
+                part = parts.get(of) if of is not None else None
+                if part is not None:
+                    quiet = not step.absent and self._is_nothing(step.goal.node)
+                    parts[key] = part if quiet else told(step, [part])
+                continue
+            below = [parts.get(c.key) for c in children if c.key is not None]
             known = [part for part in below if part is not None]
-            if len(known) == len(step.children):
-                parts[key] = self._part(step, known)
+            if len(known) == len(children):
+                parts[key] = told(step, known)
 
     def _told(self, root: Goal) -> _Part:
         search, parts = self.search, self._parts
@@ -190,9 +209,12 @@ class Telling:
             table = self.names.table(node)
             row = self.decoded(node.types, goal.row)[: table.width]
             return _Part((Derivation(row, table.name, "table", columns=table.columns, how=table.how),))
-        pieces = list(dict.fromkeys(p for part in below for p in part.pieces))
-        pieces += [self._absence(a) for a in step.absent]
-        part = _Part(tuple(pieces), _common([p.rule for p in below]), below[0].how if len(below) == 1 else ())
+        if len(below) == 1 and not step.absent:
+            part = below[0]
+        else:
+            pieces = list(dict.fromkeys([p for part in below for p in part.pieces]))
+            pieces += [self._absence(a) for a in step.absent]
+            part = _Part(tuple(pieces), _common([p.rule for p in below]), below[0].how if len(below) == 1 else ())
         if isinstance(node, plan.Variable):
             return part
         if isinstance(node, plan.LoopResult):
@@ -201,19 +223,19 @@ class Telling:
         if isinstance(node, GROUPINGS):
             part = self._grouped(step, part)
         if isinstance(node, plan.FlatMap):
-            part = replace(part, how=(*part.how, self.names.text(node)))
+            part = part._replace(how=(*part.how, self.names.text(node)))
         rule = self.names.rule(node)
         if rule:
-            part = replace(part, rule=rule)
+            part = part._replace(rule=rule)
         return part if named is None else _Part((self._derived(goal, named, part),))
 
     def _is_nothing(self, node: plan.Node) -> bool:
         """Whether people have no word for what a plan does."""
-        known = self._nothing.get(node)
+        known = self._nothing.get(id(node))  # it lives as long as the search
         if known is None:
             named = not self.search.contents.depths(node) and self.names.of(node) is not None
             known = isinstance(node, SILENT) and not named and not self.names.rule(node)
-            self._nothing[node] = known
+            self._nothing[id(node)] = known
         return known
 
     def _grouped(self, step: Step, part: _Part) -> _Part:

@@ -23,7 +23,6 @@ from everview.why.equations import Equations, Writer
 from everview.why.likelihood import Probability, likelihood
 from everview.why.loops import NoWay
 from everview.why.steps import Goal
-from everview.why.told import Names
 
 if TYPE_CHECKING:
     from everview.session.core import Core
@@ -69,7 +68,7 @@ class _Gone:
                 self._go(question, self._core.catalog.tables[name], some)
             if not any(self.rows.values()):
                 self.holds = True
-            elif not monotone.offence(self.view._node):
+            elif not monotone.offence(question.node):
                 gone = {(name, row) for name, rows in self.rows.items() for row in rows}
                 if gone.isdisjoint(question.derivation(self.row).leaves()):
                     self.holds = True
@@ -122,7 +121,7 @@ def probability(view: View, row: Any, chances: Any, nodes: int) -> Probability:
         question = asked(view, None)
         chance = _Chances(question, chances)
         codes = question.row(row)
-        if monotone.offence(view._node):
+        if monotone.offence(question.node):
             present(question, codes, row)  # what could be there in a smaller world is not known of such views
         elif not question.there(codes):
             return Probability(0.0, 0.0)
@@ -131,11 +130,10 @@ def probability(view: View, row: Any, chances: Any, nodes: int) -> Probability:
 
 
 def _written(question: Question, row: Row, chance: Callable[[str, Row], float]) -> tuple[Equations, dict[int, float]]:
-    view = question.view
     while True:
-        writer = Writer(question.contents, question.histories, Names(view._core, view), chance, MOST_ROWS)
+        writer = Writer(question.contents, question.histories, question.names(), chance, MOST_ROWS)
         try:
-            return writer.write(Goal(view._node, OUTSIDE, row)), writer.chances
+            return writer.write(Goal(question.node, OUTSIDE, row)), writer.chances
         except NoWay as failed:
             if not question.histories.failed(failed.loop):
                 raise InternalError("E_INTERNAL", "a row of a loop has no explanation", "please report it") from None

@@ -6,7 +6,7 @@ Results are ordinary batches (sorted and consolidated) that the caller owns.
 from __future__ import annotations
 
 from everview.kernels.build.native import REFUSED, entry, inner, operator
-from everview.kernels.memory import alloc, ld, st
+from everview.kernels.memory import alloc, free, ld, raw_load, st
 from everview.kernels.sums import plus
 from everview.kernels.trace.batch import (
     BATCH_CAP,
@@ -110,6 +110,17 @@ def balance(trace, data, cap, i, time):
             for k in range(start, key_end(batch, start, data, cap, i, cols)):
                 if time_at(batch, ld(batch, BATCH_DATA), k) <= time:
                     total = plus(total, diff_at(batch, ld(batch, BATCH_DATA), k, 0))
+    return total
+
+
+@entry("int", "words", "int", lasting=False)
+def how_often(trace, codes, n, time):
+    """Multiplicity at `time` of the row with these codes, in the trace's order of columns."""
+    row = alloc(n)
+    for c in range(n):
+        st(row, c, raw_load(codes, c))
+    total = balance(trace, row, 1, 0, time)
+    free(row)
     return total
 
 

@@ -42,8 +42,8 @@ def current(
 
 def how_often(arrangement: Arrangement, time: int, row: tuple[int, ...]) -> int:
     """How often a row is stored."""
-    _, counts = _under(arrangement, time, np.array([row[c] for c in arrangement.order], dtype=np.int64))
-    return int(counts.sum())
+    codes = np.array([row[c] for c in arrangement.order], dtype=np.int64)
+    return int(read.how_often(arrangement.trace.address, codes, time))
 
 
 def last_of_each(keys: np.ndarray) -> np.ndarray:

@@ -295,13 +295,13 @@ class WhatIf:
         return self._current().change(what._arrangement) or none
 
     def change_of(self, view: View, row: Sequence[int]) -> int:
-        """How much more often a row, given as codes, would be in a view."""
+        """How much more often a row, given as the codes of its columns, or of the first of them, would be in a view."""
         answer = self._asked()
         answer.refuse_errors(view)
         change = answer.change(view._arrangement)
         if change is None:
             return 0
-        mine = (change.columns == np.array(row, dtype=np.int64)[:, None]).all(axis=0)
+        mine = (change.columns[: len(row)] == np.array(row, dtype=np.int64)[:, None]).all(axis=0)
         return int(change.diffs[mine].sum())
 
     def errors_now(self, view: View) -> list[tuple[str, int]]:
