@@ -405,3 +405,16 @@ def test_views_stay_if_what_follows_the_clock_holds_a_table_back() -> None:
     with pytest.raises(ev.InputError, match="E_IN_USE"):
         db.sql("ALTER TABLE t DROP COLUMN a CASCADE")
     assert list(db.views) == ["v"]
+
+
+def test_set_not_null_and_checks_of_columns_that_are_added_with_them() -> None:
+    db = ev.connect()
+    db.sql("CREATE TABLE t (a int, b int DEFAULT 3); CREATE VIEW v AS SELECT b, count(*) AS n FROM t GROUP BY b")
+    db.sql("INSERT INTO t VALUES (1, 2), (2, 2)")
+    db.sql("ALTER TABLE t ALTER b SET NOT NULL, ADD c int DEFAULT 9, ADD CONSTRAINT larger CHECK (c > b)")
+    db.sql("INSERT INTO t (a) VALUES (5)")  # the default stays
+    assert sorted(db["v"].rows()) == [(2, 2), (3, 1)]
+    for text, code in (("INSERT INTO t VALUES (1, NULL, 1)", "E_NULL"), ("UPDATE t SET c = 1", "E_CHECK")):
+        with pytest.raises(ev.EverviewError, match=code):
+            db.sql(text)
+    assert db.check() == []

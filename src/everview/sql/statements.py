@@ -274,21 +274,16 @@ class Statements:
         return function(self, *arguments)
 
     def _handle(self, handler: _Handler, node: exp.Expr, source: Source) -> Any:
-        staged = self.core.transactions.pending()
-        before = len(staged) if staged is not None else 0
         defined.mark(node, self.core.catalog)
         try:
-            numbered = volatile.settled(self, node, source, example=self.dry)
-            do = parts.whole(node, source, lambda: self._bind(handler, node, source))
-            answer = None if self.dry and handler not in _MAKING else do()
-            if staged is not None:
-                obeying.after(self.core, staged, before)
-            if numbered and self.core.defaults.waiting and staged is None:
+            with obeying.statement(self.core):
+                numbered = volatile.settled(self, node, source, example=self.dry)
+                do = parts.whole(node, source, lambda: self._bind(handler, node, source))
+                answer = None if self.dry and handler not in _MAKING else do()
+            if numbered and self.core.defaults.waiting and self.core.transactions.pending() is None:
                 self.core.transactions.commit_empty()  # how far sequences are is kept
             return answer
         except BaseException as error:
-            if staged is not None:
-                del staged[before:]  # a statement that fails inside a transaction changes nothing
             if self.core.clock.unused():
                 self.core.definitions.collect()
             if not isinstance(error, Correlated):

@@ -205,11 +205,14 @@ def _altered(kept: Kept, to: TableAltered) -> Kept:
 
 
 def places(altered: TableAltered) -> dict[int, int]:
-    """Where the old columns are in an altered table, those that are in it as they were."""
+    """Where the old columns are in an altered table, those that are in it as they were. One that is no longer NULL
+    anywhere is: who reads it as one that may be NULL sees the same.
+    """
     exprs = _exprs(altered)
     found: dict[int, int] = {}
     for new, expr in enumerate(exprs):
-        if isinstance(expr, ColumnRef) and expr.type == altered.columns[new][1]:
+        declared = altered.columns[new][1]
+        if isinstance(expr, ColumnRef) and expr.type in (declared, declared.optional()):
             found.setdefault(expr.index, new)
     return found
 

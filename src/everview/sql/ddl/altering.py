@@ -365,12 +365,22 @@ class _Alteration:
         """What a column or constraint is declared as, as CREATE TABLE would."""
         assert isinstance(self.found, Table)
         try:
-            return columns_of(self.sql, "t", f"({text})", self.source, self.found)
+            return columns_of(self.sql, "t", f"({text})", self.source, self._so_far(self.found))
         except EverviewError as error:
             end, self.words.at = self.words.at, start
             found = self.words.error(error.message.partition(": ")[2] or error.message, error.hint, error.code)
             self.words.at = end
             raise found from None
+
+    def _so_far(self, table: Table) -> Table:
+        """The table as the actions before have it, for what is said about its columns; nothing is read from it."""
+        columns = [Column(c.name, c.type) for c in self.columns]
+        if columns == [Column(c.name, c.type) for c in table._columns]:
+            return table
+        names = [c.name for c in columns]
+        key = tuple(names.index(k) for k in self.key)
+        node = plan.Table(-1, tuple(c.type for c in columns), key)
+        return Table(self.sql.core, table._label, columns, node, key)
 
     def _drop_column(self) -> None:
         words = self.words
@@ -541,6 +551,9 @@ class _Alteration:
     def _set_type(self, place: int, declared: DataType, at: int) -> None:
         column = self.columns[place]
         if declared == column.type:
+            return
+        if declared == column.type.optional(False):  # for views it is as it was
+            self.columns[place] = replace(column, type=declared)
             return
         users = self._rules_made_again(self._users(column), column.name, declared)
         self._give_up(users, False, at, f"the column {column.name} of {self.found._label}, as it is,")

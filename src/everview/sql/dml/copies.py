@@ -32,7 +32,7 @@ from everview.io.source import Bad, here
 from everview.session.reads.contents import Contents
 from everview.session.table import Table
 from everview.sql.answers.files import forbidden
-from everview.sql.dml import missing
+from everview.sql.dml import missing, obeying
 from everview.sql.scalar.names import spelled
 from everview.sql.text import parts, reading
 from everview.sql.text.words import Words
@@ -199,14 +199,15 @@ def _load(sql: Statements, words: Words, what: _What, files: Files) -> None:
     fitting = Fitting(table._label, codec, exact=True)
     at = [list(columns).index(n) for n in names]
     taken = 0
-    with sql.session.transaction():
+    with obeying.statement(sql.core), sql.session.transaction():
         files.open({}, {n: columns[n] for n in names}, False)
         while (chunk := files.poll(None)) is not None:
             bad: list[Bad] = list(chunk.bad)
             codes, _ = fitting.encode(here(chunk.rows), chunk.place, bad)
             for record in bad:
                 said = f"{record.place}: {record.reason}: {record.record}"
-                raise words.error(said, "nothing was copied: correct the record", "E_RECORD")
+                code = "E_NULL" if record.reason.startswith("[E_NULL]") else "E_RECORD"
+                raise words.error(said, "nothing was copied: correct the record", code)
             if defaults:
                 codes = table._codec.encode(missing.completed(sql, table, at, codec.decode_rows(codes)))
             if table._key:

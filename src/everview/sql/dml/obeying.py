@@ -10,7 +10,8 @@ Constraints that are INITIALLY DEFERRED wait for the end. So do changes that Pyt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +30,21 @@ if TYPE_CHECKING:
     from everview.session.table import Table
     from everview.sql.answers.result import Row
     from everview.sql.statements import Statements
+
+
+@contextmanager
+def statement(core: Core) -> Iterator[None]:
+    """A statement, perhaps of an open transaction: what it changes there is looked at, and goes again if it fails."""
+    staged = core.transactions.pending()
+    before = len(staged) if staged is not None else 0
+    try:
+        yield
+        if staged is not None:
+            after(core, staged, before)
+    except BaseException:
+        if staged is not None:
+            del staged[before:]
+        raise
 
 
 def after(core: Core, staged: ChangeSet, start: int) -> None:
@@ -109,6 +125,13 @@ def _check(core: Core, rule: Rule, table: Table, batch: Sequence[Change]) -> Non
             broken = _rows_of(core, guard.child, np.ascontiguousarray(columns_of(rows)))
             if broken.shape[1]:
                 raise violation(core, rule, table, broken[:, 0].tolist(), whole=guard.child.types)
+
+
+def proposed(core: Core, table: Table, codes: np.ndarray) -> None:
+    """Look at the CHECKs of rows that ON CONFLICT may leave out: as in PostgreSQL, they must hold for those, too."""
+    for rule in core.constraints.rules(table._label):
+        if rule.kind == CHECK:
+            _check(core, rule, table, [(table, codes.T.tolist(), 1)])
 
 
 def _rows_of(core: Core, node: plan.Node, rows: np.ndarray) -> np.ndarray:
