@@ -99,12 +99,12 @@ def test_a_check_finds_mistakes(folder: Path) -> None:
         (["p.sqll"], "did you mean 'p.sql'?"),
         (["p.sql", "--master", "nonsense"], "'nonsense' is not a master of Spark"),
         (["p.sql", "--master", "lokal[2]"], "did you mean 'local[2]'?"),
-        (["p.sql", "--embedded", "--master", "local[2]"], "--embedded runs without Spark: --master"),
+        (["p.sql", "--embedded", "--master", "local[2]"], "--embedded runs without Spark, so --master"),
         (["p.sql", "--embedded", "--shards", "2"], "--shards"),
         (["p.sql", "--embedded", "--conf", "a=b"], "--conf"),
         (["p.sql", "--embedded", "--trust"], "--trust is about"),
         (["p.sql", "--embedded", "--until", "soon"], "E_DURATION"),
-        (["run.sql", "--embedded", "--until", "5s"], "says itself how long it runs"),
+        (["run.sql", "--embedded", "--until", "5s"], "says how long it runs"),
     ],
 )
 def test_mistakes_on_the_command_line(folder: Path, arguments: list[str], said: str) -> None:

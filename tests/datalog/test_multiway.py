@@ -245,7 +245,7 @@ def test_explain_shows_the_plan() -> None:
     assert "wco join of 3 inputs" in db.datalog(triangle).t.explain()
     other = ev.connect()
     other.table("e", {"a": int, "b": int})
-    assert "binary, because that was asked for" in other.datalog(triangle, plan="binary").t.explain()
+    assert "binary, because you asked for it" in other.datalog(triangle, plan="binary").t.explain()
     with pytest.raises(ev.PlanError, match="did you mean 'wco'"):
         db.datalog("p(X) :- e(X, _).", plan="wc0")  # type: ignore[arg-type]
 

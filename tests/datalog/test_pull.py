@@ -118,7 +118,7 @@ def test_columns_of_tables_rules_and_aggregates() -> None:
         ("(pull ?e [{:knows}])", "E_SYNTAX", "what is pulled of them"),
         ("(pull ?e [{:id [:name]}])", "E_SYNTAX", "the entity itself"),
         ("(pull ?e [{:name [:tag]}])", "E_TYPE", "the entity is str before this and int here"),
-        ("(pull ?e [name])", "E_SYNTAX", "an attribute is due"),
+        ("(pull ?e [name])", "E_SYNTAX", "expected an attribute"),
         ("(pull ?e)", "E_SYNTAX", "attributes"),
     ],
 )

@@ -16,6 +16,9 @@ from typer.testing import CliRunner
 
 import everview as ev
 from everview.cli import app
+from everview.io import progress
+from everview.io.pipeline import pipeline_of
+from everview.session.core import core_of
 from everview.store import Store
 
 
@@ -84,8 +87,25 @@ def test_progress_line(capsys: pytest.CaptureFixture[str]) -> None:
     db.source("t", [{"x": 1}, {"x": "no"}], schema={"x": int}, bad="quarantine")
     run = db.run(until="caught_up", progress=True)
     assert capsys.readouterr().err.startswith("everview: time 1, t 1 (1 rejected); ")
-    assert str(run).startswith("t 1 rows in 1 step and ")
+    assert str(run).startswith("t 1 row in 1 step and ")
     assert str(run).endswith("; time 1; rejected: t 1 (caught_up)")
+
+
+def test_nothing_new_is_not_said_again(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipeline that waits for days must not fill its log."""
+    monkeypatch.setattr(progress, "PLAIN_EVERY", 0.0)
+    db = ev.connect()
+    t = db.source("t", ev.io.rows([{"x": 1}]))
+    with progress.Progress(pipeline_of(core_of(db)), wanted=True) as line:
+        for _ in range(3):
+            line.update()
+        t.insert([(2,)])
+        for _ in range(3):
+            line.update()
+        assert [text.split(",")[0] for text in capsys.readouterr().err.splitlines()] == [
+            "everview: time 0",
+            "everview: time 1",
+        ]
 
 
 TOML = """

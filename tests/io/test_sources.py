@@ -419,7 +419,7 @@ def test_a_bad_record_stops_the_run(tmp_path: Path) -> None:
     "text, reason",
     [
         ("{", "[E_RECORD] Expecting property name enclosed in double quotes"),
-        ("[1]", "[E_RECORD] [1] is no JSON object"),
+        ("[1]", "[E_RECORD] [1] is not a JSON object"),
         ('{"x": 1, "z": 2}', "[E_COLUMN] there is no column 'z' in table 't'"),
         ('{"x": 9223372036854775808}', "[E_RANGE] column 'x'"),
     ],
@@ -470,7 +470,7 @@ def test_bad_changes() -> None:
 @pytest.mark.parametrize(
     "record, reason",
     [
-        ({"op": "x"}, "[E_CHANGES] 'x' is no Debezium op"),
+        ({"op": "x"}, "[E_CHANGES] 'x' is not a Debezium op"),
         ({"op": "u", "before": None, "after": {"id": 1, "v": "a"}}, "[E_CHANGES] op 'u' without before"),
         ({"op": "c", "after": None}, "[E_CHANGES] op 'c' without after"),
         ({"op": "c", "after": {"id": None, "v": "a"}}, "[E_NULL] column 'id'"),
@@ -565,7 +565,7 @@ def test_refusals(tmp_path: Path) -> None:
     db.source("t", [{"x": 1}])
     refused(
         "E_NAME",
-        "table 't' has a source already",
+        "table 't' already has a source",
         "give the second source another name",
         lambda: db.source("t", [{"x": 1}]),
     )

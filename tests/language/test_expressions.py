@@ -98,7 +98,7 @@ ERRORS: dict[str, Any] = {
     "or compare it with a difference of two": col.x + datetime.timedelta(1),
     "[E_TYPE] 1:00:00 is not a whole number of days, which dates need\n  hint: cast the date: .cast(datetime)": col.d
     + datetime.timedelta(hours=1),
-    "[E_TYPE] a duration (1:00:00) cannot stand here\n  hint: add it to or subtract it from a date or timestamp, "
+    "[E_TYPE] a duration (1:00:00) is not allowed here\n  hint: add it to or subtract it from a date or timestamp, "
     "or compare it with a difference of two": lit(datetime.timedelta(hours=1)),
 }
 

@@ -19,7 +19,7 @@ from everview.session.local_shards import local_shards
 def way(db: ev.Session, text: str) -> str:
     """What EXPLAIN says about the way."""
     lines = [row[0] for row in db.sql(f"EXPLAIN {text}").rows()]
-    (found,) = [line for line in lines if line.startswith("asked: ")]
+    (found,) = [line for line in lines if line.startswith("answered ")]
     return str(found)
 
 
@@ -32,7 +32,7 @@ def db() -> ev.Session:
 
 
 def test_explain_says_which_way_and_why(db: ev.Session) -> None:
-    assert way(db, "SELECT a, count(*) FROM t GROUP BY a") == "asked: at once, over the columns of what is kept"
+    assert way(db, "SELECT a, count(*) FROM t GROUP BY a") == "answered directly, from columns that are already kept"
     assert "Window" in way(db, "SELECT a, row_number() OVER (ORDER BY a) FROM t")
     db.sql("SET ask = 'view'")
     assert "SET ask says so" in way(db, "SELECT a FROM t")

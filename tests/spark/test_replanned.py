@@ -1,4 +1,4 @@
-"""Another plan for a view that lives on Spark: a command like any other, and the directory has it."""
+"""Another plan for an existing view on Spark: a command like any other, and the directory has it."""
 
 from __future__ import annotations
 

@@ -144,8 +144,8 @@ def test_explain_forms() -> None:
     assert plan(db, "(FORMAT TEXT) SELECT a FROM t") == plan(db, "SELECT a FROM t")
     assert plan(db, "(SELECT a FROM t)")
     for text in ("ANALYZE SELECT a FROM t", "(ANALYZE, FORMAT text) SELECT a FROM t", "(ANALYZE true) SELECT a FROM t"):
-        assert plan(db, text)[-1].startswith("asked: 1 rows in ")
-    assert not plan(db, "(ANALYZE off) SELECT a FROM t")[-1].startswith("asked")
+        assert plan(db, text)[-1].startswith("answered: 1 row in ")
+    assert not plan(db, "(ANALYZE off) SELECT a FROM t")[-1].startswith("answered: ")
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_what_uses_a_function_keeps_it() -> None:
         ("CREATE FUNCTION f(x int) RETURNS int LANGUAGE SQL AS 'SELECT x, x'", "E_WIDTH", 62, "one value, not 2"),
         ("CREATE FUNCTION f(x int) RETURNS int LANGUAGE SQL FROBNICATE RETURN x", "E_SYNTAX", 51, "FROBNICATE"),
         ("SELECT doubled()", "E_ARITY", 8, "takes 1 arguments, not 0"),
-        ("SELECT doubled('x')", "E_TYPE", 16, "'x' cannot be read as int"),
+        ("SELECT doubled('x')", "E_TYPE", 16, "'x' is not a valid int"),
         ("SELECT dubled(1)", "E_UNSUPPORTED", 8, "did you mean 'doubled'?"),
         ("DROP FUNCTION duobled", "E_FUNCTION", 15, "did you mean 'doubled'?"),
         ("DROP FUNCTION doubled(int, int)", "E_FUNCTION", 15, "has 1 parameters"),

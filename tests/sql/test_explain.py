@@ -120,14 +120,14 @@ KEYED = "SELECT a.id, a.v, b.v AS w, c.v AS x FROM a, b, c WHERE a.id = b.id AND
 
 def test_joins_whose_indexes_are_there_keep_nothing_else() -> None:
     db = keyed()
-    assert "join of 3 inputs: delta, because it is acyclic and all its indexes are there" in explained(db, KEYED)
+    assert "join of 3 inputs: delta, because it is acyclic and all its indexes exist" in explained(db, KEYED)
     view = db.sql(f"CREATE VIEW joined AS {KEYED}")
     assert "delta join of 3 inputs" in view.explain()
     assert len(view.stats()["arrangements"]) == 4
     db.sql("UPDATE b SET v = 21 WHERE id = 2; DELETE FROM c WHERE id = 3")
     assert sorted(view.rows()) == [(1, 10, 10, 10), (2, 20, 21, 20)]
     other = "SELECT a.id, b.v FROM a, b, c WHERE a.v = b.id AND b.v = c.v"
-    assert "join of 3 inputs: binary, because it is acyclic and not all indexes for delta are there" in explained(
+    assert "join of 3 inputs: binary, because it is acyclic and some indexes for delta are missing" in explained(
         db, other
     )
 
@@ -141,8 +141,8 @@ def test_plans_as_asked_for() -> None:
         assert len(view.rows()) == 3
     db.sql("SET plan = 'binary'")
     assert db.sql("SHOW plan").rows() == [("binary",)]
-    assert "binary, because that was asked for" in explained(db, KEYED)
-    assert "wco, because that was asked for" in explained(db, f"/*+ plan(wco) */ {KEYED}")
+    assert "binary, because you asked for it" in explained(db, KEYED)
+    assert "wco, because you asked for it" in explained(db, f"/*+ plan(wco) */ {KEYED}")
     prepared = db.prepare("one", f"{KEYED} AND a.v = $v")
     assert prepared(20).rows() == [(2, 20, 20, 20)] and "delta join" not in db["one"].explain()
     db.sql("SET plan = default")

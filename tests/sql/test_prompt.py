@@ -150,7 +150,7 @@ def test_a_sources_key(tmp_path: Path, columns: str) -> None:
     db = ev.connect()
     db.sql(f"CREATE SOURCE sale {columns} FROM '{tmp_path}/a.csv'; RUN UNTIL CAUGHT UP")
     assert sorted(db["sale"].rows()) == [("north", 1), ("south", 2)]
-    with pytest.raises(ev.EverviewError, match=r"E_COLUMN.*the key column shp is not there"):
+    with pytest.raises(ev.EverviewError, match=r"E_COLUMN.*the key column shp does not exist"):
         db.sql(f"CREATE SOURCE s (shop text, PRIMARY KEY (shp)) FROM '{tmp_path}/a.csv'")
 
 

@@ -314,7 +314,7 @@ def test_why_joins_are_binary_comes_back(tmp_path: Path) -> None:
     said = {name: db[name].explain() for name in db.views}
     assert "binary, because the query has a cycle through different tables" in said["chosen"]
     assert "binary, because the query has a cycle through different tables" in said["given"]
-    assert "binary, because that was asked for" in said["asked"]
+    assert "binary, because you asked for it" in said["asked"]
     die(db)
     with ev.connect(tmp_path) as again:
         assert {name: again[name].explain() for name in again.views} == said

@@ -125,7 +125,7 @@ def test_watching_follows_in_a_thread(db: ev.Session) -> None:
     db.system.refresh()
     db.system["tables"].subscribe(lambda batch: seen.set() if "later" in repr(batch.rows()) else None)
     db.system.watch(every=0.02)
-    with pytest.raises(ev.InputError, match="watched already"):
+    with pytest.raises(ev.InputError, match="already watched"):
         db.system.watch()
     db.table("later", {"x": int})
     assert seen.wait(60)

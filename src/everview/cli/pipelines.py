@@ -77,7 +77,7 @@ def _refuse_of_spark(master: str, shards: str, conf: list[str]) -> None:
     for option, value in (("--master", master), ("--shards", shards), ("--conf", conf)):
         if value:
             raise InputError(
-                "E_OPTION", f"--embedded runs without Spark: {option} has no meaning then", "leave one of them out"
+                "E_OPTION", f"--embedded runs without Spark, so {option} would have no effect", "leave one of them out"
             )
 
 
@@ -97,7 +97,7 @@ def _refuse_until(file: Path, until: str) -> None:
     if until and script.has_run(file):
         raise InputError(
             "E_OPTION",
-            f"{file.name} says itself how long it runs: --until {until} has no meaning then",
+            f"{file.name} says how long it runs, so --until {until} would have no effect",
             "leave --until out, or take RUN out of the script",
         )
 

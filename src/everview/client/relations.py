@@ -237,5 +237,7 @@ def arrow_of(rows: Any) -> pa.Table | None:
         try:
             return pa.table({name: list(values) for name, values in rows.items()})
         except (pa.ArrowException, TypeError, ValueError) as error:
-            raise InputError("E_TYPE", f"these are no columns: {error}", "give a list for each, equally long") from None
+            raise InputError(
+                "E_TYPE", f"these are not columns: {error}", "give a list for each, equally long"
+            ) from None
     return None

@@ -47,7 +47,7 @@ def connect(
     `timeout` is how many seconds an answer may take; `certificate` is a file with certificates to trust.
     """
     if not isinstance(token, str):
-        raise InputError("E_TYPE", "the token is no text", "give the text that everview serve shows")
+        raise InputError("E_TYPE", "the token must be a string", "give the text that everview serve shows")
     if not isinstance(user, str) or not isinstance(password, str) or bool(user) != bool(password) or (user and token):
         raise InputError("E_TYPE", "a token is needed, or a user and a password", "give one of the two")
     return ClientSession(Transport(address_of(address, token or password, timeout, certificate, user)))

@@ -276,7 +276,7 @@ def _json_of(text: Any, row: int) -> Any:
     try:
         return jsons.parsed(text) if isinstance(text, str) else text
     except ValueError as error:
-        raise BadValue(row, InputError("E_TYPE", f"{shown(text)} is no JSON: {error}")) from None
+        raise BadValue(row, InputError("E_TYPE", f"{shown(text)} is not valid JSON: {error}")) from None
 
 
 def _arrow_floats(array: pa.Array, declared: DataType, interner: Interner) -> Words:

@@ -32,7 +32,7 @@ def parsed(text: str) -> Any:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _frozen(value: Any, top: bool = False) -> Any:

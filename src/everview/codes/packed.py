@@ -61,7 +61,7 @@ def _packer(declared: DataType) -> Pack:
     if declared.kind in _COMPOSITE:
         return _COMPOSITE[declared.kind](declared)
     if declared.kind not in _PACK:
-        raise InputError("E_TYPE", f"{declared!r} cannot stand inside an array, struct or map", "use a struct")
+        raise InputError("E_TYPE", f"{declared!r} is not allowed inside an array, struct or map", "use a struct")
     pack = _PACK[declared.kind]
     return lambda value: pack(value, declared)
 
@@ -222,7 +222,7 @@ def _pack_json(value: Any, declared: DataType) -> str:
         return jsons.canonical(jsons.checked(value))
     except (TypeError, ValueError, RecursionError) as error:
         hint = "JSON is made of dict, list, str, int, float, bool and None"
-        raise InputError("E_TYPE", f"{shown(value)} is no JSON: {error}", hint) from None
+        raise InputError("E_TYPE", f"{shown(value)} is not valid JSON: {error}", hint) from None
 
 
 _PACK: dict[str, Callable[[Any, DataType], Any]] = {

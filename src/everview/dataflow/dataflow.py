@@ -577,7 +577,7 @@ class Dataflow:
         if answer == x.ENDED_VIOLATION:
             if isinstance(item, Arrange) and item.guards:
                 return self._refused(item)
-            return InputError("E_ABSENT", f"table {item.label!r}: a row was deleted that is not there", ABSENT_HINT)
+            return InputError("E_ABSENT", f"table {item.label!r}: a row that does not exist was deleted", ABSENT_HINT)
         cell = memory.cell.tolist()
         memory.cell[:4] = 0
         return InternalError("E_MEMORY", f"bad memory access in {item.label!r}: address, index, size {cell[1:4]}")

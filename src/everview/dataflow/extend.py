@@ -14,7 +14,7 @@ from itertools import permutations
 from typing import TYPE_CHECKING
 
 from everview.dataflow.operators import Arrangement, Instruction, Operator
-from everview.dataflow.scopes import Scope
+from everview.dataflow.scopes import OUTSIDE, Scope
 from everview.expr.nodes import Expr, Literal
 from everview.kernels import make
 from everview.kernels.operators import extend as k
@@ -250,7 +250,8 @@ class Extend(Operator):
 
     def explain(self) -> list[str]:
         """The pipelines, one line each: from which input, then what is bound by which."""
-        lines = [f"{self.node.strategy} join of {len(self.node.inputs)} inputs ({self.scope.label}):"]
+        where = "" if self.scope.label == OUTSIDE else f" ({self.scope.label})"
+        lines = [f"{self.node.strategy} join of {len(self.node.inputs)} inputs{where}:"]
         for i, pipeline in enumerate(self.pipelines):
             start = ", ".join(f"v{v}" for v in self.node.variables[i] if v >= 0)
             steps = []

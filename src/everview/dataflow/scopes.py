@@ -22,6 +22,8 @@ EPOCH_BITS = 12
 EPOCH_MASK = (1 << EPOCH_BITS) - 1
 MAX_EPOCHS = EPOCH_MASK
 TIME_BITS = 63
+OUTSIDE = "outside"
+"""The label of what is in no loop."""
 
 
 class Scope:
@@ -34,7 +36,7 @@ class Scope:
         self.depth: int = 0 if parent is None else parent.depth + 1
         self.items: list[Operator | Scope] = []
         self.limit = 0  # rounds, for messages
-        self.label = "outside" if parent is None else f"loop {self.depth}"
+        self.label = OUTSIDE if parent is None else f"loop {self.depth}"
         if parent is None:
             self.masks: tuple[int, ...] = ((1 << TIME_BITS) - 1,)
             self.field = self.coords = self.unit = self.bits = 0

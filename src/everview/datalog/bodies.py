@@ -158,7 +158,7 @@ class Bodies:
             return Test(Apply(atom.name, atom.args, atom.function, place=atom.place), place=atom.place)
         if atom.name in AGGREGATES and len(atom.args) <= 1:
             hint = f"N = {atom.name}(X) gives it a variable, to be compared with something"
-            raise atom.place.error("E_AGGREGATE", f"{atom.name} cannot stand here", hint)
+            raise atom.place.error("E_AGGREGATE", f"{atom.name} is not allowed here", hint)
         raise self.unknown(atom)
 
     def unknown(self, atom: Atom) -> EverviewError:
@@ -415,7 +415,7 @@ def _ranged(current: Solutions, variable: Term, term: Apply) -> Solutions:
     bounds = [current.value(arg) for arg in term.args]
     for bound in bounds:
         if bound.type.kind != "int":
-            raise term.place.error("E_TYPE", f"range is of ints, not of {bound.type!r}", "convert it: int(X)")
+            raise term.place.error("E_TYPE", f"range takes ints, not {bound.type!r}", "convert it: int(X)")
     width = len(current.names)
     child = Project(current.node, (*joins.refs(current.node.types), *bounds))
     node = FlatMap(child, Range(width), (*current.node.types, INT))
@@ -446,7 +446,7 @@ def _parts(current: Solutions, record: Apply, value: nodes.Expr) -> tuple[Soluti
         return current.where(variants.has_form(record, value)), variants.items(record, value)
     if have.kind != "tuple" or len(have.items) != len(record.args):
         raise record.place.error(
-            "E_TYPE", f"a record of {len(record.args)} items is asked for, and this is {have!r}", "count the items"
+            "E_TYPE", f"a record of {len(record.args)} items is expected, but this is {have!r}", "count the items"
         )
     if have.nullable:
         current = current.where(functions.call("is_not_null", value))
@@ -464,7 +464,7 @@ def _truth(current: Solutions, term: Term) -> nodes.Expr:
     value = current.value(term)
     if value.type.kind != "bool":
         raise term.place.error(
-            "E_TYPE", f"a condition must be true or false, and this is {value.type!r}", "compare it with something"
+            "E_TYPE", f"a condition must be true or false, but this is {value.type!r}", "compare it with something"
         )
     return value
 

@@ -148,7 +148,7 @@ def _form(part: Form | Token) -> Form:
 def _rules(form: Form) -> Iterator[Rule]:
     first = form.parts[0] if form.kind == "vector" and form.parts else None
     if first is None:
-        raise form.error("a query or a rule is due", "[:find ?x :where ...] or [(name ?x) ...]")
+        raise form.error("expected a query or a rule", "[:find ?x :where ...] or [(name ?x) ...]")
     if first.kind == "keyword":
         yield _query(form)
     elif first.kind == "list":
@@ -198,7 +198,7 @@ def _pull(form: Form, name: str) -> Pull:
     """(pull ?e [:attribute {:attribute [...]} ...])"""
     parts = form.parts
     if len(parts) != 3 or not parts[1].text.startswith("?") or parts[2].kind != "vector":
-        raise form.error("a pull is of an entity's attributes", "(pull ?e [:name {:works/for [:name]}])")
+        raise form.error("pull takes an entity's attributes", "(pull ?e [:name {:works/for [:name]}])")
     return Pull(
         Var(name, place=form.place), Var(parts[1].text, place=parts[1].place), _wants(parts[2]), place=form.place
     )
@@ -224,7 +224,7 @@ def _wants(pattern: Form) -> tuple[Want, ...]:
 def _want(form: Form) -> Want:
     if form.kind != "keyword":
         raise form.error(
-            f"an attribute is due, not {form.text}", ":name, or {:works/for [:name]} for what it points to"
+            f"expected an attribute, not {form.text}", ":name, or {:works/for [:name]} for what it points to"
         )
     key = form.text[1:]
     if key in ("id", "db/id"):
@@ -265,7 +265,7 @@ def _levels(pattern: Form, attribute: Form, depth: int) -> tuple[Want, ...]:
 
 def _symbol(form: Form) -> str:
     if form.kind not in ("symbol", "keyword") or form.text.startswith("?"):
-        raise form.error(f"a name is due, not {form.text}")
+        raise form.error(f"expected a name, not {form.text}")
     return NAMES.get(form.text, form.text.lstrip(":"))
 
 
@@ -278,7 +278,7 @@ def _clauses(forms: Sequence[Form]) -> Body:
 
 def _clause(form: Form) -> Body:
     if not form.parts:
-        raise form.error(f"a clause is due, not {form.text}", "[?e :attribute ?v], (rule ?x), [(< ?x 3)]")
+        raise form.error(f"expected a clause, not {form.text}", "[?e :attribute ?v], (rule ?x), [(< ?x 3)]")
     if form.kind == "vector":
         return (_expression(form) if form.parts[0].kind == "list" else _fact(form),)
     head, *rest = form.parts
@@ -339,7 +339,7 @@ def _term(form: Form) -> Term:
             return Const(form.text == "true", place=place)
         case "list" if form.parts:
             return _call(form)
-    raise form.error(f"a value is due, not {form.text}", 'a variable ?x, a number, a "string", true or false')
+    raise form.error(f"expected a value, not {form.text}", 'a variable ?x, a number, a "string", true or false')
 
 
 def _call(form: Form) -> Term:

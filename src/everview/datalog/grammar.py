@@ -202,7 +202,7 @@ def syntax_error(text: str, error: UnexpectedInput, at_end_hint: str) -> Datalog
     else:
         line, column = error.line, error.column
         what = (
-            f"{str(token)!r} cannot stand here"
+            f"{str(token)!r} is not allowed here"
             if token is not None
             else f"{text[error.pos_in_stream or 0]!r} is not a sign"
         )
@@ -416,7 +416,7 @@ class _Reader(Transformer[Any, Any]):
         args = [p for p in parts[1:] if p is not None]
         name, place = str(functor).strip("`"), _place(meta)
         if any(isinstance(a, _Star) for a in args) and (name != "count" or len(args) > 1):
-            raise place.error("E_SYNTAX", "* stands only in count(*)", "name a value, or write _ for any")
+            raise place.error("E_SYNTAX", "* is only allowed in count(*)", "name a value, or write _ for any")
         return _Called(name, tuple(args), place)
 
 
@@ -481,7 +481,7 @@ def _term(part: Any) -> Term:
         return _value(part)
     place = part.place if isinstance(part, Literal | _Called) else part[0].place
     raise place.error(
-        "E_SYNTAX", "a condition stands where a value is due", "conditions are parted by commas: p(X), X > 3"
+        "E_SYNTAX", "this is a condition, but a value is expected", "conditions are separated by commas: p(X), X > 3"
     )
 
 

@@ -366,7 +366,7 @@ def _check_new(session: Session, rule: Rule) -> None:
     name = rule.name
     if name in session.tables:
         hint = f"insert rows with db[{name!r}].insert(...), or choose another name"
-        raise rule.place.error("E_NAME", f"{name} is a table already", hint)
+        raise rule.place.error("E_NAME", f"{name} is already a table", hint)
     if (name in session and name not in core_of(session).catalog.redeclarable) or name in rules_of(core_of(session)):
         kind = "a view already" if name in session else "defined by other rules already"
         raise rule.place.error("E_NAME", f"{name} is {kind}", "choose another name, or drop that first")

@@ -190,7 +190,7 @@ def expression(term: Term) -> language.Expression:
         case Aggregate():
             raise term.place.error(
                 "E_AGGREGATE",
-                f"{term.kind} cannot stand here",
+                f"{term.kind} is not allowed here",
                 f"give it a variable of its own, N = {term.kind}(X), or put it into the head",
             )
     raise TypeError(f"not a term: {term!r}")

@@ -87,7 +87,7 @@ def _names(types: Sequence[SumType]) -> set[str]:
     names: set[str] = set()
     for one in types:
         if one.name in names or one.name in FIELDS:
-            raise one.place.error("E_DUPLICATE", f"there is a type {one.name} already", "choose another name")
+            raise one.place.error("E_DUPLICATE", f"type {one.name} already exists", "choose another name")
         names.add(one.name)
     return names
 
@@ -124,7 +124,7 @@ def check(wanted: str, have: DataType, place: Place) -> None:
     """A field is given what it is declared to hold."""
     if have.kind != wanted and (wanted, have.kind) != ("float", "int"):
         what = "a value of a declared type" if wanted == DOCUMENT else wanted
-        raise place.error("E_TYPE", f"the field holds {what}, and this is {have.optional(False)!r}", "convert it")
+        raise place.error("E_TYPE", f"the field holds {what}, but this is {have.optional(False)!r}", "convert it")
 
 
 def has_form(pattern: Variant, value: nodes.Expr) -> nodes.Expr:

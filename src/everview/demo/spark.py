@@ -66,5 +66,5 @@ def place(home: Path, name: str) -> Path:
     except OSError as error:
         raise InputError("E_FILE", f"{folder} cannot be made: {error.strerror}", "give another directory") from None
     if any(folder.iterdir()):
-        raise InputError("E_NOT_EMPTY", f"{folder} has files already", "give another directory, or empty this one")
+        raise InputError("E_NOT_EMPTY", f"{folder} already has files", "give another directory, or empty this one")
     return folder

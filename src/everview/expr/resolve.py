@@ -298,7 +298,7 @@ def _with_duration(expr: language.Apply, scope: Scope) -> nodes.Expr:
 def _misplaced_duration(value: datetime.timedelta) -> PlanError:
     return PlanError(
         "E_TYPE",
-        f"a duration ({value}) cannot stand here",
+        f"a duration ({value}) is not allowed here",
         "add it to or subtract it from a date or timestamp, or compare it with a difference of two",
     )
 

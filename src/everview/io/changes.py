@@ -153,7 +153,7 @@ def debezium(record: Any, columns: Mapping[str, DataType], keyed: bool) -> list[
     if op == "m":  # a message of the log, about no row
         return []
     if op not in ("c", "r", "u", "d"):
-        raise InputError("E_CHANGES", f"{shown(op)} is no Debezium op", "c, r, u, d, t and m are known")
+        raise InputError("E_CHANGES", f"{shown(op)} is not a Debezium op", "c, r, u, d, t and m are known")
     before, after = _row(body.get("before"), columns), _row(body.get("after"), columns)
     events: list[tuple[dict[str, Any] | None, int]] = []
     if op in ("u", "d"):
@@ -187,7 +187,7 @@ def _body(record: Any) -> dict[str, Any] | None:
     if record is None or (isinstance(record, Mapping) and all(v is None for v in record.values())):
         return None  # a tombstone, which lets Kafka forget a key
     if not isinstance(record, Mapping):
-        raise InputError("E_RECORD", f"{shown(record)} is no JSON object")
+        raise InputError("E_RECORD", f"{shown(record)} is not a JSON object")
     return dict(record)
 
 

@@ -59,7 +59,7 @@ class FileSink(Sink):
 
     def open(self, identity: str, columns: dict[str, DataType], mode: SinkMode) -> int | None:
         with reaching(
-            f"{self._place.given} cannot be written", "E_SINK", "give a directory that is empty or not there"
+            f"{self._place.given} cannot be written", "E_SINK", "give a directory that is empty or does not exist"
         ):
             return self._open(identity, columns, mode)
 

@@ -381,7 +381,7 @@ class Json(Format):
             try:
                 record = json.loads(line)
                 if not isinstance(record, dict):
-                    raise InputError("E_RECORD", f"{shown(record)} is no JSON object")
+                    raise InputError("E_RECORD", f"{shown(record)} is not a JSON object")
                 rows.append(record if wanted is None else _fitted(record, wanted))
             except (ValueError, EverviewError) as error:
                 reason = (

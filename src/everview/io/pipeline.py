@@ -73,7 +73,7 @@ class Pipeline:
         if not isinstance(name, str) or not name:
             raise InputError("E_NAME", f"{name!r} is not a name", "give a non-empty string")
         if name in self.feeds:
-            raise InputError("E_NAME", f"table {name!r} has a source already", "give the second source another name")
+            raise InputError("E_NAME", f"table {name!r} already has a source", "give the second source another name")
         keys = None if key is None else names_option("key", key)
         mode = _mode(mode, keys)
         schema = schema_option(schema)
@@ -92,7 +92,7 @@ class Pipeline:
         if max_rows_per_step is not None and not source.by_rows:
             raise InputError(
                 "E_OPTION",
-                f"{source.describe()} comes in batches of Spark's making: max_rows_per_step has no effect",
+                f"{source.describe()} comes in batches that Spark makes: max_rows_per_step has no effect",
                 "limit the stream itself (maxFilesPerTrigger, maxOffsetsPerTrigger), or write a DataFrame to Parquet",
             )
         source.bind(name, self._directory())
@@ -287,8 +287,9 @@ class Run:
         late = ", ".join(f"{name} {rows:,}" for name, rows in self.late.items())
         missing = ", ".join(f"{name} {rows:,}" for name, rows in self.missing.items())
         steps = self.time - self.started_at
+        what = f"row{'' if sum(self.rows.values()) == 1 else 's'} in {steps:,} step{'' if steps == 1 else 's'}"
         return (
-            f"{taken} rows in {steps:,} step{'' if steps == 1 else 's'} and {self.seconds:.1f} s; time {self.time}"
+            f"{taken} {what} and {self.seconds:.1f} s; time {self.time}"
             + (f"; rejected: {bad}" if bad else "")
             + (f"; too late: {late}" if late else "")
             + (f"; deletions that found nothing: {missing}" if missing else "")

@@ -206,10 +206,10 @@ def _refuse_together(master: str, settings: Mapping[str, str], conf: Mapping[str
     if master != EMBEDDED:
         return
     if settings.get("shards") is not None:
-        raise InputError("E_OPTION", "shards are of Spark's sessions, and this one is embedded", "leave shards out")
+        raise InputError("E_OPTION", "an embedded session has no shards", "leave shards out")
     if conf and find_spec("pyspark") is None:
         raise InputError(
-            "E_OPTION", "settings for Spark are given, which is not installed", "pip install 'everview[spark]'"
+            "E_OPTION", "settings for Spark are given, but PySpark is not installed", "pip install 'everview[spark]'"
         )
 
 

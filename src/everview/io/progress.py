@@ -1,5 +1,5 @@
-"""The progress line of a run: rewritten in place on a terminal and in a notebook, a plain line every few seconds
-elsewhere.
+"""The progress line of a run, rewritten in place on a terminal and in a notebook. Elsewhere it is a plain line every
+few seconds while something happens, and every few minutes while nothing does: people read logs, too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from everview.io.feed import Feed
     from everview.io.pipeline import Pipeline
 
-PLAIN_EVERY, LIVE_EVERY = 5.0, 0.1
+PLAIN_EVERY, IDLE_EVERY, LIVE_EVERY = 5.0, 300.0, 0.1
 
 
 class Progress:
@@ -26,6 +26,7 @@ class Progress:
         self._live: Any = None
         self._started = time.monotonic()
         self._said = self._started
+        self._last = ""
         self._rows = self._total()
 
     def __enter__(self) -> Progress:
@@ -55,22 +56,25 @@ class Progress:
 
     def text(self) -> str:
         """Time, rows by source, rows per second, and what was rejected."""
-        feeds = self._pipeline.feeds.values()
         rate = (self._total() - self._rows) / max(time.monotonic() - self._started, 1e-9)
+        return f"{self._state()}; {rate:,.0f} rows/s"
+
+    def _state(self) -> str:
         parts = [f"time {self._pipeline.session.time}"]
-        parts += [f"{f.name} {f.rows:,}{_noted(f)}" for f in feeds]
-        return f"everview: {', '.join(parts)}; {rate:,.0f} rows/s"
+        parts += [f"{f.name} {f.rows:,}{_noted(f)}" for f in self._pipeline.feeds.values()]
+        return f"everview: {', '.join(parts)}"
 
     def update(self) -> None:
         """Something may have changed."""
         now = time.monotonic()
         if not self._wanted or now - self._said < (PLAIN_EVERY if self._live is None else LIVE_EVERY):
             return
-        self._said = now
-        if self._live is None:
-            print(self.text(), file=sys.stderr)
-        else:
+        if self._live is not None:
+            self._said = now
             self._live.update(self.text())
+        elif (state := self._state()) != self._last or now - self._said >= IDLE_EVERY:
+            self._said, self._last = now, state
+            print(self.text(), file=sys.stderr)
 
 
 def _noted(feed: Feed) -> str:

@@ -16,7 +16,7 @@ Reading order:
     rebuilt              plans made of answers
     chosen               `plan="best"`
     alternatives         EXPLAIN ALTERNATIVES
-    replanned            another plan for a view that lives
+    replanned            another plan for an existing view
     present, adaptive    plans that follow what is seen: what the present one costs, and when another takes its place
 """
 

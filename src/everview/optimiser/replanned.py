@@ -1,4 +1,4 @@
-"""Another plan for a view that lives: which of its joins can be kept otherwise, and how.
+"""Another plan for an existing view: which of its joins can be kept otherwise, and how.
 
 A view's joins are those of the plan it was built from, which is not always the plan that was written: loops keep less,
 joins were put together. Each is asked about by itself. What is found is given to the session
@@ -55,7 +55,7 @@ def living_joins(core: Core, view: View) -> list[LivingJoin]:
 def replan(core: Core, view: View, wanted: str) -> int:
     """Have the joins of a view by another plan; how many have one now that they had not before."""
     if wanted not in PLANS:
-        raise PlanError("E_PLAN", f"there is no plan {wanted!r} for a view that lives", did_you_mean(wanted, PLANS))
+        raise PlanError("E_PLAN", f"there is no plan {wanted!r} for an existing view", did_you_mean(wanted, PLANS))
     chosen, changed = core.runtime.builder.chosen, 0
     for living in living_joins(core, view):
         target = _TARGETS[wanted](core, living)

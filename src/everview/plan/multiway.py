@@ -44,7 +44,7 @@ AtOnce = Literal["delta", "wco"]
 Test = tuple[str, plan.Operand, plan.Operand]
 CHOICES: tuple[Choice, ...] = ("binary", "delta", "wco", "best", "rounds", "whole", "frugal")
 
-ASKED = "that was asked for"
+ASKED = "you asked for it"
 """Why joins are kept as `db.view` is told."""
 
 ORDERED_CODES = frozenset({"int", "bool", "date", "timestamp"})
@@ -113,9 +113,9 @@ def planned(
     >>> chain = plan.Join(plan.Join(e, f, (1,), (0,)), g, (3,), (0,))
     >>> for how in ({}, {"indexed": lambda join: True}, {"choice": "wco"}):
     ...     print(*planned(chain, **how)[1])
-    join of 3 inputs: binary, because it is acyclic and not all indexes for delta are there
-    join of 3 inputs: delta, because it is acyclic and all its indexes are there
-    join of 3 inputs: wco, because that was asked for
+    join of 3 inputs: binary, because it is acyclic and some indexes for delta are missing
+    join of 3 inputs: delta, because it is acyclic and all its indexes exist
+    join of 3 inputs: wco, because you asked for it
     """
     check_choice(choice)
     rewriting = _Rewriting(choice if choice in ("binary", "delta", "wco") else None, arranged, indexed)
@@ -215,8 +215,8 @@ class _Rewriting:
         what = "keys keep its cycle small" if cyclic else "it is acyclic"
         few = inputs <= MOST_FOR_DELTA
         if few and id(node) not in self.binary and self.indexed(shape.join_at_once(shape.tree.leaves, "delta")[0]):
-            return Decision(inputs, "delta", f"{what} and all its indexes are there")
-        missing = "not all indexes for delta are there" if few else "has too many inputs for delta"
+            return Decision(inputs, "delta", f"{what} and all its indexes exist")
+        missing = "some indexes for delta are missing" if few else "has too many inputs for delta"
         return Decision(inputs, "binary", f"{what} and {missing}")
 
 

@@ -109,7 +109,9 @@ def wanted(provenance: Provenance | Kind) -> Provenance:
             'give "lazy" (one derivation for each row), "bdd" (all of them), or everview.Provenance(...)',
         )
     if not isinstance(found.nodes, int) or isinstance(found.nodes, bool) or not 1 <= found.nodes <= 10**7:
-        raise PlanError("E_PROVENANCE", f"nodes={found.nodes!r} is no budget", "give a number of nodes, at least 1")
+        raise PlanError(
+            "E_PROVENANCE", f"nodes={found.nodes!r} is not a valid budget", "give a number of nodes, at least 1"
+        )
     if found.beyond not in ("error", "lazy"):
         raise PlanError("E_PROVENANCE", f"beyond={found.beyond!r}", 'rows beyond the budget become "error" or "lazy"')
     if found.order not in ("depth-first", "arrival"):

@@ -31,6 +31,9 @@ from everview.store import Store, dictionary_gc
 from everview.store.logs import read_log
 from everview.store.wal import Sync
 
+_KNOWN = ("history", "merge_effort", "threads", "memory")
+"""Options that a session in memory has, too."""
+
 
 def open_directory(
     location: str | os.PathLike[str],
@@ -43,8 +46,8 @@ def open_directory(
 ) -> Session:
     """The session in a directory, for `everview.connect`."""
     for name in options:
-        if name not in ("history", "merge_effort", "threads", "memory"):
-            known = did_you_mean(name, ("read_only", "sync", "trust", "functions", "memory"))
+        if name not in _KNOWN:
+            known = did_you_mean(name, (*_KNOWN, "read_only", "sync", "trust", "functions", "adaptive", "files"))
             raise InputError("E_OPTION", f"a session in a directory has no option {name!r}", known)
     options["trust"] = Trust.of(trust, functions, str(location))
     if sync not in ("normal", "full"):

@@ -102,7 +102,7 @@ class AbsentRows(InputError):
     @classmethod
     def of(cls, table: int, rows: dict[tuple[int, ...], int]) -> AbsentRows:
         """Without a text, for which one needs the dictionary."""
-        error = cls("E_ABSENT", "a row was deleted that is not there", ABSENT_HINT)
+        error = cls("E_ABSENT", "a row that does not exist was deleted", ABSENT_HINT)
         error.table, error.rows = table, rows
         return error
 

@@ -171,7 +171,7 @@ class Engine:
                 raise closing()
             if len(self._waiting) + len(self._readers) >= self.most_waiting:
                 raise InputError(
-                    "E_BUSY", f"{self.most_waiting:,} calls wait for the server already", "try again in a while"
+                    "E_BUSY", f"{self.most_waiting:,} calls are already waiting for the server", "try again in a while"
                 )
             self._waiting.put(job.whose, job, self.quotas.weight(job.who))
             self._changed.notify()
@@ -197,7 +197,7 @@ class Engine:
     def _check(self, who: Principal | None) -> None:
         """Refuse work for somebody who is not let in any more."""
         if who is not None and not core_of(self.session).access.alive(who):
-            raise InputError("E_AUTH", "the role or the token is not there any more", "log in again")
+            raise InputError("E_AUTH", "the role or the token no longer exists", "log in again")
 
     def cancel(self, key: object) -> bool:
         """Drop the work that waits under a key, and have that under way stop; False if there is none. On the loop."""

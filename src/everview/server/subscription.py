@@ -100,7 +100,7 @@ class Subscription:
         engine, feeds = self._engine, self._engine.feeds
         numbers = list(ids) or [next(self._numbers) for _ in wanted]
         if taken := [n for n in numbers if n in self.feeds]:
-            raise InputError("E_NAME", f"there is a subscription {taken[0]} already", "give each a number of its own")
+            raise InputError("E_NAME", f"subscription {taken[0]} already exists", "give each a number of its own")
         whose = whose_rows(engine.session)
         engine.quotas.take("subscriptions", self._who, len(wanted))
         found = [feeds.find(w.name, w.query, w.arrow, whose) for w in wanted]

@@ -9,6 +9,7 @@ import numpy as np
 from everview.dataflow.dataflow import Dataflow
 from everview.dataflow.extend import Extend
 from everview.dataflow.operators import Arrange, Operator, Reduce
+from everview.dataflow.scopes import OUTSIDE
 from everview.expr.evaluate import evaluate
 from everview.session.reads.shown import Stats
 from everview.session.reads.snapshot import read_codes
@@ -121,5 +122,6 @@ def explain(core: Core, view: View) -> str:
         others = [name for name in a["views"] if name not in mine]
         shared = f", shared by {a['readers']} readers" if a["readers"] > 1 else ""
         shared += f", also for {', '.join(others)}" if others else ""
-        lines.append(f"  {a['name']} ({a['scope']}): {a['updates']} updates, {a['bytes']} bytes{shared}")
+        where = "" if a["scope"] == OUTSIDE else f" ({a['scope']})"
+        lines.append(f"  {a['name']}{where}: {a['updates']} updates, {a['bytes']} bytes{shared}")
     return "\n".join(lines)

@@ -774,7 +774,7 @@ def opened(target: Any, *, history: int, merge_effort: int, threads: int | None,
         return doors.open_on_spark(target, history=history, merge_effort=merge_effort, **options)
     if target is None:
         unknown = next(iter(options.keys() - {"memory"}))
-        hint = did_you_mean(unknown, ("history", "merge_effort", "threads", "memory"))
+        hint = did_you_mean(unknown, ("history", "merge_effort", "threads", "memory", "adaptive"))
         if not hint.startswith("did you mean"):
             hint = f"give a directory if it is about one: everview.connect(directory, {unknown}=...)"
         raise InputError("E_OPTION", f"a session in memory has no option {unknown!r}", hint)

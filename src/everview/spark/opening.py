@@ -50,7 +50,7 @@ def _check(spark: Any) -> None:
             'run where the driver is, with a classic session (.config("spark.api.mode", "classic"), no .remote(...))',
         )
     if not hasattr(spark, "sparkContext"):
-        raise InputError("E_SPARK", f"a {type(spark).__name__} is no SparkSession", "give connect a SparkSession")
+        raise InputError("E_SPARK", f"a {type(spark).__name__} is not a SparkSession", "give connect a SparkSession")
     if (gone := lost(spark.sparkContext)) is not None:
         raise gone
 

@@ -439,7 +439,7 @@ class Statements:
     def begin(self, node: exp.Transaction, source: Source) -> Do:
         """BEGIN"""
         if self.transaction is not None:
-            raise source.error(node, "E_TRANSACTION", "a transaction is open already", "COMMIT or ROLLBACK it")
+            raise source.error(node, "E_TRANSACTION", "a transaction is already open", "COMMIT or ROLLBACK it")
         already.check_modes(node, source)
         return self._begin
 

@@ -153,10 +153,10 @@ def _examine_log(files: Files, version: int, bound: witness.Bound, found: Findin
 
 
 def rescue(files: Files, found: Findings, into: str) -> None:
-    """Write what can be had back into a new directory."""
+    """Write what can be recovered into a new directory."""
     new = open_files(into)
     if any(new.list(folder) for folder in ("", LOG, CHECKPOINT, BATCHES, WAL)):
-        raise InputError("E_TARGET", f"{into} is not empty", "give a directory that is not there yet")
+        raise InputError("E_TARGET", f"{into} is not empty", "give a directory that does not exist yet")
     if not isinstance(new, LocalFiles):
         raise InputError("E_TARGET", f"{into} is not a local directory", "rescue into one, then copy it")
     for name in {r.file for r in found.manifest.refs() if r.file}:

@@ -169,5 +169,5 @@ def lost(where: str, what: str) -> StoreError:
     return StoreError(
         "E_DAMAGED",
         f"{where}: {what}",
-        "restore the directory from a copy; nothing was changed. `everview repair` says what can be had back",
+        "restore the directory from a copy; nothing was changed. `everview repair` says what can be recovered",
     )

@@ -139,7 +139,7 @@ class System:
         seconds = doors.seconds(every)
         with self._lock:
             if self._watching is not None:
-                raise InputError("E_IN_USE", "the session is watched already", "unwatch() first")
+                raise InputError("E_IN_USE", "the session is already watched", "unwatch() first")
             self._watching = stop = threading.Event()
             threading.Thread(target=self._follow, args=(stop, seconds), daemon=True, name="everview system").start()
 

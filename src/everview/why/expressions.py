@@ -206,7 +206,7 @@ def _chance(of: Any, row: BaseRow) -> float:
     elif callable(of):
         of = of(row.row)
     if isinstance(of, bool) or not isinstance(of, int | float) or not 0 <= of <= 1:
-        raise InputError("E_RANGE", f"probability: {of!r}, of {row}, is no probability", "give 0 to 1")
+        raise InputError("E_RANGE", f"probability: {of!r}, of {row}, is not a probability", "give 0 to 1")
     return float(of)
 
 

@@ -97,7 +97,7 @@ def _by_table(core: Core, without: Any) -> dict[str, Any]:
     for name, some in without.items():
         _table(core, "trust", name)
         if some is not ... and not callable(some) and (isinstance(some, str) or not isinstance(some, Iterable)):
-            raise InputError("E_TYPE", f"trust: {some!r} of table {name!r} are no rows", "give rows or a function")
+            raise InputError("E_TYPE", f"trust: {some!r} of table {name!r} are not rows", "give rows or a function")
     return dict(without)
 
 
@@ -177,5 +177,5 @@ class _Chances:
 
 def _chance(table: str, p: Any) -> float:
     if isinstance(p, bool) or not isinstance(p, int | float) or not 0 <= p <= 1:
-        raise InputError("E_RANGE", f"probability: {p!r}, of table {table!r}, is no probability", "give 0 to 1")
+        raise InputError("E_RANGE", f"probability: {p!r}, of table {table!r}, is not a probability", "give 0 to 1")
     return float(p)

@@ -39,7 +39,7 @@ def unpacked(data: bytes) -> tuple[dict[str, Any], list[pa.Table]]:
         raise _cut_off()
     head = parsed(data[_LENGTH.size : _LENGTH.size + size])
     if not isinstance(head, dict):
-        raise InputError("E_MESSAGE", "a message is no object", "see docs/server.md for what is understood")
+        raise InputError("E_MESSAGE", "a message must be a JSON object", "see docs/server.md for what is understood")
     at, tables = _LENGTH.size + size, []
     lengths = head.pop("parts", [])
     if not isinstance(lengths, list) or not all(isinstance(n, int) and n >= 0 for n in lengths):
@@ -67,7 +67,7 @@ def arrow_table(data: bytes | memoryview) -> pa.Table:
         table = pa.ipc.open_stream(pa.py_buffer(data)).read_all()
         table.validate(full=True)  # lengths and offsets of strangers
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError("E_FORMAT", f"this is no Arrow stream: {error}", "send an Arrow IPC stream") from None
+        raise InputError("E_FORMAT", f"this is not an Arrow stream: {error}", "send an Arrow IPC stream") from None
     return table
 
 

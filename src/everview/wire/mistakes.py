@@ -35,7 +35,7 @@ def error_of(data: Any) -> EverviewError:
     RowErrors('E_ROWS', 'a row failed', '')
     """
     if not isinstance(data, dict):
-        return InternalError("E_INTERNAL", f"the server said {str(data)[:200]!r}", "is it a server of Everview's?")
+        return InternalError("E_INTERNAL", f"the server said {str(data)[:200]!r}", "is it an Everview server?")
     kind = getattr(errors, str(data.get("class")), None)
     if not (isinstance(kind, type) and issubclass(kind, EverviewError)):
         kind = EverviewError

@@ -114,7 +114,7 @@ def rows_written(rows: Any) -> list[Any]:
     try:
         found = list(rows)
     except TypeError:
-        raise InputError("E_TYPE", f"{rows!r} are no rows", "give a list of tuples or dicts, or a table") from None
+        raise InputError("E_TYPE", f"{rows!r} are not rows", "give a list of tuples or dicts, or a table") from None
     return [[plain(v) for v in row] if isinstance(row, (tuple, list)) else plain(row) for row in found]
 
 

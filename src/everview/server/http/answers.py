@@ -149,7 +149,7 @@ async def body_object(request: Request) -> dict[str, Any]:
     """The body as a JSON object."""
     found = parsed(await request.body())
     if not isinstance(found, dict):
-        raise InputError("E_MESSAGE", "the body is no JSON object", "see /openapi.json")
+        raise InputError("E_MESSAGE", "the body is not a JSON object", "see /openapi.json")
     return found
 
 

@@ -103,7 +103,7 @@ class Socket:
 
     async def _welcome(self, hello: dict[str, Any], counted: contextlib.ExitStack) -> None:
         if hello.get("type") != "hello":
-            raise InputError("E_MESSAGE", "the first message is no hello", 'send {"type": "hello", "token": ...}')
+            raise InputError("E_MESSAGE", "the first message must be a hello", 'send {"type": "hello", "token": ...}')
         self.guard.let_in(*(str(hello.get(part, "")) for part in ("token", "user", "password")))
         counted.enter_context(self.door.engine.quotas.counting("connections", WHO.get()))
         granularity = hello.get("granularity", GRANULARITY)
@@ -131,7 +131,7 @@ class Socket:
         text = message.get("text")
         found = parsed(text if text is not None else message.get("bytes") or b"")
         if not isinstance(found, dict):
-            raise InputError("E_MESSAGE", "a message is no object", "see docs/server.md")
+            raise InputError("E_MESSAGE", "a message must be a JSON object", "see docs/server.md")
         return found
 
     async def _hear(self, message: dict[str, Any]) -> None:
@@ -237,7 +237,7 @@ class Socket:
 
 def _wanted(given: Any, arrow: bool) -> Wanted:
     if not isinstance(given, dict):
-        raise InputError("E_MESSAGE", "a subscription is no object", "see docs/server.md")
+        raise InputError("E_MESSAGE", "a subscription must be a JSON object", "see docs/server.md")
     view, query = given.get("view", ""), given.get("query", "")
     if not isinstance(view, str) or not isinstance(query, str) or bool(view) == bool(query):
         raise InputError("E_MESSAGE", "a subscription names a 'view', or has a 'query'", "see docs/server.md")

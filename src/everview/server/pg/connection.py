@@ -176,10 +176,10 @@ class Connection:
         if len(pieces) > 1:
             raise PgError("E_SYNTAX", "42601", "one statement is prepared, not several", "prepare them one by one")
         if message.name and message.name in client.prepared:
-            what = f"there is a prepared statement {message.name} already"
+            what = f"prepared statement {message.name} already exists"
             raise PgError("E_DUPLICATE", "42P05", what, "close it first")
         if len(client.prepared) >= MOST_PREPARED:
-            raise PgError("E_SIZE", "53400", f"{MOST_PREPARED:,} statements are prepared already", "close some")
+            raise PgError("E_SIZE", "53400", f"{MOST_PREPARED:,} statements are already prepared", "close some")
         command = Command.of(pieces[0], client.database) if pieces else Command("")
         client.check_open(command)
         if command.words:
@@ -199,9 +199,9 @@ class Connection:
         check_formats(message.formats, count)
         check_formats(message.results, len(found.columns or ()))
         if message.portal and message.portal in client.portals:
-            raise PgError("E_DUPLICATE", "42P03", f"there is a portal {message.portal} already", "close it first")
+            raise PgError("E_DUPLICATE", "42P03", f"portal {message.portal} already exists", "close it first")
         if len(client.portals) >= MOST_PREPARED:
-            raise PgError("E_SIZE", "53400", f"{MOST_PREPARED:,} portals are open already", "close some")
+            raise PgError("E_SIZE", "53400", f"{MOST_PREPARED:,} portals are already open", "close some")
         given = Given(found.given.known, self._values(message, found))
         client.portals[message.portal] = Portal(found, given, message.results)
         self.wire.put(messages.BIND_COMPLETE)

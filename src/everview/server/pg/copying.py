@@ -130,7 +130,7 @@ def _form(words: Reader) -> Form:
     if len(form.delimiter.encode()) != 1 or len(form.quote.encode()) != 1 or len(form.escape.encode()) != 1:
         raise PgError("E_OPTION", "0A000", "DELIMITER, QUOTE and ESCAPE are one letter of ASCII", "choose another")
     if form.delimiter in form.null and form.null:
-        raise PgError("E_OPTION", "22023", "the delimiter stands in the text for NULL", "choose another")
+        raise PgError("E_OPTION", "22023", "the text for NULL contains the delimiter", "choose another")
     return form
 
 
@@ -281,7 +281,7 @@ async def _copied_out(client: Client, wanted: _Copy) -> Answer:
     found = Prepared(query, query.text, Given({}), (), None)
     answer = await executing.executed(client, found, found.given)
     if answer.columns is None:
-        raise PgError("E_SYNTAX", "42601", "COPY TO STDOUT needs a statement that gives rows", "RETURNING gives some")
+        raise PgError("E_SYNTAX", "42601", "COPY TO STDOUT needs a statement that returns rows", "add RETURNING")
     wire, out = client.wire, RowsOut(wanted.form, answer.columns, client.settings.zone)
     wire.put(messages.copy_response(b"H", wanted.form.binary, len(answer.columns)))
     if head := out.head():

@@ -41,7 +41,7 @@ async def declare(client: Client, command: Command) -> Answer | None:
     if not held and not client.explicit:
         raise PgError("E_TRANSACTION", "25P01", "DECLARE CURSOR needs a transaction", "BEGIN one, or say WITH HOLD")
     if name in client.cursors:
-        raise PgError("E_NAME", "42P03", f"there is a cursor {name} already", "CLOSE it first")
+        raise PgError("E_NAME", "42P03", f"cursor {name} already exists", "CLOSE it first")
     start = words.take("a query").start
     inner = Command.of(Piece(command.text[start:], command.start + start))
     if inner.first == "SUBSCRIBE":

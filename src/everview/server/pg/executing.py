@@ -159,7 +159,7 @@ async def _begin(client: Client, command: Command) -> Answer | None:
         words.next_is("WORK")
     isolation, read_only = _modes(words)
     if client.explicit:
-        client.told("a transaction is open already", severity="WARNING", state="25001")
+        client.told("a transaction is already open", severity="WARNING", state="25001")
     client.begin(explicit=True, isolation=isolation, read_only=read_only)
     return Answer("START TRANSACTION" if command.first == "START" else "BEGIN")
 
@@ -424,7 +424,7 @@ async def _prepare(client: Client, command: Command) -> Answer | None:
         return None
     name = words.name("a name")
     if name in client.prepared:
-        raise PgError("E_DUPLICATE", "42P05", f"there is a prepared statement {name} already", "DEALLOCATE it first")
+        raise PgError("E_DUPLICATE", "42P05", f"prepared statement {name} already exists", "DEALLOCATE it first")
     oids: list[int] = []
     listed = words.brackets()
     if listed is not None:

@@ -151,7 +151,7 @@ class PgListener:
                 return
             if len(self.clients) >= self.settings.connections:
                 raise PgError(
-                    "E_BUSY", "53300", f"{len(self.clients):,} clients are connected already", "try again later"
+                    "E_BUSY", "53300", f"{len(self.clients):,} clients are already connected", "try again later"
                 )
             WHO.set(begun.who)
             self.engine.quotas.take("connections", begun.who)
@@ -178,7 +178,7 @@ class PgListener:
         user = options.pop("user", "") or "everview"
         database = options.pop("database", "") or user
         if options.pop("replication", "") not in ("", "false", "off", "0", "no"):
-            raise PgError("E_UNSUPPORTED", "0A000", "replication is not spoken here", "SUBSCRIBE to views")
+            raise PgError("E_UNSUPPORTED", "0A000", "replication is not supported", "SUBSCRIBE to views")
         said = _switches(options.pop("options", ""))
         settings = ClientSettings({**options, **said, "session_authorization": user})
         client = Client(wire, self.engine, self.catalog, settings, user, database, who)

@@ -127,7 +127,7 @@ def _negotiated(wire: Wire, code: int, options: dict[str, str]) -> int:
     major, minor = code >> 16, code & 0xFFFF
     if major != 3:
         raise PgError(
-            "E_MESSAGE", "0A000", f"protocol {major}.{minor} is not spoken here", f"protocol 3.0 to 3.{NEWEST} is"
+            "E_MESSAGE", "0A000", f"protocol {major}.{minor} is not supported", f"protocol 3.0 to 3.{NEWEST} is"
         )
     unknown = [name for name in options if name.startswith("_pq_.")]
     for name in unknown:

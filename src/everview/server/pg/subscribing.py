@@ -557,7 +557,7 @@ async def stream(
 
 async def streamed(client: Client, command: Command) -> Answer:
     """A SUBSCRIBE where rows cannot be streamed."""
-    raise PgError("E_UNSUPPORTED", "0A000", "SUBSCRIBE cannot stand here", "DECLARE a cursor for it, or COPY it")
+    raise PgError("E_UNSUPPORTED", "0A000", "SUBSCRIBE is not allowed here", "DECLARE a cursor for it, or COPY it")
 
 
 async def copied(client: Client, command: Command, form: Form) -> Answer:

@@ -40,7 +40,7 @@ def provenanced(collection: Collection, provenance: Provenance | Kind) -> Collec
     """The collection with the provenance of its rows in a column more; each distinct row once."""
     asked = wanted(provenance)
     if any(c.name == COLUMN for c in collection._columns):
-        raise PlanError("E_NAME", f"the collection has a column {COLUMN!r} already", "rename it: .rename(...)")
+        raise PlanError("E_NAME", f"the collection already has a column {COLUMN!r}", "rename it: .rename(...)")
     return collection._derive(with_provenance(collection._node, asked), (*collection._columns, Column(COLUMN, INT)))
 
 

@@ -196,7 +196,7 @@ class WhatIf:
         staged = self._staged
         if staged is not None:
             if self._core.transactions.supposed() is not self:
-                raise InputError("E_WHAT_IF", "another thread is in this what_if", "ask there, or when it is over")
+                raise InputError("E_WHAT_IF", "another thread is using this what_if", "ask there, or when it is over")
             return self._current()
         if self._answer is None:
             if (changes := self._plain()) is None:

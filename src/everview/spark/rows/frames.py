@@ -45,7 +45,7 @@ def check_session(spark: Any) -> None:
     """Refuse what is given for a SparkSession and is none; one of Spark Connect will do."""
     if not callable(getattr(type(spark), "createDataFrame", None)) or not hasattr(type(spark), "read"):
         raise InputError(
-            "E_SPARK", f"a {type(spark).__name__} is no SparkSession", "give one: SparkSession.builder ..."
+            "E_SPARK", f"a {type(spark).__name__} is not a SparkSession", "give one: SparkSession.builder ..."
         )
 
 

@@ -96,7 +96,9 @@ class Topic(Sink):
             return None
         if whose != [self._identity]:
             raise InputError(
-                "E_SINK", f"{self.describe()} holds records of somebody else", "give this view a topic of its own"
+                "E_SINK",
+                f"{self.describe()} holds records that this pipeline did not write",
+                "give this view a topic of its own",
             )
         time: int = found.selectExpr("max(time)").collect()[0][0]
         numbers = {row[0]: int(row[1]) for row in found.filter(f"time = {time}").select("n", "size").collect()}

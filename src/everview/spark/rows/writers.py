@@ -71,7 +71,7 @@ class Writer(Sink):
             if _ABSENT.search(str(error)):
                 return None
             raise InputError(
-                "E_SINK", f"{self.describe()} cannot be read: {first_line(error)}", "is its driver there?"
+                "E_SINK", f"{self.describe()} cannot be read: {first_line(error)}", "is its driver installed?"
             ) from error
 
     def write(self, batch: Batch) -> None:

@@ -72,7 +72,7 @@ def first_ready(lines: Sequence[Any], seconds: float | None = PATIENCE) -> Any:
         waiting.register(number, select.POLLIN)
     found = waiting.poll(None if seconds is None else 1000 * seconds)
     if not found:
-        raise PeerLost("E_PEER", f"another task of this step has said nothing for {seconds:.0f} s", AGAIN)
+        raise PeerLost("E_PEER", f"another task of this step has not answered for {seconds:.0f} s", AGAIN)
     return by_number[found[0][0]]
 
 

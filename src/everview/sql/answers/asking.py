@@ -120,13 +120,13 @@ def _within_limits(core: Core) -> Callable[[int], None]:
 def told(core: Core, node: plan.Node, way: Way | None) -> str:
     """Which way a query would go, for EXPLAIN."""
     if way == "view":
-        return "asked: as a view for a moment, because SET ask says so"
+        return "answered through a temporary view, because SET ask says so"
     try:
         question = Question(node, _leaves(core), core.interner)
     except Elsewhere as reason:
-        return f"asked: as a view for a moment: {reason}"
+        return f"answered through a temporary view: {reason}"
     early = ", as far as the LIMIT needs" if question.early is not None else ""
-    return f"asked: at once, over the columns of what is kept{early}"
+    return f"answered directly, from columns that are already kept{early}"
 
 
 def is_setting(node: exp.Set) -> bool:

@@ -189,7 +189,7 @@ def start(sql: Statements, statement: reading.Statement) -> None:
     words.end()
     if sql.transaction is not None:
         words.at = 0
-        raise words.error("a transaction is open already", "COMMIT or ROLLBACK it", "E_TRANSACTION")
+        raise words.error("a transaction is already open", "COMMIT or ROLLBACK it", "E_TRANSACTION")
     if not sql.dry:
         sql._begin()
 

@@ -302,7 +302,7 @@ class _Alteration:
         if said.key:
             if self.key:
                 words.at = start
-                raise words.error(f"{self.found._label} has a key already", "DROP CONSTRAINT first", "E_KEY")
+                raise words.error(f"{self.found._label} already has a key", "DROP CONSTRAINT first", "E_KEY")
             self.key = [name]
         self.columns.append(_Column(name, declared, self._first_value(said, name, declared, start)))
         if not said.plain:
@@ -450,7 +450,7 @@ class _Alteration:
         if self.key:
             words.at = at
             raise words.error(
-                f"{self.found._label} has a key already: ({', '.join(self.key)})", _drop_hint(self.found), "E_KEY"
+                f"{self.found._label} already has a key: ({', '.join(self.key)})", _drop_hint(self.found), "E_KEY"
             )
         words.need("(")
         places = [self._place()]
@@ -461,7 +461,7 @@ class _Alteration:
             column = self.columns[place]
             if column.name in self.key:
                 words.at = at
-                raise words.error(f"the key column {column.name} is there twice", "name it once", "E_DUPLICATE")
+                raise words.error(f"the key column {column.name} is listed twice", "name it once", "E_DUPLICATE")
             self.key.append(column.name)
             self._set_type(place, column.type.optional(False), at)
 
@@ -525,7 +525,7 @@ class _Alteration:
             self._say_default(column.name, "")
         else:
             hint = "TYPE, SET DEFAULT, DROP DEFAULT, SET NOT NULL or DROP NOT NULL"
-            raise words.error("what is to become of the column is not understood", hint)
+            raise words.error("this change to a column is not understood", hint)
 
     def _set_default(self, column: _Column) -> None:
         words = self.words

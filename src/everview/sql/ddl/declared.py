@@ -296,7 +296,7 @@ class Reading:
     def _once(self, column: str, node: exp.Expr) -> None:
         taken = {*self.found.defaults, *(c for c, _ in self._given), *(c for c, _, _ in self._computed)}
         if column in taken:
-            raise self.source.error(node, "E_DUPLICATE", f"the column {column} has a default already")
+            raise self.source.error(node, "E_DUPLICATE", f"the column {column} already has a default")
 
     def _unique(self, node: exp.UniqueColumnConstraint, column: str | None) -> list[str]:
         if node.args.get("nulls"):
@@ -360,10 +360,10 @@ class Reading:
         found = self.found
         for column in found.key:
             if found.key.count(column) > 1:
-                raise self.source.error(at, "E_DUPLICATE", f"the key column {column} is there twice")
+                raise self.source.error(at, "E_DUPLICATE", f"the key column {column} is listed twice")
             if column not in self._columns:
                 raise self.source.error(
-                    at, "E_COLUMN", f"the key column {column} is not there", did_you_mean(column, self._columns)
+                    at, "E_COLUMN", f"the key column {column} does not exist", did_you_mean(column, self._columns)
                 )
             if column in found.schema:
                 self._columns[column] = found.schema[column] = found.schema[column].optional(False)
@@ -396,7 +396,7 @@ class Reading:
         }
         if name is not None:
             if name in taken:
-                raise self.source.error(at, "E_NAME", f"there is a constraint {name} already", "choose another name")
+                raise self.source.error(at, "E_NAME", f"constraint {name} already exists", "choose another name")
             return name
         number = 0
         while (made := f"{base}{number or ''}") in taken:

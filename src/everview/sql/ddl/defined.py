@@ -114,7 +114,7 @@ def _read(reader: _Reader, name: str, dialect: str) -> tuple[FunctionMade, int]:
     reader.need("RETURNS")
     if reader.word() in ("TABLE", "SETOF"):
         raise reader.source.error_at(
-            reader.tokens[reader.at].start, "E_UNSUPPORTED", "functions give one value", "make a view of the query"
+            reader.tokens[reader.at].start, "E_UNSUPPORTED", "functions return one value", "make a view of the query"
         )
     returns = _type(reader, lambda: reader.word() in _AFTER_TYPE or not reader.word())
     language, body, body_at, strict = "", None, 0, False
@@ -233,7 +233,7 @@ def _check_name(sql: Statements, name: str, token: Token, replaced: bool, source
         return
     if not replaced:
         raise source.error_at(
-            token.start, "E_NAME", f"the function {name} is there already", "CREATE OR REPLACE, or DROP it"
+            token.start, "E_NAME", f"the function {name} already exists", "CREATE OR REPLACE, or DROP it"
         )
     users = sql.core.definitions.functions.users_of(name)
     if users:

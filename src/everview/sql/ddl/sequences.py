@@ -49,7 +49,7 @@ def _whole(node: Any, otherwise: int, source: Source) -> int:
     sign = -1 if isinstance(node, exp.Neg) else 1
     inside = node.this if isinstance(node, exp.Neg) else node
     if not isinstance(inside, exp.Literal) or inside.is_string or not inside.name.isdigit():
-        raise source.error(node, "E_TYPE", "a sequence is told whole numbers", "START WITH 1")
+        raise source.error(node, "E_TYPE", "a sequence takes whole numbers", "START WITH 1")
     return sign * int(inside.name)
 
 

@@ -132,7 +132,7 @@ def _option(words: Words, said: dict[str, Any], listed: bool) -> None:
         raise words.error(f"COPY has no option {name}", did_you_mean(name, _OPTIONS), "E_OPTION")
     if name in said:
         words.at -= 1
-        raise words.error(f"{name} is said twice", "say it once", "E_OPTION")
+        raise words.error(f"{name} is given twice", "give it once", "E_OPTION")
     words.next_is("AS")
     if name == "HEADER":
         said[name] = _flag(words, listed)

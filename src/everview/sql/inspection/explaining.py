@@ -81,7 +81,7 @@ def explain(sql: Statements, statement: reading.Statement) -> Result:
     if analyze:
         start = time.perf_counter()
         rows = len(sql.answer(query, compiler))
-        lines.append(f"asked: {rows} rows in {(time.perf_counter() - start) * 1000:.1f} ms")
+        lines.append(f"answered: {rows} row{'' if rows == 1 else 's'} in {(time.perf_counter() - start) * 1000:.1f} ms")
     return sql.texts("plan", lines)
 
 

@@ -44,7 +44,7 @@ def why(sql: Statements, statement: reading.Statement) -> Result:
         raise words.error(f"there is no view {name}", did_you_mean(name, views) or "only views have reasons", "E_TABLE")
     inside = words.brackets()
     if not inside:
-        raise words.error("the row's values in brackets are due", f"WHY {name} (1, 'a')")
+        raise words.error("the row's values are missing here", f"WHY {name} (1, 'a')")
     words.end()
     (row,) = sql.session.sql(f"SELECT {inside.strip()[1:-1]}").rows()
     view = seen.whole(sql.session, name, "WHY")

@@ -59,7 +59,7 @@ def create(sql: Statements, statement: reading.Statement) -> None:
     rights = sql.core.access.rights.get(("relation", table), NO_RIGHTS)
     if any(p.name == name for p in rights.policies):
         words.at = at
-        raise words.error(f"there is a policy {name} on {table} already", "ALTER POLICY changes it", "E_NAME")
+        raise words.error(f"policy {name} on {table} already exists", "ALTER POLICY changes it", "E_NAME")
     restrictive = False
     if words.next_is("AS"):
         restrictive = words.choose("PERMISSIVE", "RESTRICTIVE") == "RESTRICTIVE"

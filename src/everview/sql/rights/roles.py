@@ -58,7 +58,7 @@ def create(sql: Statements, statement: reading.Statement) -> None:
     if name in access.roles:
         if optional:
             return
-        raise words.error(f"there is a role {name} already", "ALTER ROLE changes it", "E_NAME")
+        raise words.error(f"role {name} already exists", "ALTER ROLE changes it", "E_NAME")
     role = _options(access, words, Role(name, login=kind == "USER"))
     if not sql.dry:
         access.set_role(role)
@@ -141,7 +141,7 @@ def create_token(sql: Statements, statement: reading.Statement) -> Result:
         words.need(")")
     words.end()
     if any(t.name == name for r in access.roles.values() for t in r.tokens):
-        raise words.error(f"there is a token {name} already", f"DROP TOKEN {name} FOR ROLE {role.name}", "E_NAME")
+        raise words.error(f"token {name} already exists", f"DROP TOKEN {name} FOR ROLE {role.name}", "E_NAME")
     token = new_token(name)
     access.set_role(replace(role, tokens=(*role.tokens, Token(name, digest_of(token), attributes, until))))
     return sql.texts("token", [token])
@@ -398,7 +398,7 @@ def _moment(words: Words, text: str) -> float | None:
         found = dt.datetime.fromisoformat(text)
     except ValueError:
         words.at -= 1
-        raise words.error(f"{text!r} is no moment", "write '2027-01-31' or 'infinity'", "E_OPTION") from None
+        raise words.error(f"{text!r} is not a point in time", "write '2027-01-31' or 'infinity'", "E_OPTION") from None
     return (found if found.tzinfo is not None else found.replace(tzinfo=dt.UTC)).timestamp()
 
 

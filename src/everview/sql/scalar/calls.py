@@ -111,7 +111,9 @@ def unknown(node: exp.Anonymous, scalars: Scalars) -> PlanError:
     core = scalars.compiler.core
     if name in TABLES:
         return scalars.source.refuse(
-            node, f"{name} gives rows, so it cannot stand here", f"put it into FROM, or alone into SELECT: {name}(...)"
+            node,
+            f"{name} gives rows, so it is not allowed here",
+            f"put it into FROM, or alone into SELECT: {name}(...)",
         )
     close = get_close_matches(name, [*core.functions, *core.catalog.sql_functions, *all_names(), *CALLS], 1, 0.7)
     hint = f"did you mean {close[0]!r}?" if close else "functions in Python are added by db.function"

@@ -104,7 +104,7 @@ def text_as(value: str, target: DataType, at: exp.Expr, source: Source) -> Expr:
         raise source.error(
             at,
             "E_TYPE",
-            f"{value!r} cannot be read as {target.optional(False)!r}",
+            f"{value!r} is not a valid {target.optional(False)!r}",
             "correct the constant, or cast the other side",
         ) from None
 

@@ -128,7 +128,7 @@ def _struct(kind: exp.DataType, source: Source) -> DataType:
     if not fields or not all(isinstance(f, exp.ColumnDef) and f.kind is not None for f in fields):
         raise source.refuse(kind, "a struct has named fields", "write struct<x int, y text>")
     if len({f.name.lower() for f in fields}) < len(fields):
-        raise source.error(kind, "E_DUPLICATE", "two fields of the struct have one name")
+        raise source.error(kind, "E_DUPLICATE", "two fields of the struct have the same name")
     return struct(tuple(f.name for f in fields), tuple(data_type(f.kind, source) for f in fields))
 
 

@@ -176,7 +176,7 @@ class Scalars(TypedScalars):
             raise self.source.error(
                 node,
                 "E_TYPE",
-                f"a condition must be true or false, this is {found.type!r}",
+                f"a condition must be true or false, but this is {found.type!r}",
                 "compare it with something",
             )
         return found
@@ -221,14 +221,14 @@ class Scalars(TypedScalars):
     def _refused(self, node: exp.Expr) -> SqlError:
         if isinstance(node, exp.Window):
             return self.source.error(
-                node, "E_WINDOW", "a window function cannot stand here", "they belong in SELECT, QUALIFY and ORDER BY"
+                node, "E_WINDOW", "a window function is not allowed here", "they belong in SELECT, QUALIFY and ORDER BY"
             )
         if isinstance(node, exp.AggFunc):
             if isinstance(node, (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max, exp.AnonymousAggFunc)):
                 return self.source.error(
                     node,
                     "E_AGGREGATE",
-                    f"{self.source.written(node)} cannot stand here",
+                    f"{self.source.written(node)} is not allowed here",
                     "aggregates belong in SELECT, HAVING and ORDER BY",
                 )
             return self.source.refuse(
@@ -243,7 +243,7 @@ class Scalars(TypedScalars):
 
     def on_column(self, node: exp.Column) -> Expr:
         if isinstance(node.this, exp.Star):
-            raise self.source.error(node, "E_STAR", "* cannot stand here", "name the column")
+            raise self.source.error(node, "E_STAR", "* is not allowed here", "name the column")
         return self.scope.column(node)
 
     def on_literal(self, node: exp.Literal) -> Expr:
@@ -603,7 +603,7 @@ class Scalars(TypedScalars):
         if isinstance(value, Literal) and _is_quoted(value) and _reads_now(value.value, target):
             return constants.text_as(value.value, target, node.this, self.source)
         if (value.type.kind, target.kind) == ("time", "timestamp"):
-            raise self.source.error(node, "E_TYPE", "a time is of no day", "add it to one: date + time")
+            raise self.source.error(node, "E_TYPE", "a time has no date", "add it to one: date + time")
         is_number = value.type.kind in functions.NUMBERS and not _is_null(value)
         if is_number and target.kind in ("timestamp", "timestamptz", "date"):
             return self._moment_of_number(value, target, node)

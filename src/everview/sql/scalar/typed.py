@@ -351,7 +351,7 @@ class TypedScalars:
             names.append(field.this.name)
             items.append(self.bind(field.expression))
         if len({*names}) < len(names):
-            raise self.source.error(node, "E_DUPLICATE", "two fields have one name")
+            raise self.source.error(node, "E_DUPLICATE", "two fields have the same name")
         return self.row(items, tuple(names))
 
     def on_map(self, node: exp.Map) -> Expr:
@@ -382,7 +382,7 @@ class TypedScalars:
         if isinstance(value, Literal) and value.type.kind == "str" and value.value is not None:
             return constants.text_as(value.value, JSON, node, self.source)
         if value.type.kind != "json":
-            raise self.source.error(node, "E_TYPE", f"{value.type!r} is no JSON", "cast it: x::jsonb")
+            raise self.source.error(node, "E_TYPE", f"{value.type!r} is not JSON", "cast it: x::jsonb")
         return value
 
     def on_jsonbextract(self, node: exp.JSONBExtract) -> Expr:

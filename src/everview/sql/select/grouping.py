@@ -229,7 +229,7 @@ class Grouped(Scalars):
         """GROUPING(a, b): a bit for each key, the last one lowest; 1 where the rows of all its values are together."""
         bound = [self.below.bind(e) for e in node.expressions]
         if not bound or not all(e in self.keys[self.context :] for e in bound):
-            raise self.source.error(node, "E_AGGREGATE", "GROUPING takes expressions that stand in GROUP BY")
+            raise self.source.error(node, "E_AGGREGATE", "GROUPING takes expressions of GROUP BY")
         self.groupings.append(tuple(self.context + self.keys[self.context :].index(e) for e in bound))
         index = len(self.groupings) - 1
         return lambda: self.scope.relation.ref(len(self.keys) + len(self.slots) + index)

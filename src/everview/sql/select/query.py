@@ -421,7 +421,7 @@ class Compiler:
     def star(self, item: exp.Expr, scalars: Scalars) -> list[tuple[str, Expr]]:
         table = item.args["table"].name.lower() if isinstance(item, exp.Column) else ""
         if isinstance(scalars, Grouped):
-            raise self.source.error(item, "E_GROUP", "* cannot stand in a query with groups", "name the columns")
+            raise self.source.error(item, "E_GROUP", "* is not allowed in a query with groups", "name the columns")
         relation = scalars.scope.relation
         chosen = [
             i for i, f in enumerate(relation.fields) if f.name and (f.table.lower() == table if table else f.plain)

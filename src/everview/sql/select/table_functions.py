@@ -142,7 +142,7 @@ def _moments(call: TableCall, first: Expr, second: Expr, step: exp.Expr | None, 
     months, microseconds = constants.interval(inner, scalars.source)
     sign = -1 if inner is not step else 1
     if (months, microseconds) == (0, 0) or months * microseconds < 0:
-        raise scalars.source.error(inner, "E_RANGE", f"{call.name} cannot go in steps that lead nowhere")
+        raise scalars.source.error(inner, "E_RANGE", f"{call.name} cannot take steps of zero")
     args = tuple(functions.cast(e, TIMESTAMP) for e in (first, second))
     function = Unfolding("moments", 0, months=sign * months, microseconds=sign * microseconds)
     return Bound(args, function, (TIMESTAMP,), (call.name,))
@@ -154,7 +154,7 @@ def _range(call: TableCall, scalars: Scalars) -> Bound:
     args = tuple(scalars.bind(a) for a in call.args)
     for arg, at in zip(args, call.args, strict=True):
         if arg.type.kind != "int":
-            raise scalars.source.error(at, "E_TYPE", f"range goes by whole numbers, not {arg.type!r}")
+            raise scalars.source.error(at, "E_TYPE", f"range takes whole numbers, not {arg.type!r}")
     return Bound(args, Unfolding("range", 0), (INT,), (call.name,))
 
 
